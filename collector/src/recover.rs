@@ -133,6 +133,7 @@ fn add_warnings(report: &mut Report, known: &KnownUntil, is_here: bool, has_livi
 /// Takes a last sample, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `living` reads the processes that still live. `None`: none lives or
 /// can be seen, so the sample reads none.
 fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
+    // All records that the run's files have were applied when they were loaded.
     run.apply(at_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Processes that ended since the last sample enter the figures over time with this one.
     if let Some(mut passes) = living {

@@ -70,8 +70,8 @@ impl Passes {
         new_images: &[ProcessId],
         peaks: &mut Vec<PeakReading>,
     ) {
-        // While this pass has used no more than a quarter of what footprints leave of the budget, peaks are due more often. The
-        // rest is for private and proportional sizes.
+        // The budget has a part that is reserved for footprints. While this pass has used no more than a quarter of the rest, peaks
+        // are due more often. Three quarters of the rest are for private and proportional sizes.
         let rich_credit_ns = self.budget.credit_of_quarter(self.budget.policy().reserved_ns);
         let alive = &sampling.alive;
         let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };

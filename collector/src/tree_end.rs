@@ -46,8 +46,8 @@ const HELPERS_END_WITHIN: Duration = Duration::from_secs(2);
 const MOST_LEFT: u32 = 31;
 
 /// Gives the exit status of an ender. Bit 0: SIGKILL was needed. The other bits: how many processes are left.
-fn exit_code(end: TreeEnd) -> Option<i32> {
-    i32::try_from(end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).ok()
+fn exit_code(end: TreeEnd) -> i32 {
+    (end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).cast_signed()
 }
 
 /// Gives what came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
@@ -65,7 +65,7 @@ pub fn serve_if_started_as_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let _lock = lock(&stale::state_name(&tree.segment));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
     let _ = rustix::process::nice(-20);
-    exit_code(tree.end())
+    Some(exit_code(tree.end()))
 }
 
 /// Waits for a record lock of the state file, so that only one ender acts. `None`: the file is gone, or can't be locked.
@@ -86,6 +86,7 @@ impl TreeToEnd {
     /// Ends the command's first process alone. Its parent, the launcher or this process, reaps it later, so its pid is no other
     /// process's until then.
     fn end_main(&self) -> TreeEnd {
+        // Only other processes can be left then, and they can't be found: at least one is counted.
         let Some(main) = self.main.and_then(as_pid) else { return TreeEnd { is_killed: false, left: 1 } };
         let deadline = Instant::now() + self.kill_after;
         let mut progress = Progress::new(deadline);
@@ -98,7 +99,9 @@ impl TreeToEnd {
             let now = Instant::now();
             if now >= deadline {
                 is_killed |= kill_process(main, Signal::KILL).is_ok();
-                if !progress.is_made(now, &[]) {
+                // What is left does not change: it is this process. So only the time counts.
+                let unchanged = [];
+                if !progress.is_made(now, &unchanged) {
                     return TreeEnd { is_killed, left: 1 };
                 }
             }
@@ -123,9 +126,12 @@ struct Ending<'a> {
     told: BTreeSet<Member>,
     /// When all processes of the first look had got SIGTERM, clock ticks after boot.
     told_ticks: u64,
-    /// The processes that the ender has no permission to signal.
+    /// The processes that the ender has no permission to signal. They are not waited for.
     refused: BTreeSet<Member>,
-    /// When SIGKILL is due.
+    /// How long processes have after SIGTERM.
+    kill_after: Duration,
+    /// When SIGKILL is due. It counts from the time when the last process of the first look got SIGTERM: on a busy machine a look
+    /// takes long.
     deadline: Instant,
     /// An earlier ender has sent SIGTERM.
     is_told: bool,
@@ -143,6 +149,7 @@ impl<'a> Ending<'a> {
             told: BTreeSet::new(),
             told_ticks: 0,
             refused: BTreeSet::new(),
+            kill_after: tree.kill_after,
             deadline: Instant::now() + tree.kill_after,
             is_told: tree.is_told,
             is_killed: false,
@@ -154,39 +161,44 @@ impl<'a> Ending<'a> {
     fn run(&mut self) -> TreeEnd {
         let mut progress = Progress::new(self.deadline);
         loop {
-            let looked = Instant::now();
-            let found = self.members.look();
+            let began = Instant::now();
+            let found = self.members.find_live();
             let left: Vec<Member> =
                 found.keys().copied().filter(|member| !self.refused.contains(member)).collect();
-            if left.is_empty() || !progress.is_made(looked, &left) {
+            if left.is_empty() || !progress.is_made(began, &left) {
                 break;
             }
-            if looked < self.deadline {
+            if began < self.deadline {
                 self.ask_to_end(&found);
             } else {
-                self.kill_left(left, looked);
+                self.kill_left(left, began);
             }
             // Killed processes are gone soon, and what they had time to start has to be killed at once.
-            let pause = if self.is_killed { LOOK_INTERVAL } else { looked.elapsed() * SHARE_OF_LOOKING };
+            let pause = if self.is_killed { LOOK_INTERVAL } else { began.elapsed() * SHARE_OF_LOOKING };
             let until_deadline = self.deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
             thread::sleep(pause.clamp(LOOK_INTERVAL, until_deadline));
         }
         TreeEnd {
             is_killed: self.is_killed,
-            left: u32::try_from(self.members.look().len()).unwrap_or(u32::MAX),
+            left: u32::try_from(self.members.find_live().len()).unwrap_or(u32::MAX),
         }
     }
 
     /// Sends SIGTERM to the processes that have not got it, but for clean-up, launchers and collectors. `found`: the live processes of
     /// the tree, each with the pid of its parent.
     fn ask_to_end(&mut self, found: &BTreeMap<Member, u32>) {
-        let is_first = self.told.is_empty() && !self.is_told;
+        // All processes that this ender finds have got SIGTERM, or are clean-up.
+        if self.is_told {
+            return;
+        }
+        let is_first = self.told.is_empty();
         let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
         for (member, parent) in found {
             let began_after_sigterm = member.start_ticks > self.told_ticks;
-            // A live process of the tree has started it since an earlier look. Ticks can be too coarse to show that.
+            // Such a process began after SIGTERM, too: an earlier look would have found it, and told it. Ticks can be too coarse to
+            // show that.
             let has_live_parent = pids.contains(parent);
-            let is_clean_up = !is_first && (self.is_told || began_after_sigterm || has_live_parent);
+            let is_clean_up = !is_first && (began_after_sigterm || has_live_parent);
             if is_clean_up || self.told.contains(member) || self.members.is_launcher_or_collector(*member) {
                 continue;
             }
@@ -198,6 +210,7 @@ impl<'a> Ending<'a> {
         }
         if is_first {
             self.told_ticks = clock::boot_ticks();
+            self.deadline = Instant::now() + self.kill_after;
         }
     }
 
@@ -217,6 +230,7 @@ impl<'a> Ending<'a> {
         }
     }
 
+    /// Sends SIGKILL to these processes. Notes those that the ender may not signal: they are not waited for.
     fn kill(&mut self, members: &[Member]) {
         for member in members {
             match send(self.root, *member, Signal::KILL) {

@@ -28,7 +28,7 @@ const BLOCK_BYTES: u64 = 512;
 
 const _: () = assert!(FILE_SIZE.is_multiple_of(SLOT));
 
-/// Makes the slot of a record. `head`: the ring's, as the writer read it before.
+/// Makes the slot of a record. `head`: the ring's, as the writer read it just before it appends the slot.
 #[must_use]
 pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
@@ -36,7 +36,9 @@ pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     for (bytes, word) in words.chunks_exact_mut(size_of::<u32>()).zip(record) {
         bytes.copy_from_slice(&word.to_ne_bytes());
     }
-    rest.iter_mut().zip(head.to_ne_bytes()).for_each(|(to, from)| *to = from);
+    for (to, from) in rest.iter_mut().zip(head.to_ne_bytes()) {
+        *to = from;
+    }
     slot
 }
 

@@ -62,14 +62,25 @@ pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<VARIABLES_OF_WAY>();
     let mut ranks = [None; WAYS];
-    for ((to, [rank, count, ids @ ..]), way) in ranks.iter_mut().zip(ways).zip(1..) {
-        // The job is a hash of the way and of the job's ids. The 0xff after each id keeps apart lists that are alike when joined.
-        let job = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
-        *to = Option::zip(rank.and_then(number), count.and_then(number))
-            .map(|(rank, count)| Rank { job, rank, count })
-            .filter(Rank::is_of_several);
+    for ((found, [rank, count, ids @ ..]), way_number) in ranks.iter_mut().zip(ways).zip(1..) {
+        let (Some(rank), Some(count)) = (rank.and_then(number), count.and_then(number)) else { continue };
+        let rank = Rank { job: job_hash(way_number, ids), rank, count };
+        *found = Some(rank).filter(Rank::is_of_several);
     }
     ranks
+}
+
+/// Gives a hash of the way and of the job's ids. It stands for the job, since a [`Rank`] has no room for the ids.
+fn job_hash(way_number: u32, ids: &[Option<&[u8]>]) -> u32 {
+    let mut hash = way_number;
+    for id in ids {
+        for byte in id.unwrap_or_default() {
+            hash = hashed(hash, byte);
+        }
+        // This marks the end of an id: without it, `1`, `23` and `12`, `3` would have the same hash.
+        hash ^= 0xff;
+    }
+    hash
 }
 
 /// Gives a hash with a byte added (FNV-1a).
@@ -79,9 +90,17 @@ fn hashed(hash: u32, byte: &u8) -> u32 {
 
 /// Parses a decimal number. `None`: the text is no number, or the number is too large.
 fn number(text: &[u8]) -> Option<u32> {
-    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
-    let add = |number: u32, byte| number.checked_mul(10)?.checked_add(digit(byte)?);
-    if text.is_empty() { None } else { text.iter().try_fold(0, add) }
+    if text.is_empty() {
+        return None;
+    }
+    let mut value: u32 = 0;
+    for byte in text {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u32::from(byte - b'0'))?;
+    }
+    Some(value)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -166,18 +166,21 @@ impl<'a, const N: usize> Ring<'a, N> {
     /// Writes a record's words in order, and stops at the first one that it can't write. Gives whether all were written. If not, the
     /// reader has retired the slot.
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
-        let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
-        // `all` ends at the first exchange that fails, so nothing is written after it.
-        slot.iter().zip(record).enumerate().all(|(i, (cell, payload))| {
+        let free = word(empty(lap), 0);
+        let full_tag = empty(lap).wrapping_add(1);
+        for (i, (cell, payload)) in slot.iter().zip(record).enumerate() {
             let is_last = i + 1 == N;
+            // The reader takes a word that is still free for a payload of 0.
+            if *payload == 0 && !is_last {
+                continue;
+            }
             // SYNC POINT: the last word publishes the record; the reader loads it with acquire.
             let order = if is_last { Ordering::Release } else { Ordering::Relaxed };
-            let is_needed = is_last || *payload != 0;
-            !is_needed
-                || cell
-                    .compare_exchange(word(free, 0), word(full, *payload), order, Ordering::Relaxed)
-                    .is_ok()
-        })
+            if cell.compare_exchange(free, word(full_tag, *payload), order, Ordering::Relaxed).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Reads the record at `position`, which must be the value of `tail`. For the reader only.

@@ -33,7 +33,7 @@ impl Output {
         Self { pipe: Some(pipe), room: MOST_OUTPUT, is_cut: false, writer: Writer::start().ok() }
     }
 
-    /// Waits for output, for so long at most, and passes it on. Gives whether there was any.
+    /// Waits for output, for so long at most, and passes it on. `wait` is shorter than a second. Gives whether there was any.
     pub(crate) fn pass_on(&mut self, wait: Duration) -> bool {
         let Some(pipe) = &mut self.pipe else {
             thread::sleep(wait);

@@ -104,12 +104,12 @@ fn run(command: &OsStr, launcher: Pid, most: Duration) -> Outcome {
     };
     let mut output = Output::new(pipe);
     let mut family = Family { shell: shell.id(), status: None };
-    while family.is_alive() {
+    while family.reap_and_find_living() {
         if getppid() != Some(launcher) {
             output.let_go_of_stderr();
         }
         if Instant::now() >= deadline {
-            // First: to end CMD takes seconds, in which the launcher can end.
+            // stderr is let go of first: to end CMD takes seconds. If the launcher ends meanwhile, the reader of stderr must see its end.
             let is_cut = output.finish();
             let left = family.end();
             let after_ms = most.as_millis() as u64;
@@ -147,7 +147,7 @@ struct Family {
 
 impl Family {
     /// Reaps the processes that have ended. Gives whether any is left.
-    fn is_alive(&mut self) -> bool {
+    fn reap_and_find_living(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid.as_raw_pid().cast_unsigned() == self.shell => {
@@ -155,6 +155,7 @@ impl Family {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return true,
+                // ECHILD: no child is left.
                 Err(_) => return false,
             }
         }
@@ -173,7 +174,7 @@ impl Family {
         };
         let left = all.end().left;
         let deadline = Instant::now() + REAPED_WITHIN;
-        while self.is_alive() {
+        while self.reap_and_find_living() {
             if left > 0 || Instant::now() >= deadline {
                 // Where /proc is of another pid namespace, only the shell could be ended, and nothing is known of others.
                 return left.max(1);

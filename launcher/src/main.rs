@@ -138,6 +138,7 @@ fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
     // Last: other ranks count on a rank that has joined them, so nothing may refuse its run from here on.
     let ranks = RankLock::prepare(&mut options);
     if is_joint {
+        // The only place of a rank that has joined is its own file in the ranks' directory. No other run writes to that file.
         locks = if ranks.is_some() { vec![None] } else { cli::locks(&mut options.report)? };
     }
     Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))

@@ -40,6 +40,7 @@ pub(crate) struct OrderExecutor {
     strangers: Vec<TreeMember>,
     /// From SIGTERM to SIGKILL.
     kill_after: Duration,
+    /// Events and limits are not told on stderr.
     is_quiet: bool,
     alert_commands: AlertCommands,
     /// The limit of wall time. `None`: there is none, or it has been reached.

@@ -24,7 +24,7 @@ impl MessagePipe {
     pub(crate) fn new(pipe: PipeWriter, config: &Config) -> Self {
         let mut new = Self { pipe: Some(pipe), unsent: Vec::new() };
         new.send_line(config);
-        // From now on, a write that finds no room does not wait.
+        // From now on, a write that finds no room does not wait. If that can't be set, no message is sent: a write could stop the launcher.
         if new.pipe.as_ref().is_some_and(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_err()) {
             new.pipe = None;
         }

@@ -23,8 +23,11 @@ pub(crate) struct KilledCollectors {
 /// What follows a killed collector.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Successor {
+    /// A collector that works in the same way.
     Same,
+    /// A collector that does not load NVIDIA's library.
     WithoutNvml,
+    /// No collector.
     None,
 }
 

@@ -104,11 +104,11 @@ fn supervise<A: Account>(
     let is_reported = supervisor.is_reported_by_collector();
     drop(supervisor);
     let Held { locks, tracking, nodes, ranks, .. } = held;
-    drop(locks);
     if let Some(nodes) = nodes {
         nodes.conclude(options, &tracking, signals);
     }
-    drop(tracking);
+    // Only now: the report of all nodes is written to the same files.
+    drop((locks, tracking));
     // A collector that has written its report has made that of all ranks, too.
     if let Some(ranks) = ranks.filter(|_| !is_reported) {
         ranks.conclude(options);
@@ -141,6 +141,7 @@ fn start(
     }
     // After the agents: what starts them is no part of the run, but the connector would report it as a descendant.
     session.subscribe(options);
+    // Before the collector starts: its configuration says what came of the command's cgroup.
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     match spawn(options, env, state, cgroup_procs.as_ref()) {
@@ -178,8 +179,8 @@ fn attach(
     let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     let words = attachment.args.iter().map(OsString::from).collect();
-    // This starts a thread. Processes that are forked after it exec at once: collectors that replace a killed one, enders, and runners of
-    // `--on-alert`.
+    // This starts a thread. A fork beside a thread copies locks that the thread may hold. That does no harm here: collectors, enders and
+    // runners of `--on-alert`, which are forked from now on, take no lock before their exec.
     let has_ended = attachment.watch().map_err(|error| {
         cancel(&session, &mut collector);
         SessionError::Watch(error)
@@ -256,6 +257,7 @@ fn strangers(options: &Options) -> Vec<TreeMember> {
         return Vec::new();
     }
     let root = ProcRoot::default();
+    // 1: the first thread's children, which are all.
     let children = root.children(std::process::id(), 1);
     children.into_iter().filter_map(|pid| TreeMember::of(&root, pid)).collect()
 }

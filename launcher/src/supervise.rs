@@ -120,7 +120,7 @@ impl<A: Account> Supervisor<A> {
         let mut end_is_requested = false;
         loop {
             self.reap();
-            self.look_at_end();
+            self.note_end_without_command();
             self.tell_end_of_tree();
             if let Some(exit) = self.exit
                 && !self.executor.is_ending_tree()
@@ -128,6 +128,7 @@ impl<A: Account> Supervisor<A> {
                 // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
                 if !self.wait_all || end_is_requested || !self.has_children() {
                     self.reap_ending_orphans();
+                    // With --wait-all, the run has lasted until now.
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
                     self.finish(CommandExit { at_ns, ..exit })?;
                     return Ok(self.own_status(exit));
@@ -189,15 +190,15 @@ impl<A: Account> Supervisor<A> {
     }
 
     /// Notes that the input, or the attached process, has ended. A run without a command lasts as long as that.
-    fn look_at_end(&mut self) {
+    fn note_end_without_command(&mut self) {
         let (has_ended, status) = match &self.subject {
             Subject::Command(_) => return,
             Subject::Input(has_ended) => (has_ended, Some(0)),
             Subject::Attached { has_ended, .. } => (has_ended, None),
         };
         if has_ended.load(Ordering::Acquire) {
-            // An attached process can be this process's child: a shell started it, and became gpu-track-run by exec. Then its wait
-            // status is known.
+            // An attached process can be this process's child: a shell started it, and became gpu-track-run by exec. Then the reaping
+            // notes its end with the wait status, and `get_or_insert` changes nothing.
             self.reap();
             let at_ns = clock::monotonic_ns();
             self.exit.get_or_insert(CommandExit { status, runs_on: false, at_ns });
@@ -242,6 +243,7 @@ impl<A: Account> Supervisor<A> {
 
     /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run.
     fn child_changed(&mut self, change: &ChildChange) {
+        // After the command's end, its pid can be another child's.
         let main = self.subject.main().filter(|main| main.pid == change.pid && self.exit.is_none());
         if libc::WIFSTOPPED(change.status) {
             if let Some(main) = main {
@@ -320,7 +322,7 @@ impl<A: Account> Supervisor<A> {
         if let Subject::Attached { .. } = self.subject {
             return Vec::new();
         }
-        // The first thread has forked all children, and inherits the orphans.
+        // 1: the list of the first thread is read. That thread has forked all children, and inherits the orphans.
         let mut children = ProcRoot::default().children(std::process::id(), 1);
         children.retain(|pid| !self.account.is_foreign(*pid) && !self.executor.is_helper(*pid));
         children

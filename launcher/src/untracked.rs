@@ -38,6 +38,7 @@ impl Untracked {
     /// Makes the account before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
         let root = ProcRoot::default();
+        // 1: the first thread's children, which are all.
         let children_before = root.children(std::process::id(), 1);
         let mut untracked = Self { children_before, ..Self::beside(&config::of(options, &root)) };
         untracked.begin(reason);
@@ -174,6 +175,7 @@ impl Account for Untracked {
     /// Writes the report in a thread, because its file system may not answer. As with a collector, [`MAX_END_REQUESTS`] requests to end
     /// (Ctrl-C) end the wait for it.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {
+        // The signal that ended the command (Ctrl-C) was sent to the launcher, too. It must not end the wait.
         wakeups.discard_pending();
         self.known.left = self.children_left();
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));

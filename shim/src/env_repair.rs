@@ -169,6 +169,7 @@ pub(crate) unsafe fn with_repaired(
     look: fn() -> Visible,
     call: Call<'_>,
 ) -> c_int {
+    // Without a session, `all` is true, and nothing is repaired.
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }

@@ -90,6 +90,7 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
         sys::close(fd);
         let text = buffer.get(..length).unwrap_or_default();
         let text = text.strip_suffix(b"\0").unwrap_or(text);
+        // `any` stops where `add` needs no further argument.
         let _ = text.split(|b| *b == 0).any(|argument| names.add(argument));
     }
     names.text
@@ -123,6 +124,7 @@ impl Names {
             let is_interpreter = search.has_language();
             self.search = Some(search);
             self.put(name, if is_interpreter { MAX_PROGRAM_BYTES } else { NAME_BYTES });
+            // The name's NUL: `text` is zero there.
             self.used += 1;
             return !is_interpreter;
         };

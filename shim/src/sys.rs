@@ -222,6 +222,7 @@ pub(crate) fn pid_namespace_of(pidfd: usize) -> u32 {
 pub(crate) fn mmap(length: usize, fd: Option<usize>) -> Option<*mut c_void> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = if fd.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
+    // Without a file, the descriptor is -1, which is `usize::MAX` here.
     // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
     let address =
         unsafe { call(libc::SYS_mmap, [0, length, protection, flags as usize, fd.unwrap_or(usize::MAX), 0]) };

@@ -68,6 +68,7 @@ fn on_device(event: &RunEvent) -> String {
 /// Says from which amount to which memory rose or fell, and how long that took at most.
 fn step_range(event: &RunEvent) -> String {
     let within = event.since_s.map(|since_s| format!(" within {}", readable(event.at_s - since_s)));
+    // `amount` writes an event's figure with its unit, so the figure before the step stands in a copy of the event.
     let from = RunEvent { amount: event.from, ..event.clone() };
     format!("from {} to {}{}", amount(&from), amount(event), within.unwrap_or_default())
 }

@@ -273,6 +273,7 @@ pub fn csv(events: &[Event]) -> String {
             whole(event.pid.map(u64::from)),
             whole(event.ppid.map(u64::from)),
             quote::csv_cell(event.command.as_deref().unwrap_or_default()),
+            // Codes and signals have a sign, which `whole` does not take.
             number(code.map(f64::from)),
             number(signal.map(f64::from)),
             number(event.cpu_s),

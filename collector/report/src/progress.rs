@@ -29,10 +29,11 @@ pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     let gpus: Vec<String> =
         now.gpu.devices.iter().enumerate().map(|(place, gpu)| gpu_part(place, gpu)).collect();
     for (number, gpu) in gpus.iter().enumerate() {
+        // This GPU, and those after it.
         let rest = gpus.len() - number;
         // Behind this GPU, the number of those after it must fit.
-        let needed = gpu.len() + if rest > 1 { more_gpus(rest - 1).len() } else { 0 };
-        if line.len() + needed > columns {
+        let width_of_number = if rest > 1 { more_gpus(rest - 1).len() } else { 0 };
+        if line.len() + gpu.len() + width_of_number > columns {
             line.push_str(&more_gpus(rest));
             break;
         }

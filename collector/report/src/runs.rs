@@ -60,7 +60,8 @@ pub fn row(file: String, report: &Report) -> RunRow {
     let float = |number: Option<u64>| number.map(|number| number as f64);
     let hints = &report.hints;
     let cpu_s = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0);
-    let options = slurm_options(hints, false);
+    let wants_all = false;
+    let options = slurm_options(hints, wants_all);
     RunRow {
         file,
         command: report.command.clone(),

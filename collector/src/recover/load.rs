@@ -46,7 +46,8 @@ pub(super) enum Collector {
 }
 
 /// Loads the newest snapshot, then applies the journal, records and events behind it. A state in which no process is known
-/// gives no run: it is an error.
+/// gives no run: it is an error. `segment_file`: the segment, or a copy of it; `None`: its name was removed. `now_ns`: when the findings
+/// are applied, CLOCK_MONOTONIC nanoseconds.
 pub(super) fn load_run(
     state: &StateFile,
     segment_file: Option<&NamedFile>,
@@ -64,15 +65,21 @@ pub(super) fn load_run(
 
     let empty_run = || RunState::of_run(&config, &host);
     let (snapshot_number, mut run) = checkpoint::load(state, segment.as_ref(), now_ns, empty_run);
+    // If the state has all records of a copy, the copy is not read. `head`: the ring position up to which slots are claimed.
     let head = |segment: &Segment| segment.header().head.0.load(Ordering::Relaxed);
     let has_unread = |segment: &&Segment| {
         let found = run.found;
         collector == Collector::Gone || head(segment) > found.position || segment.appended() > found.overflow
     };
     let unread = segment.as_ref().filter(has_unread);
-    // A collector can have read more of the ring than the copy has.
-    let most = unread.filter(|_| collector == Collector::Reads).map_or(u64::MAX, head);
-    read_rest(unread, run.found.position.min(most), state, &mut run, now_ns);
+    let mut position = run.found.position;
+    if collector == Collector::Reads
+        && let Some(segment) = unread
+    {
+        // The collector can have read more of the ring than the copy has.
+        position = position.min(head(segment));
+    }
+    read_rest(unread, position, state, &mut run, now_ns);
     // A spoilt segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
     // A collector had read records, and no snapshot has what they told.
@@ -122,7 +129,9 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
     if let Some(segment) = segment {
         let mut reader = RecordReader::resume(segment, position);
         let mut overflow = Overflow::resume(run.found.overflow);
-        overflow.note_appended(segment, u64::MAX);
+        // No record is put off for being younger than this time.
+        let latest_ns = u64::MAX;
+        overflow.note_appended(segment, latest_ns);
         let mut hand_on = |record: StoredRecord| {
             while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
                 findings.push(Finding::Kernel(event));
@@ -138,6 +147,7 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
                 hand_on(*record);
             }
         });
+        // The records that come after the ring's last one.
         while let Some((record, _)) = overflow.next_before(segment, u64::MAX) {
             hand_on(record);
         }

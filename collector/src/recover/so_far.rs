@@ -98,6 +98,7 @@ pub fn was_killed(segment: &Path) -> bool {
 /// # Errors
 /// See [`NotRecorded`].
 pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
+    // The copy of the segment can be longer than the soft limit of file sizes allows.
     rlimit::raise_own();
     let session = LiveSession::open(segment).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => NotRecorded::NoFiles,
@@ -151,8 +152,9 @@ impl SoFar {
     }
 }
 
-/// Loads the run. It is loaded again if the collector saves a snapshot meanwhile: with a new snapshot, the journal that an earlier
-/// snapshot needs is removed. And if nothing is known of it: the collector of a run that has just begun may know something soon.
+/// Loads the run. If the collector saves a snapshot meanwhile, the run is loaded again: with a new snapshot, the journal that an
+/// earlier snapshot needs is removed. It is also loaded again if nothing is known of it. The collector of a run that has just begun
+/// may know something soon.
 fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
     let mut is_unknown = false;
     for _ in 0..MOST_TRIES {
@@ -185,6 +187,7 @@ fn with_last_sample(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now
 }
 
 /// Gives the end of a run that is taken to end at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: the copy of its segment.
+/// `is_cut_short`: the segment's file was truncated.
 fn end_now(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64) -> RunEnd {
     RunEnd {
         at_ns: now_ns,
@@ -201,7 +204,7 @@ fn end_now(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: 
 }
 
 /// Warns that the last sample that the collector saved is this old, nanoseconds. `None`: it is not old. A collector that is stopped
-/// saves no samples, and one with a large state saves them less often.
+/// saves no samples, and one with a large state saves them less often. `interval_ns`: the sampling interval.
 fn old_sample_warning(age_ns: u64, interval_ns: u64) -> Option<String> {
     let is_old = age_ns > OLD_NS.max(interval_ns.saturating_mul(OLD_INTERVALS));
     is_old.then(|| {

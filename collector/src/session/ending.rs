@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
+use super::readers::AbsenceCheck;
 use super::run_loop::Session;
 use crate::build::{self, Inputs};
 use crate::model::config::Config;
@@ -32,8 +33,8 @@ fn wait_of_interim_ns(age_ns: u64, is_scraped: bool) -> u64 {
 }
 
 impl Session {
-    /// Writes the report as it would be if the run ended now, if a sink wants a report-so-far. It remains if launcher and
-    /// collector are killed at once. Then plans the next one.
+    /// Plans the next report-so-far. Writes this one, the report as it would be if the run ended now, if a sink wants it. It is what
+    /// the user has if launcher and collector are killed at once.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.run.start_ns);
         let is_scraped = self.config.report.targets.iter().any(|target| is_scraped(&target.format));
@@ -100,6 +101,7 @@ impl Session {
         }
         let end_ns = self.take_in_rest();
         let end = self.run_end(end_ns, Stage::Over);
+        // Only the journal of `--journal` gets this.
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
@@ -143,6 +145,7 @@ impl Session {
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
+        // Whatever is found dead, this sample is not put off.
         self.sample(Terms::default());
         now_ns
     }
@@ -159,7 +162,8 @@ impl Session {
             self.run.apply_now(Observation::Unread(self.pump.unread()));
         }
         let complete_ns = self.drain();
-        self.finalize(complete_ns, true);
+        // The loop does not come back, so all are looked for.
+        self.finalize(complete_ns, AbsenceCheck::All);
         // One more sample brings what these processes used since the last one into the figures over time.
         if !self.run.tree.waiting_intervals().is_empty() {
             self.sample(Terms::default());

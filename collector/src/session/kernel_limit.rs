@@ -26,7 +26,9 @@ fn allowed_bytes(limit: &RunLimit, config: &Config, root: &ProcRoot) -> Option<u
     match limit.threshold {
         Threshold::Amount(bytes) => Some(bytes),
         Threshold::Percent(percent) => {
-            let whole = usable_at_start(config, &host::of_this_machine(root, None)).memory.bytes?;
+            // Only a command that the launcher starts has a cgroup of its own.
+            let attached = None;
+            let whole = usable_at_start(config, &host::of_this_machine(root, attached)).memory.bytes?;
             Some((whole as f64 * percent / 100.0) as u64)
         }
     }

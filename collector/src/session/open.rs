@@ -54,12 +54,17 @@ impl Session {
         // A driver can start programs in the collector. Their orphans come to the collector then, and not to the launcher, which
         // would count them as the command's.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        // For a report by another process, if the run is killed as a whole or is asked for a report while it runs.
         recover::note(&state, &config, &host);
         let now_ns = clock::monotonic_ns();
         let new = || RunState::of_run(&config, &host);
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
         let mut run = begin_journal(run, &config, &host);
-        note_itself(&mut run, &config, subscription.is_some(), now_ns);
+        if subscription.is_none() {
+            let reason = config.discovery.connector_absent.clone().unwrap_or("no socket".into());
+            run.apply(now_ns, Observation::ConnectorAbsent(reason));
+        }
+        note_own_pid(&mut run, now_ns);
         let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
         // An earlier collector may have given up the connector, for the whole run.
@@ -76,6 +81,7 @@ impl Session {
             membership: membership.clone(),
         };
         let pump = Pump::start(sources, std::thread::current()).map_err(SessionError::Thread)?;
+        // The core ignores records since an earlier collector found forged ones, so the pump need not read them.
         if run.health.forgery.is_some() {
             pump.distrust();
         }
@@ -84,7 +90,8 @@ impl Session {
         run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
         // The I/O of an attached process before the attach does not count, so `attach` reads it.
         let is_to_attach = config.attached.is_some() && !run.tree.has_main();
-        if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, false) {
+        let is_last = false;
+        if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, is_last) {
             run.apply(now_ns, io);
         }
         Ok(Self {
@@ -133,12 +140,8 @@ fn open_sinks(
     sinks
 }
 
-/// Tells the core why this collector has no connector, if it has none, and which process the collector is.
-fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now_ns: u64) {
-    if !has_connector {
-        let reason = config.discovery.connector_absent.clone().unwrap_or("no socket".into());
-        run.apply(now_ns, Observation::ConnectorAbsent(reason));
-    }
+/// Tells the core the collector's pid and the inode of its pidfd. See [`Observation::PidNumber`] for what this pair shows.
+fn note_own_pid(run: &mut JournaledRun, now_ns: u64) {
     let pid = std::process::id();
     let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
@@ -150,8 +153,9 @@ fn members(run: &RunState, config: &Config) -> Members {
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
     let attached = config.attached.map(|process| process.pid);
     let known = run.tree.host_pids().chain(unknown_main).chain(attached);
-    let is_first_of_command = config.restarts == 0 && attached.is_none() && !config.command.is_empty();
-    let launcher = Launcher { pid: config.start.launcher_pid, starts_command: is_first_of_command };
+    // A collector that replaces another one knows the command's pid from its configuration.
+    let starts_command = config.restarts == 0 && attached.is_none() && !config.command.is_empty();
+    let launcher = Launcher { pid: config.start.launcher_pid, starts_command };
     Members::new(known, std::process::id(), launcher)
 }
 

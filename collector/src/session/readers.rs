@@ -43,7 +43,17 @@ const ABSENCE_NS: u64 = 50_000_000;
 /// How often the core is asked whether an uninstrumented program still runs.
 const PRESENCE_NS: u64 = 1_000_000_000;
 
-/// The sources.
+/// Which of the processes that ended are looked for in /proc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AbsenceCheck {
+    /// All of them.
+    All,
+    /// All of them if [`ABSENCE_NS`] have passed since the last time, else only those whose reaper writes no REAPED any more.
+    Due,
+}
+
+/// The sources. The argument `now_ns` of their methods is the time of the observations that they make, and the time that decides
+/// what is due, CLOCK_MONOTONIC nanoseconds.
 pub(super) struct Readers {
     pub(super) root: ProcRoot,
     /// Whether the scan layer is on.
@@ -53,7 +63,7 @@ pub(super) struct Readers {
     pub(super) scanner: Scanner,
     exits: ExitWatch,
     accounts: ExitAccounts,
-    /// Number of uninstrumented programs that were known when accounts were last asked for.
+    /// How many execs of uninstrumented programs were known at the last [`Self::take_exits`].
     uninstrumented_programs: u64,
     presence: Timer,
     absence: Timer,
@@ -158,11 +168,10 @@ impl Readers {
         }
     }
 
-    /// Tells the core which processes that ended have left /proc. `asks_all`: looks for all of them, which else is done only
-    /// every [`ABSENCE_NS`].
-    pub(super) fn find_absent(&mut self, run: &mut JournaledRun, asks_all: bool) {
+    /// Tells the core which processes that ended have left /proc.
+    pub(super) fn find_absent(&mut self, run: &mut JournaledRun, check: AbsenceCheck) {
         let is_due = self.absence.is_due(clock::monotonic_ns(), ABSENCE_NS);
-        let questions = run.tree.absence_questions(is_due || asks_all);
+        let questions = run.tree.absence_questions(is_due || check == AbsenceCheck::All);
         let mut absent = Vec::new();
         for target in questions {
             if pidfd::is_gone(target.pid) {
@@ -185,13 +194,17 @@ impl Readers {
 
     /// Begins a scan of /proc for children. Gives when the scan must stop. `None`: no scan is due, or the layer is off.
     pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
-        if self.scans { self.scanner.begin(&run.tree, now_ns, run.has_connector()) } else { None }
+        // The connector reports children, so a scan beside it is only a check, which comes seldom.
+        let is_check = run.has_connector();
+        if self.scans { self.scanner.begin(&run.tree, now_ns, is_check) } else { None }
     }
 
     /// Begins the scan that finds the descendants of an attached process. Nothing else finds them, so it runs even if the scan
     /// layer is off.
     pub(super) fn begin_first_scan(&mut self, run: &RunState, now_ns: u64) {
-        self.scanner.begin(&run.tree, now_ns, false);
+        // Not even the connector reports children that were made before the run.
+        let is_check = false;
+        self.scanner.begin(&run.tree, now_ns, is_check);
     }
 
     /// Prepares a sample: answers the core about programs of any age. Without the connector, also begins to watch the processes
@@ -206,8 +219,8 @@ impl Readers {
     }
 
     /// Without the connector, which tells of execs: reads the programs of processes that the sample found to run another program
-    /// than before. Then also those of processes that it saw for the first time, until the scan's time is over. Such processes
-    /// may end before the next sample.
+    /// than before. Then reads those of processes that the sample saw for the first time, until the scan's time is over. Such
+    /// processes may end before the next sample.
     pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
         if !self.scans || run.has_connector() {
             return;
@@ -235,10 +248,11 @@ impl Readers {
         run.apply(now_ns, Observation::GpuTick);
         let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
         let is_alive = |id| run.tree.get(id).is_some_and(|process| process.is_alive());
+        let busiest = |most| run.sampling.busiest(&run.tree, most);
         let observations = [
             gpus.map(|gpus| Observation::Gpu(Box::new(gpus))),
             self.machine.read(now_ns, is_last),
-            self.run_delay.read(now_ns, is_alive, |most| run.sampling.busiest(&run.tree, most)),
+            self.run_delay.read(now_ns, is_alive, busiest),
             self.read_io(run, now_ns, is_last),
             self.free_spaces.read(now_ns),
             self.segment_name.read(now_ns, is_last),
@@ -275,6 +289,9 @@ impl Readers {
 
 /// Gives the pids of the processes whose block I/O is not yet in their parents' figures. They are the live ones, and those that
 /// ended and were not reaped, including zombies from before the run.
+///
+/// Live processes come first, the oldest at the head, so parents come before the children that they can reap. If a child is reaped
+/// while the I/O is read, it is missing in this reading, and counts in the next one. It never counts twice.
 fn pids_with_io(run: &RunState, scanner: &Scanner) -> Vec<u32> {
     let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
     let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::error::SessionError;
 use super::messages::Messages;
 use super::orders::OrderPipe;
-use super::readers::Readers;
+use super::readers::{AbsenceCheck, Readers};
 use super::told::Told;
 use super::without_launcher::OwnEnder;
 use crate::model::config::{Config, Message};
@@ -62,7 +62,7 @@ impl Session {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
-            self.finalize(complete_ns, false);
+            self.finalize(complete_ns, AbsenceCheck::Due);
             self.give_orders(messages);
             // Decided again: the records that came meanwhile may put the sample off.
             let decision = self.decide();
@@ -95,13 +95,14 @@ impl Session {
         self.schedule.decide(now_ns, &facts)
     }
 
-    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that need none.
+    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that need none, and looks after the ender that
+    /// an earlier order started.
     fn give_orders(&mut self, messages: &Messages) {
         let orders = self.run.take_orders(clock::monotonic_ns());
         if messages.is_closed {
             let (segment, kill_after) = (self.segment.named().path(), self.config.tracking.limits.kill_after);
             self.own_ender.obey(orders, segment, kill_after, self.host.tick_us(), &mut self.run);
-            self.own_ender.is_at_work(&mut self.run);
+            self.own_ender.keep_at_work(&mut self.run);
         } else {
             self.orders.send(orders);
         }
@@ -113,7 +114,7 @@ impl Session {
         let has_died_out = messages.is_closed
             && matches!(decision, Decision::Sample(_))
             && self.run.tree.alive().is_empty()
-            && !self.own_ender.is_at_work(&mut self.run);
+            && !self.own_ender.keep_at_work(&mut self.run);
         self.told.exit.is_some() || self.told.is_cancelled || has_died_out
     }
 
@@ -188,14 +189,16 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         self.readers.answer(&mut self.run, self.pump.reported_by_ns(now_ns), now_ns);
         self.run.apply(now_ns, Observation::Tick);
+        // After the tick, which can find programs to be uninstrumented.
         self.pump.note_uninstrumented(self.run.tree.counts().uninstrumented_programs, now_ns);
         self.readers.take_exits(&mut self.run, now_ns);
     }
 
     /// Has the core compute the figures of processes that are over. All records up to `complete_ns` (CLOCK_MONOTONIC nanoseconds)
-    /// must have been taken in. `asks_all`: see [`Readers::find_absent`].
-    pub(super) fn finalize(&mut self, complete_ns: u64, asks_all: bool) {
-        self.readers.find_absent(&mut self.run, asks_all);
+    /// must have been taken in. Before that, looks in /proc for processes that ended (`check`), because one that is gone from there can
+    /// be finalized without a REAPED record.
+    pub(super) fn finalize(&mut self, complete_ns: u64, check: AbsenceCheck) {
+        self.readers.find_absent(&mut self.run, check);
         self.run.apply_now(Observation::Finalize { complete_ns });
     }
 }

@@ -11,6 +11,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::readers::AbsenceCheck;
 use super::run_loop::Session;
 use super::told::command_name;
 use crate::model::observation::Observation;
@@ -86,7 +87,9 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         self.readers.begin_first_scan(&self.run, now_ns);
         self.take_in_scan(Instant::now() + LONGEST_FIRST_SCAN);
-        if let Some(io) = self.readers.read_io(&self.run, now_ns, false) {
+        // After the scan: what the descendants had read and written before is known by now, and does not count.
+        let is_last = false;
+        if let Some(io) = self.readers.read_io(&self.run, now_ns, is_last) {
             self.run.apply(now_ns, io);
         }
     }
@@ -114,6 +117,6 @@ impl Session {
     pub(super) fn take_all_before(&mut self, at_ns: u64) {
         self.pump.await_complete(at_ns, LONGEST_WAIT);
         let complete_ns = self.drain();
-        self.finalize(complete_ns, false);
+        self.finalize(complete_ns, AbsenceCheck::Due);
     }
 }

@@ -11,6 +11,7 @@ impl Session {
         self.checkpoint.keep(self.run.outbox());
         self.checkpoint.save_if_happened(&self.run);
         let (observations, first_open) = self.sinks.hand_on(&self.run.samples.outbox);
+        // If the outbox drops one of these items now, that is no loss: the sinks were given it.
         self.run.outbox().given();
         self.note(observations);
         self.run.outbox().taken(first_open);

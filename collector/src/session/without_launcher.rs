@@ -51,9 +51,9 @@ impl OwnEnder {
         }
     }
 
-    /// Gives whether the tree is still being ended. When the ender is done, tells the run what came of it. If the ender was killed,
-    /// starts another one.
-    pub(super) fn is_at_work(&mut self, run: &mut JournaledRun) -> bool {
+    /// Looks after the ender: when it is done, tells the run what came of it; if it was killed, starts another one. Gives whether the
+    /// tree is still being ended.
+    pub(super) fn keep_at_work(&mut self, run: &mut JournaledRun) -> bool {
         let Some((tree, deadline)) = &self.tree else { return false };
         if self.waiter.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return true;
@@ -63,6 +63,7 @@ impl OwnEnder {
             run.apply_now(Observation::TreeEnded(end));
             return false;
         }
+        // The killed ender counts as having sent SIGTERM. SIGKILL stays due at the same time.
         let left = deadline.saturating_duration_since(Instant::now());
         let tree = TreeToEnd { is_told: true, kill_after: left, ..tree.clone() };
         self.start(&tree);

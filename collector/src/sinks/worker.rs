@@ -122,7 +122,7 @@ impl Worker {
         self.dropped += missed.of(self.wants);
     }
 
-    /// Queues an item if the sink wants it.
+    /// Queues the item of the outbox that has this number, if the sink wants it.
     pub(super) fn hand(&mut self, number: u64, item: &Arc<Outgoing>) {
         let is_wanted = match **item {
             Outgoing::Sample(_) => self.wants.samples,

@@ -64,7 +64,7 @@ impl Groups {
         }
     }
 
-    /// Gives the group that limits memory.
+    /// Gives the group that limits memory. A controller is in one hierarchy only (cgroups(7)): if v1 has it, v2 has not.
     fn for_memory(&self) -> Option<&Group> {
         self.v1_memory.as_ref().or(self.v2.as_ref())
     }

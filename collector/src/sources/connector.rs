@@ -138,10 +138,10 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         op(RETURN, 0, 0, 0),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    let (place, length) = ((&raw const program).cast(), size_of_val(&program) as libc::socklen_t);
+    let (data, length) = ((&raw const program).cast(), size_of_val(&program) as libc::socklen_t);
     // SAFETY: the kernel copies the program, which lives through the call.
     let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, place, length)
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, data, length)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -149,6 +149,7 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
 /// Sends a request to the connector: a `struct cn_msg` with these words as data.
 fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
     let data = words.iter().flat_map(|word| word.to_ne_bytes());
+    // The zeros are its sequence number and acknowledgement: no answer is waited for.
     let mut payload: Vec<u8> =
         [CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
     // The data follow their length and the flags.
@@ -196,10 +197,10 @@ impl Connector {
     /// Appends the events of one system call to `events`. At the first call it appends those that an earlier collector left in the
     /// inbox. [`Self::free`] must follow when they are journaled.
     pub(crate) fn read(&mut self, events: &mut Vec<KernelEvent>) -> Batch {
-        let mut batch =
-            Batch { has_lost: false, is_last: false, is_leftover: std::mem::take(&mut self.has_leftovers) };
-        // What an earlier collector left is in the inbox already.
-        while !batch.is_leftover {
+        let is_leftover = std::mem::take(&mut self.has_leftovers);
+        let mut batch = Batch { has_lost: false, is_last: false, is_leftover };
+        // What an earlier collector left is in the inbox already. To receive would overwrite it.
+        while !is_leftover {
             match self.inbox.receive(self.socket.as_fd()) {
                 Ok(has_more) => {
                     batch.is_last = !has_more;
@@ -229,10 +230,10 @@ impl Connector {
         const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
         let mut words = [0u32; DROPS + 1];
         let mut length = size_of_val(&words) as libc::socklen_t;
-        let place = (&raw mut words).cast();
+        let data = (&raw mut words).cast();
         // SAFETY: the kernel writes at most `length` bytes to memory that lives through the call.
         let result = unsafe {
-            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, place, &mut length)
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, data, &mut length)
         };
         if result == 0 { words[DROPS] } else { 0 }
     }
@@ -263,7 +264,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Starts with the `known` pids of the tree. Children of the `collector` (drivers run programs) are no members.
+    /// Starts with the `known` pids of the tree. `collector`: its pid, which is that of a child of the launcher and no member. So its
+    /// own children, which drivers run, are none either.
     #[must_use]
     pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Launcher) -> Self {
         Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
@@ -281,8 +283,8 @@ impl Members {
         self.pids.contains_key(&pid)
     }
 
-    /// Whether a process that writes records is of the tree if it descends from this pid. So is a descendant of the launcher: it writes
-    /// records, so it is an orphan of the tree and no helper.
+    /// Whether a process that writes records is of the tree if it descends from this pid. The pid is a member's, or the launcher's:
+    /// the launcher's helpers write no records, so such a descendant is an orphan of the tree.
     pub(crate) fn is_ancestor(&self, pid: u32) -> bool {
         self.contains(pid) || pid == self.launcher.pid
     }

@@ -85,7 +85,7 @@ struct Received {
 impl Cost {
     /// Adds CPU time, nanoseconds. Returns whether the sum is more than one part in [`SHARE_OF_CORE`] of the current window.
     /// A window is longer than [`WINDOW_NS`] if nothing was read for a while. `now_ns`: CLOCK_MONOTONIC.
-    fn add(&mut self, used_ns: u64, now_ns: u64) -> bool {
+    fn is_too_much_with(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
         let elapsed_ns = now_ns.saturating_sub(self.since_ns);
         let is_too_much = self.used_ns > elapsed_ns.max(WINDOW_NS) / SHARE_OF_CORE;
@@ -161,6 +161,7 @@ impl ConnectorQueue {
         backlog: Backlog,
     ) -> Self {
         let Backlog { pending, has_proof, dropped } = backlog;
+        // Events change the members when they are read. An earlier collector read these, so `members` lacks their changes.
         for event in &pending {
             members.take(event);
         }
@@ -206,11 +207,12 @@ impl ConnectorQueue {
         let Some(Received { all, ours, has_lost }) = self.receive(&mut journal) else { return };
         let used_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
         let has_lost = self.note_loss(has_lost, &mut journal);
+        // Each event counts as equally expensive.
         let used_for_others_ns = used_ns * (all - ours) as u64 / all.max(1) as u64;
         // If events were lost, the proof may have been among them.
         if !self.has_proof && !has_lost {
             self.give_up(AbsenceReason::NoEvents, &mut journal);
-        } else if self.cost.add(used_for_others_ns, clock::monotonic_ns()) {
+        } else if self.cost.is_too_much_with(used_for_others_ns, clock::monotonic_ns()) {
             self.give_up(AbsenceReason::Cost, &mut journal);
         }
         // The proof is asked for once, at the first read.
@@ -469,12 +471,12 @@ mod tests {
         let second_ns = 1_000_000_000;
         let start_ns = 1_000 * second_ns;
         let mut cost = Cost::default();
-        assert!(!cost.add(60_000_000, start_ns), "a first reading has what came before it");
-        assert!(!cost.add(40_000_000, start_ns + second_ns / 2));
-        assert!(cost.add(20_000_000, start_ns + second_ns / 2), "60 ms of half a second");
-        assert!(!cost.add(0, start_ns + 2 * second_ns));
-        assert!(!cost.add(60_000_000, start_ns + 4 * second_ns), "60 ms of two seconds");
-        assert!(cost.add(60_000_000, start_ns + 4 * second_ns), "60 ms at once");
+        assert!(!cost.is_too_much_with(60_000_000, start_ns), "a first reading has what came before it");
+        assert!(!cost.is_too_much_with(40_000_000, start_ns + second_ns / 2));
+        assert!(cost.is_too_much_with(20_000_000, start_ns + second_ns / 2), "60 ms of half a second");
+        assert!(!cost.is_too_much_with(0, start_ns + 2 * second_ns));
+        assert!(!cost.is_too_much_with(60_000_000, start_ns + 4 * second_ns), "60 ms of two seconds");
+        assert!(cost.is_too_much_with(60_000_000, start_ns + 4 * second_ns), "60 ms at once");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::model::observation::{FreeSpace, Observation};
 use crate::model::report::{DiskFull, DiskRole};
 use crate::sys::clock::Timer;
 
-/// A file system with less space than this is full: a write that fails leaves up to its own length.
+/// A file system with less space than this counts as full: a write that fails for lack of space may leave a part of it free.
 const FULL_BYTES: u64 = 1 << 20;
 /// The report does not wait longer for the next answer.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);

@@ -71,7 +71,7 @@ struct Account {
 }
 
 impl ExitAccounts {
-    /// Reads accounts from now on (CLOCK_MONOTONIC, nanoseconds), for [`IDLE_NS`]. Where the kernel refuses, there are none.
+    /// Has accounts read for [`IDLE_NS`] from `now_ns` on (CLOCK_MONOTONIC, nanoseconds). Where the kernel refuses, there are none.
     pub(crate) fn read_at(&mut self, now_ns: u64) {
         self.asked_ns = now_ns;
         if self.readers.is_none() && !self.is_refused {
@@ -165,7 +165,7 @@ fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     Ok(groups)
 }
 
-/// Gives the cpu_numbers of the CPUs in a set.
+/// Gives the numbers of the CPUs in a set.
 fn cpu_numbers(cpus: &CpuSet) -> impl Iterator<Item = usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu))
 }

@@ -70,7 +70,7 @@ impl ExitWatch {
     }
 
     /// Takes the ends of watched processes since the last call, with the wait status as far as the kernel tells it. `is_open`
-    /// tells whether a process's figures are not final. A process whose figures are final is not watched any more.
+    /// tells whether the figures of a process can still change. A process whose figures are final is not watched any more.
     pub fn take(&mut self, is_open: impl Fn(ProcessId) -> bool) -> Vec<Observation> {
         let Some(watcher) = &self.watcher else { return Vec::new() };
         let mut seen = Vec::new();

@@ -78,7 +78,9 @@ impl Overflow {
         let head = segment.header().head.0.load(Ordering::Relaxed);
         for slot in bytes.get(..length).unwrap_or_default().chunks_exact(SLOT) {
             let (words, before) = record(slot);
-            let Some((origin, event)) = Event::decode(&words).filter(|_| before <= head) else {
+            // A writer has read `before` from the ring's head, which only grows.
+            let is_possible = before <= head;
+            let Some((origin, event)) = Event::decode(&words).filter(|_| is_possible) else {
                 self.is_damaged = true;
                 break;
             };

@@ -316,7 +316,7 @@ impl Pump {
     /// finds its processes known.
     pub(crate) fn freshen(&self) {
         let header = self.shared.segment.header();
-        // Acquire: if the tail has moved, `is_reading` shows that too.
+        // Acquire: if the thread has taken the records out of the ring and not sent them, `is_reading` is seen, too.
         let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Acquire);
         if has_records || self.has_events() || self.shared.is_reading.load(Ordering::SeqCst) {
             self.shared.segment.ring_doorbell();
@@ -331,8 +331,8 @@ impl Pump {
         }
         let Some(socket) = &self.socket else { return true };
         let mut polled = [PollFd::new(socket, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(poll(&mut polled, Some(&now)), Ok(0))
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut polled, Some(&no_wait)), Ok(0))
     }
 
     /// Waits until all findings from before `at_ns` (CLOCK_MONOTONIC nanoseconds) have come, but no longer than `at_most`.

@@ -100,6 +100,7 @@ impl RecordReader {
             if !self.batch.is_empty() {
                 take(&self.batch);
             }
+            // This comes last: once its slot is free, a record is nowhere but where `take` has put it.
             (first..self.position).for_each(|position| ring.release(position));
             match stop {
                 None => {}

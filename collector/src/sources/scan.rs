@@ -97,6 +97,7 @@ impl Scanner {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
         }
+        // This is asked only when a round can begin, since it tells of a new process once.
         if self.queue.is_empty() && self.is_any_new() {
             self.queue = table.live().into_iter().map(Look::Process).collect();
         }
@@ -275,7 +276,7 @@ impl Scanner {
         if has_known_start && !self.runs_static(target.pid) {
             return Vec::new();
         }
-        self.exec(&target, now_ns)
+        self.exec_and_program(&target, now_ns)
     }
 
     /// Whether the process runs a program without a dynamic loader.
@@ -309,16 +310,16 @@ impl Scanner {
             return Vec::new();
         }
         if known.origin == ProgramOrigin::Reported {
-            self.exec(&target, now_ns)
+            self.exec_and_program(&target, now_ns)
         } else {
             // The reading at `now_ns` was of that program already, so its begin is dated before.
             vec![self.read_program(&target, &known, now_ns.saturating_sub(1))]
         }
     }
 
-    /// Reads what a process runs. Gives that, and that the process exec'd before `now_ns`, the time of the sample that has read
-    /// it (CLOCK_MONOTONIC nanoseconds).
-    fn exec(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
+    /// Reads what a process runs. Gives two observations: the process exec'd before `now_ns`, and this is its program. `now_ns` is the
+    /// time of the sample that has shown the exec, CLOCK_MONOTONIC nanoseconds.
+    fn exec_and_program(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
         let program = program::read(&self.root, target, ProgramQuestion::What, now_ns);
         vec![
             Observation::Exec { id: target.id, by_ns: now_ns.saturating_sub(1) },

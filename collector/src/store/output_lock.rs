@@ -68,11 +68,13 @@ impl OutputLock {
     /// If another run holds the lock, or a file of another user has the lock file's name.
     pub fn take(report: &Path) -> Result<Option<Self>, NoLock> {
         let Some(path) = lock_path(report) else { return Ok(None) };
-        let result = match Self::take_file(&path, true) {
+        let may_create = true;
+        let mut result = Self::take_file(&path, may_create);
+        if let Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) = result {
             // No lock file can be made in the directory, so the report will be written in place.
-            Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Self::take_file(report, false),
-            taken => taken,
-        };
+            let may_create = false;
+            result = Self::take_file(report, may_create);
+        }
         // Checked after the open, to find another user's file that was there before or was put there since.
         if let Some(uid) = foreign_owner(&path) {
             return Err(NoLock::Foreign { path, uid });
@@ -136,7 +138,7 @@ impl Drop for OutputLock {
     }
 }
 
-/// Gives the path `.NAME.gpu-track-lock` beside the report.
+/// Gives the path `.NAME.gpu-track-lock` beside the report. `None`: the report's path has no file name.
 fn lock_path(report: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(report.file_name()?);
@@ -144,13 +146,14 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
     Some(report.with_file_name(name))
 }
 
-/// Gives the owner of the file or link at `path`, if that is neither this user nor root.
+/// Gives the owner of the file or link at `path`. `None`: it is this user's or root's, or there is none.
 fn foreign_owner(path: &Path) -> Option<u32> {
     let owner = std::fs::symlink_metadata(path).ok()?.uid();
     (owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
-/// Opens a file to lock it. Nothing is written to the file, so a link that another user made in its place does no harm.
+/// Opens a file to lock it, and creates a missing one if `may_create`. Nothing is written to the file, so a link that another user
+/// made in its place does no harm.
 fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let create = if may_create { OFlags::CREATE } else { OFlags::empty() };

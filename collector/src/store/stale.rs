@@ -84,7 +84,7 @@ impl Stale {
         Ok(Self { path, segment, state, live, written_at })
     }
 
-    /// Gives the pid of the launcher, from the file name.
+    /// Gives the pid of the launcher, from the file name. `None`: the name has none.
     #[must_use]
     pub fn launcher_pid(&self) -> Option<u32> {
         self.path.file_name()?.to_str()?.rsplit('.').nth(1)?.parse().ok()

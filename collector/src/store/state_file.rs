@@ -241,7 +241,7 @@ impl StateFile {
         self.write_part(RUN, 1, run)
     }
 
-    /// Reads the bytes that [`StateFile::save_run`] wrote.
+    /// Reads the bytes that [`StateFile::save_run`] wrote. `None`: there are none, or they are damaged.
     pub(crate) fn load_run(&self) -> Option<Vec<u8>> {
         Some(self.read_part(RUN)?.1)
     }

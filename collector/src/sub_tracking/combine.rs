@@ -48,7 +48,7 @@ pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
 /// If a file can't be read or a mark can't be written. The text names the file.
 fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Result<(), String> {
     for file in files {
-        // An error of `write`. It names the target already, so it must not be reported as one of `file`.
+        // The error of `write`, if it has failed. It names the target already, so it must not be reported as one of `file`.
         let mut unwritten = None;
         let read = marks::read(file, |mark| write(mark).map_err(|problem| unwritten.insert(problem).clone()));
         match (unwritten, read) {

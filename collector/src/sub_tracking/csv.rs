@@ -40,7 +40,7 @@ impl<R: BufRead> Rows<R> {
     }
 
     /// Gives the number of the line in which the last row ends, from 1 on.
-    pub(super) fn line(&self) -> u64 {
+    pub(super) fn line_number(&self) -> u64 {
         self.line_number
     }
 

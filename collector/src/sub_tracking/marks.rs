@@ -65,7 +65,7 @@ fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Resu
             continue;
         }
         let mark = mark(rows.cells(), &indices).filter(|_| rows.cells().len() == head.len());
-        let line = rows.line();
+        let line = rows.line_number();
         take(mark.ok_or_else(|| format!("is no sub-tracking file: its line {line} is no mark"))?)?;
     }
 }

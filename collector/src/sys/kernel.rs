@@ -6,13 +6,14 @@ pub fn has_split_rss() -> bool {
     is_before((6, 2))
 }
 
+/// The largest RSS change that a thread holds back where [`has_split_rss`] is true, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of
+/// 64 KiB each (fault_around_bytes).
+pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
+
 /// Whether the running kernel is older than this version.
 pub(crate) fn is_before(version: (u32, u32)) -> bool {
     rustix::system::uname().release().to_str().is_ok_and(|release| is_older(release, version))
 }
-
-/// The largest RSS change that a thread holds back so, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
-pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
 
 /// Whether a kernel's release, such as `6.1.0-13-amd64`, is older than this version. One that can't be parsed is not.
 fn is_older(release: &str, than: (u32, u32)) -> bool {

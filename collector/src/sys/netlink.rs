@@ -26,7 +26,8 @@ pub(crate) fn open(protocol: Protocol, buffer_bytes: usize) -> io::Result<OwnedF
 
 /// Joins multicast groups, given as a mask.
 pub(crate) fn join(socket: &OwnedFd, groups: u32) -> io::Result<()> {
-    Ok(rustix::net::bind(socket, &SocketAddrNetlink::new(0, groups))?)
+    const ANY_PORT: u32 = 0;
+    Ok(rustix::net::bind(socket, &SocketAddrNetlink::new(ANY_PORT, groups))?)
 }
 
 /// Receives a datagram into `buffer`, which cuts off a longer one. `None`: there is none now.

@@ -84,6 +84,7 @@ pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
 /// False if kcmp is refused, as for other users' processes, or if the kernel lacks CONFIG_KCMP.
 pub(crate) fn shares_memory(a: u32, b: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
+    // KCMP_VM does not use the last two arguments, and the result 0 means that the memory is the same.
     // SAFETY: the call takes integers only.
     unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0 }
 }

@@ -14,20 +14,22 @@ pub(crate) fn prefer_short_slices() {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER.cast_unsigned(),
         sched_flags: 0,
-        sched_nice: NICE,
+        sched_nice: 0,
         sched_priority: 0,
         sched_runtime: SHORTEST_SLICE_NS,
         sched_deadline: 0,
         sched_period: 0,
     };
-    for nice in [NICE, 0] {
+    // The kernel refuses the whole request if this user may not have the nice value. The present one is always permitted.
+    let present = rustix::process::getpriority_process(None).unwrap_or(0);
+    for nice in [NICE, present] {
         attr.sched_nice = nice;
         // SAFETY: the kernel reads `size` bytes of the structure. If the call fails, nothing has changed.
         if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
             return;
         }
     }
-    // Without sched_setattr, at least leave a real-time policy that was inherited.
+    // No request was accepted. An inherited real-time policy is given up all the same.
     let ordinary = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameter lives through the call.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
@@ -35,7 +37,8 @@ pub(crate) fn prefer_short_slices() {
 
 /// Lets the calling thread run before all ordinary processes (SCHED_FIFO). If that is not permitted, requests short slices.
 ///
-/// For threads that do little work at a time. Makes system calls only, because it is called between fork and exec.
+/// For threads that do little work at a time. What they start does not inherit the policy. Makes system calls only, because
+/// it is called between fork and exec.
 pub fn prefer_at_once() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter lives through the call; if the call fails, nothing has changed.

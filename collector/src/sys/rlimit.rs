@@ -5,12 +5,12 @@ use rustix::process::{Resource as OwnResource, Rlimit, getrlimit, setrlimit};
 use crate::model::observation::ProcessLimits;
 
 /// Raises this process's soft limits of open files and of file size to the hard ones. The collector holds two files open per
-/// process. The state file, and a copy of a segment with what is behind it, are long, though nearly empty.
+/// process. The state file, and a copy of a segment with its overflow area, are long, though nearly empty.
 pub(crate) fn raise_own() {
     for resource in [OwnResource::Nofile, OwnResource::Fsize] {
         let limit = getrlimit(resource);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Where it fails the files are opened and closed at every reading, and there is no state for another collector.
+        // If this fails, files are opened and closed at every reading, or no state is kept for another collector.
         let _ = setrlimit(resource, raised);
     }
 }

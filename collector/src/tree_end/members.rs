@@ -32,7 +32,7 @@ pub(super) struct Members<'a> {
     membership: Option<Membership>,
     /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
-    /// Processes that were found, or named by the starter of the ender, and lived at the last look.
+    /// Processes that were found, or named by the starter of the ender, and lived at the last call of [`Self::find_live`].
     known: BTreeSet<Member>,
     /// Pid of the ender.
     own: u32,
@@ -41,6 +41,7 @@ pub(super) struct Members<'a> {
 impl<'a> Members<'a> {
     pub(super) fn new(root: &'a ProcRoot, tree: &'a TreeToEnd) -> Self {
         let has_segment = !tree.segment.as_os_str().is_empty();
+        // The launcher's pid plays no part in the one question that is asked: does a process map the segment?
         let membership = || Membership::new(root.clone(), &tree.segment, tree.launcher.unwrap_or(0));
         Self {
             root,
@@ -54,10 +55,10 @@ impl<'a> Members<'a> {
 
     /// Finds the processes of the run that live now. Gives each with the pid of its parent.
     ///
-    /// They are those known from the last look, the launcher's children, and all descendants of these. If the launcher is gone,
+    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone,
     /// processes that map the segment stand for its children. Strangers and the run's own helpers are left out, with what they
     /// started. The launcher is never among them.
-    pub(super) fn look(&mut self) -> BTreeMap<Member, u32> {
+    pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
         let lives = |member: &Member| {
@@ -88,7 +89,7 @@ impl<'a> Members<'a> {
             }
         }
         found.retain(|member, _| lives(member));
-        // The next look begins at these: a process whose parent has died is no descendant any more.
+        // The next call begins at these: a process whose parent has died is no descendant any more.
         self.known = found.keys().copied().collect();
         found
     }
@@ -171,7 +172,7 @@ mod tests {
     }
 
     fn pids(members: &mut Members) -> Vec<u32> {
-        members.look().into_keys().map(|member| member.pid).collect()
+        members.find_live().into_keys().map(|member| member.pid).collect()
     }
 
     // Requirement: LIMIT-4

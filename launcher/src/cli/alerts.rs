@@ -47,6 +47,7 @@ impl From<AlertArgs> for (Alerts, Option<PathBuf>, Option<OsString>) {
             }
         }
         let run_a_command = args.on_alert.is_some();
+        // `make_tracking_files` sets `events_file` when it has made the file.
         (Alerts { list, events_file: None, run_a_command }, args.events, args.on_alert)
     }
 }

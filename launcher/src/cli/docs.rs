@@ -86,12 +86,7 @@ _gpu_track_run_command() {
 }
 "#;
     let function = function.replace("@WITH_VALUE@", &with_value.join("|"));
-    let Some(end) = script.rfind(
-        "
-if [[",
-    ) else {
-        return script.to_owned();
-    };
+    let Some(end) = script.rfind("\nif [[") else { return script.to_owned() };
     let (functions, registration) = script.split_at(end);
     let registration =
         registration.replace("-F _gpu__track__run", "-F _gpu_track_run_command").replace(" -o nosort", "");
@@ -102,14 +97,8 @@ if [[",
 fn zsh(script: &str) -> String {
     let is_command = |line: &str| line.starts_with("'*::command -- ");
     let command = "'(-)1:COMMAND:_command_names -e' \\\n'*::ARG:_normal' \\";
-    script
-        .lines()
-        .map(|line| {
-            if is_command(line) { command } else { line }.to_owned()
-                + "
-"
-        })
-        .collect()
+    let changed = script.lines().map(|line| if is_command(line) { command } else { line });
+    changed.map(|line| line.to_owned() + "\n").collect()
 }
 
 /// Changes clap's script for Fish so that our options are offered only while no command stands before the cursor. `with_value`: the

@@ -105,8 +105,14 @@ fn literal(option: &str, value: OsString) -> OsString {
     match (option, value.as_bytes()) {
         ("--output" | "--tf", b"-") => "./-".into(),
         ("--output" | "--tf", path) => {
-            let doubled = path.iter().flat_map(|byte| vec![*byte; if *byte == b'%' { 2 } else { 1 }]);
-            OsString::from_vec(doubled.collect())
+            let mut escaped = Vec::new();
+            for byte in path {
+                if *byte == b'%' {
+                    escaped.push(b'%');
+                }
+                escaped.push(*byte);
+            }
+            OsString::from_vec(escaped)
         }
         _ => value,
     }

@@ -52,10 +52,7 @@ impl PatternValues {
             pid: process::id(),
             time: SystemTime::now(),
             rank_number: ranks.into_iter().flatten().next().map(|rank| rank.rank),
-            job_of_ranks: ranks
-                .iter()
-                .position(Option::is_some)
-                .and_then(|kind| job_of_ranks(kind, &variable)),
+            job_of_ranks: ranks.iter().position(Option::is_some).and_then(|way| job_of_ranks(way, &variable)),
         }
     }
 }
@@ -63,11 +60,11 @@ impl PatternValues {
 /// Slurm gives a job that it starts anew the same ids, but another number of restarts.
 const RESTARTS: &str = "SLURM_RESTART_COUNT";
 
-/// Gives the ids of the job that this rank belongs to, joined by dots. `kind`: what starts the ranks, as an index of what
-/// [`rank::ranks`] gives. `None`: one id is not set.
-fn job_of_ranks(kind: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
+/// Gives the ids of the job that this rank belongs to, joined by dots. `way`: the way in which the ranks were started, as
+/// an index of what [`rank::ranks`] gives. `None`: one id is not set.
+fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     let mut ids = Vec::new();
-    for name in rank::job_variables(kind) {
+    for name in rank::job_variables(way) {
         ids.push(variable(name).filter(|id| !id.is_empty())?);
     }
     ids.push(variable(RESTARTS).unwrap_or_default());

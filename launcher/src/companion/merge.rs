@@ -260,5 +260,6 @@ fn first_look<'a>(
 /// # Errors
 /// The reason why it can't be read, as a sentence that begins with "it".
 fn text(candidate: &Candidate) -> Result<String, String> {
-    report_files::read(&candidate.path, candidate.is_found).map_err(|error| format!("it {error}"))
+    let refuses_links = candidate.is_found;
+    report_files::read(&candidate.path, refuses_links).map_err(|error| format!("it {error}"))
 }

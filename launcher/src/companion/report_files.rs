@@ -70,19 +70,20 @@ pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// Reads a file that may be a report, as text. `is_found`: the file was found in a directory, so a symbolic link is refused.
+/// Reads a file that may be a report, as text. `refuses_links`: a symbolic link is an error. It can lead to another file of
+/// the same directory, whose report would count twice.
 ///
 /// # Errors
 /// If the file can't be read, is no regular file, is too large, is no text, or does not begin as JSON does.
-pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
-    let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
+pub(crate) fn read(path: &Path, refuses_links: bool) -> Result<String, NotReadable> {
+    let kind = if refuses_links { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
     if let Some(other) = other_kind(kind) {
         return Err(other);
     }
     // The kind was checked before, because opening a device can have effects. The file can be replaced until it is opened, by a
     // pipe for example. So the open must not block, and the kind is checked again.
     let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    flags.set(OFlags::NOFOLLOW, is_found);
+    flags.set(OFlags::NOFOLLOW, refuses_links);
     let file = File::from(openat(CWD, path, flags, Mode::empty()).map_err(io::Error::from)?);
     let metadata = file.metadata()?;
     if let Some(other) = other_kind(metadata.file_type()) {

@@ -37,6 +37,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     let checked_in = if is_tracked || is_late { None } else { check_in(&spec) };
     let Some((CheckedIn { file, part }, is_left)) = checked_in else {
         if !has_command {
+            // The launcher waits for the tasks of all nodes, also for those that track nothing.
             slurm_step::say_ready(None);
             return Ok(Some(ExitCode::SUCCESS));
         }
@@ -59,7 +60,8 @@ fn is_own_file(path: &Path) -> bool {
 /// Makes the file of this node's report: in the directory that the nodes share, or else in this user's state directory on this node. The
 /// second value says whether it is there, so that the report is left on this node. `None`: neither is possible.
 fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, bool)> {
-    let check_in = |directory: NodeDirectory| directory.check_in(true);
+    let is_agent = true;
+    let check_in = |directory: NodeDirectory| directory.check_in(is_agent);
     if let Ok(shared) = NodeDirectory::open(&spec.directory, spec.id).and_then(check_in) {
         return Some((shared, false));
     }

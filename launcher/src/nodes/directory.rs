@@ -69,10 +69,10 @@ impl NodeDirectory {
     /// If the directory can't be made, is another user's, others can write to it, or another run is in it.
     pub(super) fn make(path: &Path, id: u64) -> io::Result<(Self, Option<Membership>)> {
         let has_no_locks = |error: &io::Error| {
-            let number = error.raw_os_error();
-            [libc::ENOLCK, libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL]
-                .into_iter()
-                .any(|no| number == Some(no))
+            matches!(
+                error.raw_os_error(),
+                Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)
+            )
         };
         match Self::join(path, id, SystemTime::UNIX_EPOCH) {
             Ok((directory, membership)) => Ok((directory, Some(membership))),
@@ -117,7 +117,7 @@ impl NodeDirectory {
         let mut is_first = false;
         let given_up = Instant::now() + LOCK_PATIENCE;
         loop {
-            if is_locked(&lock, FlockOperation::NonBlockingLockExclusive)?
+            if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)?
                 && (Self::open(path, id).is_err() || is_earlier())
             {
                 Self::emptied(path, id)?;
@@ -125,7 +125,7 @@ impl NodeDirectory {
             }
             // The mark is read before the shared lock is taken: members of another run must not take this process for one of theirs.
             // It is read again after: an exclusive lock is given up before it becomes a shared one, and another run can come in between.
-            if Self::open(path, id).is_ok() && is_locked(&lock, FlockOperation::NonBlockingLockShared)? {
+            if Self::open(path, id).is_ok() && try_lock(&lock, FlockOperation::NonBlockingLockShared)? {
                 Self::open(path, id)?;
                 return Ok((directory, Membership { lock, is_first }));
             }
@@ -261,7 +261,7 @@ fn user() -> User {
 }
 
 /// Tries to take this lock, in the way that `operation` says. `false`: another process holds it.
-fn is_locked(lock: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
+fn try_lock(lock: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
     match flock(lock, operation) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),

@@ -45,7 +45,8 @@ impl Seen {
         match self.0.get(path) {
             Some((seen_at, is_final)) if *seen_at == changed_at || *is_final => *is_final,
             _ => {
-                let text = report_files::read(path, true).ok();
+                let refuses_links = true;
+                let text = report_files::read(path, refuses_links).ok();
                 let progress = text.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
                 let is_final = progress.is_some_and(|progress| progress.stage == Stage::Over);
                 self.0.insert(path.to_owned(), (changed_at, is_final));
@@ -94,6 +95,7 @@ impl NodeRun {
     /// Ends the agents, waits for the reports of all nodes, and writes one report of them to the places that the user named. Its
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
+        // Before the wait, which ends the step.
         let left = self.step.as_ref().map(SlurmStep::left_reports).unwrap_or_default();
         let reports = self.wait_for_others(signals);
         let config = Config { report: self.report.clone(), ..config::of(options, &ProcRoot::default()) };

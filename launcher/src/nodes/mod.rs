@@ -104,10 +104,11 @@ impl NodeRun {
         let cannot = |error| format!("{}: {error}", path.display());
         let (directory, membership) = NodeDirectory::make(&path, id).map_err(cannot)?;
         carriers.link_into(&directory).map_err(cannot)?;
-        let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
+        let is_agent = false;
+        let CheckedIn { file, part } = directory.check_in(is_agent).map_err(cannot)?;
+        // Copied before `options.report` becomes that of this node alone.
         let report = options.report.clone();
         options.report.node_part = Some(part);
-        let _membership = membership;
         Ok(Self {
             directory,
             own: file,
@@ -116,7 +117,7 @@ impl NodeRun {
             has_carriers: false,
             report,
             is_temporary,
-            _membership,
+            _membership: membership,
         })
     }
 

@@ -175,6 +175,7 @@ fn read_all(
             last = line.trim_start_matches("srun: ").to_owned();
         }
     }
+    // The send fails after `await_ready` has returned, because its caller then drops the receiver.
     let is_told = sender.send(Heard::Ended(last.clone())).is_ok();
     if is_error && !is_told && !is_ending.load(Ordering::Acquire) {
         console::message(format_args!("--nodes: the agents have ended: {last}"));

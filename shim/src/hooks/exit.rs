@@ -50,8 +50,8 @@ extern "C" fn destructor() {
     }
 }
 
-/// Writes EXIT, once for each process. `status` is the argument of exit, and `flags` are flags of the record (`FLAG_*`). The EXIT of a
-/// vfork child has a flag which says that it runs in its parent's memory.
+/// Writes EXIT, once for each process. `status` is the argument of exit, and `flags` are flags of the record (`FLAG_*`; 0: none). The
+/// EXIT of a vfork child has a flag which says that it runs in its parent's memory.
 fn write_exit(status: c_int, flags: u8) {
     // The usage needs system calls, for which a seccomp filter may kill the process. An EXIT with zeros would claim
     // that no CPU time was used, so no EXIT is written then.

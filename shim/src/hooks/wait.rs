@@ -80,6 +80,7 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
             if !info.is_null() {
                 info.write(taken);
             }
+            // Records have wait4's status: an exit code in its second byte, or a signal, with 0x80 added for a core dump.
             match taken.si_code {
                 _ if taken.si_pid() == 0 => {}
                 libc::CLD_EXITED => write_reaped(taken.si_pid(), (taken.si_status() & 0xff) << 8, &usage),

@@ -32,12 +32,13 @@ pub fn processes(mark: &str) -> Vec<(u32, String)> {
     found
 }
 
-/// The collector of a run: it has the launcher's executable and another command line, which is not that of a runner of `--on-alert`.
-/// (The command, before its exec, has the launcher's command line.)
+/// The collector of a run: it has the launcher's executable and another command line, which is not that of a runner of `--on-alert` or
+/// of an ender. (The command, before its exec, has the launcher's command line.)
 pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
     let binary = std::fs::canonicalize(BINARY).unwrap();
     let cmdline = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
-    let others = processes(mark).into_iter().filter(|(_, line)| !line.starts_with("gpu-track-alert "));
+    let is_helper = |line: &str| line.starts_with("gpu-track-alert ") || line.starts_with("gpu-track-ender ");
+    let others = processes(mark).into_iter().filter(|(_, line)| !is_helper(line));
     others.map(|(pid, _)| pid).find(|pid| {
         cmdline(*pid) != cmdline(launcher)
             && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)

@@ -81,14 +81,14 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     let hints = Hints {
         withheld: withheld(report),
         memory: memory(report, basis.cgroup_peak_bytes),
-        time: time(report, basis.started_s),
+        time: Some(time(report, basis.started_s)),
         cpus: cpus(report, basis.busy_cores),
         gpus: gpus(report),
         gpu_memory_reason: gpu_memory.as_ref().err().cloned(),
         gpu_memory: gpu_memory.ok(),
     };
     if report.attached.is_some() {
-        // A job needs room for that, too.
+        // A job needs room for what the process used before, too.
         let reason = "what the attached process used before is unknown".to_owned();
         return Hints { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Hints::default() };
     }
@@ -100,8 +100,8 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     }
 }
 
-/// Makes the hints of a run that a limit ended, without the hint for what the limit is on, which the caller adds. `limited` names
-/// that.
+/// Makes the hints of a run that a limit ended, without the hint for what the limit is on: the caller adds that one. `limited`: what
+/// the limit is on, as the reason for the missing hint for GPU memory names it.
 fn ended_by(limited: &str, withheld: Option<String>) -> Hints {
     let gpu_memory_reason = Some(format!("a limit of {limited} ended the run"));
     Hints { withheld, gpu_memory_reason, ..Hints::default() }
@@ -174,36 +174,36 @@ fn round_up_memory(bytes: f64) -> u64 {
 
 /// Makes the hint for time, from the time limit that ended the run, else from the run's length. In a Slurm job, the length counts
 /// from the job's start, since the job may do something else before the command. `started_s`: when the command started, seconds
-/// since the epoch. Always `Some`.
-fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
+/// since the epoch.
+fn time(report: &Report, started_s: f64) -> TimeHint {
     let job = slurm_job(&report.limits);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
     if let Some(Cause::TimeLimit(limit)) = &report.ending.cause {
         // What `timeout` was given is no limit of the job.
         let of_job = given_s.filter(|_| limit.set_by == TimeLimitSource::Slurm);
         let basis_s = of_job.or(limit.limit_s).unwrap_or(report.wall_s);
-        return Some(TimeHint {
+        return TimeHint {
             time_s: round_up_time(basis_s * POLICY.after_limit_factor),
             is_lower_bound: true,
             basis: TimeBasis::TimeLimit,
             basis_s,
             given_s,
             is_fitting: false,
-        });
+        };
     }
     let since_job_start = job.map(|(start_s, _)| started_s + report.wall_s - start_s);
     let (basis, basis_s) = match since_job_start {
         Some(job_s) if job_s > report.wall_s => (TimeBasis::SlurmJob, job_s),
         _ => (TimeBasis::Wall, report.wall_s),
     };
-    Some(TimeHint {
+    TimeHint {
         time_s: round_up_time(basis_s * POLICY.time_factor),
         is_lower_bound: false,
         basis,
         basis_s,
         given_s,
         is_fitting: given_s.is_some_and(|given| fits(basis_s, given)),
-    })
+    }
 }
 
 /// Gives the start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
@@ -226,7 +226,8 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
         report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
     // A run without a whole window has the mean alone: CPU time that it used after its last sample is in no window.
     let mean_of_short_run = mean_busy.filter(|_| report.wall_s * 1e9 < SHORTEST_WINDOW_NS as f64);
-    let p95_busy_cores = mean_of_short_run.unwrap_or(busy_cores?);
+    let busy_cores = busy_cores?;
+    let p95_busy_cores = mean_of_short_run.unwrap_or(busy_cores);
     let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
     // A run that waited for cores that others had may be able to use more than it got.
     let is_lower_bound = report.contention.may_be_contended();
@@ -370,9 +371,9 @@ mod tests {
             memory(&report, None).unwrap().is_fitting
         };
         assert_eq!([fits(700), fits(701)], [false, true]);
-        let fits = |wall_s| time(&given_time(run(wall_s), "1000", "2000"), 1000.0).unwrap().is_fitting;
+        let fits = |wall_s| time(&given_time(run(wall_s), "1000", "2000"), 1000.0).is_fitting;
         assert_eq!([fits(700.0), fits(701.0)], [false, true]);
-        assert!(!time(&run(60.0), 0.0).unwrap().is_fitting, "nothing was given");
+        assert!(!time(&run(60.0), 0.0).is_fitting, "nothing was given");
     }
 
     // Requirement: HINT-1
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn time_is_thirty_percent_more_in_steps_of_five_minutes() {
         for (wall_s, asked) in [(0.5, 600), (460.0, 600), (462.0, 900), (3600.0, 4800), (86_400.0, 112_500)] {
-            let hint = time(&run(wall_s), 0.0).unwrap();
+            let hint = time(&run(wall_s), 0.0);
             assert_eq!((hint.time_s, hint.basis, hint.given_s), (asked, TimeBasis::Wall, None), "{wall_s}");
         }
     }
@@ -405,11 +406,11 @@ mod tests {
     // Requirement: HINT-1
     #[test]
     fn time_counts_from_the_start_of_the_slurm_job() {
-        let hint = time(&given_time(run(1000.0), "5000", "8600"), 6000.0).unwrap();
+        let hint = time(&given_time(run(1000.0), "5000", "8600"), 6000.0);
         assert_eq!((hint.basis, hint.basis_s), (TimeBasis::SlurmJob, 2000.0));
         assert_eq!((hint.given_s, hint.time_s), (Some(3600.0), 2700));
         for (start, end) in [("", ""), ("0", "8600"), ("9000", "8600"), ("soon", "later")] {
-            let hint = time(&given_time(run(1000.0), start, end), 6000.0).unwrap();
+            let hint = time(&given_time(run(1000.0), start, end), 6000.0);
             assert_eq!((hint.basis, hint.given_s), (TimeBasis::Wall, None), "{start:?} {end:?}");
         }
     }
@@ -428,10 +429,10 @@ mod tests {
         };
         let mut report = given_time(run(3000.0), "5000", "8600");
         report.ending.cause = limit(TimeLimitSource::Slurm, Some(3600.0));
-        let hint = time(&report, 5500.0).unwrap();
+        let hint = time(&report, 5500.0);
         assert_eq!((hint.time_s, hint.basis_s, hint.is_lower_bound), (5400, 3600.0, true));
         report.ending.cause = limit(TimeLimitSource::Timeout, Some(3000.0));
-        assert_eq!(time(&report, 5500.0).unwrap().time_s, 4500);
+        assert_eq!(time(&report, 5500.0).time_s, 4500);
     }
 
     // Requirement: HINT-1

@@ -136,11 +136,13 @@ fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
             reason: read.is_none().then(|| attached::why_no_io(inputs.run)),
         };
     }
+    /// The unit of the kernel's counts of blocks in a rusage, whatever the device.
+    const RUSAGE_BLOCK_BYTES: u64 = 512;
     let own = &inputs.run.totals.own_usage;
-    let read_bytes = if_exact(own.input_blocks.saturating_mul(512));
+    let read_bytes = if_exact(own.input_blocks.saturating_mul(RUSAGE_BLOCK_BYTES));
     Io {
         read_bytes,
-        write_bytes: if_exact(own.output_blocks.saturating_mul(512)),
+        write_bytes: if_exact(own.output_blocks.saturating_mul(RUSAGE_BLOCK_BYTES)),
         reason: read_bytes.is_none().then(|| "the usage of no process is exactly known".to_owned()),
     }
 }
@@ -167,9 +169,11 @@ fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
 /// Makes the report's part on processes: counts, sums by command, and the heaviest ones.
 fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
+    // A process that nothing but its count shows was alive all the same.
+    let least_at_once = u64::from(coverage.processes > 0);
     Processes {
         total: coverage.processes,
-        max_concurrent: Some(run.ram.max_processes.max(u64::from(coverage.processes > 0))),
+        max_concurrent: Some(run.ram.max_processes.max(least_at_once)),
         still_running: Some(run.totals.survivors.count),
         still_running_processes: run.totals.survivors.listed.clone(),
         by_command: gpu::with_gpu_columns(on_gpus, run.totals.by_command()),
@@ -191,10 +195,10 @@ fn peak(run: &RunState) -> Option<Peak> {
 
 /// Gives what the hints need besides the report.
 fn basis(inputs: &Inputs) -> Basis {
-    let limit = inputs.end.cgroups.memory_limits.first();
+    let innermost = inputs.end.cgroups.memory_limits.first();
     Basis {
         busy_cores: inputs.run.cpu.busy.quantile(hints::busy_part()),
-        cgroup_peak_bytes: limit.and_then(|limit| limit.peak_bytes.filter(|_| limit.is_peak_of_run)),
+        cgroup_peak_bytes: innermost.filter(|limit| limit.is_peak_of_run).and_then(|limit| limit.peak_bytes),
         started_s: inputs.config.start.realtime_ns as f64 / 1e9,
     }
 }
@@ -213,13 +217,19 @@ fn exit(inputs: &Inputs) -> Exit {
     }
 }
 
-/// Concludes what ended the command. `None`: there is no evidence, the command runs on, or its launcher was killed.
+/// Concludes what ended the command. `None`: there is no evidence, or it is not known how the command ended.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
+    // Without the launcher's report of the end, the command runs on, or its launcher was killed.
+    end.command_exit?;
+    let exit = exit(inputs);
+    if exit == Exit::default() {
+        return None;
+    }
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
     let since_session_ns = end.at_ns.saturating_sub(inputs.config.start.monotonic_ns);
     cause::cause(&Facts {
-        exit: end.command_exit.map(|_| exit(inputs)).filter(|exit| *exit != Exit::default())?,
+        exit,
         span_ns: (run.start_ns, end.at_ns),
         ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
         failures: &run.failures,
@@ -246,6 +256,7 @@ fn own_cgroup(inputs: &Inputs) -> Option<Cgroup> {
 /// posix_spawn counts as a process of unknown usage.
 fn coverage(inputs: &Inputs) -> Coverage {
     let uses = |layer| inputs.config.discovery.uses(layer);
+    // How many processes each layer found. One that wrote a record counts for the preload layer alone.
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
     let failed_spawns = inputs.run.tree.counts().failed_spawns;
     let absent = if uses(Layer::Connector) {
@@ -254,6 +265,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         Some("switched off".into())
     };
     let seen = &inputs.run.totals.coverage;
+    let floor = &inputs.run.totals.floors.combined;
     Coverage {
         processes: seen.processes + failed_spawns,
         exact: seen.exact,
@@ -271,6 +283,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
             subreaper: uses(Layer::Subreaper).then_some(subreaper),
             // Without the subreaper layer the launcher still reports the command itself, which counts as scanned then.
             scan: uses(Layer::Scan).then_some(if uses(Layer::Subreaper) { scan } else { scan + subreaper }),
+            // A connector that is absent by now may have been given up after it had found some.
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
         nodes: inputs.run.totals.remote.unseen(&Here {
@@ -286,9 +299,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
             .filter(|_| inputs.end.stage == Stage::Over),
         connector_absent: absent,
         connector_overruns: inputs.run.health.connector.overruns,
-        ram_floor_bytes: Some(&inputs.run.totals.floors.combined)
-            .filter(|floor| floor.is_missed_by(&inputs.run.ram.max.combined))
-            .map(|floor| floor.rss_bytes),
+        ram_floor_bytes: floor.is_missed_by(&inputs.run.ram.max.combined).then_some(floor.rss_bytes),
         private_ram_reason: private_ram_reason(inputs),
         static_executables: inputs.run.totals.static_executables(),
         dropped_events: inputs.end.dropped_events,
@@ -364,9 +375,9 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Whether the descendants had no RAM for certain, if samples and peaks tell 0 as the largest. They had none if there were none,
-/// or if the peak of each is known: it would have raised that maximum. An unknown peak, or one that is only bounded, can hide
-/// memory. It says nothing of figures that samples alone tell.
+/// Whether a largest RAM of 0 is certain for the descendants, where samples and peaks tell that. It is if there were no
+/// descendants, or if the peak of each process is known: any memory would have raised the maximum. A process whose peak is unknown
+/// or only bounded may have had memory. In a run that was not tracked, there may be descendants that nothing tells of.
 fn is_zero_ram_of_descendants_certain(coverage: &Coverage) -> bool {
     if coverage.untracked_reason.is_some() {
         return false;
@@ -374,30 +385,33 @@ fn is_zero_ram_of_descendants_certain(coverage: &Coverage) -> bool {
     coverage.processes <= 1 || (coverage.peaks.unknown == 0 && coverage.peaks.bound == 0)
 }
 
-/// Makes the report's largest RAM. Memory that no sample and no record gives is unknown. If there were no descendants, theirs is 0.
+/// Makes the report's largest RAM. Memory that no sample and no record gives is unknown. That of the descendants is 0 if they had
+/// none for certain.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let is_zero_certain = is_zero_ram_of_descendants_certain(coverage);
+    // A process has memory while it lives, so a maximum of 0 says that no memory of the first process was seen.
+    let never_zero = false;
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
         system_bytes: ram.system_bytes,
-        main: set_ram(&ram.max.main, &floors.main, false),
+        main: set_ram(&ram.max.main, &floors.main, never_zero),
         descendants: set_ram(&ram.max.descendants, &floors.descendants, is_zero_certain),
-        combined: set_ram(&ram.max.combined, &floors.combined, false),
+        combined: set_ram(&ram.max.combined, &floors.combined, never_zero),
     }
 }
 
 /// Gives the most that the largest RAM can have been, bytes. `None`: no RAM is known, or that of some process is unknown.
 fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
+    if inputs.run.totals.ram_missing > 0 {
+        return Groups::default();
+    }
     let known = Groups {
         main: max_ram.main.footprint_bytes,
         descendants: max_ram.descendants.footprint_bytes,
         combined: max_ram.combined.footprint_bytes,
     };
-    let is_known = inputs.run.totals.ram_missing == 0;
-    known.with(inputs.run.ram.at_most_bytes, |known, at_most| {
-        known.filter(|_| is_known).map(|known| known.max(at_most))
-    })
+    known.with(inputs.run.ram.at_most_bytes, |known, at_most| known.map(|known| known.max(at_most)))
 }
 
 /// Makes the report's largest proportional RAM, with the reason if one is null.
@@ -429,7 +443,7 @@ fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<O
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.host_info.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
-    // The descendants' CPU time is the total less the first process's, so it is known only if that is.
+    // Where the total is unknown, so is each part. The descendants' part is the total less the first process's.
     let main_s = inputs.run.totals.main.as_ref().map(|main| main.cpu_us() as f64 / 1e6);
     let main_s = cpu_time.total_s.and(main_s);
     let descendants_s = Option::zip(cpu_time.total_s, main_s).map(|(total, main)| total - main);
@@ -438,6 +452,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let percent = |max, mean| Percent { max_sum: larger(max, mean), mean_sum: mean };
     let (max_system, mean_system) = inputs.run.cpu.system_percent(inputs.host_info.ticks_per_second);
     let ram = &inputs.run.ram;
+    // The first process has a thread, so 0 says that no sample saw it. There may be no descendants, so theirs can be 0.
     Cpu {
         system_core_count: host.cores,
         expected_cores: inputs.config.tracking.expected_cores.unwrap_or(host.cores),
@@ -524,7 +539,8 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
 /// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run.
 ///
 /// That is certain if the connector saw that no process of the tree started them. Otherwise an uninstrumented process of the tree
-/// may have started and reaped them. Then it is concluded only if the total is above the sum with what they used, and not without.
+/// may have started and reaped them. Then it is concluded only if the total is above the kernel's sum, and would not be without
+/// their CPU time.
 fn lacks_joined(inputs: &Inputs, kernel_us: u64) -> bool {
     let counts = inputs.run.tree.counts();
     if counts.joined_unreaped == 0 {

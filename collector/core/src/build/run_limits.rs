@@ -14,6 +14,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let gpu = run.gpu.usage.now(inputs.end.at_ns);
     let entry = |(limit, exceeded): (&RunLimit, Option<&Exceeded>)| {
         let unit = limit.quantity.unit();
+        // A percentage of memory that is unknown by now allowed a known amount when the limit was exceeded.
         let allowed = run.limits.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.by.allowed));
         RunLimitUse {
             limit: limit.words.clone(),
@@ -100,7 +101,8 @@ fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &RunLimit) -> Option<&'a KernelL
     inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
 }
 
-/// Gives why a limit is not held, or not by the kernel. `gpus`: how many GPUs the run may use.
+/// Gives why a limit is not held, or not by the kernel. `None`: it is held, and by the kernel if that was asked for. `gpus`: how many
+/// GPUs the run may use.
 fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
     let is_timed = limit.quantity == Quantity::Wall && limit.action == LimitAction::End;
     if inputs.config.discovery.untracked.is_some() && !is_timed {

@@ -29,13 +29,13 @@ struct Point {
     end_s: f64,
 }
 
-/// The points of the report, and the run over time, of whose points they are made.
+/// The points of the report, and the run over time that they are made from.
 struct Axis<'a> {
     over_time: &'a OverTime,
     points: Vec<Point>,
 }
 
-/// Gives the series of a run. `cpu` has its largest CPU utilisation.
+/// Gives the series of a run that took `wall_s` seconds. `cpu` has its largest CPU utilisation.
 ///
 /// The last sample can be later than the end of the run. What the processes used by then belongs to the time before that end.
 pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
@@ -197,8 +197,8 @@ impl Axis<'_> {
         all.collect()
     }
 
-    /// Gives the commands that used most, half of them by RAM and half by CPU time, and the sum of all others. `None`: there are
-    /// none.
+    /// Gives the commands that used most, half of them by RAM and half by CPU time, and the sum of all others. `None`: there are no
+    /// others.
     fn commands(&self) -> (Vec<CommandSeries>, Option<OtherCommandSeries>) {
         let commands = &self.over_time.commands;
         let mut listed: Vec<&CommandTracks> = commands.kept().iter().collect();

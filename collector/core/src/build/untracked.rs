@@ -13,6 +13,7 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.max_ram.main = unknown();
     report.max_ram.descendants = unknown();
     report.max_ram.combined = SetRam { footprint_bytes: largest_rss_bytes, ..unknown() };
+    // One process held this much, so it is a lower bound of the tree's largest RAM.
     report.coverage.ram_floor_bytes = largest_rss_bytes;
     report.coverage.private_ram_reason = Some(REASON.into());
     report.coverage.connector_absent = Some(REASON.into());

@@ -3,7 +3,7 @@
 use gpu_track_abi::record::NAME_BYTES;
 use gpu_track_abi::script::{Found, Search};
 
-/// Joins the names of program and script, if there is a script.
+/// Joins the names of program and script. An empty `script`: the program runs none.
 fn joined(name: &str, script: &str) -> String {
     if script.is_empty() { name.to_owned() } else { format!("{name} {script}") }
 }
@@ -17,8 +17,9 @@ fn base_name(path: &str) -> &str {
 #[must_use]
 pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     let mut parts = names.split(|b| *b == 0).map(String::from_utf8_lossy);
-    let mut next = || parts.next().unwrap_or_default();
-    joined(&next(), &next())
+    let program = parts.next().unwrap_or_default();
+    let script = parts.next().unwrap_or_default();
+    joined(&program, &script)
 }
 
 /// Gives the name that a command line gives, as the shim forms it. `None`: there is no name in it.

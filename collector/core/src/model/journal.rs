@@ -10,12 +10,12 @@ use super::record_or_event::Entry;
 /// Writing cannot fail for the caller. A journal that runs out of space discards all that it holds: one with a gap would be
 /// taken for complete.
 pub trait Journal: fmt::Debug + Send + Sync {
-    /// Write findings, from entry number `number` on.
+    /// Writes findings. The first one becomes entry `number`.
     fn write_findings(&self, number: u64, entries: &[Entry]);
 
-    /// Write events of the process connector that were read but not merged yet, from number `number` on.
+    /// Writes events of the process connector that were read but not merged yet. The first one becomes event `number`.
     fn write_events(&self, number: u64, events: &[EventSlot]);
 
-    /// Events of the process connector, from number `number` on.
+    /// Gives the events of the process connector that were written, from event `number` on.
     fn events(&self, number: u64) -> Vec<EventSlot>;
 }

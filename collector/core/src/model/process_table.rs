@@ -10,7 +10,8 @@ pub trait ProcessTable {
     /// Gives how to address a live process. `None`: it is dead, or its pid in the collector's pid namespace is not known.
     fn target(&self, id: ProcessId) -> Option<Target>;
 
-    /// Finds the live process that has this pid in its own pid namespace, the youngest if several are claimed.
+    /// Finds the live process that has this pid in its own pid namespace. Records can name several live processes of one pid. Then
+    /// this is the youngest.
     fn live_by_key(&self, key: Key) -> Option<ProcessId>;
 
     /// Whether this pid and pidfd inode belong to a process whose figures are not final, dead or alive. The process started

@@ -48,7 +48,7 @@ pub struct Console {
     pub has_colour: bool,
 }
 
-/// A file, or a pipe to a program that shows UTF-8.
+/// Stands for a file, or for a pipe to a program that shows UTF-8.
 impl Default for Console {
     fn default() -> Self {
         Self { columns: 100, is_unicode: true, has_colour: false }
@@ -212,7 +212,7 @@ pub struct StreamFile {
     pub kind: u32,
 }
 
-/// As messages name it.
+/// Names the place as messages do.
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -149,8 +149,8 @@ impl Level {
 }
 
 impl AlertState {
-    /// Takes in a figure at `now_ns`, CLOCK_MONOTONIC nanoseconds. `None`: the alert stays on or off.
-    fn look(&mut self, level: Level, now_ns: u64) -> Option<Change> {
+    /// Takes in a figure at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the change of the alert. `None`: it stays on or off.
+    fn take_level(&mut self, level: Level, now_ns: u64) -> Option<Change> {
         self.beyond_ns = if level.is_beyond { self.beyond_ns.or(Some(now_ns)) } else { None };
         self.back_ns = if level.is_back { self.back_ns.or(Some(now_ns)) } else { None };
         match self.on_ns {
@@ -172,8 +172,8 @@ impl AlertState {
 
     /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on.
     fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
-        let needed_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
-        if now_ns.saturating_sub(self.back_ns?) < needed_ns {
+        let stays_back_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
+        if now_ns.saturating_sub(self.back_ns?) < stays_back_ns {
             return None;
         }
         self.was_on_ns = self.was_on_ns.saturating_add(now_ns.saturating_sub(on_ns));
@@ -252,7 +252,8 @@ impl AlertRules {
     /// Notes once that the command has started. A collector that replaces another is told again.
     pub(super) fn note_start(&mut self) {
         if !std::mem::replace(&mut self.has_started, true) {
-            self.add(RunEvent::new(0.0, EventKind::Start));
+            let at_s = 0.0;
+            self.add(RunEvent::new(at_s, EventKind::Start));
         }
     }
 
@@ -291,14 +292,15 @@ impl AlertRules {
         }
     }
 
-    /// Looks at a sample that is complete. Each alert that goes on or off is an event, is told, and has the user's command run.
-    pub(super) fn look(&mut self, facts: &Facts, orders: &mut Orders) {
+    /// Decides by a sample that is complete which alerts go on or off. Each change is an event, is told, and has the user's command
+    /// run. A jump of RAM at the sample is an event, too.
+    pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
         let Facts { start_ns, sample, .. } = *facts;
         self.note_jump(facts);
         if self.rules.is_empty() {
             return;
         }
-        self.idle.look(&Activity {
+        self.idle.note_activity(&Activity {
             now_ns: sample.at_ns,
             interval_ns: facts.interval_ns,
             are_all_stopped: facts.are_all_stopped,
@@ -309,7 +311,7 @@ impl AlertRules {
         self.growth.add(start_ns, sample.at_ns, sample.footprint_bytes.combined.end);
         let rise = self.growth.rise(self.usable.ram_bytes);
         for index in 0..self.rules.len() {
-            if let Some(event) = self.look_at(index, facts, rise) {
+            if let Some(event) = self.decide_one(index, facts, rise) {
                 self.order(index as u32, &event, facts.largest, orders);
                 self.add(event);
             }
@@ -329,7 +331,7 @@ impl AlertRules {
     }
 
     /// Takes a sample in for one alert, by its index. Gives the event if the alert goes on or off. `rise`: how RAM rises.
-    fn look_at(&mut self, index: usize, facts: &Facts, rise: Option<Rise>) -> Option<RunEvent> {
+    fn decide_one(&mut self, index: usize, facts: &Facts, rise: Option<Rise>) -> Option<RunEvent> {
         let Facts { start_ns, sample, .. } = *facts;
         let alert = &self.rules.get(index)?.alert;
         let quantity = alert.quantity;
@@ -341,7 +343,7 @@ impl AlertRules {
             return None;
         };
         rule.allowed = level.allowed.or(rule.allowed);
-        let change = rule.state.look(level, sample.at_ns);
+        let change = rule.state.take_level(level, sample.at_ns);
         // Only alerts of RAM say how fast RAM rises, and how long that can go on.
         let rise = rise.filter(|_| matches!(quantity, AlertQuantity::Ram | AlertQuantity::Growth));
         let left_bytes = self.usable.ram_bytes.map(|usable| usable as f64 - level.amount);
@@ -425,7 +427,7 @@ impl AlertRules {
     fn note_jump(&mut self, facts: &Facts) {
         let Facts { start_ns, interval_ns, sample, .. } = *facts;
         let (allowed, ram) = (self.usable.ram_bytes, sample.footprint_bytes.combined.end);
-        let Some(jump) = self.jumps.look(sample.at_ns, ram, allowed, interval_ns) else { return };
+        let Some(jump) = self.jumps.add_sample(sample.at_ns, ram, allowed, interval_ns) else { return };
         let event = RunEvent {
             allowed: allowed.map(|bytes| bytes as f64),
             since_s: Some(seconds(start_ns, jump.from_ns)),
@@ -552,7 +554,7 @@ mod tests {
 
     /// What a sample causes, but for jumps.
     fn after(rules: &mut AlertRules, sample: &TreeSample) -> Vec<(EventKind, f64)> {
-        rules.look(&facts(sample), &mut Orders::default());
+        rules.decide(&facts(sample), &mut Orders::default());
         let of_alerts = rules.take_new().into_iter().filter(|event| event.kind != EventKind::Jump);
         of_alerts.map(|event| (event.kind, event.at_s)).collect()
     }
@@ -713,7 +715,7 @@ mod tests {
         let mut events = Vec::new();
         for s in 0..=380 {
             let sample = with_ram(s * 1000, (100 + 2 * s) * MB);
-            rules.look(&facts(&sample), &mut Orders::default());
+            rules.decide(&facts(&sample), &mut Orders::default());
             events.extend(rules.take_new());
         }
         let [growth, warning] = &events[..] else { panic!("{events:?}") };
@@ -758,7 +760,7 @@ mod tests {
             let (mut rules, mut orders) = (*AlertRules::new(&asked, USABLE).unwrap(), Orders::default());
             for (at_ms, mb) in [(0, 900), (1000, 900), (2000, 100), (3000, 100)] {
                 let sample = with_ram(at_ms, mb * MB);
-                rules.look(&Facts { largest: Some(&largest), ..facts(&sample) }, &mut orders);
+                rules.decide(&Facts { largest: Some(&largest), ..facts(&sample) }, &mut orders);
             }
             orders
                 .take(START_NS)

@@ -72,7 +72,7 @@ impl RecentCrash {
 impl Crashes {
     /// Takes in a finalized process, and counts it if a signal of [`FAULTS`] or SIGKILL ended it. If a parent passed its child's
     /// signal on, only the child counts.
-    pub(super) fn add(&mut self, process: &ProcessSummary) {
+    pub(super) fn add_if_crashed(&mut self, process: &ProcessSummary) {
         let Some(signal) = process.exit.signal else { return };
         // `list` compares the number of SIGKILLs with the kernel's count.
         if signal == libc::SIGKILL {
@@ -177,7 +177,7 @@ mod tests {
     /// What is reported: signals, commands and counts.
     fn listed(processes: &[ProcessSummary], oom_kills: u64) -> Vec<(String, Option<String>, u64)> {
         let mut crashes = Crashes::default();
-        processes.iter().for_each(|process| crashes.add(process));
+        processes.iter().for_each(|process| crashes.add_if_crashed(process));
         // A restarted collector goes on from this.
         let kept: Crashes = postcard::from_bytes(&postcard::to_stdvec(&crashes).unwrap()).unwrap();
         kept.list(oom_kills).into_iter().map(|c| (c.signal_name, c.command, c.count)).collect()

@@ -28,7 +28,7 @@ impl EventLog {
         *self.by_kind.entry(kind).or_default() += 1;
     }
 
-    /// Counts and lists an event.
+    /// Counts and lists an event. If the list is too long then, every second event of its older half is dropped.
     pub(super) fn add(&mut self, event: RunEvent) {
         self.count(event.kind);
         self.told += 1;

@@ -39,12 +39,12 @@ pub(crate) struct Killed {
 
 impl Failures {
     /// Takes in a finalized process. One that did not fail changes nothing.
-    pub(crate) fn add(&mut self, process: &ProcessSummary) {
+    pub(crate) fn add_if_failed(&mut self, process: &ProcessSummary) {
         let exit = process.exit;
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {
             return;
         }
-        self.crashes.add(process);
+        self.crashes.add_if_crashed(process);
         if process.ids.is_main {
             self.main = Some(process.clone());
         }

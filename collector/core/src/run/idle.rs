@@ -47,7 +47,7 @@ pub(super) struct Idle {
 impl Idle {
     /// Takes in what a sample shows. A GPU of unknown utilisation counts as active. Block I/O that the kernel does not count is
     /// taken for none. Time in which no samples were taken, or the whole run was stopped, counts as active.
-    pub(super) fn look(&mut self, activity: &Activity) {
+    pub(super) fn note_activity(&mut self, activity: &Activity) {
         let Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped } = *activity;
         let stretch_ns = now_ns.saturating_sub(self.stretch_start_ns);
         // No samples were taken for a while: the collector was stopped, or it has just replaced a killed one.

@@ -128,7 +128,7 @@ impl LimitRules {
     pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
         let Facts { now_ns, cpu_ns, io, gpu, are_all_stopped, .. } = *facts;
         let interval_ns = self.interval_ns;
-        self.idle.look(&Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped });
+        self.idle.note_activity(&Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped });
         for index in 0..self.rules.len() {
             if self.first_to_end(|_| true).is_some() {
                 return;

@@ -129,7 +129,7 @@ mod tests {
             sample.footprint_bytes.combined = Span::at_end(bytes);
             let facts =
                 Facts { start_ns: 0, interval_ns: 1, are_all_stopped: false, sample: &sample, largest: None };
-            run.alerts.as_mut().unwrap().look(&facts, &mut Orders::default());
+            run.alerts.as_mut().unwrap().decide(&facts, &mut Orders::default());
             let on = live_summary(&run, &sample, 0).alerts;
             on.first().map(|event| (event.amount, event.since_s))
         });
@@ -145,7 +145,7 @@ mod tests {
             let command = format!("{signal}{name}");
             let ended = process(1, &command, Exit { code: None, signal: Some(signal) });
             run.totals.add(&ended);
-            run.failures.add(&ended);
+            run.failures.add_if_failed(&ended);
             run.health.sinks.failed(&command, &name);
         }
         run.health.connector.absent = Some(name);

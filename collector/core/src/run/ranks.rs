@@ -103,7 +103,7 @@ impl RankTotals {
 
 impl Ranks {
     /// Notes the rank that a process's environment names, if it is one of several.
-    pub(crate) fn add(&mut self, rank: Rank) {
+    pub(crate) fn add_if_of_several(&mut self, rank: Rank) {
         if rank.is_of_several() && self.seen_count < MOST_RANKS {
             let is_new = self.seen.entry((rank.job, rank.count)).or_default().insert(rank.rank);
             self.seen_count += u64::from(is_new);
@@ -149,12 +149,12 @@ impl Ranks {
         others.filter_map(|(rank, totals)| totals.report(*rank, start_ns)).collect()
     }
 
-    /// Counts the ranks whose usage is not kept, since there are too many.
+    /// Gives of how many ranks the usage is not kept, since there are too many.
     pub(crate) fn left_out(&self) -> u64 {
         self.seen_count.saturating_sub(MOST_USED as u64)
     }
 
-    /// Counts the ranks without a process in the tree. `None`: none is missing, or there are too many to know. `own`: the
+    /// Gives how many ranks have no process in the tree. `None`: none is missing, or there are too many to know. `own`: the
     /// launcher's ranks. Their jobs do not count: the launcher is a part of those, and the tree inherits its environment.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
         if self.seen_count >= MOST_RANKS {
@@ -185,7 +185,7 @@ mod tests {
     fn unseen(ranks: &[(u32, u32, u32)], own: &[(u32, u32, u32)]) -> Option<(u64, u64)> {
         let rank = |&(job, rank, count): &(u32, u32, u32)| Rank { job, rank, count };
         let mut seen = Ranks::default();
-        ranks.iter().for_each(|one| seen.add(rank(one)));
+        ranks.iter().for_each(|one| seen.add_if_of_several(rank(one)));
         let own: Vec<Rank> = own.iter().map(rank).collect();
         seen.unseen(&own).map(|ranks| (ranks.unseen, ranks.expected))
     }
@@ -256,7 +256,7 @@ mod tests {
         };
         let holders = tree.alive().iter().map(held).collect();
         let mut ranks = Ranks::default();
-        ranks.add(rank);
+        ranks.add_if_of_several(rank);
         ranks.add_sample(&tree, &Sample { holders, ..Sample::default() });
         ranks.add_finalized(&process_of(rank, 20, 1, 5000, "app"), None);
         assert_eq!(ranks.used(&[], 0)[0].peak_ram_bytes, Some(8000), "two processes, and not the third one");
@@ -267,7 +267,7 @@ mod tests {
         let mut ranks = Ranks::default();
         for number in 0..2 * MOST_USED as u32 {
             let rank = Rank { job: 1, rank: number, count: u32::MAX };
-            ranks.add(rank);
+            ranks.add_if_of_several(rank);
             ranks.add_finalized(&process_of(rank, 9, 0, 1, "x"), None);
         }
         assert_eq!((ranks.used(&[], 0).len(), ranks.left_out()), (MOST_USED, MOST_USED as u64));
@@ -276,8 +276,8 @@ mod tests {
     #[test]
     fn forged_ranks_take_bounded_memory() {
         let mut seen = Ranks::default();
-        (0..1 << 18).for_each(|rank| seen.add(Rank { job: 1, rank, count: u32::MAX }));
-        seen.add(Rank { job: 9, rank: 7, count: 7 });
+        (0..1 << 18).for_each(|rank| seen.add_if_of_several(Rank { job: 1, rank, count: u32::MAX }));
+        seen.add_if_of_several(Rank { job: 9, rank: 7, count: 7 });
         assert_eq!((seen.seen_count, seen.unseen(&[])), (MOST_RANKS, None));
     }
 }

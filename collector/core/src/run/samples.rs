@@ -221,7 +221,7 @@ fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum
     RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }
 
-/// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` has them by RAM.
+/// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` is sorted by RAM, most first.
 fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
     let (first, rest) = all.split_at(COMMANDS.min(all.len()));
     // Beyond the largest, a command counts only if one of its processes lives.

@@ -238,7 +238,7 @@ impl RunState {
                 }
             }
             Observation::Accounted { id, account } => self.tree.note_account(*id, *account),
-            Observation::FirstThreadEnded(id) => self.tree.first_thread_ended(*id),
+            Observation::FirstThreadEnded(id) => self.tree.note_survives_first_thread(*id),
             Observation::Absent(absent) => {
                 absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));
             }
@@ -285,7 +285,7 @@ impl RunState {
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
             Observation::Unread(unread) => self.health.unread = *unread,
             Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
-            Observation::GpuTick => self.gpu.update(&self.tree),
+            Observation::GpuTick => self.gpu.remember_processes(&self.tree),
             Observation::Gpu(observation) => {
                 self.gpu.apply(observation);
                 self.note_gpu_steps();
@@ -346,6 +346,7 @@ impl RunState {
         } else if self.health.forgery.is_none() {
             self.give_to_owners(record, now_ns);
         }
+        // A record of the overflow area has a number there, one of the ring has a position.
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
@@ -358,7 +359,7 @@ impl RunState {
         match event {
             Event::Start { rank, .. } => {
                 self.tree.apply(origin, event, now_ns);
-                self.ranks.add(*rank);
+                self.ranks.add_if_of_several(*rank);
             }
             Event::Fork { .. }
             | Event::Exec { .. }
@@ -419,7 +420,7 @@ impl RunState {
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
         self.decide_limits(sample.at_ns, &gpus);
-        self.look_at_alerts(gpus);
+        self.decide_alerts(gpus);
     }
 
     /// Notes the start of the run as an event.
@@ -445,7 +446,7 @@ impl RunState {
     }
 
     /// Decides which alerts are on by the sample that is complete. `gpu`: as in [`Self::decide_limits`].
-    fn look_at_alerts(&mut self, gpu: GpuSums) {
+    fn decide_alerts(&mut self, gpu: GpuSums) {
         if self.alerts.is_none() {
             return;
         }
@@ -458,7 +459,7 @@ impl RunState {
                 sample: &sample,
                 largest: self.limits.largest.as_ref(),
             };
-            alerts.look(&facts, &mut self.orders);
+            alerts.decide(&facts, &mut self.orders);
         }
         self.pass_on_events();
     }
@@ -484,8 +485,8 @@ impl RunState {
         Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })
     }
 
-    /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them. Readings wait for a sample,
-    /// so what is known at the sample itself is too old, and says nothing of what was read between the two.
+    /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them, with the largest figures
+    /// that were read until now. The sample that has just been opened has no reading yet.
     fn decide_limits(&mut self, now_ns: u64, gpu: &GpuSums) {
         if self.limits.is_empty() {
             return;
@@ -549,7 +550,7 @@ impl RunState {
     fn count_finalized(&mut self) {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
-            self.failures.add(&process);
+            self.failures.add_if_failed(&process);
             self.samples.outbox.add_ended(&process);
             let gpu_peak_bytes = self.gpu.finalized(&process);
             if let Some(peak_bytes) = gpu_peak_bytes {

@@ -27,7 +27,7 @@ fn cgroup() -> Cgroup {
     }
 }
 
-/// A GPU of which every figure is known.
+/// Makes a GPU of which every figure is known.
 pub(super) fn used_gpu() -> GpuDevice {
     GpuDevice {
         id: "GPU-8f6c2d1e-0000-1111-2222-333344445555".into(),
@@ -100,7 +100,7 @@ pub(super) fn used_gpu() -> GpuDevice {
     }
 }
 
-/// A part of a GPU that gave no figure and was lost.
+/// Makes a part of a GPU that gave no figure and was lost.
 fn lost_gpu() -> GpuDevice {
     GpuDevice {
         parent: Some("0000:82:00.0".into()),
@@ -279,7 +279,7 @@ fn limit(words: &str, quantity: Quantity, allowed: f64, amount: f64) -> Cause {
     })
 }
 
-/// Limits of a run: one that the kernel holds, one that it does not, one that acted, and one without effect.
+/// Makes four limits of a run. The kernel holds one and not another, one acted, and one is without effect.
 fn run_limits() -> Vec<RunLimitUse> {
     let entry = |words: &str, quantity: Quantity, allowed: Option<f64>| RunLimitUse {
         limit: words.into(),
@@ -308,7 +308,7 @@ fn run_limits() -> Vec<RunLimitUse> {
     ]
 }
 
-/// A rank of a job of two that the command started.
+/// Makes a rank of a job of two that the command started.
 fn job_rank(rank: u32) -> JobRank {
     JobRank {
         rank: OwnRank { job: 17, rank, of: 2, pid: Some(4300 + rank) },
@@ -323,7 +323,7 @@ fn job_rank(rank: u32) -> JobRank {
     }
 }
 
-/// Alerts of a run: one that went on and off, one that is on, one without effect, and one that could not go on.
+/// Makes four alerts of a run. One went on and off, one is on, one is without effect, and one could not go on.
 fn alerts() -> Vec<AlertUse> {
     let entry = |words: &str, quantity: AlertQuantity, allowed: Option<f64>| AlertUse {
         alert: words.into(),
@@ -358,7 +358,7 @@ fn alerts() -> Vec<AlertUse> {
     ]
 }
 
-/// Some events of a run with such alerts.
+/// Makes some events of a run with such alerts.
 fn events() -> Events {
     let of_alert = |at_s, kind, words: &str, quantity: AlertQuantity, amount| RunEvent {
         rule: Some(words.into()),

@@ -34,7 +34,7 @@ impl Merger {
         let grid = self.plan.grid;
         let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
         let wall_s = wall_us as f64 / 1e6;
-        // Sums have reports of other times (apart), too. Divided by the time of the run, they are no means.
+        // Sums have reports of other times (apart), too. Divided by the time of the run, they are no means: 0 makes the means unknown.
         let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
         let merged = self.merged();

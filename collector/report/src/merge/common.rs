@@ -73,7 +73,7 @@ impl Common {
         self.same.as_ref().map(|(_, limits)| limits.clone()).unwrap_or_default()
     }
 
-    /// Says whether some report waited for cores. That is unknown if no report is known to have waited, and of one it is unknown.
+    /// Says whether some report waited for cores. That is unknown if a report does not tell, and none of the others waited.
     pub(super) fn contention(&self) -> Contention {
         let is_known = self.contended > 0 || self.unknown_contention == 0;
         Contention {
@@ -128,23 +128,23 @@ fn keep_equal<T: PartialEq>(value: &mut Option<T>, other: &Option<T>) {
 fn larger(all: Hints, other: &Hints) -> Hints {
     Hints {
         withheld: all.withheld.or_else(|| other.withheld.clone()),
-        memory: first_if(all.memory, other.memory, |a: &MemoryHint, b| a.bytes >= b.bytes),
-        time: first_if(all.time, other.time, |a: &TimeHint, b| a.time_s >= b.time_s),
-        cpus: first_if(all.cpus, other.cpus, |a: &CpusHint, b| {
+        memory: larger_of(all.memory, other.memory, |a: &MemoryHint, b| a.bytes >= b.bytes),
+        time: larger_of(all.time, other.time, |a: &TimeHint, b| a.time_s >= b.time_s),
+        cpus: larger_of(all.cpus, other.cpus, |a: &CpusHint, b| {
             a.count.cmp(&b.count).then(a.p95_busy_cores.total_cmp(&b.p95_busy_cores)).is_ge()
         }),
         gpus: Option::zip(all.gpus, other.gpus.as_ref()).map(|(a, b)| sum_of_gpus(a, b)),
-        gpu_memory: first_if(all.gpu_memory, other.gpu_memory.clone(), |a: &GpuMemoryHint, b| {
+        gpu_memory: larger_of(all.gpu_memory, other.gpu_memory.clone(), |a: &GpuMemoryHint, b| {
             (a.bytes, a.basis_bytes) >= (b.bytes, b.basis_bytes)
         }),
         gpu_memory_reason: all.gpu_memory_reason.or_else(|| other.gpu_memory_reason.clone()),
     }
 }
 
-/// Gives `a` if it `is_first` beside `b`, else `b`. `None`: one of them is unknown.
-fn first_if<T>(a: Option<T>, b: Option<T>, is_first: impl Fn(&T, &T) -> bool) -> Option<T> {
+/// Gives the larger of two hints. `is_at_least`: whether the first is no smaller than the second. `None`: one of them is unknown.
+fn larger_of<T>(a: Option<T>, b: Option<T>, is_at_least: impl Fn(&T, &T) -> bool) -> Option<T> {
     let (a, b) = Option::zip(a, b)?;
-    Some(if is_first(&a, &b) { a } else { b })
+    Some(if is_at_least(&a, &b) { a } else { b })
 }
 
 /// Adds up the GPUs of two reports, which are of different nodes.

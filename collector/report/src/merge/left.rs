@@ -39,13 +39,13 @@ fn stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
 
 /// Says where reports may be. `None`: there can be none.
 fn may_have_stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
-    let what = match left.len() {
+    let beginning = match left.len() {
         0 => return None,
         1 => "A report may have stayed on its node, and is in no figure then",
         _ => "Reports may have stayed on their nodes, and are in no figure then",
     };
     Some(format!(
-        "{what}: {}. That is so where a node does not see {directory}. Copied into that directory here, gpu-track merge makes one \
+        "{beginning}: {}. That is so where a node does not see {directory}. Copied into that directory here, gpu-track merge makes one \
          report of all.",
         places(left)
     ))
@@ -57,21 +57,21 @@ fn places(left: &[&LeftReport]) -> String {
     named(all.iter().map(String::as_str))
 }
 
-/// Counts the node, on which its report stayed, among the nodes without a report. It does not if `report` is of that node, or was
-/// made of a report of that node.
+/// Counts `node`, on which its report stayed, among the nodes without a report. Does nothing if `report` is of that node itself, or
+/// was made of a report of it.
 fn note_unseen(report: &mut Report, node: &str) {
-    let is_it = |name: &str| short(name) == short(node);
-    let has_report = report.host.hostname.as_deref().is_some_and(is_it)
-        || report.nodes.iter().any(|known| known.reports > 0 && is_it(&known.node));
+    let is_this_node = |name: &str| short(name) == short(node);
+    let has_report = report.host.hostname.as_deref().is_some_and(is_this_node)
+        || report.nodes.iter().any(|known| known.reports > 0 && is_this_node(&known.node));
     if has_report {
         return;
     }
     let unseen = report.coverage.nodes.get_or_insert_with(|| Nodes { unseen: 0, unseen_names: Vec::new() });
-    if !unseen.unseen_names.iter().any(|name| is_it(name)) {
+    if !unseen.unseen_names.iter().any(|name| is_this_node(name)) {
         unseen.unseen_names.push(node.to_owned());
         unseen.unseen = unseen.unseen.max(unseen.unseen_names.len() as u64);
     }
-    if report.merged.is_some() && !report.nodes.iter().any(|known| is_it(&known.node)) {
+    if report.merged.is_some() && !report.nodes.iter().any(|known| is_this_node(&known.node)) {
         let state = NodeState::NeverCheckedIn;
         report.nodes.push(Node { node: node.to_owned(), state, ..Node::default() });
     }

@@ -24,6 +24,7 @@ pub(super) struct Machines {
     pub ram: Sum,
     /// CPU utilisation by all programs.
     pub cpu: Sum,
+    /// The means of CPU utilisation, millionths of a percent of one core.
     mean_cpu: Known,
     gpu_count: Known,
     expected_gpus: Known,
@@ -33,7 +34,9 @@ pub(super) struct Machines {
     pub gpu_ram: Sum,
     /// GPU utilisation.
     gpu_busy: Sum,
+    /// The means of GPU utilisation, millionths of a percent of one GPU.
     mean_busy: Known,
+    /// The energy of the GPUs, millionths of a joule.
     energy: Known,
     /// The first report of some machine does not cover the run, so the machine's means are over another time.
     has_other_means: bool,
@@ -130,6 +133,7 @@ impl Machines {
         self.open.cores = self.open.cores.max(report.host.cores);
         self.open.ram_bytes = self.open.ram_bytes.max(report.host.ram_bytes);
         self.add_system(report, axis, is_first);
+        // Before this report's new GPUs are added: only those that earlier reports have added are raised.
         if !is_first {
             self.raise_gpu_use(report, axis);
         }
@@ -161,8 +165,9 @@ impl Machines {
 
     /// Raises the use of GPUs that are in the sums to what a later report saw of them.
     fn raise_gpu_use(&mut self, report: &Report, axis: &Axis) {
-        self.gpu_ram.raise(report.max_gpu_ram.system_bytes.unwrap_or(0));
-        self.gpu_busy.raise(report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent)));
+        self.gpu_ram.raise_largest(report.max_gpu_ram.system_bytes.unwrap_or(0));
+        self.gpu_busy
+            .raise_largest(report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent)));
         let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
         for seen in &mut self.open.gpu_ram {
             let shared = seen.ids.iter().filter(|id| devices.contains(&id.as_str())).count();
@@ -267,6 +272,7 @@ impl Machines {
     pub(super) fn gpu(&self) -> Gpu {
         let count = |sum: Known| sum.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let mean_sum = self.mean_busy.whole().map(|sum| sum as f64 / 1e6);
+        // A mean raises a known maximum. It does not take the place of an unknown one.
         let max_sum = self.gpu_busy.at_least(Scale::Percent).filter(|_| self.gpu_busy.is_complete());
         Gpu {
             system_gpu_count: count(self.gpu_count),
@@ -369,6 +375,7 @@ impl OpenMachine {
     /// Joins the GPU figures of a later report, whose command ran at `span`, to those of the first. `new`: its GPUs that no
     /// report before had. What is unknown in one becomes unknown.
     fn join_gpu_figures(&mut self, report: &Report, new: &[&GpuDevice], span: Span) {
+        // The mean of a GPU adds up with the other means only if it is over the time of all reports.
         let is_whole = self.cover.is_some_and(|cover| cover.is_whole_for(span));
         let Gpu { system_gpu_count, expected_gpus, .. } = &report.gpu;
         let more = u32::try_from(new.len()).unwrap_or(u32::MAX);

@@ -319,13 +319,14 @@ impl Times {
         let (mut apart, mut order): (Vec<usize>, Vec<usize>) = (0..spans.len()).partition(is_too_long);
         order.sort_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
         let groups = groups(spans, &order);
-        // Of several groups with most reports, the first one.
-        let most = groups.iter().map(|group| group.members.len()).max().unwrap_or(0);
-        let main = groups.iter().position(|group| group.members.len() == most).unwrap_or(0);
         if groups.is_empty() {
+            // There is no report: of several, the one of median length is never too long.
             let extent = Span { start_us: 0, end_us: 0 };
             return Self { extent, apart: BTreeSet::new(), outside: Vec::new() };
         }
+        // Of several groups with most reports, the first one.
+        let most = groups.iter().map(|group| group.members.len()).max().unwrap_or(0);
+        let main = groups.iter().position(|group| group.members.len() == most).unwrap_or(0);
         let (of_run, extent) = near_groups(&groups, main);
         let mut outside = Vec::new();
         for (at, group) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {

@@ -51,7 +51,7 @@ impl Sampling {
         }
         let mut kept: Vec<_> = ranks.filter(|(_, series)| series.is_some()).collect();
         while kept.len() > MOST {
-            // Above that, only rank 0 is left, which is a multiple of every step.
+            // A step above all numbers of ranks leaves the rank 0 of each job. If those are too many, no rank has a series.
             self.step = self.step.filter(|step| *step <= u64::from(u32::MAX)).map(|step| step * 2);
             for (_, series) in kept.iter_mut().filter(|(rank, _)| !self.has(*rank)) {
                 **series = None;

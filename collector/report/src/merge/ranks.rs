@@ -56,9 +56,11 @@ struct OpenRank {
 
 /// Sums up the ranks of a report of one node. `None`: its command started none.
 pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
-    // Ranks that a command started have no series, so any grid will do.
-    let mut table = RankTable::new(Grid::over(0, 1));
-    table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, 0);
+    // Ranks that a command started have no series, so any grid will do. Their times are compared only with each other, so any start
+    // of the command will do.
+    let (grid, start_us) = (Grid::over(0, 1), 0);
+    let mut table = RankTable::new(grid);
+    table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, start_us);
     table.close();
     table.summary()
 }
@@ -293,6 +295,7 @@ impl OpenRank {
     /// Whether a report of this node, whose command ran at `span`, can be of this rank, too. A rank can start gpu-track-run
     /// several times, one after another. A report of the same time, or of another node, is of another job.
     fn can_have(&self, node: &str, span: Span) -> bool {
+        // The last of the rank's reports that began before this one ended. They do not overlap, so no other one ends later.
         let before = self.spans.range(..span.end_us.max(span.start_us.saturating_add(1))).next_back();
         self.usage.place.node == node && before.is_none_or(|(_, end_us)| *end_us <= span.start_us)
     }

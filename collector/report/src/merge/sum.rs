@@ -166,15 +166,15 @@ impl Sum {
         }
     }
 
-    /// Notes the largest value of a report that is not in the sum otherwise.
-    pub(super) fn raise(&mut self, value: u64) {
+    /// Raises the largest value of a single report to that of a report which is not in the sum otherwise. 0 changes nothing.
+    pub(super) fn raise_largest(&mut self, value: u64) {
         self.largest = self.largest.max(value.into());
     }
 
     /// Notes what another report saw of something that is in the sum already, such as a machine's memory. Where that is above
     /// what was `seen` of it, the upper bound is raised.
     pub(super) fn raise_where_above(&mut self, quantity: &Quantity, seen: &mut Seen) {
-        self.raise(quantity.max);
+        self.raise_largest(quantity.max);
         let raised = seen.raise(quantity, self.grid);
         for (bin, more) in raised.bins {
             self.bins.most[bin] += u128::from(more);

@@ -55,7 +55,7 @@ impl Quantities {
         let ram_at_most = report.max_ram_at_most.values().map(bytes);
         let cpu =
             [report.cpu.main, report.cpu.descendants, report.cpu.combined].map(|percent| percent.max_sum);
-        let all = |of: &SetTracks, scale: Scale, max: [Option<f64>; 3], at_most: [Option<f64>; 3]| {
+        let of_groups = |of: &SetTracks, scale: Scale, max: [Option<f64>; 3], at_most: [Option<f64>; 3]| {
             [
                 axis.quantity(&[&of.main], scale, max[0], at_most[0]),
                 axis.quantity(&[&of.descendants], scale, max[1], at_most[1]),
@@ -70,9 +70,11 @@ impl Quantities {
         let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu.memory_run_bytes).collect();
         let max_gpu_ram = bytes(report.max_gpu_ram.combined_bytes);
         Self {
-            ram: all(&series.ram_bytes, Scale::Whole, ram, ram_at_most),
-            cpu: all(&series.cpu_percent, Scale::Percent, cpu, cpu),
+            ram: of_groups(&series.ram_bytes, Scale::Whole, ram, ram_at_most),
+            // Only RAM has an upper bound of its own. That of the others is their maximum.
+            cpu: of_groups(&series.cpu_percent, Scale::Percent, cpu, cpu),
             processes: axis.quantity(&[&series.processes], Scale::Whole, max_concurrent, max_concurrent),
+            // A report has no maximum of its I/O beside the points.
             read: axis.quantity(&[&series.io_bytes_per_s.read], Scale::Whole, None, None),
             written: axis.quantity(&[&series.io_bytes_per_s.written], Scale::Whole, None, None),
             // There is no maximum if a driver hides some processes. Then the points have only a part of the memory.

@@ -114,8 +114,8 @@ pub(super) fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String
 }
 
 /// Writes `1 node`, `2 nodes`.
-pub(super) fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+pub(super) fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Gives the nodes whose reports are in this state.
@@ -261,7 +261,7 @@ fn one_machine(facts: &Facts) -> Option<String> {
 fn unknown(facts: &Facts) -> Option<String> {
     let unknown = facts.unknown.iter().filter(|(_, reports)| *reports > 0);
     let parts: Vec<String> =
-        unknown.map(|(what, reports)| format!("{what} (in {})", counted(*reports, "report"))).collect();
+        unknown.map(|(figure, reports)| format!("{figure} (in {})", counted(*reports, "report"))).collect();
     (!parts.is_empty()).then(|| {
         format!(
             "Unknown in some of {}, and in no sum: {}. These sums are of the other reports.",

@@ -8,6 +8,9 @@ use crate::figures::{UNKNOWN, bytes, short};
 use crate::text::terminal::{left, right};
 use crate::{metrics, quote};
 
+/// Columns of a figure in text.
+const FIGURE: usize = 10;
+
 /// What a quantity was during a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statistics {
@@ -78,7 +81,7 @@ pub fn text(over_time: &OverTime) -> String {
     let names: Vec<String> = statistics.iter().map(|column| quote::escape(&column.name)).collect();
     let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
-        let cells = cells.map(|cell| right(&cell, 10)).join("  ");
+        let cells = cells.map(|cell| right(&cell, FIGURE)).join("  ");
         format!("{}  {cells}\n", left(name, width))
     };
     let head = line(&title, ["min", "mean", "max"].map(str::to_owned));

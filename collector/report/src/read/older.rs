@@ -114,8 +114,8 @@ fn add_gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
 }
 
 /// Completes what the report has of the moment of the largest RAM. Its processes are removed if one lacks `added_bytes`, without
-/// which they can't be read.
-/// `by_command` is empty: only the largest processes are listed, so sums by command can't be made of them.
+/// which they can't be read. `by_command` is empty: only the largest processes are listed, so sums by command can't be made of
+/// them.
 fn complete_peak(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let Some(peak) = report.get_mut("peak").and_then(Value::as_object_mut) else { return };
     let lacks_added_bytes = |process: &mut Value| process.get("added_bytes").is_none();

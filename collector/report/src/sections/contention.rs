@@ -4,7 +4,7 @@ use crate::document::{Block, Section};
 use crate::figures::short;
 use crate::model::report::{Contention, Report};
 
-/// Cores. Others that had fewer are no more than the machine's own work.
+/// Others that had fewer cores are no more than the machine's own work.
 const LEAST_CORES: f64 = 0.1;
 
 /// Makes the section about others. It is empty if they had less than [`LEAST_CORES`], or it is not known what they had.

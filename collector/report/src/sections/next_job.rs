@@ -123,7 +123,8 @@ pub(crate) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
 
 /// Writes the line of a Slurm job script; empty if there are no hints.
 fn slurm(hints: &Hints) -> String {
-    let options = slurm_options(hints, true);
+    let wants_all = true;
+    let options = slurm_options(hints, wants_all);
     if options.is_empty() { options } else { format!("#SBATCH {options}") }
 }
 

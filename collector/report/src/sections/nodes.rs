@@ -127,12 +127,12 @@ fn imbalance_of_ranks(report: &Report) -> Option<String> {
 
 /// Writes `CPU 1.31 (n3)`: the largest value over the mean, and where it is. `None`: that is not known.
 fn largest_over_mean<P>(
-    what: &str,
+    quantity: &str,
     spread: Option<&Spread<P>>,
     place: impl Fn(&P) -> String,
 ) -> Option<String> {
     let spread = spread?;
-    Some(format!("{what} {} ({})", short(spread.imbalance?), place(&spread.max_at)))
+    Some(format!("{quantity} {} ({})", short(spread.imbalance?), place(&spread.max_at)))
 }
 
 /// Joins what is known. `None`: nothing is.

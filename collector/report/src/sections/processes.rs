@@ -54,7 +54,7 @@ fn is_concurrency_exact(report: &Report) -> bool {
 pub(crate) fn most_at_once(report: &Report) -> Option<String> {
     let [least, most] = concurrency_bounds(report);
     let least = least.filter(|_| !is_concurrency_exact(report));
-    let bound = |what: &str, count: Option<u64>| Some(format!("{what} {}", thousands(count? as f64)));
+    let bound = |words: &str, count: Option<u64>| Some(format!("{words} {}", thousands(count? as f64)));
     let bounds: Vec<String> =
         [bound("at least", least), bound("at most", most)].into_iter().flatten().collect();
     (!bounds.is_empty()).then(|| bounds.join(", "))
@@ -216,10 +216,10 @@ fn inexact_ram(coverage: &Coverage) -> Option<String> {
     (!is_exact).then(|| counts(&all))
 }
 
-/// Writes counts, each with what it counts: `20 exact, 2 unknown`. Those of 0 are left out.
+/// Writes counts of processes, each with how a figure of theirs is known: `20 exact, 2 unknown`. Those of 0 are left out.
 fn counts(counts: &[(u64, &str)]) -> String {
     let known = counts.iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<_> = known.map(|(count, what)| format!("{} {what}", thousands(*count as f64))).collect();
+    let parts: Vec<_> = known.map(|(count, how)| format!("{} {how}", thousands(*count as f64))).collect();
     parts.join(", ")
 }
 

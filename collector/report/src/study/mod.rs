@@ -232,7 +232,7 @@ fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> 
 /// Gives a sentence for each thing that makes the runs hard to compare: several machines, cores that others used, and
 /// processes that may be missing.
 fn remarks(reports: &[&Report]) -> Vec<String> {
-    let count = |what: fn(&Report) -> bool| reports.iter().filter(|report| what(report)).count();
+    let count = |holds: fn(&Report) -> bool| reports.iter().filter(|report| holds(report)).count();
     let all = reports.len();
     let contended = count(|report| report.contention.is_contended == Some(true));
     let uncounted = count(|report| report.coverage.uncounted_reason.is_some());

@@ -146,8 +146,8 @@ impl Plan {
         }
         let numbers =
             [("warm-up runs", self.warmup as u64, begun.warmup as u64), ("seed", self.seed, begun.seed)];
-        if let Some((what, now, before)) = numbers.into_iter().find(|(_, now, before)| now != before) {
-            return Some(format!("its {what}: {before}, not {now}"));
+        if let Some((name, now, before)) = numbers.into_iter().find(|(_, now, before)| now != before) {
+            return Some(format!("its {name}: {before}, not {now}"));
         }
         if self.shell != begun.shell {
             return Some(format!("its commands run {} a shell", if begun.shell { "in" } else { "without" }));

@@ -246,7 +246,7 @@ impl Block {
 
     /// Counts the calls in which a sample was taken.
     pub(super) fn calls_with_samples(&self) -> usize {
-        // From the last call to the first: the earliest sample since the start of the call.
+        // The loop goes from the last call to the first. So this is the first sample since the start of the call that it is at.
         let mut earliest_s = f64::INFINITY;
         let mut count = 0;
         for (call, first_sample_s) in self.calls.iter().zip(&self.first_sample_s).rev() {

@@ -14,6 +14,11 @@ const HEADS: [&str; 9] = ["GPU", "name", "used", "free", "total", "util", "temp"
 /// How many of these columns have words; the others have figures.
 const WORD_COLUMNS: usize = 2;
 
+/// Columns of the name of a process's user.
+const USER: usize = 10;
+/// Columns of a process's command.
+const COMMAND: usize = 15;
+
 /// Renders the GPUs as they are now, with a newline at the end.
 pub(crate) fn gpus_now(listing: &Listing) -> String {
     let look = Look::new(Console::default());
@@ -79,7 +84,7 @@ fn processes(gpu: &Listed, look: Look) -> Vec<String> {
         let memory = process.memory_bytes.map_or(UNKNOWN.to_owned(), bytes);
         let word = |word: &Option<String>| look.text(word.as_deref().unwrap_or(UNKNOWN));
         let (user, command) = (word(&process.user), word(&process.command));
-        format!("     {:>7}  {}  {}  {memory}", process.pid, left(&user, 10), left(&command, 15))
+        format!("     {:>7}  {}  {}  {memory}", process.pid, left(&user, USER), left(&command, COMMAND))
     };
     listed.iter().map(line).collect()
 }

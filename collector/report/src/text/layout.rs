@@ -97,6 +97,7 @@ impl Page {
             return;
         }
         let command = look.command(command, most);
+        // 2: the spaces before and after the dots.
         let taken = quote::width(&command) + verdict.len() + 2;
         let dots = ".".repeat(width.min(USUAL_WIDTH).saturating_sub(taken).max(3));
         let pieces = [(Tone::Strong, command.as_str()), (Tone::Faint, &dots), (tone, verdict)];
@@ -159,7 +160,7 @@ impl Page {
             Cell::Text(tone, text) => vec![(*tone, self.look.text(text))],
             Cell::Figure(tone, text) => vec![(*tone, left(&format!("{} ", self.look.text(text)), FIGURE))],
             Cell::Part(part) => self.gauge(*part, room),
-            Cell::Note(text) if text.is_empty() || text.len() + 2 > room => Vec::new(),
+            Cell::Note(text) if text.is_empty() || "  ".len() + text.len() > room => Vec::new(),
             Cell::Note(text) => vec![(Tone::Plain, "  ".to_owned()), (Tone::Faint, self.look.text(text))],
             Cell::RamOverTime(spans, wall_s) => {
                 vec![(Tone::Plain, self.look.sparkline(&heights(spans, *wall_s, SPARKS)))]
@@ -191,7 +192,8 @@ impl Page {
     /// Adds one text of a list, broken between words at the page's edge.
     fn item(&mut self, indent: usize, text: &str) {
         let text = self.look.text(text);
-        for (i, line) in quote::wrap(text.split_whitespace(), WIDTH - indent - 2).iter().enumerate() {
+        for (i, line) in quote::wrap(text.split_whitespace(), WIDTH - indent - "- ".len()).iter().enumerate()
+        {
             self.line(indent, &format!("{} {line}", if i == 0 { "-" } else { " " }));
         }
     }
@@ -206,8 +208,8 @@ impl Page {
     /// Adds `! text`, in at most `most_lines` lines. If the text is too long, adds its first sentence alone, cut if that is too
     /// long.
     fn remark(&mut self, indent: usize, tone: Tone, text: &str, most_lines: usize) {
-        let width = self.page_width() - indent - 2;
-        // Lines are broken between words, so some columns stay empty.
+        let width = self.page_width() - indent - "! ".len();
+        // About six columns of each line stay empty, because lines are broken between words.
         let text = match text.find(". ") {
             Some(end) if text.len() > most_lines * (width - 6) => &text[..=end],
             _ => text,

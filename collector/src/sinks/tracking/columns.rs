@@ -153,6 +153,9 @@ pub(super) const STATIC: &[Column<Fixed>] = columns! { Fixed:
     "n_expected_gpus" Integer = |fixed| count(fixed.gpus.expected),
 };
 
+/// The divisor of percentages that are sums over cores or devices.
+const UNDIVIDED: u32 = 1;
+
 /// gpu_tracker's columns (`_TimepointUsage`), then ours.
 pub(super) const DATA: &[Column<DataRow>] = columns! { DataRow:
     "main_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.main.max),
@@ -163,23 +166,23 @@ pub(super) const DATA: &[Column<DataRow>] = columns! { DataRow:
     "descendants_gpu_ram" Number = |row| row.run_gpu_ram(|bytes| bytes.descendants),
     "combined_gpu_ram" Number = |row| row.run_gpu_ram(|bytes| bytes.combined),
     "system_gpu_ram" Number = |row| row.gpu_ram(row.sample().gpu.used_bytes),
-    "gpu_sum_utilization_percent" Number = |row| row.gpu_percent(1),
+    "gpu_sum_utilization_percent" Number = |row| row.gpu_percent(UNDIVIDED),
     "gpu_hardware_utilization_percent" Number = |row| row.gpu_percent(row.sample().gpu.expected),
     "main_n_threads" Integer = |row| Value::Integer(row.sample().threads.main.max),
     "descendants_n_threads" Integer = |row| Value::Integer(row.sample().threads.descendants.max),
     "combined_n_threads" Integer = |row| Value::Integer(row.sample().threads.combined.max),
-    "cpu_system_sum_utilization_percent" Number = |row| rounded(row.system_percent(), 1),
+    "cpu_system_sum_utilization_percent" Number = |row| rounded(row.system_percent(), UNDIVIDED),
     "cpu_system_hardware_utilization_percent" Number =
         |row| rounded(row.system_percent(), row.form.cores),
-    "cpu_main_sum_utilization_percent" Number = |row| rounded(percent(row.sample().cpu.main), 1),
+    "cpu_main_sum_utilization_percent" Number = |row| rounded(percent(row.sample().cpu.main), UNDIVIDED),
     "cpu_main_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.main), row.form.expected_cores),
     "cpu_descendants_sum_utilization_percent" Number =
-        |row| rounded(percent(row.sample().cpu.descendants), 1),
+        |row| rounded(percent(row.sample().cpu.descendants), UNDIVIDED),
     "cpu_descendants_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.descendants), row.form.expected_cores),
     "cpu_combined_sum_utilization_percent" Number =
-        |row| rounded(percent(row.sample().cpu.combined), 1),
+        |row| rounded(percent(row.sample().cpu.combined), UNDIVIDED),
     "cpu_combined_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.combined), row.form.expected_cores),
     "timestamp" Number = |row| Value::Time(row.time_us()),

@@ -63,7 +63,8 @@ impl TrackingFile {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_lines(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
-        Self::create_as(path, overwrite, false)
+        let is_database = false;
+        Self::create_as(path, overwrite, is_database)
     }
 
     /// Creates the file. `is_database`: SQLite will write it. So no other user may be able to replace files in its directory, and
@@ -109,7 +110,10 @@ fn replace_checked(
     let replaced = replace(directory.as_fd(), name, |file| {
         checked = check(file);
         made = Some(file.try_clone()?);
-        checked.as_ref().map_err(|error| io::Error::other(error.to_string())).copied()
+        match &checked {
+            Ok(()) => Ok(()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
     });
     checked?;
     replaced?;

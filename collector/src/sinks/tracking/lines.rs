@@ -48,11 +48,12 @@ impl LineFile {
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             let left = rest.split_off(whole);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {
-                if !std::mem::take(&mut is_cut)
-                    && let Ok(line) = std::str::from_utf8(line)
+                if let Ok(line) = std::str::from_utf8(line)
+                    && !is_cut
                 {
                     take(line);
                 }
+                is_cut = false;
             }
             rest = left;
         }

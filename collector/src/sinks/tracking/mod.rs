@@ -46,7 +46,7 @@ pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
     form_of(path).map(|_| ()).ok_or(NoTrackingFile::Form)
 }
 
-/// Gives the form that the extension of a path asks for.
+/// Gives the form that the extension of a path asks for. `None`: it is that of no form.
 fn form_of(path: &Path) -> Option<&'static Form> {
     let extension = path.extension()?;
     FORMS.iter().find(|form| extension == form.extension)

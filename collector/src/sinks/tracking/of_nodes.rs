@@ -52,7 +52,8 @@ pub fn has_place(path: &Path) -> bool {
 /// # Errors
 /// If they can't be written.
 pub fn add(file: &TrackingFile, report: &Report) -> Result<(), NotWritten> {
-    write(file, report, true)
+    let is_of_run = true;
+    write(file, report, is_of_run)
 }
 
 /// Writes the figures of all nodes to a new file, if its form has a place for them. `report` is the merged one.
@@ -60,7 +61,8 @@ pub fn add(file: &TrackingFile, report: &Report) -> Result<(), NotWritten> {
 /// # Errors
 /// If they can't be written.
 pub fn write_alone(file: &TrackingFile, report: &Report) -> Result<(), NotWritten> {
-    write(file, report, false)
+    let is_of_run = false;
+    write(file, report, is_of_run)
 }
 
 /// Writes the figures of all nodes with the [`Writer`] of the file's form, if there is one.

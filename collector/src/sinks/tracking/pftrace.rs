@@ -214,7 +214,7 @@ impl TraceFile {
         let mut all = self.sequence.begin(&self.command);
         all.extend(packets);
         let Some(file) = &mut self.packets else { return Ok(false) };
-        let is_written = file.append(all, 1)?;
+        let is_written = file.append(all)?;
         if !is_written {
             // The lost packets may have declared names and tracks that later packets would use.
             self.sequence = self.sequence.next();

@@ -38,8 +38,8 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
         limit_bytes,
         hits: limit.hits_before.and_then(hits_since),
         peak_bytes,
-        // A charge that did not grow may be older than the run.
-        is_peak_of_run: peak_bytes > limit.peak_before && limit.peak_before.is_some(),
+        // A peak that has not grown may be older than the run.
+        is_peak_of_run: matches!((limit.peak_before, peak_bytes), (Some(before), Some(now)) if now > before),
     })
 }
 

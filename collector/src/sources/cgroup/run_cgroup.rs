@@ -133,6 +133,7 @@ pub(crate) fn limit_memory(run: &RunCgroup, bytes: u64) -> Result<(), String> {
     if !has_controller && let Some(reason) = run.missing.first() {
         return Err(reason.clone());
     }
+    // This comes first: the group can exceed its limit as soon as that is set.
     write("memory.oom.group", "1")?;
     write("memory.max", &bytes.to_string())
 }

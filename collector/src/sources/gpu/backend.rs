@@ -23,7 +23,7 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Turn {
     /// Readings of one device or several.
     pub samples: Vec<DeviceSample>,
-    /// When to ask again, CLOCK_MONOTONIC nanoseconds; `None`: after the usual pause.
+    /// When to ask again, CLOCK_MONOTONIC nanoseconds; 0: at once; `None`: after the usual pause.
     pub again_ns: Option<u64>,
     /// More is known of what the devices are (see [`Backend::known_devices`]).
     pub has_news: bool,

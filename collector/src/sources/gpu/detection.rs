@@ -15,15 +15,15 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
     let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
     if has_nvidia(config) {
-        let own = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own, interval)?)));
+        let of_thread = config.clone();
+        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&of_thread, interval)?)));
         workers.push(Worker::start(NVIDIA, config, start));
     }
-    let own = config_of(AMD_AND_INTEL, config);
     if has_drm(config) {
-        let of_drm = own.clone();
-        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&of_drm)?)));
-        workers.push(Worker::start(AMD_AND_INTEL, &own, start));
+        let config = config_of(AMD_AND_INTEL, config);
+        let of_thread = config.clone();
+        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&of_thread)?)));
+        workers.push(Worker::start(AMD_AND_INTEL, &config, start));
     }
     workers
 }

@@ -108,6 +108,7 @@ impl Lister {
                     .map(|reason| Driver { name: worker.name.to_owned(), reason }),
             );
             listing.warnings.extend(worker.warnings());
+            // There is no run, so there are no processes of one.
             let batches = worker.exchange(&[]);
             batches.into_iter().for_each(|batch| known.take_in(batch));
             let config = detection::config_of(known.worker.name, &self.config);

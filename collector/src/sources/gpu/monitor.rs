@@ -53,7 +53,7 @@ impl GpuMonitor {
         if !self.is_active() {
             return None;
         }
-        // Without a device no process needs to be remembered.
+        // A driver without a device is asked no more. Where no driver is left, the core need not keep processes for GPU readings.
         self.workers.retain(|worker| worker.phase() != Phase::Failed(Missing::NoDevice));
         let batches = std::mem::take(&mut self.waiting);
         let observation = self.observation(batches, pids, now_ns);
@@ -72,6 +72,7 @@ impl GpuMonitor {
         end.notes.extend(self.await_restored());
         // The phases are read before the readings: a worker that is ready by now has handed over what it had.
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
+        // No reading follows that could be about processes.
         batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
         end.unknown_names = self.unknown_names(&phases);

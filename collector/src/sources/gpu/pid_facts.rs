@@ -73,8 +73,8 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// Gives the facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`: they are read
-    /// again only then. They must be, since a thread of the run can get the pid of a stranger that has ended.
+    /// Gives the facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`. Then they are read
+    /// again, since a thread of the run can get the pid of a stranger that has ended.
     fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()

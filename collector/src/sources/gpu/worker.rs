@@ -323,6 +323,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();
+        // At the end a list could take all the time that the report waits. The first one is needed: nothing is read without it.
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);

@@ -8,7 +8,7 @@ use crate::sys::clock;
 pub struct Budget {
     policy: BudgetPolicy,
     /// CPU time that is left, nanoseconds. Below 0: it is owed.
-    nanoseconds: i64,
+    left_ns: i64,
     /// When it was refilled last, CLOCK_MONOTONIC nanoseconds.
     refilled_ns: u64,
 }
@@ -17,7 +17,7 @@ impl Budget {
     /// Gives a full budget at `start_ns`, CLOCK_MONOTONIC.
     #[must_use]
     pub fn new(policy: BudgetPolicy, start_ns: u64) -> Self {
-        Self { policy, nanoseconds: policy.saved_ns, refilled_ns: start_ns }
+        Self { policy, left_ns: policy.saved_ns, refilled_ns: start_ns }
     }
 
     /// Gives the rules of this budget.
@@ -30,7 +30,7 @@ impl Budget {
     pub fn refill(&mut self, now_ns: u64) {
         let earned = now_ns.saturating_sub(self.refilled_ns).saturating_mul(self.policy.percent) / 100;
         self.refilled_ns = now_ns;
-        self.nanoseconds = self.nanoseconds.saturating_add_unsigned(earned).min(self.policy.saved_ns);
+        self.left_ns = self.left_ns.saturating_add_unsigned(earned).min(self.policy.saved_ns);
     }
 
     /// Does some work, and pays the CPU time that the work took in this thread.
@@ -38,7 +38,7 @@ impl Budget {
         let start = clock::thread_cpu_ns();
         let result = work();
         let cost = clock::thread_cpu_ns().saturating_sub(start);
-        self.nanoseconds = self.nanoseconds.saturating_sub_unsigned(cost);
+        self.left_ns = self.left_ns.saturating_sub_unsigned(cost);
         result
     }
 
@@ -46,8 +46,8 @@ impl Budget {
     /// The credit is negative, since the reserve and the other three quarters must stay. `None`: nothing is left beyond it.
     #[must_use]
     pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
-        let beyond_ns = self.nanoseconds.saturating_sub(reserved_ns);
-        (beyond_ns > 0).then(|| (beyond_ns / 4).saturating_sub(self.nanoseconds))
+        let beyond_ns = self.left_ns.saturating_sub(reserved_ns);
+        (beyond_ns > 0).then(|| (beyond_ns / 4).saturating_sub(self.left_ns))
     }
 
     /// Whether anything is left.
@@ -60,7 +60,7 @@ impl Budget {
     /// amount is left.
     #[must_use]
     pub fn has_credit(&self, credit_ns: i64) -> bool {
-        self.nanoseconds > credit_ns.saturating_neg()
+        self.left_ns > credit_ns.saturating_neg()
     }
 }
 
@@ -74,13 +74,13 @@ mod tests {
     #[test]
     fn budget_is_one_percent_of_time_saved_up_to_a_limit() {
         let policy = BudgetPolicy::default();
-        let mut budget = Budget { policy, nanoseconds: -5_000_000, refilled_ns: 10 * S };
+        let mut budget = Budget { policy, left_ns: -5_000_000, refilled_ns: 10 * S };
         budget.refill(11 * S);
-        assert_eq!(budget.nanoseconds, 5_000_000);
+        assert_eq!(budget.left_ns, 5_000_000);
         budget.refill(10 * S);
-        assert_eq!(budget.nanoseconds, 5_000_000, "time never goes back");
+        assert_eq!(budget.left_ns, 5_000_000, "time never goes back");
         budget.refill(1000 * S);
-        assert_eq!(budget.nanoseconds, policy.saved_ns);
+        assert_eq!(budget.left_ns, policy.saved_ns);
         let before = clock::thread_cpu_ns();
         budget.spend(|| while clock::thread_cpu_ns() < before + 30_000_000 {});
         assert!(!budget.is_left() && budget.has_credit(policy.credit_ns));

@@ -65,7 +65,9 @@ impl Handle {
         };
         let handle =
             Self { target: *target, tick_us, memory_thread: pid, read_at_ns: 0, files, cpu_ns: None };
-        handle.stat(root).filter(|stat| handle.is_shown(stat)).map(|_| handle).ok_or(OpenError::Gone)
+        // The pid may have been given to another process before the files were opened.
+        let is_process = handle.stat(root).is_some_and(|stat| handle.is_shown(&stat));
+        if is_process { Ok(handle) } else { Err(OpenError::Gone) }
     }
 
     /// Whether this stat of its pid is the process's, and not that of another one which has the pid by now.
@@ -84,11 +86,17 @@ impl Handle {
         }
     }
 
-    /// Reads clock, stat and statm. `page`: size of a page, bytes. `now_ns`: CLOCK_MONOTONIC.
+    /// Reads clock, stat and statm. `now_ns`: CLOCK_MONOTONIC.
     ///
     /// A process `is_alone` if it shares its memory with no other. If such a process has used no CPU time since its last reading,
     /// its memory is as it was, and it has not ended. The clock alone shows that, at a tenth of the cost.
-    pub(super) fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> ReadingState {
+    pub(super) fn read(
+        &mut self,
+        root: &ProcRoot,
+        page_bytes: u64,
+        is_alone: bool,
+        now_ns: u64,
+    ) -> ReadingState {
         // The clock comes first. If the process was reaped, it may be another process's, but then reading the held stat fails.
         let clock_ns = pidfd::cpu_clock_ns(self.target.pid);
         let has_rested = clock_ns.is_some() && clock_ns == self.cpu_ns;
@@ -115,12 +123,15 @@ impl Handle {
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }
-        let size = match self.memory(root, page) {
+        let size = match self.memory(root, page_bytes) {
             Memory::Size(size) => Some(size),
-            none => match self.explain_no_memory(root, page, &stat, vitals, matches!(none, Memory::Gone)) {
-                Ok(size) => size,
-                Err(end) => return end,
-            },
+            none => {
+                let is_gone = matches!(none, Memory::Gone);
+                match self.explain_no_memory(root, page_bytes, &stat, vitals, is_gone) {
+                    Ok(size) => size,
+                    Err(end) => return end,
+                }
+            }
         };
         self.read_at_ns = now_ns;
         ReadingState::Alive(vitals, size)
@@ -132,7 +143,7 @@ impl Handle {
     fn explain_no_memory(
         &mut self,
         root: &ProcRoot,
-        page: u64,
+        page_bytes: u64,
         stat: &Stat,
         vitals: Vitals,
         is_gone: bool,
@@ -146,7 +157,7 @@ impl Handle {
             return if is_gone { Err(ReadingState::Gone(clock::monotonic_ns())) } else { Ok(None) };
         }
         // If the process has other threads, the first may have ended alone.
-        let of_thread = (stat.threads > 1).then(|| self.memory_of_other_thread(root, page)).flatten();
+        let of_thread = (stat.threads > 1).then(|| self.memory_of_other_thread(root, page_bytes)).flatten();
         if of_thread.is_some() {
             return Ok(of_thread);
         }
@@ -161,7 +172,7 @@ impl Handle {
 
     /// Looks for a thread whose files show the process's memory. Memory is read there from now on, since /proc shows none for a
     /// main thread that has ended. `None`: no thread shows any, or the process is gone.
-    fn memory_of_other_thread(&mut self, root: &ProcRoot, page: u64) -> Option<Size> {
+    fn memory_of_other_thread(&mut self, root: &ProcRoot, page_bytes: u64) -> Option<Size> {
         root.threads(self.target.pid).into_iter().find_map(|thread| {
             let statm = root.open(thread, "statm").ok()?;
             // As long as the process is there, its pid and those of its threads are not used again: the file is the thread's.
@@ -170,12 +181,12 @@ impl Handle {
             if let Some((_, held_statm)) = &mut self.files {
                 *held_statm = statm;
             }
-            self.size(root, page)
+            self.size(root, page_bytes)
         })
     }
 
     /// Reads the size of the memory, by the open file if there is one.
-    fn memory(&self, root: &ProcRoot, page: u64) -> Memory {
+    fn memory(&self, root: &ProcRoot, page_bytes: u64) -> Memory {
         let mut buffer = [0; 256];
         let statm = match &self.files {
             Some((_, statm)) => read_held(statm, &mut buffer).and_then(Statm::parse),
@@ -185,16 +196,16 @@ impl Handle {
             None => Memory::Gone,
             Some(statm) if statm.size == 0 => Memory::None,
             Some(statm) => {
-                let rss_bytes = statm.resident.saturating_mul(page);
-                let shared_bytes = statm.shared.saturating_mul(page).min(rss_bytes);
+                let rss_bytes = statm.resident.saturating_mul(page_bytes);
+                let shared_bytes = statm.shared.saturating_mul(page_bytes).min(rss_bytes);
                 Memory::Size(Size { rss_bytes, shared_bytes })
             }
         }
     }
 
     /// Reads the size of the process's memory. `None`: it has no memory any more.
-    pub(super) fn size(&self, root: &ProcRoot, page: u64) -> Option<Size> {
-        if let Memory::Size(size) = self.memory(root, page) { Some(size) } else { None }
+    pub(super) fn size(&self, root: &ProcRoot, page_bytes: u64) -> Option<Size> {
+        if let Memory::Size(size) = self.memory(root, page_bytes) { Some(size) } else { None }
     }
 
     /// Reads the process's peak so far, and its limits.
@@ -210,16 +221,16 @@ impl Handle {
 
     /// Reads how the process's memory is shared, and its size right after that: both figures must be of one time. The process may
     /// have exec'd or begun to end since its last reading.
-    pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
+    pub(super) fn sharing(&self, root: &ProcRoot, page_bytes: u64, wants_mappings: bool) -> SharingReading {
         let mappings = wants_mappings.then(|| root.mappings(self.memory_thread)).flatten();
         // smaps has the same sums as smaps_rollup, so one of both is enough: each takes milliseconds for a large process.
         let exact =
             |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED_PART;
         if let Some(rollup) = mappings.as_ref().filter(exact).map(|mappings| mappings.rollup) {
-            return SharingReading::Read { rollup, mappings, size: self.size(root, page) };
+            return SharingReading::Read { rollup, mappings, size: self.size(root, page_bytes) };
         }
         match root.rollup(self.memory_thread) {
-            Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root, page) },
+            Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root, page_bytes) },
             Ok(None) => SharingReading::NoMemory,
             Err(_) => SharingReading::Denied,
         }

@@ -34,18 +34,18 @@ use handle::{Handle, OpenError};
 #[derive(Debug)]
 pub struct Sampler {
     root: ProcRoot,
-    /// Size of a page, bytes.
-    page: u64,
+    /// Size of a page.
+    page_bytes: u64,
     /// Length of a clock tick, microseconds.
     tick_us: u64,
     handles: FxHashMap<ProcessId, Handle>,
 }
 
 impl Sampler {
-    /// Makes a sampler over a /proc; `page` is in bytes, `tick_us` the length of a clock tick.
+    /// Makes a sampler over a /proc. `page_bytes` and `tick_us` are as in the fields.
     #[must_use]
-    pub fn new(root: ProcRoot, page: u64, tick_us: u64) -> Self {
-        Self { root, page, tick_us, handles: FxHashMap::default() }
+    pub fn new(root: ProcRoot, page_bytes: u64, tick_us: u64) -> Self {
+        Self { root, page_bytes, tick_us, handles: FxHashMap::default() }
     }
 
     /// Reads clock, stat and statm of these processes, at `now_ns` (CLOCK_MONOTONIC). Also reads the arguments of live ones that
@@ -54,9 +54,11 @@ impl Sampler {
         let mut readings = Vec::with_capacity(targets.len());
         for SampleTarget { target, wants_args, is_alone } in targets {
             let state = match self.handles.entry(target.id) {
-                Entry::Occupied(mut entry) => entry.get_mut().read(&self.root, self.page, *is_alone, now_ns),
+                Entry::Occupied(mut entry) => {
+                    entry.get_mut().read(&self.root, self.page_bytes, *is_alone, now_ns)
+                }
                 Entry::Vacant(entry) => match Handle::open(&self.root, target, self.tick_us) {
-                    Ok(handle) => entry.insert(handle).read(&self.root, self.page, *is_alone, now_ns),
+                    Ok(handle) => entry.insert(handle).read(&self.root, self.page_bytes, *is_alone, now_ns),
                     Err(OpenError::Gone) => ReadingState::Gone(clock::monotonic_ns()),
                     Err(OpenError::Hidden) => continue,
                 },
@@ -82,12 +84,12 @@ impl Sampler {
     /// Reads how a process's memory is shared. `None`: no sample has read the process.
     fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
         let handle = self.handles.get(&target.id)?;
-        Some(handle.sharing(&self.root, self.page, target.wants_mappings))
+        Some(handle.sharing(&self.root, self.page_bytes, target.wants_mappings))
     }
 
     /// Reads the size of a process's memory. `None`: no sample has read the process, or it has no memory any more.
     fn size(&self, id: ProcessId) -> Option<Size> {
-        self.handles.get(&id)?.size(&self.root, self.page)
+        self.handles.get(&id)?.size(&self.root, self.page_bytes)
     }
 
     /// Reads how the memory of processes is shared, in this `order`, until the budget with this credit (nanoseconds) is spent.

@@ -7,9 +7,9 @@
 mod pages;
 mod parse;
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -28,9 +28,11 @@ use parse::{line, parse_fork_count, parse_task_times, parse_u64};
 /// `stat` must have been read before, because a CPU clock that is read before the end is not final.
 #[must_use]
 pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
-    let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
+    if !stat.is_over() {
+        return None;
+    }
     Some(Remains {
-        cpu_ns,
+        cpu_ns: pidfd::cpu_clock_ns(pid)?,
         user_ticks: stat.user_ticks,
         system_ticks: stat.system_ticks,
         minor_faults: stat.minor_faults,
@@ -102,7 +104,8 @@ impl ProcRoot {
         remains_if_over(pid, &self.stat(pid)?)
     }
 
-    /// Gives what a process has used so far. `stat` must have been read just now. `None`: the process is gone.
+    /// Gives what a process has used so far. `stat` must have been read just now, since a part of the figures comes from there.
+    /// `None`: the process is gone.
     #[must_use]
     pub fn used_so_far(&self, pid: u32, stat: &Stat) -> Option<UsedBefore> {
         Some(UsedBefore {
@@ -151,13 +154,12 @@ impl ProcRoot {
         if bytes.is_empty() {
             return None;
         }
-        // Opened once, for the first mapping that is divided. `Some(None)`: it can't be opened.
-        let mut page_map: Option<Option<PageMap>> = None;
-        let open_page_map =
-            || Some(PageMap::new(self.open(pid, "pagemap").ok()?, rustix::param::page_size() as u64));
-        let pieces =
-            |addresses: &Range<u64>| page_map.get_or_insert_with(open_page_map).as_ref()?.pieces(addresses);
-        Some(parse::parse_smaps(&bytes, pieces))
+        // Opened once, for the first mapping that is divided. `None`: it can't be opened.
+        let page_map = LazyCell::new(|| {
+            let file = self.open(pid, "pagemap").ok()?;
+            Some(PageMap::new(file, rustix::param::page_size() as u64))
+        });
+        Some(parse::parse_smaps(&bytes, |addresses| page_map.as_ref()?.pieces(addresses)))
     }
 
     /// Gives device and inode of the executable of a process. `None`: the process is gone, has no executable, or may not be
@@ -219,8 +221,8 @@ impl ProcRoot {
         text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
     }
 
-    /// Reads the pids of the children of all threads of a process. `thread_count`: how many threads it has. Gives none if the
-    /// kernel lacks CONFIG_PROC_CHILDREN, which distributions set.
+    /// Reads the pids of the children of all threads of a process. `thread_count`: how many threads it has, since those of a process
+    /// with one need not be listed. Gives none if the kernel lacks CONFIG_PROC_CHILDREN, which distributions set.
     #[must_use]
     pub fn children(&self, pid: u32, thread_count: u64) -> Vec<u32> {
         let mut children = Vec::new();

@@ -38,12 +38,17 @@ impl PageMap {
             return None;
         }
         let mut pieces: Vec<Range<u64>> = Vec::new();
-        let mut entries = vec![0; PART_BYTES.min(length / self.page_bytes * ENTRY) as usize];
+        let mut buffer = vec![0; PART_BYTES.min(length / self.page_bytes * ENTRY) as usize];
         // Where the next page begins, as an offset from the first address.
         let mut at = 0;
         while at < length {
-            let left = ((length - at) / self.page_bytes * ENTRY).min(entries.len() as u64) as usize;
-            let entries = entries.get_mut(..left).filter(|entries| !entries.is_empty())?;
+            let unread_bytes = (length - at) / self.page_bytes * ENTRY;
+            let part_bytes = unread_bytes.min(buffer.len() as u64) as usize;
+            let entries = buffer.get_mut(..part_bytes)?;
+            // Less than a page is left. A mapping has whole pages, so the text was not the kernel's.
+            if entries.is_empty() {
+                return None;
+            }
             let offset = (addresses.start + at) / self.page_bytes * ENTRY;
             self.file.read_exact_at(entries, offset).ok()?;
             for entry in entries.chunks_exact(ENTRY as usize) {

@@ -141,20 +141,22 @@ impl Statm {
 /// `None`: another line is missing. The whole file is empty if the process has no memory.
 #[must_use]
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
-    let mut read =
-        Rollup { rss_bytes: kib(text, b"Rss:")?, pss_bytes: kib(text, b"Pss:")?, ..Rollup::default() };
-    read.pss_anon_bytes = kib(text, b"Pss_Anon:").unwrap_or(0);
-    let hugetlb = kib(text, b"Private_Hugetlb:").unwrap_or(0);
-    read.private_bytes =
-        kib(text, b"Private_Clean:")?.saturating_add(kib(text, b"Private_Dirty:")?).saturating_add(hugetlb);
-    read.anonymous_bytes = kib(text, b"Anonymous:")?;
-    Some(read)
+    let private_bytes = bytes_of(text, b"Private_Clean:")?.saturating_add(bytes_of(text, b"Private_Dirty:")?);
+    let hugetlb_bytes = bytes_of(text, b"Private_Hugetlb:").unwrap_or(0);
+    Some(Rollup {
+        rss_bytes: bytes_of(text, b"Rss:")?,
+        pss_bytes: bytes_of(text, b"Pss:")?,
+        pss_anon_bytes: bytes_of(text, b"Pss_Anon:").unwrap_or(0),
+        private_bytes: private_bytes.saturating_add(hugetlb_bytes),
+        anonymous_bytes: bytes_of(text, b"Anonymous:")?,
+    })
 }
 
 /// Parts of a mapping, bytes from its beginning.
 type Pieces = Vec<Range<u64>>;
 
-/// A mapping is divided only if so many bytes of its file are resident. Of smaller ones, processes have nearly the same pages.
+/// A mapping is divided only if at least so many bytes of its file are resident. Processes have nearly the same pages of smaller
+/// ones.
 const DIVIDED_FROM_BYTES: u64 = 1 << 20;
 
 /// One mapping of smaps while its lines are read. Sizes and offsets are in bytes.
@@ -287,7 +289,7 @@ pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> 
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = line.split_at(colon);
-        let bytes = kib_value(&value[1..]).unwrap_or(0);
+        let bytes = kib_to_bytes(&value[1..]).unwrap_or(0);
         let figure = match name {
             b"Rss" => &mut mapping.rss,
             b"Pss" => &mut mapping.pss,
@@ -334,8 +336,8 @@ impl Status {
         };
         Self {
             is_killed: has_kill(b"SigPnd:") || has_kill(b"ShdPnd:"),
-            hwm: kib(text, b"VmHWM:"),
-            hugetlb: kib(text, b"HugetlbPages:").unwrap_or(0),
+            hwm: bytes_of(text, b"VmHWM:"),
+            hugetlb: bytes_of(text, b"HugetlbPages:").unwrap_or(0),
             tgid: line(text, b"Tgid:").and_then(parse_u64).and_then(|tgid| tgid.try_into().ok()),
             ns_pids: ns_pids
                 .split(u8::is_ascii_whitespace)
@@ -352,12 +354,12 @@ pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Gives the value of the line `KEY   123 kB`, in bytes. The kernel's kB is 1024 bytes.
-fn kib(text: &[u8], key: &[u8]) -> Option<u64> {
-    kib_value(line(text, key)?)
+fn bytes_of(text: &[u8], key: &[u8]) -> Option<u64> {
+    kib_to_bytes(line(text, key)?)
 }
 
 /// Parses `123 kB`, and gives bytes.
-fn kib_value(text: &[u8]) -> Option<u64> {
+fn kib_to_bytes(text: &[u8]) -> Option<u64> {
     let value = text.trim_ascii();
     let digits = value.strip_suffix(b"kB").unwrap_or(value);
     parse_u64(digits)?.checked_mul(1024)
@@ -381,12 +383,14 @@ pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
 }
 
 /// Adds up the busy and the stolen time of some cores since boot, clock ticks, from the text of /proc/stat. Busy is user (with
-/// guest), nice and system time. `cpus`: the cores' numbers, ascending. `None`: the text has none of them.
+/// guest), nice and system time; [`CoreTicks`] says why interrupts are left out. `cpus`: the cores' numbers, ascending. `None`: the
+/// text has none of them.
 #[must_use]
 pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     let mut sum = CoreTicks::default();
-    let lines = text.split(|b| *b == b'\n').map_while(|line| line.strip_prefix(b"cpu"));
-    for line in lines {
+    for line in text.split(|b| *b == b'\n') {
+        // The lines of cores are the first ones of the file, one after another.
+        let Some(line) = line.strip_prefix(b"cpu") else { break };
         let mut fields = line.split(|b| *b == b' ').map(parse_u64);
         // The first line is that of all cores, and has no number.
         let Some(cpu) = fields.next().flatten() else { continue };

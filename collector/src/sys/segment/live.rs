@@ -157,16 +157,17 @@ impl LiveFile {
         written.store(number.wrapping_add(1), Ordering::Release);
     }
 
-    /// Writes the table of GPUs. `at_ns`: the time of the sample, CLOCK_MONOTONIC nanoseconds. GPUs for which the table has no room
-    /// are only counted. For the collector only.
+    /// Writes the table of GPUs, all of them. `at_ns`: the time of the sample, CLOCK_MONOTONIC nanoseconds. GPUs for which the table has
+    /// no room are only counted. For the collector only.
     pub fn put_gpus(&self, at_ns: u64, gpus: &[GpuEntry]) {
-        put(self.gpu_table(), at_ns, gpus, 0);
+        let others = 0;
+        write_table(self.gpu_table(), at_ns, gpus, others);
     }
 
     /// Writes the table of the largest live processes as [`Self::put_gpus`] does. `others`: how many live processes are not among
     /// them. For the collector only.
     pub fn put_processes(&self, at_ns: u64, processes: &[ProcessEntry], others: u64) {
-        put(self.process_table(), at_ns, processes, others);
+        write_table(self.process_table(), at_ns, processes, others);
     }
 
     /// Writes the summary. `at_ns`: the time of the sample, CLOCK_MONOTONIC nanoseconds. Returns whether there was room for it;
@@ -186,7 +187,7 @@ impl LiveFile {
     /// # Errors
     /// If they were never written, or their writer was killed in the middle.
     pub fn gpus(&self) -> Result<Listed<GpuEntry>, Unread> {
-        listed(self.gpu_table())
+        read_table(self.gpu_table())
     }
 
     /// Reads the table of the largest live processes.
@@ -194,7 +195,7 @@ impl LiveFile {
     /// # Errors
     /// As [`Self::gpus`].
     pub fn processes(&self) -> Result<Listed<ProcessEntry>, Unread> {
-        listed(self.process_table())
+        read_table(self.process_table())
     }
 
     /// Reads the time of the summary's sample, CLOCK_MONOTONIC nanoseconds, and the summary.
@@ -215,13 +216,19 @@ impl LiveFile {
         self.header().samples.0.load(Ordering::Acquire)
     }
 
-    /// Reads a sample by its number, from 0 on. `None`: it is not written yet, or was overwritten.
+    /// Reads a sample by its number, from 0 on. `None`: it is not written yet, or was overwritten, or is being overwritten.
     #[must_use]
     pub fn sample(&self, number: u64) -> Option<Sample> {
-        let newest = self.count().checked_sub(1)?;
-        // The sample SAMPLE_CAPACITY numbers later overwrites its slot.
-        let is_there = newest.checked_sub(number).is_some_and(|later| later < SAMPLE_CAPACITY as u64);
-        self.slots().get(number as usize % SAMPLE_CAPACITY).filter(|_| is_there)?.read()
+        // The sample SAMPLE_CAPACITY numbers later overwrites its slot, and is counted only after that.
+        let is_there = || {
+            self.count().checked_sub(number).is_some_and(|later| (1..SAMPLE_CAPACITY as u64).contains(&later))
+        };
+        if !is_there() {
+            return None;
+        }
+        let sample = self.slots().get(number as usize % SAMPLE_CAPACITY)?.read();
+        // It may have been overwritten while it was read.
+        sample.filter(|_| is_there())
     }
 
     /// Whether the file was truncated. Then readers see nothing of what is written.
@@ -263,15 +270,15 @@ const READER_WAIT: Duration = Duration::from_millis(1);
 
 /// Writes a table: its head (time of the sample, number of entries, number of others), then as many entries as fit. The rest
 /// is added to `others`.
-fn put<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
+fn write_table<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
     let listed = &entries[..entries.len().min((N - HEAD_WORDS) / E::WORDS)];
     let others = others + (entries.len() - listed.len()) as u64;
     let head = [at_ns, listed.len() as u64, others, 0, 0, 0, 0];
     table.write_words(head.into_iter().chain(listed.iter().flat_map(E::words)));
 }
 
-/// Reads a table that [`put`] wrote.
-fn listed<const N: usize, E: Entry>(table: &Slot<N>) -> Result<Listed<E>, Unread> {
+/// Reads a table that [`write_table`] wrote.
+fn read_table<const N: usize, E: Entry>(table: &Slot<N>) -> Result<Listed<E>, Unread> {
     let words = words_in(table)?;
     let (head, entries) = words.split_at(HEAD_WORDS);
     // Another program may have written any count.

@@ -120,7 +120,7 @@ impl Segment {
         header.created_monotonic_ns = session.monotonic_ns;
         header.created_realtime_ns = session.realtime_ns;
         header.state.store(STATE_OPEN, Ordering::Release);
-        made.named.mark();
+        made.named.hold_record_lock();
         made.named.link().map_err(create)?;
         Ok(made)
     }
@@ -255,7 +255,8 @@ impl Segment {
         self.header().doorbell.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the doorbell's count differs from `seen`, or until the timeout. For the collector only.
+    /// Sleeps until the doorbell's count differs from `seen`, or until the timeout. The caller reads `seen` before it looks at the
+    /// event ring. So the sleep ends at once if the doorbell was rung since. For the collector only.
     pub(crate) fn wait_doorbell(&self, seen: u32, timeout: std::time::Duration) {
         let timeout = futex::Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),

@@ -64,9 +64,9 @@ impl NamedFile {
 
     /// Takes a record lock (fcntl(2)) on the file until this process ends.
     ///
-    /// A tracked process finds out by it which pid namespace it is in: F_GETLK gives the holder's pid in the caller's namespace.
+    /// The lock tells a tracked process which pid namespace it is in: F_GETLK gives the holder's pid in the caller's namespace.
     /// The kernel drops the lock once this process closes any descriptor of the file.
-    pub(crate) fn mark(&self) {
+    pub(crate) fn hold_record_lock(&self) {
         // A process that finds no lock has a fallback.
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
     }

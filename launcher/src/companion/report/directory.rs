@@ -24,8 +24,9 @@ pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, 
     let mut unreadable = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();
     for path in listed {
-        // Links are followed: a link to a report counts as a run of this directory.
-        let json = report_files::read(&path, false).unwrap_or_default();
+        // A link to a report counts as a run of this directory.
+        let refuses_links = false;
+        let json = report_files::read(&path, refuses_links).unwrap_or_default();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_report(&json) {
             Ok(read) => rows.push(runs::row(name, &read.report)),

@@ -59,7 +59,7 @@ enum Made {
 /// Makes the runs that have no report yet. Before them come warm-ups, which do not count, of the variants that such runs are of.
 pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
     let making = Making { plan, directory, runner: Runner::new(), is_quiet };
-    match making.all() {
+    match making.make_missing() {
         Ok(unmade) => End::Over { unmade },
         Err(signal) => End::Stopped { signal, line: making.line_of_stop(signal) },
     }
@@ -71,7 +71,7 @@ impl Making<'_> {
     ///
     /// # Errors
     /// The signal that ended the study.
-    fn all(&self) -> Result<usize, i32> {
+    fn make_missing(&self) -> Result<usize, i32> {
         let has_report = |planned: &PlannedRun| self.directory.report(self.plan, *planned).is_some();
         let missing: Vec<PlannedRun> =
             self.plan.order.iter().copied().filter(|planned| !has_report(planned)).collect();
@@ -83,7 +83,7 @@ impl Making<'_> {
         self.wait_for_left_runs(&missing, RunKind::Counted)?;
         for warmup in warmups.iter().filter(is_needed) {
             let title = format!("warm-up {} of {}", warmup.run, self.name(*warmup));
-            self.one(*warmup, RunKind::Warmup, &title)?;
+            self.make_and_tell(*warmup, RunKind::Warmup, &title)?;
         }
         let mut unmade = 0;
         for (at, planned) in self.plan.order.iter().enumerate() {
@@ -96,7 +96,7 @@ impl Making<'_> {
                     self.name(*planned),
                     planned.run
                 );
-                let is_made = self.one(*planned, RunKind::Counted, &title)?;
+                let is_made = self.make_and_tell(*planned, RunKind::Counted, &title)?;
                 unmade += usize::from(!is_made);
             }
         }
@@ -112,7 +112,7 @@ impl Making<'_> {
     ///
     /// # Errors
     /// The signal that ended the study.
-    fn one(&self, planned: PlannedRun, kind: RunKind, title: &str) -> Result<bool, i32> {
+    fn make_and_tell(&self, planned: PlannedRun, kind: RunKind, title: &str) -> Result<bool, i32> {
         match self.prepare_and_track(planned, kind) {
             Made::Well(line) => {
                 self.say(format_args!("{title}: {line}"));

@@ -103,8 +103,8 @@ impl History {
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
-            // The column behind the last one of the stretch. A stretch that ends where a column does is not in the next one.
-            let end = column_at(point.at_s).max(first + 1);
+            // A stretch that ends where a column begins is not in that one, whatever the rounding.
+            let end = (column_at(point.at_s - width_s * 1e-6) + 1).max(first + 1);
             for largest in largest.iter_mut().take(end).skip(first) {
                 if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
                     *largest = Some(point);
@@ -161,6 +161,17 @@ mod tests {
             "what came later is not shown"
         );
         assert!(history.columns(0.0, 3, &[]).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn column_in_which_a_stretch_ends_has_it_too() {
+        let mut history = History::default();
+        history.push(point(0.0, 1.5, 10, &[]));
+        history.push(point(1.5, 2.0, 1, &[]));
+        let ram = |count| -> Vec<u64> {
+            history.columns(2.0, count, &[]).iter().map(|column| column.as_ref().unwrap().ram_bytes).collect()
+        };
+        assert_eq!((ram(2), ram(4)), (vec![10, 10], vec![10, 10, 10, 1]));
     }
 
     #[test]

@@ -146,7 +146,8 @@ impl Summary {
         self.alerts.iter().filter_map(read).map(|alert| event_in_words(&alert)).collect()
     }
 
-    /// Says what happened, a line each. Events that this version does not know are left out.
+    /// Says what happened, a line each. Events that this version does not know are left out, and so are all events if the start of the
+    /// run is unknown.
     pub(super) fn events(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.events.iter().filter_map(|event| line_of(event, self.start_ns?)).collect();

@@ -103,11 +103,12 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u6
     let seen = vec![false; processes.len()];
     let mut builder = Builder { forest, rates, shape, rows: Vec::new(), unlisted: 0, seen };
     let roots = builder.forest.roots.clone();
-    builder.add(&roots, &Vec::new());
+    let no_row_above = Key::new();
+    builder.add_siblings(&roots, &no_row_above);
     // Another program may have written parents in a circle, which have no root: they are shown from any of them on.
     for process in 0..processes.len() {
         if !builder.seen[process] {
-            builder.add(&[process], &Vec::new());
+            builder.add_siblings(&[process], &no_row_above);
         }
     }
     let (mut rows, unlisted) = (builder.rows, builder.unlisted);
@@ -173,7 +174,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     /// Adds rows for these siblings, each followed by those of its children. `above`: the key of the row above them.
-    fn add(&mut self, siblings: &[usize], above: &Key) {
+    fn add_siblings(&mut self, siblings: &[usize], above: &Key) {
         let mut rows: Vec<(Row, Vec<usize>)> = self
             .grouped(siblings)
             .into_iter()
@@ -203,7 +204,7 @@ impl Builder<'_> {
             } else if key.len() >= MOST_LEVELS {
                 self.unlisted += self.pass_over(children);
             } else {
-                self.add(&children, &key);
+                self.add_siblings(&children, &key);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{GIB, POLICY, fits};
 use crate::model::gpu::Figure;
 use crate::model::report::{GpuDevice, GpuMemoryHint, Report};
 
-/// Makes the hint, or gives why there is none. GPUs differ in memory by whole gibibytes, so it is rounded up to one.
+/// Makes the hint, or gives why there is none. GPUs differ in memory by whole gibibytes, so the hint is rounded up to a whole one.
 pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     if report.usable.gpus.count.is_none() {
         return Err("a GPU driver failed".into());

@@ -194,10 +194,10 @@ fn attached_unseen(context: &Context) -> Option<String> {
     ))
 }
 
-/// Warns that processes are missed because the user switched the preload layer off. `None`: it was on.
+/// Warns that processes are missed because the user switched the preload layer off. `None`: it was on, or the run attached to a
+/// process. Then [`attached_unseen`] says what the layer's absence means.
 fn preload_off(context: &Context) -> Option<String> {
     let config = context.inputs.config;
-    // No process carries the shim then: [`attached_unseen`] says what that means.
     (config.attached.is_none() && !config.discovery.uses(Layer::Preload)).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
          the process that reaped them."
@@ -240,7 +240,7 @@ const REPORT_OF_EACH_RANK: &str = " With --nodes=auto, what mpirun and srun star
                                    behind srun or mpirun, for a report of each rank: srun gpu-track-run -o usage.%r.json \
                                    -- ./app.";
 
-/// Names other machines whose processes are in no figure, and counts ranks that are in none. `None`: neither is known of.
+/// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: neither is known of.
 fn unseen_nodes(context: &Context) -> Option<String> {
     // A run over several nodes tracks the others already, so it needs no advice to do that.
     let is_of_several_nodes = context.inputs.config.report.node_part.is_some();
@@ -273,7 +273,7 @@ fn unlisted_ranks(context: &Context) -> Option<String> {
         .then(|| format!("Of the ranks, {left_out} are not listed: the first ones alone are told apart."))
 }
 
-/// Counts programs that can't see the shim or the segment, and says how to bind both into a sandbox.
+/// Warns of programs that can't see the shim or the segment, and says how to bind both into a sandbox.
 fn unreachable_programs(context: &Context) -> Option<String> {
     let count = context.inputs.end.unreachable_programs;
     let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
@@ -328,7 +328,7 @@ fn untrusted_records(context: &Context) -> Option<String> {
     }
 }
 
-/// Counts invalid records that were left out. Where the whole ring is not trusted, [`untrusted_records`] says so.
+/// Warns of invalid records that were left out. Where the whole ring is not trusted, [`untrusted_records`] says so instead.
 fn invalid_events(context: &Context) -> Option<String> {
     let damage = context.inputs.run.health.damage;
     let count = damage.events.saturating_add(context.inputs.run.health.impossible);
@@ -385,7 +385,7 @@ fn cpu_above_kernel(context: &Context) -> Option<String> {
     ))
 }
 
-/// Counts the ended processes whose CPU time is from a sample.
+/// Warns of ended processes whose CPU time is from a sample.
 fn sampled_cpu(context: &Context) -> Option<String> {
     // [`still_running`] warns of processes that did not end.
     let count = context.coverage.sampled.saturating_sub(context.inputs.run.totals.survivors.sampled);
@@ -397,7 +397,7 @@ fn sampled_cpu(context: &Context) -> Option<String> {
     })
 }
 
-/// Counts the processes that the kernel killed with their pid namespace, whose CPU time is in no sum.
+/// Warns of processes that the kernel killed with their pid namespace, whose CPU time is in no sum.
 fn killed_with_namespace(context: &Context) -> Option<String> {
     let count = context.inputs.run.tree.counts().killed_with_namespace;
     (count > 0).then(|| {
@@ -408,8 +408,8 @@ fn killed_with_namespace(context: &Context) -> Option<String> {
     })
 }
 
-/// Counts the processes of unknown CPU time. Children of failed spawns used next to nothing, and [`killed_with_namespace`] counts
-/// those that it is about.
+/// Warns of processes of unknown CPU time, without two kinds of them. Children of failed spawns used next to nothing, and
+/// [`killed_with_namespace`] warns of processes that were killed so.
 fn unknown_cpu(context: &Context) -> Option<String> {
     let Coverage { unknown, failed_spawns, .. } = context.coverage;
     let count =
@@ -513,7 +513,7 @@ fn no_length(context: &Context) -> Option<String> {
 
 /// Names the processes that still run, whose later use is missing.
 fn still_running(context: &Context) -> Option<String> {
-    // An attached process that runs on is expected to, and so are its descendants.
+    // If tracking of an attached process ends before the process does, it and its descendants are meant to run on.
     let attached = super::attached::attached(context.inputs);
     if attached.as_ref().is_some_and(|attached| attached.runs_on) {
         return None;

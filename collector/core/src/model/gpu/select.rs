@@ -66,8 +66,8 @@ impl Visibility {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
-            let own_list = list(visible, vendor);
-            let hip_list = if vendor == Vendor::Amd { hip(visible) } else { None };
+            let own_list = own_list(visible, vendor);
+            let hip_list = if vendor == Vendor::Amd { hip_list(visible) } else { None };
             if own_list.is_none() && hip_list.is_none() {
                 continue;
             }
@@ -82,6 +82,7 @@ impl Visibility {
                 let is_visible = is_left(&device.id) || device.parent.as_ref().is_some_and(is_left);
                 visibility.by_id.insert(device.id.clone(), is_visible);
             }
+            // Slurm's list has the numbers of device nodes, which mean the same in any order.
             if let Some(list) = &own_list
                 && vendor == Vendor::Nvidia
                 && visible.cuda.is_some()
@@ -99,7 +100,7 @@ impl Visibility {
 }
 
 /// Gives the list that CUDA or ROCm reads for a maker's devices. Without one, gives Slurm's. `None`: neither is set.
-fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
+fn own_list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     let (own, numbering) = match vendor {
         Vendor::Nvidia => (&visible.cuda, Numbering::Rank),
         Vendor::Amd => (&visible.rocr, Numbering::Index),
@@ -111,7 +112,7 @@ fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
 
 /// Gives the list that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's if its own is not set, and an empty one counts as not
 /// set (ROCm's rocdevice.cpp). `None`: none is set.
-fn hip(visible: &Visible) -> Option<List<'_>> {
+fn hip_list(visible: &Visible) -> Option<List<'_>> {
     let variables = [&visible.hip, &visible.cuda, &visible.opencl];
     let text = variables.into_iter().flatten().find(|list| !list.is_empty())?;
     Some(List { text, numbering: Numbering::Rank })

@@ -27,7 +27,8 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Whether any hint asks for more than the least that its rule gives, or is about GPUs that the run used.
+    /// Whether any hint asks for more than the least that its rule gives, or is about GPUs that the run used. A hint for cores does
+    /// not count if it is a lower bound.
     #[must_use]
     pub fn is_any_above_least(&self) -> bool {
         self.memory.is_some_and(|hint| hint.bytes > LEAST_MEMORY_BYTES)

@@ -92,12 +92,12 @@ impl Run {
             full_disks: Vec::new(),
             exit,
         };
-        run.failures.add(&process(10, "main", exit));
+        run.failures.add_if_failed(&process(10, "main", exit));
         run
     }
 
     fn and(mut self, process: ProcessSummary) -> Self {
-        self.failures.add(&process);
+        self.failures.add_if_failed(&process);
         self
     }
 
@@ -409,8 +409,8 @@ fn full_disk_is_named_where_nothing_else_is() {
 fn failed_processes_take_no_more_memory_than_a_few() {
     let mut failures = Failures::default();
     for pid in 10..10_000 {
-        failures.add(&process(pid, "worker", killed(9)));
-        failures.add(&process(pid, "timeout", exited(124)));
+        failures.add_if_failed(&process(pid, "worker", killed(9)));
+        failures.add_if_failed(&process(pid, "timeout", exited(124)));
     }
     let killed = failures.of_signal(9).unwrap();
     assert_eq!((killed.count, killed.last.len(), failures.timed_out.len()), (9990, 4, 4));

@@ -27,9 +27,9 @@ pub struct GpuState {
 
 impl GpuState {
     /// Takes over the processes of the tree into the pid table. To be called before [`Self::pids`].
-    pub(crate) fn update(&mut self, tree: &Tree) {
+    pub(crate) fn remember_processes(&mut self, tree: &Tree) {
         if self.is_active {
-            self.table.update(tree);
+            self.table.remember_processes(tree);
         }
     }
 
@@ -83,7 +83,7 @@ impl GpuState {
 
     /// Ends the run: counts the processes that are not forgotten, running and ended ones. No more observations come.
     pub(crate) fn finish(&mut self, tree: &Tree) {
-        self.update(tree);
+        self.remember_processes(tree);
         if self.is_active {
             for process in self.table.entries() {
                 self.usage.has_descendants |= !process.is_main;

@@ -68,7 +68,7 @@ pub struct PidTable {
 
 impl PidTable {
     /// Takes over the running processes of the tree, and the ends of those that are not finalized yet.
-    pub(super) fn update(&mut self, tree: &Tree) {
+    pub(super) fn remember_processes(&mut self, tree: &Tree) {
         for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
             if let Some(process) = tree.get(ProcessId(entry.id)) {
                 (entry.end_ns, entry.had_gpu_library) = (process.lifetime.end_ns, process.had_gpu_library());
@@ -92,6 +92,7 @@ impl PidTable {
     /// Takes over a process that was finalized.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
+        // A summary does not tell this.
         let ran_before = self.entries.get(&id).is_some_and(|entry| entry.ran_before);
         self.put(PidEntry {
             id,
@@ -122,6 +123,7 @@ impl PidTable {
         }
         match leader {
             Some(leader) if self.by_pid.contains_key(&leader) => drop(self.leaders.insert(pid, leader)),
+            // The id is that of a thread outside of the run by now.
             Some(_) => drop(self.leaders.remove(&pid)),
             // The thread ended: what was known of it still holds.
             None => {}
@@ -294,9 +296,9 @@ impl<'a> PidResolver<'a> {
         (!self.table.lacks_gpu(process)).then_some(process)
     }
 
-    /// Whether a pid that names no process of the run may mean one all the same, as a pid of another pid namespace. It may if no
-    /// process here has the pid. If a process here has it, the pid may mean another one in a container, or in a sandbox that is a
-    /// single process to the driver (gVisor). Then the process here must have no GPU open, or be gone.
+    /// Whether a pid that names no process of the run may mean one all the same, as a pid of another pid namespace. It may if
+    /// no process here has the pid. If a process here has it, the pid may mean another one: in a container, or in a sandbox
+    /// that is a single process to the driver (gVisor). Then the process here must have no GPU open, or be gone.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {

@@ -1,10 +1,10 @@
 //! The footprint of the pages of files, of shared memory and of hugetlbfs that some processes have mapped.
 //!
 //! Two processes can have the same pages of a file, or different ones, and processes outside the tree can have them too. If a
-//! part of a file is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts. Of
-//! any other part, the sum of the proportional sizes (PSS) is exact if no process outside the tree has the pages, and else too
-//! small. So the footprint of such a part is the larger of the largest RSS and the sum of the PSS. Different parts of a file add
-//! up. A PSS counts only if it was read after the last change of that file's pages.
+//! part of a file is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts.
+//! Of any other part, the sum of the proportional sizes (PSS) is exact if no process outside the tree has the pages. Otherwise
+//! that sum is too small. So the footprint of such a part is the larger of the largest RSS and the sum of the PSS. Different
+//! parts of a file add up. A PSS counts only if it was read after the last change of that file's pages.
 //!
 //! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with the
 //! most file pages, and at most the sum. Tables are remembered by program name, so a thousand `sh` are read once.
@@ -234,8 +234,8 @@ pub(crate) struct FileFootprint {
     largest_bytes: u64,
     /// Sum of the file pages that were not read, bytes.
     unread_bytes: u64,
-    /// Sum of what is uncertain of the segments, bytes.
-    stale_bytes: i64,
+    /// Sum of what is uncertain of the segments, bytes. It is never negative, but its changes can be.
+    segments_uncertain_bytes: i64,
     /// Pages that may not be read, bytes.
     denied_bytes: u64,
     /// Sum of the proportional sizes of the processes, where known, bytes.
@@ -251,7 +251,7 @@ impl FileFootprint {
     /// Gives how much more the footprint can be, bytes.
     pub(crate) fn uncertain_bytes(&self) -> u64 {
         let most = self.read_bytes + self.unread_bytes + self.denied_bytes;
-        most.saturating_add_signed(self.stale_bytes).saturating_sub(self.certain_bytes())
+        most.saturating_add_signed(self.segments_uncertain_bytes).saturating_sub(self.certain_bytes())
     }
 
     /// Gives by how much the sum of the proportional sizes exceeds what is certain, bytes. So much is missing if processes of one
@@ -332,7 +332,7 @@ impl FileFootprint {
     }
 
     /// Adds what a process maps of a file. It becomes one segment with all that it overlaps, so a file's segments stay apart. Brings
-    /// `read_bytes` and `stale_bytes` up to date. What is certain never gets less.
+    /// `read_bytes` and `segments_uncertain_bytes` up to date. What is certain never gets less.
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
         // Sums over the segments that it overlaps, which it replaces.
@@ -353,7 +353,8 @@ impl FileFootprint {
         let at_least_bytes = merged.rss_bytes.max(certain_before);
         merged.rss_bytes = if are_whole { merged.end - merged.start } else { at_least_bytes };
         self.read_bytes += merged.certain_bytes() - certain_before;
-        self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_before.cast_signed();
+        self.segments_uncertain_bytes +=
+            merged.uncertain_bytes().cast_signed() - uncertain_before.cast_signed();
         segments.insert(merged.start, merged);
     }
 }

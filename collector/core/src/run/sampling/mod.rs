@@ -112,8 +112,8 @@ pub struct CurrentSample {
     is_any_relative_read: bool,
     /// All its passes are over: it was not put off.
     is_concluded: bool,
-    /// The sample before was put off.
-    is_put_off_before: bool,
+    /// The sample before was put off, or this is the first one.
+    was_last_put_off: bool,
 }
 
 /// The sample that is being taken, and the last readings of live processes. A restarted collector begins without them.
@@ -161,8 +161,8 @@ impl Sampling {
         let alive_before = std::mem::take(&mut self.alive);
         let mut has_changed = false;
         self.sample = None;
-        let is_put_off_before = !self.current.is_concluded;
-        self.current = CurrentSample { at_ns, is_put_off_before, ..CurrentSample::default() };
+        let was_last_put_off = !self.current.is_concluded;
+        self.current = CurrentSample { at_ns, was_last_put_off, ..CurrentSample::default() };
         for Reading { id, args, state } in readings {
             if let Some(args) = args {
                 self.current.args.insert(*id, args.clone());
@@ -170,6 +170,7 @@ impl Sampling {
             // What a process had used before the run is not the run's. The tree itself takes that off remains.
             let used_before = tree.get(*id).and_then(|process| process.before);
             let of_run = |vitals| used_before.map_or(vitals, |used| Vitals::since(vitals, &used));
+            let is_gone = matches!(state, ReadingState::Gone(_));
             match *state {
                 ReadingState::Rested => self.alive.push(*id),
                 ReadingState::Alive(vitals, size) => {
@@ -177,13 +178,13 @@ impl Sampling {
                 }
                 ReadingState::Zombie(dead_ns, remains) => {
                     tree.note_remains(*id, &remains);
-                    self.found_dead(tree, *id, dead_ns, false);
+                    self.found_dead(tree, *id, dead_ns, is_gone);
                 }
                 ReadingState::Ending(dead_ns, vitals) => {
                     note_clock(tree, *id, &of_run(vitals));
-                    self.found_dead(tree, *id, dead_ns, false);
+                    self.found_dead(tree, *id, dead_ns, is_gone);
                 }
-                ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, true),
+                ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, is_gone),
             }
         }
         let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
@@ -209,7 +210,7 @@ impl Sampling {
             // After a fork, all that it has by now may be its parent's.
             reading.touched_before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
             self.current.first.push((id, reading.vitals.start_stack));
-        } else if !self.current.is_put_off_before {
+        } else if !self.current.was_last_put_off {
             // A sample that was put off does not count: `touched_before` keeps what is from the sample before that.
             reading.touched_before = last_touched;
         }
@@ -268,6 +269,7 @@ impl Sampling {
     /// Takes in the second pass: peaks. Forgets what was read of the memory of images that were replaced. Then makes the
     /// estimates anew, if anything has changed. By these, the session chooses what to read in the third pass.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
+        // This comes before `peak_at_ns` is set below, which makes an image count as old.
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
                 (reading.sharing, reading.files, reading.vm_hwm_bytes, reading.hugetlb_bytes) =
@@ -335,7 +337,8 @@ impl Sampling {
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;
-        // The relatives of a process that is read by itself are not looked up.
+        // This comes before the unit's readings take the place of earlier ones. The relatives of a process that is read by itself
+        // are not looked up.
         let oldest_ns = if is_group { self.first_read_ns(&unit.members) } else { 0 };
         for (id, read) in &unit.read {
             may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
@@ -450,8 +453,7 @@ impl Sampling {
             let Some(process) = tree.get_mut(*id) else { continue };
             process.note_bounds(reading.vitals.virtual_bytes, reading.limits);
             let common_growth_bytes = reading::common_growth(reading, largest_shared, *id);
-            add_process(&mut sample, process, reading, estimate);
-            process.observed.common_growth_bytes = common_growth_bytes;
+            add_process(&mut sample, process, reading, estimate, common_growth_bytes);
             if process.name.args.is_none() {
                 process.name.args = self.current.args.remove(id);
             }
@@ -459,8 +461,8 @@ impl Sampling {
         self.sample = Some(sample);
     }
 
-    /// Finds out whether another reading of how memory is shared would tell anything more. After a sample that read sharing, one
-    /// may be worth it. So that is asked only after a sample that read none.
+    /// Finds out whether another reading of how memory is shared would tell anything more (`is_settled`). A sample that read sharing
+    /// leaves that open, as more readings may be wanted. The next sample that reads none decides it.
     fn settle(&mut self, tree: &Tree) {
         if self.current.is_any_sharing_read {
             self.is_settled = false;
@@ -478,8 +480,14 @@ impl Sampling {
 }
 
 /// Adds a process's part to a sample: what it holds now, its CPU time, and what it held since the sample before, for all of that
-/// time or a part. Notes with the process what was observed of it.
-fn add_process(sample: &mut Sample, process: &mut Process, reading: &LastReading, estimate: &Estimate) {
+/// time or a part. Notes with the process what was observed of it. `common_growth_bytes`: see [`reading::common_growth`].
+fn add_process(
+    sample: &mut Sample,
+    process: &mut Process,
+    reading: &LastReading,
+    estimate: &Estimate,
+    common_growth_bytes: u64,
+) {
     let before = process.observed;
     let is_main = process.ids.is_main;
     sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
@@ -491,7 +499,7 @@ fn add_process(sample: &mut Sample, process: &mut Process, reading: &LastReading
         peak_rss_bytes,
         contribution: estimate.contribution,
         unread_bytes: estimate.unread_private_bytes,
-        common_growth_bytes: before.common_growth_bytes,
+        common_growth_bytes,
         threads: reading.vitals.threads,
         minor_faults: reading.vitals.minor_faults,
         major_faults: reading.vitals.major_faults,
@@ -556,11 +564,13 @@ fn add_memory(
     let is_new_image = process.program.image_start_ns >= from_ns;
     if !is_new_image {
         let mean = contribution.mean(last.contribution);
+        // Only footprints have means, so what is unread does not matter.
         sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
     }
     let mut at_most = contribution.max(last.contribution);
     if is_new_image || spike_bytes > 0 {
-        // What it held beside the steady part, for a part of the time. Unread memory counts with the steady part.
+        // What it held beside the steady part, for a part of the time. The process itself and its unread memory count with the
+        // steady part.
         let beside = at_peak.minus(steady);
         let [_, memory] = process.intervals_until(now_ns, beside, 0, peak_bytes);
         // How long a spike lasted is not known, and the mean of both samples is counted above. So a spike adds nothing to means.

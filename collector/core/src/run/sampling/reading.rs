@@ -27,8 +27,8 @@ pub(crate) struct Sharing {
     pub epoch: u64,
     /// The time of the sample that read it, CLOCK_MONOTONIC nanoseconds. All readings of a sample count as of one time.
     pub at_ns: u64,
-    /// How much of its relatives' pages it did not share any more at that time, but may have shared when a relative was last
-    /// read, bytes.
+    /// How much of its relatives' pages it had stopped sharing by that time, bytes: pages that it may have shared when a
+    /// relative was last read.
     pub unshared_before_bytes: u64,
 }
 
@@ -128,8 +128,8 @@ impl Sharing {
         };
     }
 
-    /// Gives how much a relative's reading at this time, CLOCK_MONOTONIC nanoseconds, may show as shared with this process,
-    /// although the process has stopped sharing it, bytes.
+    /// Gives how much a relative's reading at this time, CLOCK_MONOTONIC nanoseconds, may still show as shared with this
+    /// process, bytes. The process has stopped sharing that.
     pub(super) fn unshared_since(&self, relative_read_ns: u64) -> u64 {
         if self.at_ns > relative_read_ns { self.unshared_before_bytes } else { 0 }
     }

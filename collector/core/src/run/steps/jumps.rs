@@ -28,7 +28,7 @@ pub(crate) struct Jumps {
 impl Jumps {
     /// Takes in the RAM `to`, bytes, of a sample at `at_ns`. Gives the jump to it, if there is one. `allowed`: what the run may use, bytes,
     /// if that is known. `interval_ns`: the sampling interval.
-    pub(crate) fn look(
+    pub(crate) fn add_sample(
         &mut self,
         at_ns: u64,
         to: u64,
@@ -52,7 +52,7 @@ mod tests {
     /// Where the jumps at these samples lead to, bytes: seconds and RAM. Samples are 1 s apart.
     fn jumps(allowed: Option<u64>, samples: &[(u64, u64)]) -> Vec<u64> {
         let mut jumps = Jumps::default();
-        let all = samples.iter().filter_map(|(at_s, ram)| jumps.look(at_s * S, *ram, allowed, S));
+        let all = samples.iter().filter_map(|(at_s, ram)| jumps.add_sample(at_s * S, *ram, allowed, S));
         all.map(|jump| jump.to).collect()
     }
 

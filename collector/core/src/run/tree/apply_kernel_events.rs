@@ -10,6 +10,8 @@ impl Tree {
     /// Applies an event of the process connector, whose pids are those of the collector's namespace. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
         let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
+        // No event counts as from before the session, or from later than now. `min`, since `clamp` panics if its bounds are the
+        // wrong way round.
         let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
         match event.what {
             // The launcher's children are the command, which the launcher reports itself, and helpers that are not of the run: collectors,
@@ -111,7 +113,7 @@ impl Tree {
         if !libc::WIFSIGNALED(exit.status) {
             self.note_unkilled_end(id, exit.at_ns);
         }
-        // It may be the child of a spawn whose exec failed: a record of its parent has counted it then.
+        // This comes last, since it can remove the process: a SPAWN_FAILED record of its parent may have counted it already.
         self.note_failed_exec(id, exit.status);
     }
 
@@ -143,7 +145,7 @@ impl Tree {
     }
 
     /// Notes that a process whose first thread ended lives on. [`Self::ends_to_read`] has it no more.
-    pub(crate) fn first_thread_ended(&mut self, id: ProcessId) {
+    pub(crate) fn note_survives_first_thread(&mut self, id: ProcessId) {
         self.by_state.kernel_ends.remove(&id);
     }
 }

@@ -12,12 +12,15 @@ use super::records::{ExitRecord, ReapRecord, bytes};
 use super::{FoundBy, Key, LiveInterval, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
 
-/// The writer of a START or FORK record, and its time by the collector's clock.
+/// The writer of a START or FORK record, and the time of the record.
 struct Writer {
     key: Key,
     parent: Key,
+    /// Inode of a pidfd of it; 0: unknown.
     pidfd_inode: u64,
+    /// See [`Tree::clock_skew`].
     clock_skew_ns: i64,
+    /// When it wrote the record, by the collector's CLOCK_MONOTONIC.
     at_ns: u64,
 }
 
@@ -105,6 +108,7 @@ impl Tree {
 
     /// Converts a time of a record to the collector's clock. No record is from before the session, or from later than now.
     fn clamp_time(&self, monotonic_ns: u64, skew_ns: i64, now_ns: u64) -> u64 {
+        // `min`, since `clamp` panics if its bounds are the wrong way round.
         let start = self.context.session_monotonic_ns.min(now_ns);
         monotonic_ns.saturating_add_signed(skew_ns).clamp(start, now_ns)
     }
@@ -192,7 +196,7 @@ impl Tree {
         if let Some(command) = command {
             process.name.command = command;
         }
-        self.groups.note_image();
+        self.groups.note_image_kind();
         self.note_record(id);
     }
 

@@ -20,7 +20,8 @@ pub struct IoBefore {
 }
 
 impl IoBefore {
-    /// Adds block input and output of a process, 512-byte units. `None`: they could not be read.
+    /// Adds block input and output of the process with this pid in the collector's namespace, 512-byte units. `None`: they could
+    /// not be read.
     fn add(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
         let Some((input, output)) = blocks else {
             self.unread.get_or_insert(pid);
@@ -38,8 +39,8 @@ impl Tree {
         self.io_before
     }
 
-    /// Adds block input and output from before of a process, 512-byte units. `None`: they could not be read. Does nothing if the
-    /// run has not attached to a process.
+    /// Adds block input and output from before of the process with this pid in the collector's namespace, 512-byte units. `None`:
+    /// they could not be read. Does nothing if the run has not attached to a process.
     pub(super) fn add_io_before(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
         if let Some(io) = &mut self.io_before {
             io.add(pid, blocks);

@@ -91,7 +91,8 @@ impl Tree {
     }
 
     /// Charges the nearest of `claim.orphan_reapers` whose sums can contain the process, as the parent did not wait for it. If
-    /// the kernel killed the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is one.
+    /// the kernel killed the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is such a
+    /// reaper.
     #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can_have_reaped =
@@ -130,7 +131,7 @@ impl Tree {
     fn was_killed_with_init(&self, init: &Process, claim: &Claim) -> bool {
         let is_init_alive = init.is_alive() && init.end.kernel_exit.is_none();
         // The init writes EXIT before the kernel kills the others. Without EXIT, it lived at least until the last
-        // process there ended that was not killed.
+        // process there ended that was not killed. An unknown time (`None`) counts as before all others.
         let since_ns = match init.end.exit {
             Some(_) => init.lifetime.end_ns,
             None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_unkilled_end_ns),
@@ -172,8 +173,9 @@ impl Tree {
         }
     }
 
-    /// Settles a claim that is not among those that fit best into the process's sums. Another possible reaper is charged. Without
-    /// one, the process itself is charged, or the child is counted as reaped by the kernel.
+    /// Settles a claim that is not among those that fit best into the process's sums. If the kernel killed the child with the
+    /// process, its namespace's init, counts it. Else another possible reaper is charged. Without one, the process itself is
+    /// charged, or the child is counted as reaped by the kernel.
     fn settle_unfit(&mut self, process: &mut Process, claim: &Claim) {
         if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
             self.count_killed_with_init(claim);

@@ -12,8 +12,7 @@
 //! | samples | its CPU clock at the last one | sampled |
 //!
 //! - If a child's figure is not exact, what is left of the reaper's sum without the children includes what that figure lacks.
-//!   Then
-//!   the reaper's own time is that of its clock.
+//!   Then the reaper's own time is that of its clock.
 //! - A process's sums can have more of its children together than is known of each. The difference is unattributed
 //!   ([`OwnUsage::unattributed_us`]), and is in the run's total.
 //! - EXIT, the account and the clock lack the kernel's teardown of the memory. If a part of a difference lacks it, the
@@ -79,8 +78,7 @@ impl Process {
     ///
     /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
     /// - The figures of its children are not exact, or it is not certain which are in the sum. Then what is left includes what
-    ///   those
-    ///   figures lack, too. Its clock is its own time, and the remainder is unattributed.
+    ///   those figures lack, too. Its clock is its own time, and the remainder is unattributed.
     /// - A child in the sum may be a zombie that it left: what is left is a lower bound.
     fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
         let rest = sum.minus(&self.known_children());
@@ -213,8 +211,8 @@ impl Process {
         all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
-    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. It has reported its waits
-    /// for other children, and the time in its sum that fits the child may be its own since its clock was read.
+    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. It has reported its
+    /// waits for other children. The time in its sum that fits the child may be its own since its clock was read.
     pub(super) fn may_have_left_zombies(&self) -> bool {
         self.end.exit.is_none()
             && self.is_instrumented()

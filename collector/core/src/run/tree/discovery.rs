@@ -45,6 +45,7 @@ impl Tree {
         for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
             let host_key = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
             let is_known = |key| self.knows(key, child.pidfd_inode, child.earliest_start_ns);
+            // The connector reports it by its pid in the collector's namespace, its records by that in its own.
             if !is_known(host_key) && !is_known(child.key) {
                 self.found_in_proc(&child);
             }
@@ -105,7 +106,7 @@ impl Tree {
             process.name.args = None;
         } else {
             process.program.image = image;
-            self.groups.note_image();
+            self.groups.note_image_kind();
         }
         // A program of its own shares no anonymous pages with its relatives.
         let group = process.program.group;
@@ -141,7 +142,7 @@ impl Tree {
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
     }
 
-    /// Counts the live processes of other pid namespaces that only records name.
+    /// Gives how many live processes of other pid namespaces only records name.
     pub(in crate::run) fn unseen(&self) -> usize {
         let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()

@@ -100,7 +100,7 @@ impl Tree {
             return true;
         }
         let ended_first = self.ended_before_a_reaped_ancestor(process);
-        // An orphan is reaped by the launcher, which writes REAPED before the kernel releases the pid.
+        // A reaper may write REAPED after the kernel has released the pid, so one that still can gets some time for it.
         if let Some(gone_ns) = process.lifetime.gone_ns {
             let wait_ns = if ended_first { 0 } else { Tolerance::REAPED_AFTER_GONE_NS };
             return complete_ns >= gone_ns.saturating_add(wait_ns);
@@ -134,6 +134,7 @@ impl Tree {
     /// Finalizes all processes at the end of the run, the live ones as they are. For these, `now_ns` (CLOCK_MONOTONIC
     /// nanoseconds) stands for their end.
     pub fn finalize_all(&mut self, now_ns: u64) {
+        // No record comes any more, whenever a process was seen dead.
         self.end_seen_dead(u64::MAX);
         self.by_state.alive.clear();
         self.by_state.ended.clear();
@@ -161,7 +162,7 @@ impl Tree {
             // The way leads up to an ancestor whose depth is known. On the way back, each is one deeper than the one above it.
             let mut path = Vec::new();
             let mut at = Some(*id);
-            // Records can claim a circle: a process that is on the path already ends it.
+            // Records can claim a circle. So each process has an entry at once, which ends the way if the process comes again.
             while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
                 depths.insert(id, 0);
                 path.push(id);

@@ -48,7 +48,7 @@ impl ImageGroups {
     }
 
     /// Adds a process that comes from another group. The epoch ends: the sharing of all members must be read again.
-    pub(super) fn add(&mut self, id: ProcessId, group: ImageGroup) {
+    pub(super) fn add_from_other_group(&mut self, id: ProcessId, group: ImageGroup) {
         self.add_new(id, group);
         self.by_id.entry(group).or_default().epoch += 1;
     }
@@ -65,7 +65,7 @@ impl ImageGroups {
     }
 
     /// Notes that the kind of a process's image became known, or known better. The process stays in its group.
-    pub(super) fn note_image(&mut self) {
+    pub(super) fn note_image_kind(&mut self) {
         self.changes += 1;
     }
 

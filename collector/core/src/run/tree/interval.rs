@@ -109,9 +109,10 @@ impl Process {
         before.into_iter().chain(after).collect()
     }
 
-    /// Gives an interval with the CPU time that was not counted by its end. `own_cpu_ns`: all that it used itself, nanoseconds.
-    /// The uncounted time counts just before the end: the kernel frees the memory after the EXIT record. It is negative if time
-    /// that was counted for this process turned out to be a child's. `None`: there is none, or the process has not ended.
+    /// Gives an interval with the CPU time that was not counted by its end, and no memory. `own_cpu_ns`: all that it used
+    /// itself, nanoseconds. The uncounted time counts just before the end: the kernel frees the memory after the EXIT record.
+    /// It is negative if time that was counted for this process turned out to be a child's. `None`: there is none, or the
+    /// process has not ended.
     pub(super) fn uncounted_interval(&self, own_cpu_ns: u64) -> Option<LiveInterval> {
         let end_ns = self.lifetime.end_ns?;
         let counted_ns = self.cpu.counted_cpu_ns;

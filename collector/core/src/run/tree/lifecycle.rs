@@ -38,6 +38,7 @@ impl Tree {
     pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
         let id = self.insert(attached.key, Parent::Unknown, FoundBy::Scan, attached.before.at_ns);
         self.main = Some(id);
+        // They were kept for a command that the launcher starts, and there is none.
         self.early_execs.clear();
         self.io_before = Some(IoBefore::default());
         self.add_io_before(attached.pid, attached.before.blocks);
@@ -49,7 +50,7 @@ impl Tree {
             process.before = Some(attached.before);
             // Its parent is no process of the run, so it shares no memory with processes of the run that are older.
             process.program.image = Image::Uninstrumented;
-            self.groups.note_image();
+            self.groups.note_image_kind();
         }
         if attached.key.pid_ns != self.context.pid_ns {
             self.index_host_pid(id, attached.pid);
@@ -145,7 +146,7 @@ impl Tree {
     pub(super) fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
         let Some(old) = self.processes.get(&id).map(|process| process.program.group) else { return };
         self.groups.remove(id, old);
-        self.groups.add(id, group);
+        self.groups.add_from_other_group(id, group);
         if let Some(process) = self.processes.get_mut(&id) {
             process.program.group = group;
         }

@@ -283,7 +283,7 @@ pub(super) struct Finalized {
     pub finalized_ns: u64,
 }
 
-/// What a process used that ended without a REAPED record. The sums of the process that waited for it include that: see `claims`.
+/// What an ended process without a REAPED record used. The sums of the process that waited for it include that: see `claims`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claim {
     /// What it and the children that it waited for used.
@@ -300,7 +300,7 @@ pub struct Claim {
     pub init: Option<ProcessId>,
     /// When it ended, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: Option<u64>,
-    /// A signal killed it.
+    /// SIGKILL ended it.
     pub was_killed: bool,
     /// No process but its parent can have reaped it.
     pub is_by_parent: bool,

@@ -61,8 +61,8 @@ impl Observed {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// Gives what the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth since
-    /// the sample counts as the process's own, except for what may be other processes' memory, too.
+    /// Gives what the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth
+    /// since the sample counts as the process's own. What may be other processes' memory, too, is left out.
     fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
         let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
@@ -155,6 +155,9 @@ impl Process {
     /// Replaces the image at this time, CLOCK_MONOTONIC nanoseconds. `peak_bytes`: the peak of the image before, if that is
     /// known. What that image added to footprints since its last sample goes to `intervals`; `None`: the process was not known
     /// before, so there was no such image.
+    ///
+    /// An exec that led to the new image must still be in `unreported_exec`: it shows that `note_exec` has dealt with the sampled
+    /// peak.
     pub(super) fn change_image(
         &mut self,
         intervals: Option<&mut Vec<LiveInterval>>,
@@ -177,7 +180,6 @@ impl Process {
         if !is_sampled {
             self.observed.forget_memory();
         } else if program.unreported_exec.is_none() {
-            // When an exec became known before its record, `note_exec` has done this.
             self.observed.forget_peak();
         }
     }
@@ -203,7 +205,8 @@ impl Process {
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
-            // A fork child's copy of its parent is not its own. A sample may have read the new image already.
+            // A fork child's copy of its parent is not its own. What the last sample saw counts if it is more. No record
+            // has its faults by then, so only its growth counts as unshared.
             (Image::Forked { rss_at_fork_bytes }, Some(peak)) => {
                 let unshared = Contribution::private(unshared_after_fork(peak, rss_at_fork_bytes, 0));
                 (Some(peak.saturating_sub(rss_at_fork_bytes)), observed.contribution.max(unshared))

@@ -157,14 +157,14 @@ impl Tree {
     ///
     /// - the oldest unreaped process of that pid whose parent is the reaper, or can no longer reap it;
     /// - the youngest unreaped process of that pid, if the reaper is known and no tracer;
-    /// - in another pid namespace, the process whose EXIT record fits;
-    /// - the reaper's oldest child whose host pid is unknown.
+    /// - in another pid namespace, the process whose EXIT record fits best, if the reaper is no tracer;
+    /// - the reaper's oldest child whose host pid is unknown: one that counts as live, if there is one.
     fn reaped_instance(&self, key: Key, reaper: Reaper, record: &ReapRecord) -> Option<ProcessId> {
         self.reaped_by_pid(key, reaper).or_else(|| self.reaped_inside(key.pid_ns, reaper, record))
     }
 
-    /// Whether a process can be the reaper's to reap: it is its child, or its known parent can no longer reap it. A tracer also
-    /// waits for others' children, so it reaps only its own.
+    /// Whether the reaper may have reaped the process: it is the parent, or the known parent can no longer do so. A tracer may only
+    /// have reaped its own children, although it also waits for those of others.
     fn may_reap(&self, reaper: Reaper, process: &Process) -> bool {
         match process.ancestry.parent {
             Parent::Known(parent) => {

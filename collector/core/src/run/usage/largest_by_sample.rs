@@ -76,6 +76,7 @@ impl LargestBySample {
         let before = sample.largest;
         sample.largest.raise(now);
         let after = sample.largest;
+        // A revision has no threads.
         let has_more = (after.footprint_bytes, after.processes) != (before.footprint_bytes, before.processes);
         if sample.is_closed && has_more {
             self.revise(at_ns, after);

@@ -103,9 +103,9 @@ pub struct RamUsage {
     recent: VecDeque<Window>,
 }
 
-/// How many windows are kept for late records, beside that of the last sample. With 25 ms between samples, together they are longer than a reaper on a busy
-/// machine is late. A collector that was stopped for a while takes late records in over many samples. With 8 windows, 2 of 150
-/// such runs had a tenth less RAM than there was.
+/// How many windows are kept for late records, beside that of the last sample. With 25 ms between samples, together they are
+/// longer than a reaper on a busy machine is late. A collector that was stopped for a while takes late records in over many
+/// samples. With 8 windows, 2 of 150 such runs had a tenth less RAM than there was.
 const WINDOWS: usize = largest_by_sample::REMEMBERED - 1;
 /// How many intervals of memory are kept of each window: the largest ones. With 32, 1 of 200 such runs had less RAM than there
 /// was.
@@ -219,6 +219,7 @@ impl RamUsage {
     /// intervals, since records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
+        // This also opens the sample in `largest_by_sample`, where the window's moments then raise it.
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
         let steady_holders = SteadyHolders::of(tree, sample);

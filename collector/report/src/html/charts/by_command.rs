@@ -145,6 +145,7 @@ fn draw(title: &str, note: &str, stack: Stack, alarms: &Alarms, time: &Time) -> 
     quantities.push(quantity(stack.largest_name, Rule::Largest, &stack.largest));
     let table = samples::table(time, title, samples::PARTS, &quantities) + &alarms.table(title, time);
     let mut panel = stack.panel(time)?;
+    // First, so that the other words are drawn over the marks.
     panel.words.insert_str(0, &alarms.marks(time));
     Some(Figure {
         title: title.to_owned(),

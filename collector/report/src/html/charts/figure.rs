@@ -12,6 +12,8 @@ pub(super) const ABOVE: f64 = 16.0;
 const BELOW: f64 = 22.0;
 /// Pixels from the middle of a number down to its baseline, by which SVG places text.
 const MIDDLE_TO_BASELINE: f64 = 4.0;
+/// Pixels from the end of a number beside the axis of values to the plot.
+const NUMBER_TO_PLOT: u32 = 8;
 /// Pixels from the plot down to the baseline of the times.
 const PLOT_TO_TIMES: f64 = 17.0;
 /// Pixels from the baseline of the unit down to the plot.
@@ -146,7 +148,7 @@ impl Panel {
         let Self { top, unit, height, ticks, .. } = self;
         let value = |(value, text): (f64, String)| {
             let baseline = Self::y_of(value, *top, *height) + MIDDLE_TO_BASELINE;
-            format!("<text x=\"-8\" y=\"{baseline:.0}\">{text}</text>")
+            format!("<text x=\"-{NUMBER_TO_PLOT}\" y=\"{baseline:.0}\">{text}</text>")
         };
         let values: String = self.value_ticks().into_iter().map(value).collect();
         let baseline = ABOVE + height + PLOT_TO_TIMES;

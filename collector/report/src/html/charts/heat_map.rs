@@ -18,6 +18,8 @@ use crate::quote;
 const ROW_HEIGHT: f64 = 14.0;
 /// Pixels from the top of a row down to the baseline of its name.
 const BASELINE: f64 = 11.0;
+/// Pixels from the end of a row's name to the plot.
+const NAME_TO_PLOT: u32 = 6;
 /// Size of the letters of a row's name, pixels.
 const FONT_SIZE: u32 = 11;
 /// Most columns of a name beside a row: what the style leaves room for.
@@ -126,9 +128,9 @@ impl HeatMap {
     }
 }
 
-/// Joins every `count` points of time to a cell: the mean of their values over the time in which they are known. A value that is
+/// Joins every `points_per_cell` points of time to a cell: the mean of their values over the time in which they are known. A value that is
 /// negative or not finite counts as unknown.
-fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>> {
+fn joined(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Vec<Option<f64>> {
     let points: Vec<(f64, f64, usize)> = time.points(0..).collect();
     let mean = |points: &[(f64, f64, usize)]| {
         let (mut known_s, mut sum) = (0.0, 0.0);
@@ -141,7 +143,7 @@ fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>>
         }
         (known_s > 0.0).then(|| sum / known_s).filter(|mean| mean.is_finite())
     };
-    points.chunks(count).map(mean).collect()
+    points.chunks(points_per_cell).map(mean).collect()
 }
 
 /// Gives the index in [`OPACITIES`] of a value's shade.
@@ -200,7 +202,7 @@ fn names(rows: &[Row]) -> String {
     let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME_COLUMNS);
     let name = |(at, name): (usize, &String)| {
         format!(
-            "<text x=\"-6\" y=\"{}\">{}</text>\n",
+            "<text x=\"-{NAME_TO_PLOT}\" y=\"{}\">{}</text>\n",
             ABOVE + at as f64 * ROW_HEIGHT + BASELINE,
             escape(name)
         )

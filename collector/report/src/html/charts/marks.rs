@@ -16,6 +16,10 @@ const LETTER_WIDTH: f64 = 7.0;
 const NAME_HEIGHT: f64 = 15.0;
 /// From the middle of a line of text down to its baseline, pixels.
 const MIDDLE_TO_BASELINE: f64 = 4.0;
+/// From the line of a limit up to the baseline of its words, pixels.
+const WORDS_ABOVE_LIMIT: f64 = 5.0;
+/// From the middle of a dot up to the baseline of its words, pixels.
+const WORDS_ABOVE_DOT: f64 = 8.0;
 /// What keeps words readable on areas.
 const HALO: &str = "class=\"halo\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"";
 /// Most columns of a name on an area. A longer one is in the legend alone.
@@ -99,7 +103,7 @@ pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String 
         "<line class=\"lm\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{}\" stroke-width=\"1.5\" \
          stroke-dasharray=\"6 3\"/><text x=\"{x}\" y=\"{:.1}\" text-anchor=\"{anchor}\" {HALO}>{}</text>\n",
         colours::LIMIT,
-        y - 5.0,
+        y - WORDS_ABOVE_LIMIT,
         escape(words)
     )
 }
@@ -118,7 +122,7 @@ pub(super) fn moment(part: f64, value: f64, words: &str, top: f64) -> String {
     format!(
         "<circle cx=\"{x}%\" cy=\"{y:.1}\" r=\"3.5\"/><text x=\"{x}%\" y=\"{:.1}\" text-anchor=\"{anchor}\" \
          font-weight=\"600\" {HALO}>{}</text>\n",
-        y - 8.0,
+        y - WORDS_ABOVE_DOT,
         escape(words)
     )
 }

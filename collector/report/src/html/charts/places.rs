@@ -185,7 +185,7 @@ impl Shown<'_> {
         } else {
             "the nodes".to_owned()
         };
-        self.map("node", self.unit, rows.collect(), &which, time)
+        self.heat_map("node", self.unit, rows.collect(), &which, time)
     }
 
     /// Draws a heat map with a row for each rank that has a series. `None`: there are no more ranks than nodes, so the chart of
@@ -216,12 +216,12 @@ impl Shown<'_> {
             "the ranks".to_owned()
         };
         let names = if ranks.jobs > 1 { "job/rank and node" } else { "number and node" };
-        self.map("rank", self.rank_unit, rows, &format!("{which}, by {names}"), &time)
+        self.heat_map("rank", self.rank_unit, rows, &format!("{which}, by {names}"), &time)
     }
 
     /// Draws a heat map of these rows. `kind`: what each row is, `node` or `rank`. `which`: words for the note, on which rows there
     /// are.
-    fn map(
+    fn heat_map(
         &self,
         kind: &str,
         unit: &'static str,

@@ -98,6 +98,7 @@ impl Page {
     fn bar_beside(&self, line: &str, part: f64, room: usize) -> String {
         let room = room.saturating_sub(quote::width(line) + GAP_OF_BAR + PERCENT);
         let cells = room.min(MOST_CELLS);
+        // A smaller part would read as 0 %.
         if part < 0.005 || cells < LEAST_CELLS {
             return String::new();
         }

@@ -54,9 +54,10 @@ impl PacketFile {
         Ok(Self(file))
     }
 
-    /// Appends the packets of `items` items. Gives whether they were written: if there is no space, none of them is, and the
-    /// items count as lost.
-    pub(super) fn append(&mut self, packet: Vec<TracePacket>, items: u64) -> io::Result<bool> {
+    /// Appends the packets of an item. Gives whether they were written: if there is no space, none of them is, and the item counts
+    /// as lost.
+    pub(super) fn append(&mut self, packet: Vec<TracePacket>) -> io::Result<bool> {
+        let items = 1;
         self.0.append(&Trace { packet }.encode_to_vec(), items)
     }
 
@@ -135,7 +136,7 @@ mod tests {
         let mut written = PacketFile::open(&file.target(), 0, |_| true).unwrap();
         let mut ends = vec![0];
         for packet in &packets {
-            assert!(written.append(vec![packet.clone()], 1).unwrap());
+            assert!(written.append(vec![packet.clone()]).unwrap());
             ends.push(path.metadata().unwrap().len());
         }
         let whole = std::fs::read(&path).unwrap();

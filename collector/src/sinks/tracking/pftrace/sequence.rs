@@ -71,9 +71,10 @@ impl Sequence {
 
     /// Gives the packets that begin the sequence: clocks, names of arguments, and the first tracks. Gives none if it has begun.
     pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
-        if std::mem::replace(&mut self.is_begun, true) {
+        if self.is_begun {
             return Vec::new();
         }
+        self.is_begun = true;
         // One moment by three clocks, from which a reader computes dates.
         let monotonic_ns = now::monotonic_ns();
         let boot_ns = u64::try_from(i128::from(monotonic_ns) + now::boot_offset_ns()).unwrap_or(monotonic_ns);

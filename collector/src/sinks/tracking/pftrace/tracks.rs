@@ -176,7 +176,9 @@ fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
 
 /// Gives the tracks that each sequence declares first: that of the run of this command, and that of its processes.
 pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
-    let run = track(RUN, &command.join(" "), 0, 0);
+    let (no_parent, rank) = (0, 0);
+    let run = track(RUN, &command.join(" "), no_parent, rank);
+    // Below all counters and GPUs.
     let processes = track(PROCESSES, "Processes", RUN, i32::MAX);
     [
         TrackDescriptor { parent_uuid: None, child_ordering: Some(EXPLICIT), ..run },
@@ -198,8 +200,8 @@ fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
 
-/// Gives the number of a track of processes. Each sequence has numbers of its own, because it does not know where the slices on
-/// another sequence's tracks end.
+/// Gives the number of the track for a lane of a sequence. Each sequence has numbers of its own, because it does not know where the
+/// slices on another sequence's tracks end.
 pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
     (u64::from(sequence) << 32).saturating_add(lane)
 }
@@ -207,7 +209,8 @@ pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
 /// Gives a track of processes of this command name. It has no rank, because such tracks are shown in the order of their first
 /// events.
 pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
-    TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, 0) }
+    let any_rank = 0;
+    TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, any_rank) }
 }
 
 /// Computes the number of a track from a key. The number has 56 bits, of which [`COMPUTED`] is set.

@@ -131,8 +131,9 @@ fn clients_of(task: &Path) -> Option<Vec<Client>> {
     let client_of = |entry: fs::DirEntry| {
         // Reading a link is much cheaper than an fdinfo file, for which the driver writes a page.
         let target = fs::read_link(task.join("fd").join(entry.file_name())).ok();
-        let is_drm = |target: &PathBuf| target.starts_with("/dev/dri") || target.starts_with("/dev/accel");
-        if !target.as_ref().is_none_or(is_drm) {
+        let is_other =
+            |target: &PathBuf| !target.starts_with("/dev/dri") && !target.starts_with("/dev/accel");
+        if target.as_ref().is_some_and(is_other) {
             return None;
         }
         let client = Client::parse(&fs::read_to_string(entry.path()).ok()?)?;

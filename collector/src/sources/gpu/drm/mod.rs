@@ -71,16 +71,16 @@ impl Drm {
             }
         }
         let nodes = &self.nodes;
-        self.usage.add(at_ns, clients, |client| device_of(nodes, client))
+        self.usage.take_in(at_ns, clients, |client| device_of(nodes, client))
     }
 
     /// Takes in the memory that ROCm's driver shows for these processes on a device. The larger of it and fdinfo's memory counts.
-    fn add_kfd(&self, id: &str, pids: &[u32], on: &mut OnDevice) {
+    fn add_kfd(&self, id: &str, pids: &[u32], used: &mut OnDevice) {
         let Some(kfd) = &self.kfd else { return };
         let Some(node) = self.nodes.iter().find(|node| node.device.id == id) else { return };
         for pid in pids {
             if let Some(bytes) = kfd.memory(*pid, node.gpu_id) {
-                let held = on.bytes.entry(*pid).or_insert(Ok(0));
+                let held = used.bytes.entry(*pid).or_insert(Ok(0));
                 *held = either(held.clone(), Ok(bytes), u64::max);
             }
         }
@@ -138,26 +138,27 @@ impl Drm {
     /// Reads the wanted devices (`wanted` has their ids), and what these processes use of them. `at_ns`: CLOCK_MONOTONIC.
     fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
         // The utilisation counts for the time since the reading before.
-        let us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
+        let since_us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
         let mut on_devices = self.read_processes(at_ns, pids);
         let listed_ns = clock::monotonic_ns();
         let mut samples = Vec::new();
         for id in wanted {
             let sample = DeviceSample { listed_ns, ..DeviceSample::of_device(id) };
-            samples.push(self.sample_device(sample, us, pids, on_devices.remove(id).unwrap_or_default()));
+            let used = on_devices.remove(id).unwrap_or_default();
+            samples.push(self.sample_device(sample, since_us, pids, used));
         }
         self.usage.note_read(pids);
         samples
     }
 
-    /// Reads one device into an empty sample of it. `us`: time since the reading before, microseconds. `on`: what DRM clients of
-    /// these processes use of the device.
+    /// Reads one device into an empty sample of it. `since_us`: time since the reading before, microseconds. `used`: what DRM clients
+    /// of these processes use of the device.
     fn sample_device(
         &self,
         mut sample: DeviceSample,
-        us: u64,
+        since_us: u64,
         pids: &[u32],
-        mut on: OnDevice,
+        mut used: OnDevice,
     ) -> DeviceSample {
         let id = sample.device.clone();
         let card = self.cards.iter().find(|card| card.device.id == id);
@@ -172,7 +173,7 @@ impl Drm {
         }
         if let Some(card) = card {
             sample.values = card.values();
-            sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
+            sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us: since_us, percent }]));
         }
         // For a divided device, its partitions show what processes use of it.
         if self.nodes.iter().any(|node| node.device.parent.as_ref() == Some(&id)) {
@@ -180,13 +181,13 @@ impl Drm {
             sample.process_busy = Some(Err(Missing::ReportedByPartitions));
             return sample;
         }
-        self.add_kfd(&id, pids, &mut on);
+        self.add_kfd(&id, pids, &mut used);
         // Only a DRM driver tells how busy a process keeps a device. A partition has the driver of the card that it is a part of.
         let has_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());
         if has_drm {
-            sample.process_busy = Some(Ok(self.usage.by_process(&on)));
+            sample.process_busy = Some(Ok(self.usage.by_process(&used)));
         }
-        let processes = on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes });
+        let processes = used.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes });
         sample.processes = Some(Ok(processes.collect()));
         sample
     }

@@ -65,18 +65,25 @@ impl Hwmon {
     /// have the sensor's labels, then those with its numbers. `factor` turns the file's unit into the figure's.
     fn read(&self, sensor: &Sensor, files: &[&str], factor: f64) -> Reading<f64> {
         let of_kind = |name: &str| name.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
-        let labelled = sensor.labels.iter().flat_map(|wanted| {
-            let found = self.labels.iter().filter(move |(label, name)| label == wanted && of_kind(name));
-            found.map(|(_, name)| name.clone())
-        });
-        // A number that has any label is tried above, or is another sensor.
-        let is_labelled = |name: &String| self.labels.iter().any(|(_, label)| label == name);
-        let numbered = sensor.numbers.iter().map(|n| format!("{}{n}", sensor.kind));
-        let names = labelled.chain(numbered.filter(|name| !is_labelled(name)));
-        let paths: Vec<(PathBuf, f64)> = names
-            .flat_map(|name| files.iter().map(move |file| format!("{name}_{file}")))
-            .map(|file| (self.path.join(file), factor))
-            .collect();
+        let mut names: Vec<String> = Vec::new();
+        for wanted in sensor.labels {
+            let found = self.labels.iter().filter(|(label, name)| label == wanted && of_kind(name));
+            names.extend(found.map(|(_, name)| name.clone()));
+        }
+        for number in sensor.numbers {
+            let name = format!("{}{number}", sensor.kind);
+            // A number that has any label is tried above, or is another sensor.
+            let is_labelled = self.labels.iter().any(|(_, labelled)| *labelled == name);
+            if !is_labelled {
+                names.push(name);
+            }
+        }
+        let mut paths = Vec::new();
+        for name in &names {
+            for file in files {
+                paths.push((self.path.join(format!("{name}_{file}")), factor));
+            }
+        }
         first(&paths)
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct ClientUsage {
 impl ClientUsage {
     /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Gives their use since the reading before, by
     /// the id of the device. `device_of` gives the id of a client's device.
-    pub(super) fn add(
+    pub(super) fn take_in(
         &mut self,
         at_ns: u64,
         clients: Clients,
@@ -60,9 +60,9 @@ impl ClientUsage {
         let mut devices: HashMap<String, OnDevice> = HashMap::new();
         for (key, (holders, client)) in clients {
             let owner = self.owner(&key, &holders);
-            let on = devices.entry(device_of(&client)).or_default();
-            on.add_bytes(owner, client.device_bytes.ok_or(Missing::NotSupported));
-            let of_owner = on.engines.entry(owner).or_default();
+            let used = devices.entry(device_of(&client)).or_default();
+            used.add_bytes(owner, client.device_bytes.ok_or(Missing::NotSupported));
+            let of_owner = used.engines.entry(owner).or_default();
             for (name, engine) in client.engines {
                 let last = self.before.get(&key).and_then(|engines| engines.get(&name)).copied();
                 match self.busy(&key.0, &name, engine, last, owner) {
@@ -87,10 +87,10 @@ impl ClientUsage {
         *owner
     }
 
-    /// Gives the utilisation by process on a device that [`Self::add`] gave: that of the process's busiest engine. A process that
+    /// Gives the utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process that
     /// was not read before has the busy time since its start. A process whose use is not known is left out.
-    pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
-        let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
+    pub(super) fn by_process(&self, used: &OnDevice) -> Vec<ProcessBusy> {
+        let known = used.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
             // Busy time as a part of the time since the reading before.
             let busiest_share = engines.values().copied().fold(0.0, f64::max);
@@ -136,6 +136,7 @@ impl ClientUsage {
     /// `None`: the use is not known. The client was there before its `owner` got it, or it counts cycles whose rate is not known.
     fn busy(&self, pdev: &str, name: &str, now: Engine, last: Option<Engine>, owner: u32) -> Option<f64> {
         let busy = now.busy.saturating_sub(last.map_or(0, |last| last.busy)) as f64;
+        // How much the engine could have been busy in a unit: time, or cycles where busy is in cycles.
         let in_a_unit = match (now.total_cycles, last) {
             (None, _) => self.unit_ns(),
             (Some(now), Some(Engine { total_cycles: Some(last), .. })) => now.saturating_sub(last) as f64,

@@ -30,18 +30,23 @@ pub(super) struct Accounting {
 }
 
 impl Accounting {
-    /// Asks whether the mode is on. If that is not known, or the mode is off, tries to switch it on if it `is_wanted`.
-    pub(super) fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
+    /// Asks whether the mode is on. Leaves it as it is.
+    pub(super) fn unchanged(api: &Api, device: nvmlDevice_t) -> Self {
         let mode = get(|mode| call!(api, nvmlDeviceGetAccountingMode(device, mode)));
         let off = Missing::Failed("accounting mode is off".into());
-        let mut this = Self {
+        Self {
             availability: mode.and_then(|mode| if mode == ENABLED { Ok(()) } else { Err(off) }),
             must_restore: false,
             refused: None,
             given_final: HashSet::new(),
             pids_capacity: 0,
-        };
-        if is_wanted && this.availability.is_err() {
+        }
+    }
+
+    /// Asks whether the mode is on. If the mode is off, or that is not known, tries to switch it on.
+    pub(super) fn switched_on(api: &Api, device: nvmlDevice_t) -> Self {
+        let mut this = Self::unchanged(api, device);
+        if this.availability.is_err() {
             match call!(api, nvmlDeviceSetAccountingMode(device, ENABLED)) {
                 Ok(()) => (this.availability, this.must_restore) = (Ok(()), true),
                 Err(failure) => this.refused = Some(failure.into()),

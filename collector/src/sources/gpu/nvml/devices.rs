@@ -96,7 +96,7 @@ impl Nvml {
 
     /// Switches the accounting of a device on, as the user wants (`--gpu-accounting`). Warns if that fails.
     fn start_accounting(&mut self, raw: nvmlDevice_t, id: &str) -> Accounting {
-        let started = Accounting::start(&self.api, raw, true);
+        let started = Accounting::switched_on(&self.api, raw);
         let line = |warning| format!("--gpu-accounting: {id}: {warning}.");
         self.warnings.extend(started.warning().map(line));
         started
@@ -134,8 +134,7 @@ impl Nvml {
         self.plan.note_and_pay(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
     }
 
-    /// Whether the memory of all devices, or the description of all, is known by now and was not at the last call that was true.
-    /// The next call counts from here on.
+    /// Whether the memory of all devices, or the description of all, is known by now, and was not when this was last true.
     pub(super) fn has_news(&mut self) -> bool {
         let count =
             |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|handle| is_known(handle)).count();

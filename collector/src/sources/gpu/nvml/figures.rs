@@ -190,7 +190,8 @@ pub(super) fn memory_and_lists(
     lists: &Lists,
     handle: &mut Handle,
     sample: &mut DeviceSample,
-    (kind, pids): (Kind, &[u32]),
+    kind: Kind,
+    pids: &[u32],
 ) -> (u64, bool) {
     let memory = memory(api, handle.raw);
     if let Ok(Memory { total, reserved, .. }) = memory {
@@ -204,7 +205,7 @@ pub(super) fn memory_and_lists(
     }
     let in_use = used.as_ref().ok().copied();
     sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
-    let (processes, is_read) = if handle.is_divided {
+    let (processes, has_read_lists) = if handle.is_divided {
         (Err(Missing::ReportedByInstances), false)
     } else {
         lists.read(handle.raw, &mut handle.lists, kind, in_use, pids)
@@ -212,7 +213,7 @@ pub(super) fn memory_and_lists(
     sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
     sample.is_lost = sample.processes == Some(Err(Missing::Lost));
-    (used_known_ns, is_read)
+    (used_known_ns, has_read_lists)
 }
 
 /// Reads a kind of figures into a sample. [`memory_and_lists`] reads memory and lists; details and critical errors are read
@@ -228,8 +229,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
         }
         Kind::Gauges => gauges(api, handle, sample),
         Kind::Accounting => {
-            let start = || Accounting::start(api, handle.raw, false);
-            let accounting = handle.accounting.get_or_insert_with(start);
+            let accounting = handle.accounting.get_or_insert_with(|| Accounting::unchanged(api, handle.raw));
             sample.accounting = Some(accounting.read(api, handle.raw, pids));
         }
         Kind::Pcie => pcie(api, handle, sample),

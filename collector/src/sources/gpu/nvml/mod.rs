@@ -112,11 +112,11 @@ impl Nvml {
         for kind in kinds.iter().filter(|kind| **kind != Kind::Details) {
             let from_ns = clock::monotonic_ns();
             if kind.is_memory() {
-                let (used_known_ns, is_read) =
-                    figures::memory_and_lists(&self.api, &self.lists, handle, &mut sample, (*kind, pids));
+                let (used_known_ns, has_read_lists) =
+                    figures::memory_and_lists(&self.api, &self.lists, handle, &mut sample, *kind, pids);
                 let used_took_ns = used_known_ns.saturating_sub(from_ns);
-                let all_took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
-                self.plan.note_and_pay_memory(&key, *kind, began_ns, (used_took_ns, all_took_ns));
+                let all_took_ns = has_read_lists.then(|| sample.listed_ns.saturating_sub(from_ns));
+                self.plan.note_and_pay_memory(&key, *kind, began_ns, used_took_ns, all_took_ns);
             } else {
                 figures::read(&self.api, handle, &mut sample, *kind, pids);
                 adapt(&mut self.plan, handle, &sample, *kind, pids);
@@ -181,7 +181,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
     match kind {
         Kind::Utilization => match &sample.busy {
             None => {}
-            // The first reading shows only which samples are from before the run.
+            // No sample counts: none is new or, at the first reading, all are from before the run.
             Some(Ok(stretches)) if stretches.is_empty() => {}
             Some(_) => plan.set_sample_memory(id, handle.progress.memory_ns()),
         },
@@ -230,6 +230,7 @@ impl Backend for Nvml {
             Step::Read(Some(id), kinds) => (self.read(&id, &kinds, ask.pids).into_iter().collect(), 0),
             Step::Read(None, _) => (self.read_events(ask.wanted), 0),
             Step::WaitUntil(at_ns) => (Vec::new(), at_ns),
+            // What is known of the devices by now is handed over, although it may not be complete.
             Step::Over => return Turn { has_news: true, is_complete: true, ..Turn::default() },
         };
         Turn {

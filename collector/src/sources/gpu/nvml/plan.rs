@@ -125,6 +125,7 @@ impl Plan {
     /// Has all process lists of a device read as soon as its lists are due.
     pub(super) fn want_all_lists(&mut self, device: &str) {
         if let Some(due) = self.due.get_mut(&Some(device.to_owned())) {
+            // This marks the wish, since no reading sets the time 0.
             due.insert(Kind::AllLists, 0);
         }
     }
@@ -310,7 +311,8 @@ impl Plan {
         id: &Option<String>,
         asked: Kind,
         began_ns: u64,
-        (used_took_ns, all_took_ns): (u64, Option<u64>),
+        used_took_ns: u64,
+        all_took_ns: Option<u64>,
     ) {
         let is_new = self.is_new(id);
         self.costs.entry(Kind::Memory).or_default().add(used_took_ns);
@@ -320,7 +322,7 @@ impl Plan {
             return self.spend(Kind::Memory, began_ns, used_took_ns);
         };
         // Lists were read, perhaps though only memory was asked for, since they may have changed.
-        let read = asked.max(Kind::Lists);
+        let read = if asked == Kind::AllLists { Kind::AllLists } else { Kind::Lists };
         self.costs.entry(read).or_default().add(all_took_ns);
         self.set_due(id, read, began_ns);
         // A first look at a device could not wait for the budget.
@@ -407,6 +409,7 @@ impl Plan {
             Kind::Pcie => {
                 // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
+                // The time to a wrap is longer than `most_before_wrap_ns`, which is only `wrap_part` of it.
                 let before_wrap_ns =
                     known_ns(&self.most_before_wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
                 // Read before the counters can wrap, but not much more often than the interval asks for.

@@ -23,6 +23,8 @@ const PATTERN: u8 = 0xA5;
 
 /// The three lists, as their functions name them.
 const LISTS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
+/// The index of the compute list in [`LISTS`].
+const COMPUTE: usize = 0;
 /// The versions of those functions from new to old, with the entry size that the version stands for.
 const VERSIONS: [(&str, usize); 3] = [("_v3", 24), ("_v2", 24), ("", 16)];
 
@@ -88,18 +90,21 @@ impl Lists {
             return (known.merged([true, false, false]), false);
         }
         let [compute, others @ ..] = &self.0;
-        let before = known.entries[0].take();
-        let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[0]));
+        let before = known.entries[COMPUTE].take();
+        let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[COMPUTE]));
         // From then on, unchanged memory in use does not mean an unchanged list.
         known.use_hides_changes |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
         // A device that is lost has no other list.
         let is_lost = matches!(&now, Some(Err(Failure(code::GPU_IS_LOST))));
-        known.entries[0] = now;
-        let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
+        known.entries[COMPUTE] = now;
+        // Asked at each reading: it keeps the memory in use of this one.
+        let may_have_changed = known.may_have_changed(before.as_ref(), used);
+        let wants_all = kind == Kind::AllLists || may_have_changed;
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
             // A list that was never read waits for its turn, unless it must stand in for a compute list that can't be read.
-            let must_stand_in = known.entries[number].is_none() && !matches!(known.entries[0], Some(Ok(_)));
+            let must_stand_in =
+                known.entries[number].is_none() && !matches!(known.entries[COMPUTE], Some(Ok(_)));
             if !is_lost && (wants_all || known.is_needed[number] || must_stand_in) {
                 let capacity = &mut known.capacities[number];
                 known.entries[number] = list.as_ref().map(|list| list.read(device, capacity));
@@ -115,13 +120,15 @@ impl Known {
     /// Whether unchanged memory in use means that the lists are as they were. It does if the compute list could be read, and
     /// shows all listed processes of the run. It does not if the list has once changed without it.
     fn is_told_by_use(&self) -> bool {
-        !self.use_hides_changes && self.is_needed == [false; 3] && matches!(self.entries[0], Some(Ok(_)))
+        !self.use_hides_changes
+            && self.is_needed == [false; 3]
+            && matches!(self.entries[COMPUTE], Some(Ok(_)))
     }
 
     /// Whether any of these processes is on no list as it was last read. Such a process may be on a list that was not read
     /// lately.
     pub(super) fn lacks_any(&self, mut pids: impl Iterator<Item = u32>) -> bool {
-        pids.any(|pid| (0..3).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
+        pids.any(|pid| (0..LISTS.len()).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
     }
 
     /// Gives what the list of this index in [`LISTS`] showed last: pids, and their memory in bytes. Empty if the list was not
@@ -135,7 +142,7 @@ impl Known {
 
     /// Whether the list of this index shows a process of the run (`pids`) that the compute list does not.
     fn shows_alone(&self, number: usize, pids: &[u32]) -> bool {
-        let is_computing = |pid: &u32| self.listed(0).iter().any(|(other, _)| other == pid);
+        let is_computing = |pid: &u32| self.listed(COMPUTE).iter().any(|(other, _)| other == pid);
         self.listed(number).iter().any(|(pid, _)| pids.contains(pid) && !is_computing(pid))
     }
 
@@ -148,10 +155,12 @@ impl Known {
         let left = |pid: u32| {
             let was_listed =
                 matches!(before, Some(Ok(before)) if before.iter().any(|(other, _)| *other == pid));
-            was_listed && !self.listed(0).iter().any(|(other, _)| *other == pid)
+            was_listed && !self.listed(COMPUTE).iter().any(|(other, _)| *other == pid)
         };
-        let has_left = [1, 2].into_iter().flat_map(|number| self.listed(number)).any(|(pid, _)| left(*pid));
-        let bytes = self.listed(0).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes != NOT_AVAILABLE);
+        let others = (0..LISTS.len()).filter(|number| *number != COMPUTE);
+        let has_left = others.flat_map(|number| self.listed(number)).any(|(pid, _)| left(*pid));
+        let bytes =
+            self.listed(COMPUTE).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes != NOT_AVAILABLE);
         let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
         let has_grown = self.used.zip(now).is_some_and(|((used_before, listed_before), (used, listed))| {
             let in_list = listed.saturating_sub(listed_before);
@@ -189,7 +198,7 @@ impl Known {
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }
-                    missing if number == 0 => return Err(missing),
+                    missing if number == COMPUTE => return Err(missing),
                     missing => failure = failure.or(Some(missing)),
                 },
             }
@@ -260,7 +269,8 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
 pub(super) fn utilization(
     api: &Api,
     device: nvmlDevice_t,
-    (since_us, latest_us): (u64, u64),
+    since_us: u64,
+    latest_us: u64,
     capacity: &mut usize,
 ) -> Reading<Vec<(u32, u64, u32)>> {
     let given = list(CALLS.first_samples, capacity, |count, samples| {
@@ -283,6 +293,10 @@ pub(super) fn utilization(
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_void;
+
+    use nvml_wrapper_sys::bindings::nvmlReturn_t;
+
     use super::*;
 
     fn known(lists: [&[(u32, u64)]; 3]) -> Known {
@@ -315,6 +329,28 @@ mod tests {
         silent.use_hides_changes = true;
         needed.is_needed[1] = true;
         assert!([failed, silent, needed].iter().all(|lists| !lists.is_told_by_use()));
+    }
+
+    /// A driver whose list is empty.
+    unsafe extern "C" fn empty(_: nvmlDevice_t, count: *mut c_uint, _: *mut c_void) -> nvmlReturn_t {
+        // SAFETY: the caller gives a count.
+        unsafe { *count = 0 };
+        0
+    }
+
+    #[test]
+    fn reading_of_all_lists_keeps_the_memory_in_use_that_later_ones_are_compared_with() {
+        let lists = Lists([Some(List { function: empty, stride: 24 }); 3]);
+        let mut known = Known::default();
+        let mut read = |kind, used| lists.read(std::ptr::null_mut(), &mut known, kind, Some(used), &[]).1;
+        for (kind, used, is_list_read) in [
+            (Kind::Memory, 1, true),
+            (Kind::Memory, 1, false),
+            (Kind::AllLists, 2, true),
+            (Kind::Memory, 1, true),
+        ] {
+            assert_eq!(read(kind, used), is_list_read, "{kind:?}, {used} bytes in use");
+        }
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub(super) struct Progress {
     memory_us: u64,
     /// The newest sample of processes.
     processes: Newest,
-    /// Capacity that was enough last for the samples of the device, and for those of its processes; 0: not read yet.
-    capacities: [usize; 2],
+    /// Capacity that was enough last for the samples of the device; 0: not read yet.
+    device_capacity: usize,
+    /// Capacity that was enough last for the samples of its processes; 0: not read yet.
+    process_capacity: usize,
 }
 
 impl Progress {
@@ -149,7 +151,7 @@ pub(super) fn busy(
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
     // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
     let since_us = last.newest_us.saturating_sub(1);
-    let (mut samples, has_calls) = match own_samples(api, device, since_us, &mut progress.capacities[0]) {
+    let (mut samples, has_calls) = match own_samples(api, device, since_us, &mut progress.device_capacity) {
         Ok(samples) => (samples, true),
         Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
@@ -188,7 +190,8 @@ pub(super) fn busy(
 }
 
 /// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
-/// The time before those is lost. Notes in `progress` that a rate covers this time.
+/// The time before those is lost. If the rate can't be read, the reason is given, and no time counts as lost. Notes in `progress` that
+/// a rate covers this time.
 fn rated(
     progress: &mut Progress,
     uncovered_us: u64,
@@ -274,8 +277,8 @@ pub(super) fn process_busy(
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
-    let times_us = (last.newest_us, latest_us);
-    let samples = processes::utilization(api, device, times_us, &mut progress.capacities[1])?;
+    let capacity = &mut progress.process_capacity;
+    let samples = processes::utilization(api, device, last.newest_us, latest_us, capacity)?;
     if !progress.processes.note_reading(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }

@@ -94,8 +94,12 @@ impl ListSums {
         if is_kept {
             // The driver may list a process once for each of several thread ids.
             let held = self.by_process.entry(process.id).or_default();
-            *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
-            self.starts.extend((!process.ran_before).then_some((process.id, process.start_ns)));
+            if let Some(bytes) = bytes {
+                *held = Some(held.unwrap_or(0).saturating_add(bytes));
+            }
+            if !process.ran_before {
+                self.starts.insert(process.id, process.start_ns);
+            }
         }
     }
 
@@ -383,9 +387,9 @@ impl DeviceUsage {
                     self.run.listed_since_ns.get_or_insert(at_ns);
                     self.run.has_unreported.add(process.is_main, reported.is_none(), |a, b| a || b);
                     let bytes = reported.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
-                    let kept = processes.named(process, listed.pid);
-                    let is_kept = kept.map(|kept| kept.on_device(&self.device.id)).is_some();
-                    sums.add(process, bytes, since_ns < at_ns, is_kept);
+                    let was_listed = since_ns < at_ns;
+                    let is_kept = processes.named(process, listed.pid).is_some();
+                    sums.add(process, bytes, was_listed, is_kept);
                 }
                 // An old entry of a pid that is used again.
                 Some(_) => {}

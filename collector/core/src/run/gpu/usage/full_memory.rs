@@ -35,6 +35,7 @@ impl FullMemory {
         by_process: &BTreeMap<u64, Option<u64>>,
     ) -> Option<Self> {
         let (used_bytes, total_bytes) = (used_bytes?, device.memory_bytes.filter(|bytes| *bytes > 0)?);
+        // Drivers do not count what they keep for themselves as in use.
         let taken = used_bytes.saturating_add(device.reserved_bytes.unwrap_or(0));
         if (taken as f64) < total_bytes as f64 * EXHAUSTED {
             return None;

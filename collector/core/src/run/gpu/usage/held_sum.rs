@@ -68,7 +68,8 @@ impl<T: Amount> HeldSum<T> {
             }
             largest = largest.larger(open.sum);
         }
-        // Without memory on this device, the sum at this time is no larger than that at the reading before.
+        // Without memory on this device, the sum at this time is no larger than that at the reading before. A late reading opens
+        // no sum either: the newest stays last.
         let is_new_sum_needed = held != T::default() && !is_joined && at_ns >= newest_ns;
         if is_new_sum_needed {
             let was_read_before = |(_, last): &(&u32, &Last<T>)| last.at_ns < at_ns;

@@ -97,6 +97,8 @@ impl Held {
     fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
         let before = self.known.since(list.oldest_ns);
         let Some(to) = to else {
+            // What was known stays, but can get too old from now on. A process that held nothing before it was listed may hold memory
+            // by now.
             self.known = before.map_or(Known::No, |(ns, bytes)| Known::Held(ns, bytes));
             return None;
         };

@@ -68,8 +68,8 @@ pub struct GpuUsage {
 pub struct Unsampled {
     /// How many.
     pub count: u64,
-    /// One of them lived long enough to use a device. Besides, it had a GPU's library loaded, or lived for longer than
-    /// devices should be left unread.
+    /// One of them lived long enough to use a device. Besides, it had a GPU's library loaded, or lived for longer than two
+    /// intervals at which devices should be read.
     pub is_any_long: Groups<bool>,
 }
 
@@ -165,8 +165,8 @@ impl GpuUsage {
         self.unsampled.is_any_long.add(ended.is_main, may_have_used_gpu, |a, b| a || b);
     }
 
-    /// Whether a process that lived for `lived_ns` may have used a device. Without a library of a GPU's driver it hardly has, and
-    /// counts only if it lived for longer than devices may be left unread.
+    /// Whether a process that lived for `lived_ns` may have used a device. Without a library of a GPU's driver it hardly has.
+    /// Then it counts only if it lived for longer than two intervals at which devices should be read.
     fn may_use_gpu_in(&self, lived_ns: u64, had_gpu_library: bool) -> bool {
         let least_ns = POLICY.shortest_gpu_use_ns;
         let two_intervals_ns = self.interval_ns.saturating_mul(2);

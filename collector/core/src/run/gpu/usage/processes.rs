@@ -140,8 +140,8 @@ impl Processes {
         }
     }
 
-    /// Gives the memory of a process, by its id, on all devices by the last reading of each, bytes. `None`: a driver does not
-    /// report it, or there are too many processes to know them all.
+    /// Gives the memory of a process, by its id, on all devices by the last reading of each, bytes; 0: no driver has named the
+    /// process. `None`: a driver does not report it, or there are too many processes to know them all.
     pub(crate) fn held_bytes(&self, id: u64) -> Option<u64> {
         match self.by_id.get(&id) {
             Some(process) => process.held_bytes(),

@@ -142,10 +142,10 @@ fn of_one(member: &Member) -> Anonymous {
     if member.image != Image::Unknown {
         return Anonymous { certain_bytes: bytes, uncertain_bytes: 0 };
     }
-    if member.reading.sharing.is_none() {
+    let Some(sharing) = &member.reading.sharing else {
         return Anonymous { certain_bytes: 0, uncertain_bytes: bytes };
-    }
-    let certain_bytes = proportional_bytes(member, false);
+    };
+    let certain_bytes = carried(member.reading, sharing, sharing.rollup.pss_anon_bytes);
     // What it shared with relatives that have ended since is its own now.
     let uncertain_bytes = if member.is_current { 0 } else { bytes - certain_bytes };
     Anonymous { certain_bytes, uncertain_bytes }
@@ -188,8 +188,8 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     added
 }
 
-/// Gives how much memory a relative's reading at `read_ns` shows as shared with the members, although their own later readings
-/// show that it is not shared any more, bytes. `read_ns` is CLOCK_MONOTONIC.
+/// Gives how much memory a relative's reading at `read_ns` shows as shared with the members, though it no longer is, bytes.
+/// Their own later readings tell that. `read_ns` is CLOCK_MONOTONIC.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let of_one =
         |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
@@ -250,9 +250,9 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
     result
 }
 
-/// Divides a footprint among the members, oldest first, bytes. The footprint counts as no less than what the largest member has.
-/// The oldest gets all that it has. Each other one gets what it alone has, and a part of the rest by what it shares (its
-/// proportional size less what it alone has).
+/// Divides a footprint among the members, oldest first, bytes. The footprint counts as no less than what the largest member
+/// has. The oldest gets all that it has. Each other one gets what it alone has, and a part of the rest by what it shares: its
+/// proportional size less what it alone has.
 fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
     let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
     let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());

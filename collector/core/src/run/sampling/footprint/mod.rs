@@ -93,6 +93,7 @@ pub(crate) struct Readings<'a> {
 /// Makes the estimates for all live processes.
 pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
+    // Makes an estimate for each process. The steps after it complete those.
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
     for (id, estimate) in &mut all.by_id {
@@ -150,7 +151,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     for (group, ids) in groups {
         // `groups` has only processes that count, so each has its member.
         let members: Vec<Member> = ids.iter().filter_map(member).collect();
-        // A member of the group that this sample does not have can have its part of the pages, too.
+        // The tree decides this, since a process of the group that this sample did not read can share the pages, too.
         let is_alone = is_alone(tree, group);
         // All that have memory must have a reading, and one since the group last changed.
         let with_memory = tree
@@ -173,12 +174,12 @@ struct AddedAnonymous {
 /// Gives what each process of an image group adds, oldest first. `are_read`: all were read since the group last changed.
 fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<AddedAnonymous> {
     let combined = anonymous::of_group(members, are_read, page_bytes);
-    let main_place = members.iter().position(|member| member.is_main);
-    let descendants = match main_place {
-        Some(place) if members.len() > 1 => {
+    let main_index = members.iter().position(|member| member.is_main);
+    let descendants = match main_index {
+        Some(index) if members.len() > 1 => {
             let mut added = anonymous::of_descendants(members, are_read, page_bytes);
             // The command's first process has no entry there, since it is no descendant.
-            added.insert(place, Anonymous::default());
+            added.insert(index, Anonymous::default());
             added
         }
         _ => combined.clone(),
@@ -294,8 +295,8 @@ impl FilesReading {
     }
 }
 
-/// Adds to an estimate what the last reading says of the file pages, and by how much private and proportional size may be wrong
-/// by now.
+/// Adds to an estimate what the last reading says of the file pages. Also notes by how much private and proportional size may
+/// be wrong by now.
 fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
     let stale_bytes = if let Some(files) = FilesReading::of_process(reading, shared_of_all_bytes) {
         estimate.proportional_bytes += files.pss_bytes;

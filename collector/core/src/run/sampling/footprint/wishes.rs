@@ -72,7 +72,7 @@ struct UnreadProgram {
 impl Estimates {
     /// Gives the reading that makes most of the footprint certain: of an image group, or of one process's mappings, which then
     /// stand for its program. What was `tried` for this sample is left out. `None`: no reading is worth its cost. `mark` is the
-    /// largest RAM so far, bytes: it decides the credit.
+    /// largest RAM so far, bytes: the reading may go beyond the budget only if this sample can exceed that.
     pub(crate) fn next_unit(
         &self,
         tree: &Tree,

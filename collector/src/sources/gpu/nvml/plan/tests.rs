@@ -21,7 +21,7 @@ fn follow(
                     now_ns += cost_ns(kind);
                     if kind.is_memory() {
                         let lists_ns = Some(cost_ns(kind)).filter(|_| kind != Kind::Memory);
-                        plan.note_and_pay_memory(&id, kind, began_ns, (cost_ns(Kind::Memory), lists_ns));
+                        plan.note_and_pay_memory(&id, kind, began_ns, cost_ns(Kind::Memory), lists_ns);
                     } else {
                         plan.note_and_pay(&id, kind, began_ns, cost_ns(kind));
                     }
@@ -208,7 +208,7 @@ fn busy_in_five_seconds(percent: u32, cost_ns: u64) -> (f64, Plan) {
                     busy_ns += took_ns;
                     if kind.is_memory() {
                         let lists_ns = Some(took_ns).filter(|_| kind != Kind::Memory);
-                        plan.note_and_pay_memory(&id, kind, began_ns, (cost_ns, lists_ns));
+                        plan.note_and_pay_memory(&id, kind, began_ns, cost_ns, lists_ns);
                     } else {
                         plan.note_and_pay(&id, kind, began_ns, took_ns);
                     }
