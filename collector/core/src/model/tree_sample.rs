@@ -313,7 +313,8 @@ impl TreeSample {
     pub fn cpu_percent_since(&self, earlier: Option<&Self>) -> Groups<Option<f64>> {
         let since_ns = earlier.map_or(self.from_ns, |earlier| earlier.at_ns);
         let length_ns = self.at_ns.saturating_sub(since_ns);
-        let cpu_before_ns = earlier.map_or_else(Groups::default, |earlier| earlier.cpu.map(|cpu| cpu.time_ns));
+        let cpu_before_ns =
+            earlier.map_or_else(Groups::default, |earlier| earlier.cpu.map(|cpu| cpu.time_ns));
         // CPU time can go back a little: a process's CPU time turned out to be its child's.
         self.cpu.with(cpu_before_ns, |now, before_ns| {
             let used_ns = now.time_ns.saturating_sub(before_ns);
