@@ -174,6 +174,8 @@ impl Search {
             [b'-', letters @ ..] => self.letters(language, letters),
             // `+x` switches off what `-x` switches on, and `+o NAME` what `-o NAME` does.
             [b'+', letters @ ..] if language == Shell => self.letters(language, letters),
+            // `R CMD BATCH [OPTIONS] SCRIPT` runs R's script, and `R CMD TOOL` a script of R's own, such as INSTALL.
+            b"CMD" | b"BATCH" if language == R => Found::NotYet,
             script => Found::Script(script),
         }
     }
@@ -239,6 +241,8 @@ mod tests {
             ("Rscript --vanilla foo.R 3", "foo.R"),
             ("R --no-echo --no-restore --file=foo.R --args 3", "foo.R"),
             ("R -f foo.R", "foo.R"),
+            ("R CMD BATCH --vanilla foo.R out.txt", "foo.R"),
+            ("R CMD INSTALL a.tar.gz", "INSTALL"),
             ("julia -t 4 --project=. sim.jl", "sim.jl"),
             ("lua -l strict run.lua", "run.lua"),
             ("busybox gzip -d", "gzip"),

@@ -68,8 +68,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// Makes the turn of this order. `event` is of the run's alert number `alert`.
     pub(crate) fn new(epoch: u32, alert: u32, event: &RunEvent) -> Self {
-        let rule = event.rule.as_deref().unwrap_or_default();
-        Self { epoch, alert, name: format!("alert {rule} ({})", event.kind.name()) }
+        Self { epoch, alert, name: event.alert_name() }
     }
 }
 

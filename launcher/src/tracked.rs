@@ -141,7 +141,7 @@ impl Tracked {
             }
             let Some(collector) = &mut self.collector else { return Ok(()) };
             collector.messages.flush();
-            // No order can be about a run that is over.
+            // No order can be about a run that is over. The collector tells of alerts whose command has not been run.
             collector.orders.close();
             match wakeups.wait(Some(collector), Some(COLLECTOR_CHECK_INTERVAL))? {
                 Some(received) => end_requests += u32::from(signals::requests_end(received.signal)),

@@ -261,6 +261,38 @@ fn alerts_that_wait_at_the_end_of_the_run_are_told() {
 }
 
 /// What is left of CMD when its runner is killed is in the runner's session.
+/// Whether a child of this process has ended, and the process has not reaped it.
+fn has_ended_child(pid: u32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().any(|child| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|fields| fields.trim_start().starts_with('Z'))
+    })
+}
+
+/// The launcher stands still while the alert goes on and the command ends, so the order to run CMD is still in the pipe.
+// Requirement: ALERT-12
+#[test]
+fn alert_of_the_last_moments_runs_the_command_or_is_told() {
+    let alerted = Alerted::new();
+    let file = alerted.path("events.jsonl");
+    let running = alerted.tracked("echo >>ran", &["--events", file.to_str().unwrap()]).start();
+    running.live();
+    let launcher = running.pid();
+    kill(launcher, libc::SIGSTOP);
+    wait_until("the alert", || alerted.text("events.jsonl").contains("\"warning\""));
+    alerted.make("told");
+    alerted.make("over");
+    wait_until("the end of the command", || has_ended_child(launcher));
+    kill(launcher, libc::SIGCONT);
+    let run = ended(running);
+    let failures = failures(&run);
+    let are_run = alerted.text("ran").lines().count();
+    assert!(failures.iter().all(|failure| failure.ends_with("the run ended before")), "{failures:?}");
+    assert_eq!(failures.len() + are_run, events(&run, "warning").len() + events(&run, "recovered").len());
+    assert_eq!(alerted.text("events.jsonl").matches("the run ended before").count(), failures.len());
+}
+
 // Requirement: ALERT-12, ALERT-13
 #[test]
 fn what_a_killed_runner_leaves_behind_is_not_of_the_tree() {

@@ -142,6 +142,23 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
             (Some(2), format!("gpu-track: \"{}\" {line}", path("")))
         );
     }
+    let (all, one) = (path(""), path("b.json"));
+    for table in [&[&all[..]][..], &[&one, "--every", "1"]] {
+        for option in
+            [&["--full"][..], &["--hints"], &["--ru", "bytes"], &["--gru", "bytes"], &["--tu", "days"]]
+        {
+            let refused = run(&[&["report"], table, option].concat());
+            let line =
+                "it says how one report is written, and a table of runs, points or events is asked for\n";
+            assert_eq!(
+                (refused.status.code(), text(&refused.stderr)),
+                (Some(2), format!("gpu-track: {}: {line}", option[0]))
+            );
+        }
+    }
+    let refused = run(&["report", &path("b.json"), "--heaviest", "3"]);
+    let line = "gpu-track: --heaviest: a run chooses the processes in its report: give it to gpu-track-run\n";
+    assert_eq!((refused.status.code(), text(&refused.stderr)), (Some(2), line.into()));
     let json = text(&run(&["report", &path(""), "-f", "json"]).stdout);
     let rows: Value = serde_json::from_str(&json).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(path("b.json")).unwrap()).unwrap();

@@ -8,8 +8,10 @@ use super::error::SessionError;
 use super::readers::AbsenceCheck;
 use super::run_loop::Session;
 use crate::build::{self, Inputs};
+use crate::model::alert::AlertCommandFailure;
 use crate::model::config::Config;
 use crate::model::observation::Observation;
+use crate::model::order::{Action, Order};
 use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::run_end::{CommandExit, RunEnd};
 use crate::report::format::{is_complete, is_scraped};
@@ -130,12 +132,33 @@ impl Session {
         self.run.apply_now(Observation::WindowsEnd { end_ns });
         self.readers.note_survivors(&mut self.run);
         self.take_last_records();
+        self.give_up_orders();
         self.readers.finish(&mut self.run);
         // A process that still runs counts until the last sample, which has its last figures. The time since then does not count:
         // the steps above wait for the pump and for drivers, and can take long.
         self.run.apply(sampled_ns, Observation::FinalizeAll);
         self.hand_on();
         end_ns
+    }
+
+    /// Notes the alerts for which the launcher has not run the command of `--on-alert`, and tells the user. Their orders were still in
+    /// the pipe when the run ended, or the last sample decided them. A launcher that is gone tells of no alert either.
+    fn give_up_orders(&mut self) {
+        if self.told.exit.is_none() {
+            return;
+        }
+        let line = |order: &Order| match &order.action {
+            Action::RunAlertCommand { event, .. } => {
+                Some(format!("{}: {}", event.alert_name(), AlertCommandFailure::RunEnded))
+            }
+            _ => None,
+        };
+        let lines: Vec<String> = self.run.open_orders().iter().filter_map(line).collect();
+        self.run.apply_now(Observation::OrdersEnd);
+        // Nobody may read stderr, and the report must not wait for that.
+        if !self.config.report.style.quiet {
+            lines_for_user(&self.config, &lines).iter().for_each(|line| sinks::write_if_room(line));
+        }
     }
 
     /// Takes in all that the sources have by now, and then the last sample of the live processes. Returns when the sample began,
@@ -171,16 +194,20 @@ impl Session {
     }
 }
 
-/// Writes to stderr what sinks said too late for the report, unless logs are disabled. If no report has a format with warnings, the
-/// lines look like gpu_tracker's own.
+/// Writes to stderr what sinks said too late for the report, unless logs are disabled.
 fn tell_late(config: &Config, late: &[String]) {
+    let _ = io::stderr().write_all(lines_for_user(config, late).concat().as_bytes());
+}
+
+/// Makes lines for stderr of what is to be told. There are none if logs are disabled. If no report has a format with warnings, they
+/// look like gpu_tracker's own.
+fn lines_for_user(config: &Config, told: &[String]) -> Vec<String> {
     if config.tracking.disable_logs {
-        return;
+        return Vec::new();
     }
     let has_warnings = config.report.targets.iter().any(|target| is_complete(&target.format));
     let prefix = if has_warnings { "gpu-track-run: " } else { "WARNING:root:" };
-    let lines = late.iter().map(|line| format!("{prefix}{}\n", quote::escape(line)));
-    let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+    told.iter().map(|line| format!("{prefix}{}\n", quote::escape(line))).collect()
 }
 
 #[cfg(test)]

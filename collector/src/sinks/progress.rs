@@ -112,7 +112,7 @@ impl Writer {
 }
 
 /// Writes a line to stderr if stderr takes it without waiting. Otherwise, and on an error, the line is dropped.
-fn write_if_room(line: &str) {
+pub(crate) fn write_if_room(line: &str) {
     let stderr = io::stderr();
     let mut fds = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];
     if poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {

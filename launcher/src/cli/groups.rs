@@ -192,6 +192,26 @@ pub(super) struct DiscoveryArgs {
     layers: Vec<Layer>,
 }
 
+impl ReportArgs {
+    /// Gives the first option of the command line that says how one report is written. A table takes none of them. `None`: none is
+    /// there.
+    pub(crate) fn of_one_report(&self) -> Option<&'static str> {
+        let options = [
+            ("--full", self.full),
+            ("--hints", self.hints),
+            ("--ru", self.ram_unit.is_some()),
+            ("--gru", self.gpu_ram_unit.is_some()),
+            ("--tu", self.time_unit.is_some()),
+        ];
+        options.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+
+    /// Whether `--heaviest` asks for another number of processes than a run lists by default.
+    pub(crate) fn chooses_heaviest(&self) -> bool {
+        self.most_heaviest != ReportConfig::default().most_heaviest
+    }
+}
+
 impl From<ReportArgs> for ReportConfig {
     fn from(args: ReportArgs) -> Self {
         let ReportArgs { full, quiet, hints, ram_unit, gpu_ram_unit, time_unit, most_heaviest } = args;

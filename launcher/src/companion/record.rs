@@ -1,7 +1,7 @@
 //! `gpu-track record`: a bundle of evidence of a run that goes on. It only reads what the run has in shared memory.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,10 @@ use std::process::ExitCode;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_abi::live::SUFFIX;
 use gpu_track_collector::bundle::{Asked, make_directory};
 use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far, was_killed};
 
-use super::runs;
+use super::runs::{self, segment_of};
 use crate::cli::{UsageError, bundles};
 use crate::console::{self, message};
 use crate::{keep, signals};
@@ -178,13 +177,6 @@ fn chosen(arguments: &RecordArguments) -> Result<PathBuf, UsageError> {
         }
     };
     Ok(segment_of(&live))
-}
-
-/// Gives the segment beside a live file. A path that does not end as a live file's does is taken for a segment.
-fn segment_of(live: &Path) -> PathBuf {
-    let name = live.as_os_str().as_bytes();
-    let segment = name.strip_suffix(SUFFIX.as_bytes()).unwrap_or(name);
-    OsString::from(OsStr::from_bytes(segment)).into()
 }
 
 #[cfg(test)]

@@ -49,6 +49,11 @@ fn names() -> Vec<&'static str> {
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
     let ReportArguments { file, time, mut places, report } = arguments;
     time.check()?;
+    if report.chooses_heaviest() {
+        let problem = "a run chooses the processes in its report: give it to gpu-track-run";
+        return Err(UsageError::of("--heaviest", problem));
+    }
+    let of_one_report = report.of_one_report();
     // What is shown if a directory or the run over time is asked for. Files of tables can have different forms.
     let has_tables = time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
     if places.format.is_none() && names_csv(&places.outputs, has_tables) {
@@ -65,7 +70,10 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     let Some(path) = file else {
         return match last::newest() {
             Ok(kept) if is_report => show_report(&kept.json, &kept.path),
-            Ok(kept) => over_time::of_report(&kept.json, &kept.path, &time, &places),
+            Ok(kept) => {
+                check_table(&places, of_one_report)?;
+                over_time::of_report(&kept.json, &kept.path, &time, &places)
+            }
             Err(problem) => {
                 message(problem);
                 Ok(ExitCode::FAILURE)
@@ -84,6 +92,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
                 path.display()
             )));
         }
+        check_table(&places, of_one_report)?;
         return directory::show(&path, &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
@@ -93,13 +102,19 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
         return match report.filter(|_| is_report) {
             Some(json) => show_report(json, &path),
-            None => over_time::of_recording(recording, &path, &time, &places),
+            None => {
+                check_table(&places, of_one_report)?;
+                over_time::of_recording(recording, &path, &time, &places)
+            }
         };
     }
     let json = fs::read_to_string(&path).map_err(|error| problem(format!("cannot be read: {error}")))?;
     match is_report {
         true => show_report(&json, &path),
-        false => over_time::of_report(&json, &path, &time, &places),
+        false => {
+            check_table(&places, of_one_report)?;
+            over_time::of_report(&json, &path, &time, &places)
+        }
     }
 }
 
@@ -110,11 +125,16 @@ fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
     are_all_csv || (has_tables && outputs.iter().any(is_csv))
 }
 
-/// Checks that each place has a form in which tables can be written: text, JSON or CSV.
+/// Checks that a table can be written as asked: each place has a form for tables (text, JSON or CSV), and no option is given that says
+/// how one report is written (`of_one_report`).
 ///
 /// # Errors
-/// If a place has another form, or can't be written to.
-fn check_forms(places: &ReportPlaces) -> Result<(), UsageError> {
+/// If there is such an option, a place has another form, or can't be written to.
+fn check_table(places: &ReportPlaces, of_one_report: Option<&str>) -> Result<(), UsageError> {
+    if let Some(option) = of_one_report {
+        let problem = "it says how one report is written, and a table of runs, points or events is asked for";
+        return Err(UsageError::of(option, problem));
+    }
     let check = |form: &str| match [format::TEXT_NAME, format::JSON_NAME, CSV].contains(&form) {
         true => Ok(()),
         false => {

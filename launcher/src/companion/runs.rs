@@ -1,6 +1,8 @@
 //! The runs of this user that go on, by the names of their live files.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,13 @@ pub(super) fn all(directory: &Path, uid: u32) -> Vec<Found> {
     let mut all: Vec<Found> = names.filter_map(|name| found(&name)).collect();
     all.sort_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
     all
+}
+
+/// Gives the segment beside a live file. A path that does not end as a live file's does is taken for a segment.
+pub(super) fn segment_of(live: &Path) -> PathBuf {
+    let name = live.as_os_str().as_bytes();
+    let segment = name.strip_suffix(SUFFIX.as_bytes()).unwrap_or(name);
+    OsString::from(OsStr::from_bytes(segment)).into()
 }
 
 /// Finds the pids of this user's gpu-track-run processes that are in another mount namespace, so that their live files can't be

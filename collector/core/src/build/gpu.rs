@@ -262,11 +262,11 @@ fn total_of(gpu: &DeviceUsage, figure: Figure) -> Option<u64> {
 
 /// Says how often the process lists of a device were read. Fewer than two readings have no time between them.
 fn reading_of(gpu: &DeviceUsage) -> GpuReading {
-    let mean_ns = gpu.lists.mean_ns();
+    let mean_ns = gpu.lists.read.mean_ns();
     GpuReading {
-        count: Some(gpu.lists.count),
+        count: Some(gpu.lists.read.count),
         mean_interval_s: mean_ns.map(|ns| ns / 1e9),
-        max_interval_s: mean_ns.and(Some(gpu.lists.longest_ns as f64 / 1e9)),
+        max_interval_s: mean_ns.and(Some(gpu.lists.read.longest_ns as f64 / 1e9)),
     }
 }
 
@@ -282,8 +282,7 @@ fn errors_of(gpu: &DeviceUsage) -> GpuErrors {
 
 /// Lists the figures of a device that could not be read for a while ([`gaps`]), and for how long in all.
 ///
-/// Process lists that were read too seldom are among them. Time in which the driver refused those lists counts as not read, too. So
-/// if there is a gap for them, nothing is added for the unread time.
+/// Process lists can have two gaps: of the time in which the driver refused them, and of that in which it did not answer.
 fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     let gap = |figure: Figure, reason: &Missing, ns: u64| GpuGap {
         figure: figure.name().into(),
@@ -292,10 +291,9 @@ fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     };
     let mut all: Vec<GpuGap> =
         gaps(usage, gpu).map(|(figure, found)| gap(figure, &found.reason, gpu.gap_ns(found))).collect();
-    let was_refused = gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory);
-    let unread_ns = usage.unread_ns(gpu);
-    if unread_ns > 0 && !was_refused {
-        all.push(gap(Figure::ProcessMemory, &Missing::Unread, unread_ns));
+    let unanswered_ns = usage.unanswered_ns(gpu);
+    if unanswered_ns > 0 {
+        all.push(gap(Figure::ProcessMemory, &Missing::Unread, unanswered_ns));
     }
     all
 }
@@ -494,5 +492,43 @@ mod tests {
         assert_eq!(read(Batch { at_ns, samples: vec![busy("a")], ..Batch::default() }), (None, None));
         let both = read(Batch { at_ns, samples: vec![busy("b")], ..Batch::default() });
         assert_eq!(both, (Some(200.0), Some(200.0)));
+    }
+
+    // Requirement: GPU-22, GPU-32
+    #[test]
+    fn time_without_an_answer_is_a_gap_beside_that_of_refusals() {
+        const S: u64 = 1_000_000_000;
+        let device = Device { id: "a".into(), vendor: Some(Vendor::Nvidia), ..Device::default() };
+        let list = DeviceList {
+            tracked: vec![TrackedDevice { device, is_visible: None }],
+            machine: vec!["a".into()],
+            is_order_unsure: false,
+        };
+        let mut state = GpuState::default();
+        (state.usage.start_ns, state.usage.end_ns) = (S, Some(60 * S));
+        let observed =
+            |batch| GpuObservation { batches: vec![batch], interval_ns: S, ..GpuObservation::default() };
+        let mut read = |batch| state.apply(&observed(batch));
+        read(Batch { devices: Some(list), ..Batch::default() });
+        let lists = |at_s: u64, lists| {
+            let sample =
+                DeviceSample { device: "a".into(), processes: Some(lists), ..DeviceSample::default() };
+            Batch { at_ns: at_s * S, samples: vec![sample], ..Batch::default() }
+        };
+        let refused = || Err(Missing::Failed("no".into()));
+        // Answers from 2 s on; none from 3 s to 10 s, and none from 30 s to 40 s: the refusal before explains these.
+        for at_s in [2, 3, 10] {
+            read(lists(at_s, Ok(vec![])));
+        }
+        for at_s in [11, 30] {
+            read(lists(at_s, refused()));
+        }
+        read(lists(40, Ok(vec![])));
+        for at_s in 41..=60 {
+            read(lists(at_s, Ok(vec![])));
+        }
+        let gaps = gaps_of(&state.usage, &state.usage.devices[0]);
+        let told: Vec<(&str, f64)> = gaps.iter().map(|gap| (gap.reason.as_str(), gap.time_s)).collect();
+        assert_eq!(told, [("no", 29.0), ("not read for longer than two intervals", 7.0)]);
     }
 }

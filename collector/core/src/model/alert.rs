@@ -166,6 +166,12 @@ impl RunEvent {
             message: None,
         }
     }
+
+    /// Names the alert, and what it did, at the begin of a line for the user.
+    #[must_use]
+    pub fn alert_name(&self) -> String {
+        format!("alert {} ({})", self.rule.as_deref().unwrap_or_default(), self.kind.name())
+    }
 }
 
 /// Why the command of `--on-alert` did not do its work for an alert.

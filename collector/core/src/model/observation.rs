@@ -201,6 +201,8 @@ pub enum Observation {
         /// When it ends.
         end_ns: u64,
     },
+    /// The run is over, so the launcher obeys no order any more.
+    OrdersEnd,
     /// The run is over. Requests the figures of all processes, those of live ones as they are now.
     FinalizeAll,
     /// What the sinks of this run take.

@@ -306,6 +306,22 @@ fn join_commands(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<
 }
 
 impl TreeSample {
+    /// Gives the CPU utilisation since an earlier sample of the run, percent of one core. `None` in place of that sample: since the
+    /// start of the run, with which this sample began. Samples between both may be lost. The percentages are `None` if no time
+    /// passed.
+    #[must_use]
+    pub fn cpu_percent_since(&self, earlier: Option<&Self>) -> Groups<Option<f64>> {
+        let since_ns = earlier.map_or(self.from_ns, |earlier| earlier.at_ns);
+        let length_ns = self.at_ns.saturating_sub(since_ns);
+        let cpu_before_ns =
+            earlier.map_or_else(Groups::default, |earlier| earlier.cpu.map(|cpu| cpu.time_ns));
+        // CPU time can go back a little: a process's CPU time turned out to be its child's.
+        self.cpu.with(cpu_before_ns, |now, before_ns| {
+            let used_ns = now.time_ns.saturating_sub(before_ns);
+            (length_ns > 0).then(|| used_ns as f64 / length_ns as f64 * 100.0)
+        })
+    }
+
     /// Joins this sample and the next one to a sample over the time of both. Figures that are of one moment are those of the next
     /// sample, which ends that time.
     #[must_use]

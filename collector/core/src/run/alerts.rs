@@ -292,6 +292,15 @@ impl AlertRules {
         }
     }
 
+    /// Notes, at `at_ns`, that the user's command does not run for these orders, which have no answer: no order is obeyed any more.
+    pub(super) fn give_up(&mut self, open: &[Order], at_ns: u64, start_ns: u64) {
+        for order in open {
+            if let Action::RunAlertCommand { alert, .. } = order.action {
+                self.note_failure((alert, order.id.epoch), at_ns, AlertCommandFailure::RunEnded, start_ns);
+            }
+        }
+    }
+
     /// Decides by a sample that is complete which alerts go on or off. Each change is an event, is told, and has the user's command
     /// run. A jump of RAM at the sample is an event, too.
     pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
@@ -793,6 +802,27 @@ mod tests {
         assert_eq!(told, [(EventKind::Error, 1.0), (EventKind::Error, 4.0)]);
         assert!(events[0].message.as_deref().is_some_and(|text| text.ends_with("exited with status 1")));
         assert_eq!(events[0].rule.as_deref(), Some(ram(80.0).words.as_str()));
+    }
+
+    // Requirement: ALERT-12
+    #[test]
+    fn alert_whose_order_is_not_obeyed_before_the_end_is_told() {
+        let asked = Alerts { list: vec![ram(80.0)], run_a_command: true, ..Alerts::default() };
+        let (mut rules, mut orders) = (*AlertRules::new(&asked, USABLE).unwrap(), Orders::default());
+        for (at_ms, mb) in [(0, 900), (1000, 900), (2000, 100), (3000, 100)] {
+            rules.decide(&facts(&with_ram(at_ms, mb * MB)), &mut orders);
+        }
+        // The launcher has run the command for the first of the two alerts.
+        orders.answer(OrderId { rule: Rule::AlertCommand, epoch: 0 });
+        rules.take_new();
+        // A collector that was killed and its successor both come to the end.
+        for _ in 0..2 {
+            rules.give_up(orders.open(), START_NS + 4 * S, START_NS);
+        }
+        let events = rules.take_new();
+        let [event] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((event.kind, event.at_s, &event.rule), (EventKind::Error, 4.0, &Some(ram(80.0).words)));
+        assert_eq!(event.message, Some(AlertCommandFailure::RunEnded.to_string()));
     }
 
     // Requirement: ALERT-10

@@ -57,6 +57,11 @@ impl Orders {
         orders
     }
 
+    /// Gives the orders without an answer.
+    pub(super) fn open(&self) -> &[Order] {
+        &self.open
+    }
+
     /// Whether the launcher has answered this order, or a later one of the same rule.
     fn is_answered(&self, id: OrderId) -> bool {
         self.answered.get(&id.rule).is_some_and(|last| id.epoch <= *last)

@@ -280,6 +280,12 @@ impl RunState {
                 }
                 self.pass_on_events();
             }
+            Observation::OrdersEnd => {
+                if let Some(alerts) = &mut self.alerts {
+                    alerts.give_up(self.orders.open(), now_ns, self.start_ns);
+                }
+                self.pass_on_events();
+            }
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -591,6 +597,11 @@ impl RunState {
     /// Gives the orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC).
     pub fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.orders.take(now_ns)
+    }
+
+    /// Gives the orders that the launcher has not answered.
+    pub fn open_orders(&self) -> &[Order] {
+        self.orders.open()
     }
 
     /// Gives the evidence that the records are forged: what was found before, or what the kernel's count of processes shows now.

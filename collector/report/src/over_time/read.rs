@@ -209,13 +209,12 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     let columns = columns(numbers.len());
     // The columns of the GPUs are the last ones, the same number for each GPU.
     let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
-    // CPU time at the sample before; none at the start of the run.
-    let mut cpu_before_ns: Groups<u64> = Groups::default();
+    let mut before: Option<&TreeSample> = None;
     let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
     let mut points = Vec::with_capacity(samples.len());
     for (sample, io) in samples.iter().zip(io_rates(samples)) {
-        let mut values = tree_values(sample, cpu_before_ns);
-        cpu_before_ns = sample.cpu.map(|cpu| cpu.time_ns);
+        let mut values = tree_values(sample, before);
+        before = Some(sample);
         values.extend(io);
         // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
@@ -253,16 +252,11 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     rates
 }
 
-/// Gives the values of the tree and the machine, in the order of their columns: RAM, CPU, processes. `before`: CPU time at
-/// the sample before, nanoseconds.
-fn tree_values(sample: &TreeSample, before: Groups<u64>) -> Vec<Option<f64>> {
+/// Gives the values of the tree and the machine, in the order of their columns: RAM, CPU, processes. `before`: the sample before;
+/// `None`: it is the first one.
+fn tree_values(sample: &TreeSample, before: Option<&TreeSample>) -> Vec<Option<f64>> {
     let ram = sample.footprint_bytes.map(|span| Some(span.max as f64)).values();
-    let length_ns = sample.at_ns.saturating_sub(sample.from_ns) as f64;
-    let percent = |now: u64, before: u64| {
-        // It can go back a little: a process's CPU time turned out to be its child's.
-        (length_ns > 0.0).then(|| now.saturating_sub(before) as f64 / length_ns * 100.0)
-    };
-    let cpu = sample.cpu.map(|cpu| cpu.time_ns).with(before, percent).values();
+    let cpu = sample.cpu_percent_since(before).values();
     let system = sample.system;
     let ram_of_system = system.ram_bytes.map(|bytes| bytes as f64);
     let all = ram.into_iter().chain([ram_of_system]).chain(cpu).chain([system.cpu_percent]);
@@ -580,6 +574,21 @@ mod tests {
         let column = |name| (0..5).map(|at| value(&all, at, name)).collect::<Vec<_>>();
         assert_eq!(column("io_read_bytes_per_s"), [None, None, Some(300.0), Some(300.0), None]);
         assert_eq!(column("io_written_bytes_per_s"), [None, None, Some(3e3), Some(3e3), None]);
+    }
+
+    // Requirement: TIME-14
+    #[test]
+    fn cpu_time_of_missing_lines_is_spread_over_their_time() {
+        let at = |number: u64, cpu_s: u64| {
+            let mut sample = sample(number);
+            sample.cpu.combined.time_ns = cpu_s * S;
+            sample
+        };
+        // The samples that end at 3, 4 and 5 s are missing.
+        let all = from_samples(&[at(0, 1), at(1, 2), at(5, 6)], 0);
+        let percent = |point| value(&all, point, "cpu_combined_percent");
+        assert_eq!([percent(0), percent(1), percent(2)], [Some(100.0); 3]);
+        assert_eq!((all.points[2].start_s, all.points[2].end_s), (5.0, 6.0));
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::console::message;
 /// # Errors
 /// If the directory can't be read or has no report, or a place can't be used.
 pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
-    super::check_forms(places)?;
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
     let listed =
         report_files::in_directory(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;

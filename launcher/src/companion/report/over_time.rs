@@ -91,7 +91,6 @@ pub(super) fn of_recording(
     time: &TimeArgs,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
-    super::check_forms(places)?;
     if !time.list_events {
         // Neither points nor events were asked for: a report was, or CSV.
         if !time.is_any() {
@@ -118,7 +117,6 @@ pub(super) fn of_report(
     time: &TimeArgs,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
-    super::check_forms(places)?;
     let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
     let report: Report = read_report(json).map_err(problem)?.report;
     if time.list_events {

@@ -7,12 +7,14 @@ use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 use gpu_track_abi::table::{GpuEntry, ProcessEntry};
 use gpu_track_collector::segment::live::LiveFile;
+use gpu_track_collector::was_killed;
 
 use super::frame::{Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
 use super::summary::Summary;
+use crate::companion::runs::segment_of;
 
 /// CPU utilization is that of the last samples over at least this time, nanoseconds.
 const CPU_WINDOW_NS: u64 = 1_000_000_000;
@@ -199,7 +201,12 @@ impl Live {
             return Stage::Ended;
         }
         let Some((silent_s, limit_s)) = silence else {
-            return if self.file.count() == 0 { Stage::Starting } else { Stage::Running };
+            // No summary need be there yet, which would have the pid of the launcher.
+            return match self.file.count() {
+                _ if was_killed(&segment_of(self.file.named().path())) => Stage::Killed,
+                0 => Stage::Starting,
+                _ => Stage::Running,
+            };
         };
         if silent_s < limit_s && !self.file.is_lost() {
             return Stage::Running;
@@ -272,6 +279,9 @@ fn gpu(entry: &GpuEntry) -> Gpu {
 #[cfg(test)]
 mod tests {
     use gpu_track_abi::table::Text;
+    use gpu_track_collector::StateFile;
+    use gpu_track_collector::segment::live::path_of;
+    use gpu_track_collector::stale::state_name;
 
     use super::*;
 
@@ -360,6 +370,25 @@ mod tests {
             assert_eq!(live.read(12 * S, |_| true).frame.stage, Stage::Running, "{interval}");
             assert_eq!(live.read(13 * S, |_| true).frame.stage, Stage::Silent(3.0), "{interval}");
             std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    // Requirement: WATCH-2
+    #[test]
+    fn run_that_was_killed_before_its_first_sample_is_not_taken_for_a_starting_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let segment = directory.path().join("gpu-track.1.9.b");
+        let _writer = LiveFile::create(&path_of(&segment), 1).unwrap();
+        let state = StateFile::create(&state_name(&segment)).unwrap();
+        let mut live = Live::open(&path_of(&segment)).unwrap();
+        let mut stage = || live.read(S, |_| true).frame.stage;
+        assert_eq!(stage(), Stage::Starting);
+        drop(state);
+        // A child of another test holds a copy of the lock until its exec.
+        let begun = std::time::Instant::now();
+        while stage() != Stage::Killed {
+            assert!(begun.elapsed().as_secs() < 60, "the run is not seen as killed");
+            std::thread::yield_now();
         }
     }
 

@@ -146,10 +146,7 @@ impl Replay {
         let next = self.samples.partition_point(|sample| sample.at_ns < at_ns);
         let at = next.min(self.samples.len().saturating_sub(1));
         let Some(sample) = self.samples.get(at) else { return Reading::default() };
-        // A sample has the CPU time since the start of the run.
-        let cpu_before_ns = at.checked_sub(1).and_then(|before| self.samples.get(before)).map_or(0, cpu_ns);
-        let used_ns = cpu_ns(sample).saturating_sub(cpu_before_ns);
-        let length_ns = sample.at_ns.saturating_sub(sample.from_ns);
+        let before = at.checked_sub(1).and_then(|before| self.samples.get(before));
         let mut commands = ram_by_command(sample);
         commands.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let is_live = |lived: &&Lived| {
@@ -160,7 +157,7 @@ impl Replay {
             stage: Stage::Replayed,
             ram_bytes: Some(sample.footprint_bytes.combined.max),
             max_ram_bytes: self.max_ram_bytes(),
-            cpu_percent: (length_ns > 0).then(|| used_ns as f64 / length_ns as f64 * 100.0),
+            cpu_percent: sample.cpu_percent_since(before).combined,
             processes: Some(sample.processes.max),
             threads: Some(sample.threads.combined.max),
             listed: self.processes.iter().filter(is_live).map(|lived| lived.process.clone()).collect(),
@@ -261,11 +258,6 @@ fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
     is_on.into_iter().map(event_in_words).collect()
 }
 
-/// Gives the CPU time of the tree from the start of the run to a sample, nanoseconds.
-fn cpu_ns(sample: &TreeSample) -> u64 {
-    sample.cpu.combined.time_ns
-}
-
 /// Gives the RAM that each command adds at a sample, bytes, in the order of the file.
 fn ram_by_command(sample: &TreeSample) -> Vec<(String, u64)> {
     sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect()
@@ -340,6 +332,23 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             assert!(Replay::read(&path).unwrap_err().ends_with(problem));
         }
+    }
+
+    // Requirement: WATCH-3
+    #[test]
+    fn cpu_time_of_missing_lines_is_spread_over_their_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.jsonl");
+        let busy = |number: u64, cpu_s: u64| {
+            let Some(Line::Sample(mut sample)) = Line::read(&line(number, "a")) else { panic!() };
+            sample.cpu.combined.time_ns = cpu_s * S;
+            Line::Sample(sample).text()
+        };
+        // The samples that end at 3, 4 and 5 s are missing.
+        std::fs::write(&path, busy(0, 1) + &busy(1, 2) + &busy(5, 6)).unwrap();
+        let replay = Replay::read(&path).unwrap();
+        let percent = |at_s| replay.at(at_s).frame.cpu_percent;
+        assert_eq!([percent(1.0), percent(2.0), percent(6.0)], [Some(100.0); 3]);
     }
 
     // Requirement: WATCH-14

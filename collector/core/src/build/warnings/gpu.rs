@@ -280,13 +280,15 @@ fn known_too_briefly(
     Some((names(usage, &devices), known_s))
 }
 
-/// Whether memory was read much less often than asked for, on average or once.
+/// Whether the driver gave memory much less often than asked for, on average or once. Time in which it refused memory has a warning
+/// of its own ([`unread_spans`]).
 fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     // The run has no process on a device that it may not see.
     let may_be_used = gpu.is_visible != Some(false);
     let asked_ns = usage.interval_ns as f64;
-    let is_long = gpu.lists.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
-    may_be_used && gpu.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
+    let answers = &gpu.lists.answers;
+    let is_long = answers.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
+    may_be_used && answers.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
 /// Whether the memory of any device was read much less often than asked for.
@@ -294,40 +296,33 @@ fn is_any_slow(usage: &GpuUsage) -> bool {
     usage.devices.iter().any(|gpu| is_slow(usage, gpu))
 }
 
-/// Warns of GPUs that were not read for a while, besides those that are read slowly all the time. `None`: there is none.
+/// Warns of GPUs whose driver did not answer for a while, besides those that are read slowly all the time. `None`: there is none.
 fn unread(usage: &GpuUsage) -> Option<String> {
     // If no time between readings is much longer than the mean, `slow_readings` says it all.
     let is_regular = |gpu: &DeviceUsage| {
-        let longest_ns = usage.longest_unread_ns(gpu) as f64;
-        is_slow(usage, gpu) && gpu.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * MOST_REGULAR)
+        let longest_ns = usage.longest_unanswered_ns(gpu) as f64;
+        is_slow(usage, gpu)
+            && gpu.lists.answers.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * MOST_REGULAR)
     };
     let is_unread = |gpu: &&DeviceUsage| {
-        gpu.is_visible != Some(false)
-            && usage.unread_ns(gpu) > 0
-            && !is_regular(gpu)
-            && !has_memory_gap(usage, gpu)
+        gpu.is_visible != Some(false) && usage.unanswered_ns(gpu) > 0 && !is_regular(gpu)
     };
     let unread: Vec<&DeviceUsage> = usage.devices.iter().filter(is_unread).collect();
-    let unread_ns = unread.iter().map(|gpu| usage.unread_ns(gpu)).max()?;
+    let unanswered_ns = unread.iter().map(|gpu| usage.unanswered_ns(gpu)).max()?;
     Some(format!(
         "GPU memory was not read for {:.1} s of the run on {}, since the driver or the machine was slow: what was used meanwhile \
          is missing, and where nothing else was seen it is not known whether there was any.",
-        unread_ns as f64 / 1e9,
+        unanswered_ns as f64 / 1e9,
         names(usage, &unread)
     ))
-}
-
-/// Whether the driver refused the process lists for a while, of which [`unread_spans`] warns.
-fn has_memory_gap(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
-    gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory)
 }
 
 /// Warns of GPUs that were read much less often than asked for, and says what the user can do. `None`: there is none.
 fn slow_readings(inputs: &Inputs) -> Option<String> {
     let usage = &inputs.run.gpu.usage;
     let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|gpu| is_slow(usage, gpu)).collect();
-    let slowest = slow.iter().filter_map(|gpu| gpu.lists.mean_ns()).reduce(f64::max)?;
-    let longest = slow.iter().map(|gpu| gpu.lists.longest_ns).max().unwrap_or(0);
+    let slowest = slow.iter().filter_map(|gpu| gpu.lists.answers.mean_ns()).reduce(f64::max)?;
+    let longest = slow.iter().map(|gpu| gpu.lists.answers.longest_ns).max().unwrap_or(0);
     let why = match inputs.config.gpu.driver_percent {
         _ if slow.iter().all(|gpu| gpu.device.vendor != Some(Vendor::Nvidia)) => {
             "The driver is slow.".to_owned()

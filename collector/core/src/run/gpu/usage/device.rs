@@ -224,7 +224,7 @@ impl DeviceUsage {
     /// Whether the process lists were read from `from_ns` to `to_ns`, CLOCK_MONOTONIC nanoseconds. `None`: they were never read, or
     /// no process of the run is expected on this device.
     pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
-        let is_expected = self.lists.count > 0 && self.is_visible != Some(false);
+        let is_expected = self.lists.read.count > 0 && self.is_visible != Some(false);
         is_expected.then(|| self.lists.were_read_within(from_ns, to_ns))
     }
 
@@ -408,6 +408,9 @@ impl DeviceUsage {
         }
         let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
+        if let Some(Err(_)) = sample.processes {
+            self.lists.add_refusal(at_ns, reading.most_unread_ns);
+        }
         let Some(list) = list else { return };
         self.lists.add(at_ns, reading.most_unread_ns);
         let sums = self.add_up(list, at_ns, reading.pids, processes);

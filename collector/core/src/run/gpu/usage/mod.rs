@@ -16,6 +16,7 @@ mod process_lists;
 pub(crate) mod processes;
 #[cfg(test)]
 mod random_moves;
+pub(crate) mod reading_times;
 mod recent;
 #[cfg(test)]
 mod tests;
@@ -114,16 +115,27 @@ impl GpuUsage {
             .collect()
     }
 
-    /// Gives for how long the process lists of a device were not read though they could be, nanoseconds. It is the time
-    /// between readings further apart than two intervals, or as far from the run's start or end.
+    /// Gives for how long the process lists of a device were not read, nanoseconds, whether or not the driver refused them. It is
+    /// the time between readings further apart than two intervals, or as far from the run's start or end.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
-        device.lists.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
+        device.lists.read.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
     }
 
-    /// Gives the longest time between two readings of a device's process lists, nanoseconds. The times from the run's start to
-    /// the first reading and from the last reading to the run's end count, too.
-    pub(crate) fn longest_unread_ns(&self, device: &DeviceUsage) -> u64 {
-        device.lists.longest_unread_ns(self.start_ns, self.end_of(device))
+    /// Gives for how long the driver gave neither the process lists of a device nor a refusal, nanoseconds. It is the part of
+    /// [`Self::unread_ns`] that no gap of the figure has. Without any list it is 0, since the figure is missing as a whole.
+    pub(crate) fn unanswered_ns(&self, device: &DeviceUsage) -> u64 {
+        let lists = &device.lists;
+        let most_unread_ns = most_unread_ns(self.interval_ns);
+        if lists.read.count == 0 {
+            return 0;
+        }
+        lists.answers.unread_ns(self.start_ns, self.end_of(device), most_unread_ns)
+    }
+
+    /// Gives the longest time without an answer about a device's process lists, nanoseconds. The times from the run's start to
+    /// the first answer and from the last one to the run's end count, too.
+    pub(crate) fn longest_unanswered_ns(&self, device: &DeviceUsage) -> u64 {
+        device.lists.answers.longest_unread_ns(self.start_ns, self.end_of(device))
     }
 
     /// Gives until when a device should have been read, CLOCK_MONOTONIC nanoseconds: the end of the run. `None`: the run goes on,
@@ -155,7 +167,7 @@ impl GpuUsage {
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
             self.devices.iter().filter_map(|device| device.was_listed_within(ended.start_ns, end_ns));
-        let is_any_listed = self.devices.iter().any(|device| device.lists.count > 0);
+        let is_any_listed = self.devices.iter().any(|device| device.lists.read.count > 0);
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
         }

@@ -4,21 +4,19 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::reading_times::ReadingTimes;
 use crate::run::gpu::policy::POLICY;
 
 /// The readings of the lists, and the entries of the latest one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProcessLists {
-    /// How often they were read.
-    pub count: u64,
-    /// Longest time between two readings, nanoseconds.
-    pub longest_ns: u64,
-    /// Sum of the times between readings that were too far apart, nanoseconds.
-    unread_ns: u64,
-    /// When they were read first, CLOCK_MONOTONIC nanoseconds; 0: never.
-    first_ns: u64,
-    /// When they were read last, CLOCK_MONOTONIC nanoseconds; 0: never.
-    last_ns: u64,
+    /// The readings that gave the lists.
+    pub read: ReadingTimes,
+    /// The driver's answers: lists and refusals. The time after a refusal has no gap here, since that of the figure has it
+    /// (`Gap`).
+    pub answers: ReadingTimes,
+    /// The driver refused the lists at the latest answer.
+    is_refused: bool,
     /// The times of the latest readings, CLOCK_MONOTONIC nanoseconds; ascending.
     #[serde(skip)]
     times: VecDeque<u64>,
@@ -39,24 +37,31 @@ struct Entry {
 }
 
 impl ProcessLists {
+    /// Notes that the driver refused the lists at `at_ns`, CLOCK_MONOTONIC nanoseconds. `most_unread_ns`: as in [`Self::add`].
+    pub(super) fn add_refusal(&mut self, at_ns: u64, most_unread_ns: u64) {
+        self.add_answer(at_ns, most_unread_ns);
+        self.is_refused = true;
+    }
+
     /// Notes that the lists were read at `at_ns`, CLOCK_MONOTONIC nanoseconds. If the last reading is longer ago than
     /// `most_unread_ns`, nanoseconds, all the time since then counts as unread.
     pub(super) fn add(&mut self, at_ns: u64, most_unread_ns: u64) {
-        if self.count == 0 {
-            self.first_ns = at_ns;
-        } else {
-            let gap_ns = at_ns.saturating_sub(self.last_ns);
-            self.longest_ns = self.longest_ns.max(gap_ns);
-            if gap_ns > most_unread_ns {
-                self.unread_ns += gap_ns;
-            }
-        }
-        self.count += 1;
-        self.last_ns = at_ns;
+        self.add_answer(at_ns, most_unread_ns);
+        self.is_refused = false;
+        self.read.add(at_ns, most_unread_ns);
         self.times.push_back(at_ns);
         let is_old = |at: &u64| at.saturating_add(POLICY.times_kept_ns) < at_ns;
         while self.times.front().is_some_and(is_old) {
             self.times.pop_front();
+        }
+    }
+
+    /// Notes that the driver answered at `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    fn add_answer(&mut self, at_ns: u64, most_unread_ns: u64) {
+        if self.is_refused {
+            self.answers.add_after_pause(at_ns);
+        } else {
+            self.answers.add(at_ns, most_unread_ns);
         }
     }
 
@@ -72,35 +77,6 @@ impl ProcessLists {
     /// Forgets the processes that the reading at `at_ns` did not list. Those that it listed must have been added.
     pub(super) fn forget_unlisted(&mut self, at_ns: u64) {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
-    }
-
-    /// Gives for how long the lists were left unread between the start of the run and its end, nanoseconds. It is the sum of all
-    /// gaps that are longer than `most_unread_ns`. The times before the first reading and after the last one are gaps, too. If
-    /// `end_ns` is `None`, the latter does not count. Without any reading, the sum is 0.
-    pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, most_unread_ns: u64) -> u64 {
-        let outer_gaps_ns = self.outer_gaps_ns(start_ns, end_ns).into_iter();
-        self.unread_ns + outer_gaps_ns.filter(|gap_ns| *gap_ns > most_unread_ns).sum::<u64>()
-    }
-
-    /// Gives the longest gap, as [`Self::unread_ns`] has them, nanoseconds.
-    pub(super) fn longest_unread_ns(&self, start_ns: u64, end_ns: Option<u64>) -> u64 {
-        self.outer_gaps_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
-    }
-
-    /// Gives the time from the start of the run to the first reading, and from the last one to `end_ns`, nanoseconds. Both
-    /// are 0 if there is no reading; the second one is 0 if `end_ns` is `None`.
-    fn outer_gaps_ns(&self, start_ns: u64, end_ns: Option<u64>) -> [u64; 2] {
-        if self.count == 0 {
-            return [0; 2];
-        }
-        let after_ns = end_ns.map_or(0, |end_ns| end_ns.saturating_sub(self.last_ns));
-        [self.first_ns.saturating_sub(start_ns), after_ns]
-    }
-
-    /// Gives the mean time between two readings, nanoseconds. `None`: there are fewer than two.
-    pub(crate) fn mean_ns(&self) -> Option<f64> {
-        let gaps = self.count.checked_sub(1).filter(|gaps| *gaps > 0)?;
-        Some(self.last_ns.saturating_sub(self.first_ns) as f64 / gaps as f64)
     }
 
     /// Whether the lists were read between `from_ns` and `to_ns`, both included, CLOCK_MONOTONIC nanoseconds. Readings that

@@ -469,7 +469,7 @@ fn readings_of_single_figures_leave_the_others_as_they_were() {
     bench.at(4, vec![memory("b", vec![listed(10, 300)])]);
     bench.at(5, vec![memory("a", vec![listed(10, 500)])]);
     assert_eq!(bench.max(), (800, 0, 800));
-    let lists = &bench.usage.devices[1].lists;
+    let lists = &bench.usage.devices[1].lists.read;
     assert_eq!((lists.count, lists.mean_ns(), lists.longest_ns), (2, Some(2e9), 2 * S));
 }
 
