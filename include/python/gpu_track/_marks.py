@@ -140,8 +140,8 @@ class CsvFile(MarkFile):
         # -1: there is none, since the program has closed it, or has too many files open.
         self._descriptor = -1
         self._identity: tuple[int, int] | None = None
-        # The second of the last mark, when the file is looked for again, both nanoseconds since the epoch, and that second
-        # as text: most marks are in the same one. Replaced as a whole, since threads share it.
+        # The second of the last mark, when the file is looked for again (both nanoseconds since the epoch), and that
+        # second as text: most marks are in the same one. Replaced as a whole, since threads share it.
         self._second = _NO_SECOND
 
     def _create(self) -> None:

@@ -123,7 +123,6 @@ class Asking(InDirectory):
             child.kill()
             child.wait()
 
-
     # Requirement: PY-34
     def test_failure_is_one_in_a_program_that_ignores_the_end_of_its_children(self) -> None:
         program = self.directory / "gpu-track"
