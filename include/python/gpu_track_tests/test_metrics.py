@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import gc
 import json
 import logging
@@ -266,6 +267,13 @@ if __name__ == "__main__":
 """
 
 
+def has_point(tracker: Tracker) -> bool:
+    """Whether its tracking file has a row."""
+    with contextlib.suppress(ValueError):
+        return len(tracker.timeline(0.1)) > 0
+    return False
+
+
 @unittest.skipUnless(os.environ.get("GPU_TRACK_RUN"), "GPU_TRACK_RUN names no gpu-track-run")
 class Trackers(InDirectory):
     def setUp(self) -> None:
@@ -286,6 +294,9 @@ class Trackers(InDirectory):
                 metric("loss", 8)
                 self.assertEqual(tracker.metrics(), [])
                 with tracker:
+                    if form in ("sqlite", "csv"):
+                        # PY-75: values that are long before the first row are of no point.
+                        wait_until(functools.partial(has_point, tracker))
                     metric("loss", 4)
                     metric("loss", 1)
                     self.assertEqual([row["count"] for row in tracker.metrics()], [2])
