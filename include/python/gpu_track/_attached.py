@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,8 @@ from gpu_track._handle import Handle, parent_of, start_of
 from gpu_track._program import find, without_name
 
 # Starts the rest of its arguments in the background, with stderr in the file that the first one names.
-_SCRIPT = 'errors=$1; shift; "$@" >/dev/null 2>"$errors" & echo $!'
+# If nobody reads its pid, as after Ctrl-C, it is ended.
+_SCRIPT = 'errors=$1; shift; "$@" >/dev/null 2>"$errors" & trap "" PIPE; echo $! || kill $!'
 # Longest time from the start to the first sample. A GPU driver that was not in use can take seconds.
 _READY_WITHIN_S = 60.0
 # Longest time that one which refuses takes to say why.
@@ -101,7 +103,7 @@ def _pipe() -> tuple[int, int]:
 
 def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
     """Starts a program that is no child. Gives its pid."""
-    done = subprocess.run(
+    shell = subprocess.Popen(
         ["/bin/sh", "-c", _SCRIPT, "sh", errors, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -110,11 +112,25 @@ def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
         pass_fds=(ready_end,),
         # An outer tracker of this process is not to count it.
         env={**PROCESS.without(), "GPU_TRACK_NODES": "off"},
-        check=False,
     )
-    if not done.stdout.strip().isdigit():
-        raise NotTracked(f"/bin/sh could not start gpu-track-run: status {done.returncode}")
-    return int(done.stdout)
+    with shell:
+        assert shell.stdout is not None
+        try:
+            pid = shell.stdout.read()
+        except BaseException:
+            # Ctrl-C, for example.
+            _end(shell.stdout.read())
+            raise
+    if not pid.strip().isdigit():
+        raise NotTracked(f"/bin/sh could not start gpu-track-run: status {shell.returncode}")
+    return int(pid)
+
+
+def _end(pid: bytes) -> None:
+    """Ends the process of this pid, if it is one."""
+    if pid.strip().isdigit():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGTERM)
 
 
 def _line(descriptor: int) -> bytes | None:

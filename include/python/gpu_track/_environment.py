@@ -33,12 +33,10 @@ class Environment:
             self._apply()
 
     def remove(self, layer: Mapping[str, str]) -> None:
-        """Undoes `add`, if that was done."""
+        """Undoes `add`, if that was done, also where Ctrl-C has interrupted `add` or `remove`."""
         with self._lock:
-            kept = [other for other in self._layers if other is not layer]
-            if len(kept) < len(self._layers):
-                self._layers = kept
-                self._apply()
+            self._layers = [other for other in self._layers if other is not layer]
+            self._apply()
 
     def without(self) -> dict[str, str]:
         """The environment as it is without trackers, for helpers that no tracker is to count."""
@@ -66,14 +64,14 @@ class Environment:
         newest = self._layers[-1] if self._layers else {}
         names = {*self._set, *newest}
         own = {name: self._own(name) for name in names}
+        values = dict(newest)
+        if _PRELOAD in values and own[_PRELOAD]:
+            values[_PRELOAD] += f":{own[_PRELOAD]}"
+        # While they change, both the old values and the new ones are known as ours: Ctrl-C can come in between.
+        self._before, self._set = own, {**self._set, **values}
         for name in names:
-            value = newest.get(name)
-            before = own[name]
-            if value is not None and name == _PRELOAD and before:
-                value = f"{value}:{before}"
-            _put(self._variables, name, before if value is None else value)
-        self._before = {name: own[name] for name in newest}
-        self._set = {name: self._variables[name] for name in newest}
+            _put(self._variables, name, values.get(name, own[name]))
+        self._before, self._set = {name: own[name] for name in newest}, values
 
 
 def _put(variables: dict[str, str] | os._Environ[str], name: str, value: str | None) -> None:

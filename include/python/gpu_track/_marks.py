@@ -27,6 +27,8 @@ LOG = logging.getLogger("gpu_track")
 _NS_PER_S = 1_000_000_000
 # How long a file may be gone before that is noticed. Looking takes as long as writing.
 CHECK_EVERY_NS = 100_000_000
+# No mark is in it.
+_NO_SECOND = 0, 0, b"0"
 # How long another process takes to overwrite a file.
 _OVERWRITTEN_WITHIN_S = 0.1
 # How many blocks of a file have their form ready.
@@ -46,8 +48,6 @@ class MarkFile(abc.ABC):
         self.is_open = False
         self._path = os.path.abspath(path)
         self._failed = False
-        # When the file is looked for again, nanoseconds since the epoch.
-        self._until_ns = 0
         self._opening = threading.Lock()
         # What `add` needs for the calls of a block of this process, by name.
         self.forms: dict[str, Any] = {}
@@ -113,8 +113,6 @@ class MarkFile(abc.ABC):
 
     def _give_up(self, problem: object) -> None:
         self._failed = True
-        # The next mark looks at `_failed`.
-        self._until_ns = 0
         LOG.warning('"%s" cannot be written: %s. %s', self.name, problem, self._lacks)
 
 
@@ -142,8 +140,9 @@ class CsvFile(MarkFile):
         # -1: there is none, since the program has closed it, or has too many files open.
         self._descriptor = -1
         self._identity: tuple[int, int] | None = None
-        # The second of the last mark, nanoseconds since the epoch, and as text: most marks are in the same one.
-        self._second = 0, b"0"
+        # The second of the last mark, when the file is looked for again (both nanoseconds since the epoch), and that
+        # second as text: most marks are in the same one. Replaced as a whole, since threads share it.
+        self._second = _NO_SECOND
 
     def _create(self) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -158,16 +157,15 @@ class CsvFile(MarkFile):
 
     def add(self, form: bytes, start_ns: int, stop_ns: int) -> None:
         """Appends the two lines of a call."""
-        second_ns, second = self._second
-        if second_ns <= start_ns <= stop_ns < self._until_ns:
+        second_ns, until_ns, second = self._second
+        if second_ns <= start_ns <= stop_ns < until_ns:
             lines = form % (second, start_ns - second_ns, second, stop_ns - second_ns)
         else:
             if self._failed:
                 return
             self._check()
             second, rest = _split(stop_ns)
-            self._second = stop_ns - rest, second
-            self._until_ns = stop_ns + min(CHECK_EVERY_NS, _NS_PER_S - rest)
+            self._second = stop_ns - rest, stop_ns + min(CHECK_EVERY_NS, _NS_PER_S - rest), second
             lines = form % (*_split(start_ns), second, rest)
         # As `_append`, which would be a call more.
         try:
@@ -176,6 +174,11 @@ class CsvFile(MarkFile):
             written = self._append_anew(lines, error)
         if written != len(lines):
             self._give_up(os.strerror(errno.ENOSPC))
+
+    def _give_up(self, problem: object) -> None:
+        super()._give_up(problem)
+        # The next mark looks at `_failed`.
+        self._second = _NO_SECOND
 
     def _append(self, lines: bytes) -> None:
         try:

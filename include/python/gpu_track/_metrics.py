@@ -45,6 +45,8 @@ class MetricFile(CsvFile):
     def __init__(self, path: str, *, is_own: bool = False) -> None:
         super().__init__(path)
         self._is_own = is_own
+        # When the file is looked for again, nanoseconds since the epoch.
+        self._until_ns = 0
         # A handler of a signal can tell a value while the first one opens the file.
         self._joining = threading.RLock()
 
@@ -117,6 +119,11 @@ class MetricFile(CsvFile):
     def _check_path(self) -> None:
         if not os.path.isfile(self._path):
             raise self._gone()
+
+    def _give_up(self, problem: object) -> None:
+        super()._give_up(problem)
+        # The next value looks at `_failed`.
+        self._until_ns = 0
 
     def _end(self) -> None:
         self._failed = True

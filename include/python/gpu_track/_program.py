@@ -66,7 +66,8 @@ def ask(
         raise
     lines = errors.decode("utf-8", "replace").splitlines()
     messages = [without_name(line) for line in lines]
-    if child.returncode:
+    # A program that ignores SIGCHLD learns of no status. What has a message and no answer has failed.
+    if child.returncode or (messages and not out):
         ended = f"gpu-track ended with status {child.returncode}"
         raise ValueError("\n".join(messages) or ended)
     for message in messages if warns else ():

@@ -16,7 +16,7 @@ from gpu_track._environment import PROCESS
 
 
 class Stretch:
-    """A stretch that has begun. `report` is there when it is over, if gpu-track-run wrote one."""
+    """A stretch: `begin`, then `end` or `abandon`. `report` is there after `end`, if gpu-track-run wrote one."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -29,15 +29,13 @@ class Stretch:
         metrics: _metrics.MetricFile,
         warn: Callable[[str], None],
     ) -> None:
-        """Begins to track a process. None: this one. Files of its own are in `directory`.
+        """It tracks a process. None: this one. Files of its own are in `directory`.
 
         If it is this one or one that this one descends from, metrics of this program go to the file `metrics`.
-
-        A process that is gone is a warning, as with gpu_tracker. Raises NotTracked for any other problem.
         """
         self.begin_s = time.monotonic()
         self.tracking_file = tracking_file
-        self.is_over = False
+        self.is_running = False
         self.report: dict[str, Any] | None = None
         # Why there is no report.
         self.problem = "gpu-track-run was ended before it wrote a report."
@@ -46,29 +44,35 @@ class Stretch:
         self._warn = warn
         self._report_file = os.path.join(directory, "report.json")
         self._messages = os.path.join(directory, "messages")
-        pid = os.getpid() if process_id is None else process_id
-        arguments = ["--attach", str(pid), "-q", "-f", "json", "-o", file_name(self._report_file), *options]
+        self._pid = os.getpid() if process_id is None else process_id
+        self._is_other = process_id is not None
+        self._arguments = ["--attach", str(self._pid), "-q", "-f", "json", "-o", file_name(self._report_file), *options]
         if kept_file is not None:
-            arguments += ["-o", file_name(kept_file)]
+            self._arguments += ["-o", file_name(kept_file)]
         if tracking_file is not None:
-            arguments += ["--tf", file_name(tracking_file)]
+            self._arguments += ["--tf", file_name(tracking_file)]
         # None: the process was gone before.
         self._attached: Attached | None = None
-        is_gone = process_id is not None and has_ended(pid)
-        if not is_gone:
+
+    def begin(self) -> None:
+        """Begins to track. Where it is interrupted, as by Ctrl-C, or fails, `abandon` undoes what it has done.
+
+        A process that is gone is a warning, as with gpu_tracker. Raises NotTracked for any other problem.
+        """
+        if not self._is_gone():
             try:
-                self._attached = Attached(arguments, self._messages)
+                self._attached = Attached(self._arguments, self._messages)
             except NotTracked:
-                is_gone = process_id is not None and has_ended(pid)
-                if not is_gone:
+                if not self._is_gone():
                     raise
         if self._attached is None:
-            warn(f"The target process of ID {pid} ended before tracking could begin.")
-        elif is_own_or_ancestor(pid):
+            self._warn(f"The target process of ID {self._pid} ended before tracking could begin.")
+        elif is_own_or_ancestor(self._pid):
             # What this program starts is no part of any other process.
-            self._variables = {**self._attached.environment, _metrics.VARIABLE: metrics.path}
+            self._variables = {**self._attached.environment, _metrics.VARIABLE: self._metrics.path}
             PROCESS.add(self._variables)
-            _metrics.add(metrics)
+            _metrics.add(self._metrics)
+        self.is_running = True
 
     @property
     def has_tracked(self) -> bool:
@@ -78,11 +82,21 @@ class Stretch:
     @property
     def session(self) -> str | None:
         """The segments of the run and of those around it, as programs get them. None: it does not run."""
-        return None if self._attached is None or self.is_over else self._attached.environment.get("GPU_TRACK_SESSION")
+        if self._attached is None or not self.is_running:
+            return None
+        return self._attached.environment.get("GPU_TRACK_SESSION")
 
     def end(self, attempts: int, timeout_s: float) -> None:
         """Ends it, and reads its report. Waits for that `attempts` times, up to `timeout_s` each."""
-        self.is_over = True
+        try:
+            self._end(attempts, timeout_s)
+        except BaseException:
+            # Ctrl-C, for example.
+            self.abandon(0.0)
+            raise
+
+    def _end(self, attempts: int, timeout_s: float) -> None:
+        self.is_running = False
         if self._attached is None:
             return
         PROCESS.remove(self._variables)
@@ -113,9 +127,16 @@ class Stretch:
             known_s = self.report["wall_s"]
             self._warn(f"gpu-track-run was ended before its last report: the figures are of the first {known_s:.1f} s.")
 
+    def _is_gone(self) -> bool:
+        """Whether another process that is to be tracked has ended."""
+        return self._is_other and has_ended(self._pid)
+
     def abandon(self, timeout_s: float) -> None:
-        """Ends it without a look at its report."""
-        if self._attached is not None and not self.is_over:
+        """Ends it without a look at its report, however far `begin` or `end` came."""
+        self.is_running = False
+        PROCESS.remove(self._variables)
+        _metrics.remove(self._metrics)
+        if self._attached is not None:
             self._attached.ask_to_end()
             self._attached.wait(timeout_s)
             self._attached.close()

@@ -153,7 +153,7 @@ class Tracker:
             self.state = Tracker.State.STARTED
             _running.append(self)
         except BaseException:
-            self._clean()
+            self._undo_start()
             raise
         finally:
             self._is_starting = False
@@ -218,7 +218,7 @@ class Tracker:
             return
         _running.remove(self)
         try:
-            if not self._stretches[-1].is_over:
+            if self._stretches[-1].is_running:
                 self._end_stretch()
             self._conclude()
         finally:
@@ -251,7 +251,7 @@ class Tracker:
     @property
     def is_paused(self) -> bool:
         """Whether `pause()` was called, and neither `resume()` nor `stop()` since."""
-        return self.state is Tracker.State.STARTED and self._stretches[-1].is_over
+        return self.state is Tracker.State.STARTED and not self._stretches[-1].is_running
 
     def events(
         self,
@@ -350,22 +350,39 @@ class Tracker:
             stem, end = os.path.splitext(file)
             file = f"{stem}.{number}{end}"
         events = os.path.join(self._directory, f"events.{number}.jsonl")
+        stretch = Stretch(
+            self._directory,
+            process_id=self._process_id,
+            options=[*self._options, *self._alerts.options(events)],
+            tracking_file=file,
+            kept_file=self._kept_file,
+            metrics=self._metrics,
+            warn=self._warn,
+        )
+        self._stretches.append(stretch)
         try:
-            stretch = Stretch(
-                self._directory,
-                process_id=self._process_id,
-                options=[*self._options, *self._alerts.options(events)],
-                tracking_file=file,
-                kept_file=self._kept_file,
-                metrics=self._metrics,
-                warn=self._warn,
-            )
-        except NotTracked as problem:
-            if str(problem).startswith("--alert"):
+            stretch.begin()
+            self._alerts.begin(events, stretch.begin_s - self._stretches[0].begin_s)
+        except BaseException as problem:
+            self._undo_stretch()
+            if isinstance(problem, NotTracked) and str(problem).startswith("--alert"):
                 raise ValueError(str(problem)) from None
             raise
-        self._stretches.append(stretch)
-        self._alerts.begin(events, stretch.begin_s - self._stretches[0].begin_s)
+
+    def _undo_stretch(self) -> None:
+        """Takes back the last stretch, however far it began."""
+        self._stretches[-1].abandon(0.0)
+        self._alerts.end()
+        self._stretches.pop()
+
+    def _undo_start(self) -> None:
+        """Takes back a start that failed, or that Ctrl-C has interrupted."""
+        if self._stretches:
+            self._undo_stretch()
+        if self in _running:
+            _running.remove(self)
+        self.state = Tracker.State.NEW
+        self._clean()
 
     def _end_stretch(self) -> None:
         try:

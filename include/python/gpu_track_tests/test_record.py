@@ -123,6 +123,16 @@ class Asking(InDirectory):
             child.kill()
             child.wait()
 
+    # Requirement: PY-34
+    def test_failure_is_one_in_a_program_that_ignores_the_end_of_its_children(self) -> None:
+        program = self.directory / "gpu-track"
+        program.write_text("#!/bin/sh\necho 'gpu-track: no space' >&2\nexit 1\n", encoding="utf-8")
+        program.chmod(0o755)
+        self.addCleanup(signal.signal, signal.SIGCHLD, signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        beside = mock.patch.dict(os.environ, GPU_TRACK_RUN=os.fspath(self.directory / "gpu-track-run"))
+        with beside, self.assertRaisesRegex(ValueError, "^no space$"):
+            ask(["record"])
+
 
 class Capturing(Recorded):
     def out(self, error: BaseException) -> Callable[[], None]:

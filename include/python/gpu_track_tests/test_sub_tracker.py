@@ -16,10 +16,11 @@ import threading
 import unittest
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from typing import ClassVar
 from unittest import mock
 
 from gpu_track import SubTracker, sub_track, sub_tracker
-from gpu_track._marks import COLUMNS
+from gpu_track._marks import COLUMNS, CsvFile
 from gpu_track_tests.places import InDirectory, wait_until
 
 
@@ -174,6 +175,36 @@ class Nesting(InDirectory):
         for name, count in (*((f"thread {number}", 500) for number in range(8)), ("shared", 4000)):
             positions = [position for _, found, position, _ in rows if found == name]
             self.assertEqual((positions.count(0), positions.count(1)), (count, count), name)
+
+    # Requirement: PY-11
+    def test_threads_that_write_at_the_turn_of_a_second_have_their_own_times(self) -> None:
+        second_ns = 1_700_000_000_000_000_000
+
+        class Interrupted(CsvFile):
+            """A file whose other thread writes as soon as one has read what they share."""
+
+            others: ClassVar[list[int]] = []
+
+            @property
+            def _second(self) -> tuple[int, int, bytes]:
+                shared = self.shared
+                while self.others:
+                    ns = self.others.pop()
+                    self.add(self.form("other"), ns, ns)
+                return shared
+
+            @_second.setter
+            def _second(self, value: tuple[int, int, bytes]) -> None:
+                self.shared = value
+
+        file = Interrupted("marks.csv")
+        file.open(overwrite=False)
+        file.add(file.form("block"), second_ns, second_ns)
+        # The other thread is in the next second by then.
+        file.others.append(second_ns + 1_000_000_100)
+        file.add(file.form("block"), second_ns + 1, second_ns + 1_000_000_200)
+        times = [time for _, name, _, time in marks("marks.csv") if name == "block"]
+        self.assertEqual(times[2:], [(second_ns + 1) / 1e9, (second_ns + 1_000_000_200) / 1e9])
 
     # Requirement: PY-11
     def test_coroutines_are_marked_until_they_are_over(self) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import math
 import os
 import pathlib
+import pkgutil
 import re
+import select
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -21,9 +25,9 @@ from typing import Any
 from unittest import mock
 
 import gpu_track
-from gpu_track import Tracker
+from gpu_track import Tracker, _attached
 from gpu_track.resource_usage import ProcessingUnitPercentages, ResourceUsage, RSSValues, joined
-from gpu_track_tests.places import InDirectory, await_end, wait_until
+from gpu_track_tests.places import PATIENCE_S, InDirectory, await_end, wait_until
 
 PERCENTAGES = dict.fromkeys(ProcessingUnitPercentages.__dataclass_fields__, 50.5)
 RSS = dict.fromkeys(RSSValues.__dataclass_fields__, 0.25)
@@ -102,6 +106,15 @@ class WithProgram(InDirectory):
         path.chmod(0o755)
         os.environ["GPU_TRACK_RUN"] = os.fspath(path)
 
+    def none_runs(self) -> bool:
+        """Whether no program of this test runs."""
+        place = os.fsencode(self.directory)
+        for command in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if place in command.read_bytes():
+                    return False
+        return True
+
     def arguments(self) -> list[str]:
         """Those of all runs of the program."""
         return (self.directory / "arguments").read_text(encoding="utf-8").splitlines()
@@ -115,6 +128,23 @@ class WithProgram(InDirectory):
         self.assertEqual(len(found), len(expected), found)
         for line, begin in zip(found, expected):
             self.assertTrue(line.startswith(begin), found)
+
+
+@contextlib.contextmanager
+def interrupted(function: str, calls_before: int) -> Iterator[None]:
+    """Ctrl-C comes in place of one call of a function, after so many others."""
+    place, _, name = function.rpartition(".")
+    owner = pkgutil.resolve_name(place)
+    real = getattr(owner, name)
+    calls = itertools.count()
+
+    def call(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
+        if next(calls) == calls_before:
+            raise KeyboardInterrupt
+        return real(*arguments, **keywords)
+
+    with mock.patch.object(owner, name, call):
+        yield
 
 
 class Use(WithProgram):
@@ -501,6 +531,70 @@ assert all(os.fstat(descriptor).st_size == 0 for descriptor in ours)
         self.assertEqual(list(self.temporary.iterdir()), [])
         pid = int(pathlib.Path("pid").read_text(encoding="utf-8"))
         await_end(pid)
+
+    # Requirement: PY-37
+    def test_start_stop_and_resume_that_are_interrupted_leave_nothing(self) -> None:
+        self.program(GOOD)
+        before = dict(os.environ), set(os.listdir("/proc/self/fd"))
+        for act, function, calls_before in (
+            (Tracker.start, "_attached._line", 0),
+            (Tracker.start, "_stretch.is_own_or_ancestor", 0),
+            (Tracker.start, "_environment._put", 1),
+            (Tracker.start, "_metrics.add", 0),
+            (Tracker.start, "_alerts.Alerts.begin", 0),
+            (Tracker.stop, "_environment._put", 1),
+            (Tracker.stop, "_attached.Attached.wait", 0),
+            (Tracker.stop, "_stretch.messages", 0),
+            (Tracker.resume, "_metrics.add", 0),
+        ):
+            with self.subTest(act=act.__name__, function=function):
+                tracker = Tracker(disable_logs=True)
+                if act is not Tracker.start:
+                    tracker.start()
+                if act is Tracker.resume:
+                    tracker.pause()
+                with interrupted(f"gpu_track.{function}", calls_before), self.assertRaises(KeyboardInterrupt):
+                    act(tracker)
+                wait_until(self.none_runs)
+                self.assertEqual((dict(os.environ), set(os.listdir("/proc/self/fd"))), before)
+                if act is Tracker.start:
+                    self.assertIs(tracker.state, Tracker.State.NEW)
+                    tracker.start()
+                if act is not Tracker.stop:
+                    tracker.stop()
+                    self.assertIsNotNone(tracker.resource_usage)
+                self.assertEqual(list(self.temporary.iterdir()), [])
+
+    # Requirement: PY-37
+    def test_program_that_starts_while_the_start_is_interrupted_is_ended(self) -> None:
+        self.program("touch begun;" + GOOD)
+
+        class Shell(subprocess.Popen):  # type: ignore[type-arg]
+            """One whose output is first read when gpu-track-run has begun, and then Ctrl-C comes."""
+
+            def __init__(self, *arguments: Any, **keywords: Any) -> None:  # noqa: ANN401
+                super().__init__(*arguments, **keywords)
+                wait_until(lambda: os.path.exists("begun"))
+                self.stdout = mock.Mock(wraps=self.stdout)
+                self.stdout.read.side_effect = [KeyboardInterrupt, mock.DEFAULT]
+
+        with mock.patch("subprocess.Popen", Shell), self.assertRaises(KeyboardInterrupt):
+            Tracker(disable_logs=True).start()
+        wait_until(self.none_runs)
+
+    # Requirement: PY-37
+    def test_program_whose_pid_nobody_reads_is_ended(self) -> None:
+        reader, lives = os.pipe()
+        gone, stdout = os.pipe()
+        os.close(gone)
+        command = ["/bin/sh", "-c", _attached._SCRIPT, "sh", "errors", "sleep", "1000"]
+        subprocess.run(command, stdout=stdout, stderr=subprocess.DEVNULL, pass_fds=(lives,), timeout=PATIENCE_S)
+        os.close(stdout)
+        os.close(lives)
+        poll = select.poll()
+        poll.register(reader)
+        self.assertTrue(poll.poll(PATIENCE_S * 1000), "the program has the other end while it lives")
+        os.close(reader)
 
     def test_kept_file_is_there_until_the_end(self) -> None:
         self.program(GOOD)
