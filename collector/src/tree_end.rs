@@ -125,8 +125,8 @@ struct Ending<'a> {
     told_ticks: u64,
     /// The processes that the ender has no permission to signal.
     refused: BTreeSet<Member>,
-    /// When SIGKILL is due.
-    deadline: Instant,
+    /// How long the processes have after SIGTERM.
+    kill_after: Duration,
     /// An earlier ender has sent SIGTERM.
     is_told: bool,
     /// SIGKILL was sent to a process.
@@ -143,16 +143,20 @@ impl<'a> Ending<'a> {
             told: BTreeSet::new(),
             told_ticks: 0,
             refused: BTreeSet::new(),
-            deadline: Instant::now() + tree.kill_after,
+            kill_after: tree.kill_after,
             is_told: tree.is_told,
             is_killed: false,
             only_helpers_since: None,
         }
     }
 
-    /// Looks at the tree and signals its processes, until none is left or SIGKILL makes no progress.
+    /// Signals the processes of the tree, and looks at it again and again, until none is left or SIGKILL makes no progress.
     fn run(&mut self) -> TreeEnd {
-        let mut progress = Progress::new(self.deadline);
+        let first = self.members.look();
+        self.ask_to_end(&first);
+        // Not before: on a busy machine it takes a while to find all processes of a large tree.
+        let deadline = Instant::now() + self.kill_after;
+        let mut progress = Progress::new(deadline);
         loop {
             let looked = Instant::now();
             let found = self.members.look();
@@ -161,14 +165,14 @@ impl<'a> Ending<'a> {
             if left.is_empty() || !progress.is_made(looked, &left) {
                 break;
             }
-            if looked < self.deadline {
+            if looked < deadline {
                 self.ask_to_end(&found);
             } else {
                 self.kill_left(left, looked);
             }
             // Killed processes are gone soon, and what they had time to start has to be killed at once.
             let pause = if self.is_killed { LOOK_INTERVAL } else { looked.elapsed() * SHARE_OF_LOOKING };
-            let until_deadline = self.deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
+            let until_deadline = deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
             thread::sleep(pause.clamp(LOOK_INTERVAL, until_deadline));
         }
         TreeEnd {

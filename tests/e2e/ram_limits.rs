@@ -89,8 +89,9 @@ fn overshoot_of_a_limit_that_samples_hold_is_the_kernels() {
         let kernel_bytes = recorder.close().tree[0].hiwater_rss_bytes;
         let cause = run.report().at("exit.cause");
         assert_eq!((run.status.code(), &cause["enforced_by"]), (Some(124), &"samples".into()), "{cause}");
-        let stated = cause["overshoot_bytes"].as_f64().unwrap();
-        println!("ram={mib}M: overshoot {stated}, by the kernel {}", kernel_bytes - mib * MIB);
-        assert_within("overshoot_bytes", stated, (kernel_bytes - mib * MIB) as f64, 1.0);
+        let stated_bytes = mib * MIB + cause["overshoot_bytes"].as_u64().unwrap();
+        println!("ram={mib}M: {stated_bytes} in all, by the kernel {kernel_bytes}");
+        // The kernel's own counter of RSS is some pages for each processor off (percpu_counter).
+        assert_within("the limit with its overshoot", stated_bytes as f64, kernel_bytes as f64, 1.0);
     }
 }

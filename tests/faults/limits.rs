@@ -51,7 +51,7 @@ fn tree_ends_once_whoever_is_killed_while_a_limit_acts() {
         let directory = tempfile::tempdir().unwrap();
         let up = directory.path().join("up");
         let words = ["sh", "-c", COUNTERS, "counters", directory.path().to_str().unwrap()];
-        let options = ["--limit", "wall=2500ms", "--kill-after", "400ms"];
+        let options = ["--limit", "wall=2500ms", "--kill-after", "2s"];
         let running = tracked(words).options(&options).start();
         wait_until("five processes", || lines(&up) == 5);
         let (mark, launcher) = (running.mark().to_owned(), running.pid());
@@ -61,7 +61,7 @@ fn tree_ends_once_whoever_is_killed_while_a_limit_acts() {
             // If both are killed before, nobody ends it.
             wait_until("the first SIGTERM", is_being_ended);
         }
-        std::thread::sleep(Duration::from_micros(random.below(3_000_000)));
+        std::thread::sleep(Duration::from_micros(random.below(4_500_000)));
         victims.kill(&running);
         wait_until("the end of the tree", || {
             let left = leftovers::processes(&mark);
