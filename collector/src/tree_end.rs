@@ -128,11 +128,8 @@ struct Ending<'a> {
     told_ticks: u64,
     /// The processes that the ender has no permission to signal. They are not waited for.
     refused: BTreeSet<Member>,
-    /// How long processes have after SIGTERM.
+    /// How long the processes have after SIGTERM.
     kill_after: Duration,
-    /// When SIGKILL is due. It counts from the time when the last process of the first look got SIGTERM: on a busy machine a look
-    /// takes long.
-    deadline: Instant,
     /// An earlier ender has sent SIGTERM.
     is_told: bool,
     /// SIGKILL was sent to a process.
@@ -150,16 +147,19 @@ impl<'a> Ending<'a> {
             told_ticks: 0,
             refused: BTreeSet::new(),
             kill_after: tree.kill_after,
-            deadline: Instant::now() + tree.kill_after,
             is_told: tree.is_told,
             is_killed: false,
             only_helpers_since: None,
         }
     }
 
-    /// Looks at the tree and signals its processes, until none is left or SIGKILL makes no progress.
+    /// Signals the processes of the tree, and looks at it again and again, until none is left or SIGKILL makes no progress.
     fn run(&mut self) -> TreeEnd {
-        let mut progress = Progress::new(self.deadline);
+        let first = self.members.find_live();
+        self.ask_to_end(&first);
+        // Not before: on a busy machine it takes a while to find all processes of a large tree.
+        let deadline = Instant::now() + self.kill_after;
+        let mut progress = Progress::new(deadline);
         loop {
             let began = Instant::now();
             let found = self.members.find_live();
@@ -168,14 +168,14 @@ impl<'a> Ending<'a> {
             if left.is_empty() || !progress.is_made(began, &left) {
                 break;
             }
-            if began < self.deadline {
+            if began < deadline {
                 self.ask_to_end(&found);
             } else {
                 self.kill_left(left, began);
             }
             // Killed processes are gone soon, and what they had time to start has to be killed at once.
             let pause = if self.is_killed { LOOK_INTERVAL } else { began.elapsed() * SHARE_OF_LOOKING };
-            let until_deadline = self.deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
+            let until_deadline = deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
             thread::sleep(pause.clamp(LOOK_INTERVAL, until_deadline));
         }
         TreeEnd {
@@ -210,7 +210,6 @@ impl<'a> Ending<'a> {
         }
         if is_first {
             self.told_ticks = clock::boot_ticks();
-            self.deadline = Instant::now() + self.kill_after;
         }
     }
 

@@ -57,6 +57,7 @@ mod page;
 mod progress;
 mod prometheus;
 mod python_module;
+mod ram_limits;
 mod report_file;
 mod resilience;
 mod run_limits;

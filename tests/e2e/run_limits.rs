@@ -1,16 +1,21 @@
 //! `--limit` and `--signal-at`: the tree ends as a whole, and the report says why.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::cgroup::Group;
-use crate::support::run::Run;
-use crate::support::{kill, or_skip, program, skip, tracked, wait_until};
+use crate::support::run::{Run, become_user};
+use crate::support::{installed, is_root, kill, or_skip, program, skip, tracked, wait_until};
 
 /// Longer than any test runs.
 const LONG: &str = "1000";
+
+/// The number of an ordinary user.
+const NOBODY: u32 = 65534;
 
 /// Runs a shell script under these options. Nothing of its tree may be left: that is checked of every run.
 fn limited(options: &[&str], script: &str) -> Run {
@@ -329,6 +334,46 @@ fn samples_hold_the_limit_of_ram_where_the_kernel_does_not() {
     let limits = run.report().array("run_limits");
     // Without any cgroup, a warning about that says why.
     assert_eq!(limits[0]["reason"].is_string(), run.report().at("cgroup.path").is_string(), "{limits:?}");
+}
+
+/// Makes a copy of setpriv(1) that runs as root whoever starts it. The error is the reason why there is none.
+fn setuid_root(directory: &Path) -> Result<String, String> {
+    let copy = directory.join("setpriv");
+    let set_mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode));
+    std::fs::copy(installed("setpriv").ok_or("setpriv is not installed")?, &copy)
+        .map_err(|error| error.to_string())?;
+    set_mode(directory, 0o755).and_then(|()| set_mode(&copy, 0o4755)).map_err(|error| error.to_string())?;
+    let user = become_user(NOBODY);
+    let output =
+        Command::new(&user[0]).args(&user[1..]).arg(&copy).args(["--reuid", "0", "id", "-u"]).output();
+    let is_root = output.is_ok_and(|output| output.stdout == b"0\n");
+    is_root.then(|| copy.display().to_string()).ok_or_else(|| "setuid has no effect here".to_owned())
+}
+
+// Requirement: LIMIT-54
+#[test]
+fn setuid_descendant_that_may_not_be_signalled_is_named() {
+    if !is_root() {
+        skip!("needs root, for a setuid program");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let setpriv = or_skip!(setuid_root(directory.path()));
+    // A signal is allowed by the real and the saved user id, so the program sets all of them.
+    let script = format!("sleep {LONG} & {setpriv} --reuid 0 --regid 0 --clear-groups sleep {LONG}");
+    let run = tracked(["sh", "-c", &script])
+        .options(&["--limit", "wall=2s", "--kill-after", "200ms"])
+        .leaves_processes();
+    let run = or_skip!(run.by_user(NOBODY)).run();
+    let left = run.report().array("processes.still_running_processes");
+    for process in left {
+        kill(u32::try_from(process["pid"].as_u64().unwrap()).unwrap(), libc::SIGKILL);
+    }
+    // Every process that may be ended has ended by SIGTERM.
+    assert_eq!(run.status.code(), Some(124), "{}", run.stderr);
+    assert!(run.stderr.contains("1 process could not be ended"), "{}", run.stderr);
+    assert_eq!((&cause(&run)["was_killed"], &cause(&run)["left"]), (&false.into(), &1.into()));
+    let commands: Vec<&Value> = left.iter().map(|process| &process["command"]).collect();
+    assert_eq!(commands, ["sleep"]);
 }
 
 // Requirement: LIMIT-6

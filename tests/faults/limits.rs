@@ -61,7 +61,7 @@ fn tree_ends_once_whoever_is_killed_while_a_limit_acts() {
             // If both are killed before, nobody ends it.
             wait_until("the first SIGTERM", is_being_ended);
         }
-        std::thread::sleep(Duration::from_micros(random.below(4_600_000)));
+        std::thread::sleep(Duration::from_micros(random.below(4_500_000)));
         victims.kill(&running);
         wait_until("the end of the tree", || {
             let left = leftovers::processes(&mark);
