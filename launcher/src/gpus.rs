@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{self, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -84,8 +85,8 @@ pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
 /// both as JSON. If `every` is null, there is one line. Returns when that is written, when an argument can't be parsed, or when
 /// the parent reads no more. All of these give `None`.
 fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
-    let config: GpuConfig = serde_json::from_str(config.to_str()?).ok()?;
-    let every: Option<Duration> = serde_json::from_str(every.to_str()?).ok()?;
+    let config: GpuConfig = serde_json::from_slice(config.as_bytes()).ok()?;
+    let every: Option<Duration> = serde_json::from_slice(every.as_bytes()).ok()?;
     // A driver's library may write to stdout too; that goes to stderr.
     let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
     rustix::stdio::dup2_stdout(io::stderr()).ok()?;

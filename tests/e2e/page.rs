@@ -117,7 +117,8 @@ fn page_of_5000_processes_and_8_gpus_is_within_its_bytes() {
 // Requirement: OUT-34
 #[test]
 fn page_has_no_message_in_a_browser_and_is_the_same_without_scripts() {
-    let gpus = FakeGpus::new(1, "0.samples ring 100 20000 37");
+    // The second GPU is idle. Its chart has a line at zero.
+    let gpus = FakeGpus::new(2, "0.samples ring 100 20000 37\n1.utilization 0");
     let page = gpus.path("run.html");
     let command = gpus.words(&["hold:0:500000000,c", "sampled"]);
     gpus.tracked(command).options(&["-o", &page]).run().assert_clean(0);

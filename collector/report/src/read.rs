@@ -8,6 +8,7 @@ mod older;
 mod tests;
 
 use serde::Deserialize;
+use serde::de::Error as _;
 use thiserror::Error;
 
 use super::json::SCHEMA_VERSION;
@@ -77,9 +78,19 @@ pub fn read(json: &str) -> Result<ReadReport, NotRead> {
         Some(older @ ..SCHEMA_VERSION) => {
             let document = serde_json::from_str(json).map_err(NotRead::NotJson)?;
             let (document, note) = older::upgraded(document, older);
-            let report = serde_json::from_value(document).map_err(NotRead::Damaged)?;
+            // As text: to read a report from a Value is code of its own, for each type of the report.
+            let converted = document.to_string();
+            let report = serde_json::from_str(&converted)
+                .map_err(|error| NotRead::Damaged(without_position(&error)))?;
             Ok(ReadReport { report, note: Some(note) })
         }
         Some(newer) => Err(NotRead::Newer(newer)),
     }
+}
+
+/// Gives an error without its line and column, which are of a text that the user does not have.
+fn without_position(error: &serde_json::Error) -> serde_json::Error {
+    let text = error.to_string();
+    let what = text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column()));
+    serde_json::Error::custom(what.unwrap_or(&text))
 }

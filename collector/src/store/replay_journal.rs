@@ -182,7 +182,7 @@ pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
     if version != VERSION {
         return Err(ReplayError::OtherVersion(version));
     }
-    let (config, host): (Config, HostInfo) = serde_json::from_str(&config_and_host)?;
+    let (config, host): (Config, HostInfo) = serde_json::from_slice(config_and_host.as_bytes())?;
     let mut run = RunState::of_run(&config, &host);
     loop {
         match read(&mut file)? {

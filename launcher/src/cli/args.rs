@@ -289,5 +289,6 @@ pub(crate) struct DiagnosisOptions {
 
 /// Parses `--sampling`: fields of a [`SamplingPolicy`] as JSON.
 fn sampling_policy(fields: &str) -> Result<SamplingPolicy, String> {
-    serde_json::from_str(fields).map_err(|error| format!("\"{fields}\" is no sampling policy: {error}"))
+    serde_json::from_slice(fields.as_bytes())
+        .map_err(|error| format!("\"{fields}\" is no sampling policy: {error}"))
 }

@@ -17,7 +17,7 @@ from gpu_track_scripts import tools
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release import cli, documents, old_system, packages, symbols, wheel
 from gpu_track_scripts.release.build import DOCUMENTS, PROGRAMS, Build
-from gpu_track_scripts.release.checks import Wrong, check_documents, unpack
+from gpu_track_scripts.release.checks import MOST_BYTES, Wrong, check_documents, check_size, unpack
 from gpu_track_scripts.release.old_system import System
 
 VERSION_INFO = """\
@@ -112,6 +112,14 @@ class Packages(unittest.TestCase):
         self.assertEqual(program.with_name("gpu-check").read_bytes(), b"the check")
         self.assertTrue(all(os.access(file, os.X_OK) for file in (program, program.with_name("gpu-check"))))
         self.assertTrue(program.with_name("LICENSE-MIT").is_file())
+
+    # Requirement: HOST-7
+    def test_a_program_that_is_too_large_is_wrong(self) -> None:
+        os.truncate(self.built.program, MOST_BYTES)
+        self.assertEqual(check_size(self.built), "9,000,000 bytes of at most 9,000,000")
+        os.truncate(self.built.program, MOST_BYTES + 1)
+        with self.assertRaisesRegex(Wrong, "^it has 9,000,001 bytes, 1 more than it may have$"):
+            check_size(self.built)
 
     def test_a_package_that_is_damaged_is_wrong_not_skipped(self) -> None:
         package = self.directory / "a.tar.gz"

@@ -8,7 +8,7 @@ pub(super) const STYLE: &str = include_str!("page.css");
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// SHA-256 of [`STYLE`] in base64. The policy allows this style alone.
-const STYLE_SHA256: &str = "fA2wjQzJzjjyahmbbVB7vMCMc+8hmDsNo3bSWeBP6Tc=";
+const STYLE_SHA256: &str = "A3qfJLCv9lid+66cTAgciZuc3nS0r6FmBiO19S+6eoA=";
 /// SHA-256 of [`SCRIPT`] in base64. The policy allows this script alone.
 const SCRIPT_SHA256: &str = "YEXvVeha6dcXyDrHkfZmY6VdskwGUGMqpmeTbmBBsns=";
 

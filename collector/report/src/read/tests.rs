@@ -469,4 +469,7 @@ fn what_is_no_report_of_this_version_is_refused_in_one_line() {
         let error = read(text).unwrap_err().to_string();
         assert!(error.starts_with(reason) && error.lines().count() == 1, "{error}");
     }
+    // A position in the converted report is none of the text that was given.
+    let older = read(r#"{"schema_version": 1}"#).unwrap_err().to_string();
+    assert_eq!(older, "its report is damaged: missing field `stage`");
 }

@@ -31,6 +31,8 @@ NO_GPU = 77
 # The databases of package managers, below a root directory.
 PACKAGERS = ("var/lib/dpkg/", "var/lib/rpm/", "usr/lib/sysimage/rpm/", "root/.rpmdb/")
 TWINE = "twine==7.0.0"
+# What the program may weigh. Its pages are most of the memory that a run needs, and all ranks of a node load it at once.
+MOST_BYTES = 9_000_000
 
 
 class Wrong(Exception):
@@ -43,7 +45,16 @@ def check_symbols(built: Build) -> str:
     found = faults(built.program, OLDEST_GLIBC)
     if found:
         raise Wrong("; ".join(found))
-    return f"{built.program.stat().st_size / 1e6:.1f} MB, no symbol newer than GLIBC_{OLDEST_GLIBC}"
+    return f"no symbol newer than GLIBC_{OLDEST_GLIBC}"
+
+
+# Requirement: HOST-7
+def check_size(built: Build) -> str:
+    """The program has at most `MOST_BYTES`."""
+    size = built.program.stat().st_size
+    if size > MOST_BYTES:
+        raise Wrong(f"it has {size:,} bytes, {size - MOST_BYTES:,} more than it may have")
+    return f"{size:,} bytes of at most {MOST_BYTES:,}"
 
 
 def check_shim(built: Build) -> str:

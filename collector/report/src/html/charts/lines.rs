@@ -41,6 +41,7 @@ impl Lines<'_> {
         let [area, line] = &self.lines;
         let mut paths = String::new();
         if let Some(area) = area {
+            // The style draws its edge, too, which is what shows of values of zero. Where nothing is known, there is none.
             let path = path::area(time, area.values.iter().copied(), top);
             paths += &format!("<path class=\"s l1\" fill=\"{}\" d=\"{path}\"/>\n", colours::FIRST);
         }
