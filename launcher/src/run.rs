@@ -104,11 +104,11 @@ fn supervise<A: Account>(
     let is_reported = supervisor.is_reported_by_collector();
     drop(supervisor);
     let Held { locks, tracking, nodes, ranks, .. } = held;
+    drop(locks);
     if let Some(nodes) = nodes {
         nodes.conclude(options, &tracking, signals);
     }
-    // Only now: the report of all nodes is written to the same files.
-    drop((locks, tracking));
+    drop(tracking);
     // A collector that has written its report has made that of all ranks, too.
     if let Some(ranks) = ranks.filter(|_| !is_reported) {
         ranks.conclude(options);

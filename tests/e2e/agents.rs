@@ -12,7 +12,7 @@ use crate::support::cluster::{IN_JOB, cluster, on_host, on_n1, on_node, on_slurm
 use crate::support::gpu_files::amd_root;
 use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
-use crate::support::{installed, kill, or_skip, wait_until};
+use crate::support::{installed, or_skip, wait_until};
 
 /// Starts a daemon as Open MPI does on another node, and ends with its status.
 const START_DAEMON: &str = "sh -c \"$OMPI_MCA_orte_launch_agent a 'b c'\"";
@@ -231,28 +231,6 @@ fn silent_and_hostile_nodes_are_named_and_change_no_figure_of_others() {
     let states: Vec<_> = merged["nodes"].as_array().unwrap().iter().map(|node| &node["state"]).collect();
     assert!(states.contains(&&Value::from("last_heard")), "{states:?}");
     assert_eq!((&merged["stage"], &merged["exit"]["code"]), (&"final".into(), &0.into()));
-}
-
-// Requirement: NODE-11
-#[test]
-fn file_of_the_report_is_held_until_the_report_of_all_nodes_is_in_it() {
-    let (daemon, directory) = (daemon("/bin/true"), tempfile::tempdir().unwrap());
-    let report = directory.path().join("r.json");
-    let path = report.to_str().unwrap();
-    let read = || serde_json::from_slice(&fs::read(&report).ok()?).ok();
-    // A node that stays silent has the launcher wait.
-    let script = format!("{START_DAEMON}; : >{path}.d/n8.1.json");
-    let running = over_nodes(&script, daemon.path()).only_options(&["--nodes=auto", "-q", "-o", path]).start();
-    wait_until("this node's report", || read().is_some_and(|report: Value| report["stage"] == "final"));
-    wait_until("the end of the collector", || running.collector().is_none());
-    kill(running.pid(), libc::SIGSTOP);
-    if read().unwrap()["merged"].is_null() {
-        let other = tracked(["true"]).only_options(&["-o", path]).run();
-        assert_eq!(other.status.code(), Some(2), "{}", other.stderr);
-    }
-    kill(running.pid(), libc::SIGCONT);
-    assert_eq!(running.wait().status.code(), Some(0));
-    assert_eq!(read().unwrap()["merged"]["files"]["read"], 2);
 }
 
 // Requirement: NODE-11
