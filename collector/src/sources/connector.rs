@@ -200,22 +200,29 @@ impl Connector {
         let is_leftover = std::mem::take(&mut self.has_leftovers);
         let mut batch = Batch { has_lost: false, is_last: false, is_leftover };
         // What an earlier collector left is in the inbox already. To receive would overwrite it.
-        while !is_leftover {
+        if !is_leftover {
+            self.receive(&mut batch);
+        }
+        events.extend(self.inbox.messages().filter_map(parse));
+        batch
+    }
+
+    /// Fills the inbox by one system call. Notes in the batch what it says of lost events, and whether others wait.
+    fn receive(&mut self, batch: &mut Batch) {
+        loop {
             match self.inbox.receive(self.socket.as_fd()) {
                 Ok(has_more) => {
                     batch.is_last = !has_more;
-                    break;
+                    return;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => batch.has_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     batch.is_last = true;
-                    break;
+                    return;
                 }
             }
         }
-        events.extend(self.inbox.messages().filter_map(parse));
-        batch
     }
 
     /// Frees the inbox: the events of the last [`Self::read`] are journaled.
