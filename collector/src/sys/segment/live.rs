@@ -328,8 +328,8 @@ mod tests {
         assert_eq!(reader.count(), 1500);
         let bytes = |n| reader.sample(n).map(|sample| sample.combined_bytes);
         assert_eq!(
-            [bytes(0), bytes(475), bytes(476), bytes(1499), bytes(1500)],
-            [None, None, Some(476), Some(1499), None]
+            [bytes(0), bytes(476), bytes(477), bytes(1499), bytes(1500)],
+            [None, None, Some(477), Some(1499), None]
         );
     }
 
