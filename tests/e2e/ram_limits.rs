@@ -33,7 +33,8 @@ fn of_command(group: &Group) -> Option<PathBuf> {
 /// No sample sees the RSS before the kernel acts: it has file pages that the kernel charged to other groups, so samples may act first.
 const NO_SAMPLES: [&str; 4] = ["--st", "100", "--sampling", r#"{"growing_ns": 0}"#];
 
-/// Runs a command under a limit of RAM in a cgroup of its own, and reads the kernel's count of that group until it is removed.
+/// Runs a command under a limit of RAM in a cgroup of its own. Gives the run, and the last count that the kernel had of that group before
+/// it was removed.
 fn ended_by_the_kernel(group: &Group, limit: &str, words: &[&str]) -> (Run, Counted) {
     let running = tracked(words.iter().copied())
         .options(&["--cgroup", "--limit", limit])
