@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use crate::support::run::{BINARY, Run, Running, Tracked, become_user, tracked};
 use crate::support::{kill, leftovers, or_skip, program, static_program, wait_until};
 
-/// Holds 200 MB until the directory $2 has a file "told", and ends when that has a file "over".
+/// Makes a file "began" in the directory $2, holds 200 MB until that has a file "told", and ends when it has a file "over".
 const HOLDS: &str = "\
-\"$1\" hold 200000000 1000000 & until [ -e \"$2/told\" ]; do sleep 0.02; done
+>\"$2/began\"; \"$1\" hold 200000000 1000000 & until [ -e \"$2/told\" ]; do sleep 0.02; done
 kill $!; wait; until [ -e \"$2/over\" ]; do sleep 0.02; done; exit 3";
 /// An argument of that, with the markup of a shell.
 const HOSTILE: &str = "$(touch hacked); `touch hacked`\n'\"";
+
+/// CMD's first words: the run ends when the alert has gone off, so no order to run CMD is left over.
+const ENDS_THE_RUN_WHEN_RECOVERED: &str = "[ $GPU_TRACK_EVENT = warning ] || { >over; exit 0; }";
 
 /// A run that holds memory until the file "told" is there, and ends when "over" is.
 struct Alerted {
@@ -146,11 +149,10 @@ fn failure_is_an_event_in_the_report_in_the_file_and_on_stderr() {
     ] {
         let alerted = Alerted::new();
         let file = alerted.path("events.jsonl");
-        let command = format!("[ $GPU_TRACK_EVENT = warning ] || exit 0; {command}");
+        let command = format!("{ENDS_THE_RUN_WHEN_RECOVERED}; {command}");
         let running = alerted.tracked(&command, &["--events", file.to_str().unwrap()]).start();
         wait_until("the failure", || alerted.text("events.jsonl").contains("\"error\""));
         alerted.make("told");
-        alerted.make("over");
         let run = ended(running);
         assert_eq!((run.status.code(), failures(&run)), (Some(3), vec![failure.to_owned()]));
         assert_eq!(run.report().u64("events.by_kind.error"), 1);
@@ -260,7 +262,6 @@ fn alerts_that_wait_at_the_end_of_the_run_are_told() {
     assert!(!failures.is_empty() && are_told, "{failures:?} {}", run.stderr);
 }
 
-/// What is left of CMD when its runner is killed is in the runner's session.
 /// Whether a child of this process has ended, and the process has not reaped it.
 fn has_ended_child(pid: u32) -> bool {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -277,7 +278,7 @@ fn alert_of_the_last_moments_runs_the_command_or_is_told() {
     let alerted = Alerted::new();
     let file = alerted.path("events.jsonl");
     let running = alerted.tracked("echo >>ran", &["--events", file.to_str().unwrap()]).start();
-    running.live();
+    wait_until("the command", || alerted.path("began").exists());
     let launcher = running.pid();
     kill(launcher, libc::SIGSTOP);
     wait_until("the alert", || alerted.text("events.jsonl").contains("\"warning\""));
@@ -297,9 +298,11 @@ fn alert_of_the_last_moments_runs_the_command_or_is_told() {
 #[test]
 fn what_a_killed_runner_leaves_behind_is_not_of_the_tree() {
     let alerted = Alerted::new();
-    let command = "[ $GPU_TRACK_EVENT = warning ] || exit 0; echo $$ >shell; echo $PPID >runner; \
-                   (until [ -e go ]; do cat /dev/null; done) & wait";
-    let running = alerted.tracked(command, &["--wait-all"]).start();
+    let command = format!(
+        "{ENDS_THE_RUN_WHEN_RECOVERED}; echo $$ >shell; echo $PPID >runner; \
+         (until [ -e go ]; do cat /dev/null; done) & wait"
+    );
+    let running = alerted.tracked(&command, &["--wait-all"]).start();
     wait_until("the runner's pid", || alerted.text("runner").ends_with('\n'));
     kill(alerted.text("runner").trim().parse().unwrap(), libc::SIGKILL);
     let stderr = running.path("stderr");
@@ -309,7 +312,6 @@ fn what_a_killed_runner_leaves_behind_is_not_of_the_tree() {
     let shell = Path::new("/proc").join(alerted.text("shell").trim());
     wait_until("the end of what is left", || !shell.exists());
     alerted.make("told");
-    alerted.make("over");
     let run = ended(running);
     assert_eq!((run.status.code(), failures(&run).len()), (Some(3), 1), "{}", run.stderr);
     let commands = commands(&run);
