@@ -189,7 +189,7 @@ impl<A: Account> Supervisor<A> {
         self.account.is_reported_by_collector()
     }
 
-    /// Notes that the input, or the attached process, has ended. A run without a command lasts as long as that.
+    /// Notes the end of the input, or of the attached process, if it has come. A run without a command lasts as long as that.
     fn note_end_without_command(&mut self) {
         let (has_ended, status) = match &self.subject {
             Subject::Command(_) => return,

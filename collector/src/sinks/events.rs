@@ -97,7 +97,8 @@ impl Sink for EventFile {
         self.write(event)
     }
 
-    /// Writes the events that only the report has: the RAM peak and the end of the run.
+    /// Writes the events that only the report has: the RAM peak and the end of the run. Only the last report comes here:
+    /// [`Self::wants_report`] asks for no other.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         let of_end = |event: &&RunEvent| matches!(event.kind, EventKind::Peak | EventKind::Stop);
         let events = report.events.iter().flat_map(|events| &events.list).filter(of_end);

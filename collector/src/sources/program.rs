@@ -55,16 +55,14 @@ fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
 }
 
 /// Reads what a process runs, and its pid inside its own pid namespace. The pid is `None` if the process is in this process's
-/// namespace, or is gone.
+/// namespace, or is gone. If there is no peak RSS, the process had ended ([`Program::is_over`]).
 fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     let args = args(root, pid);
     let command = args.as_deref().and_then(command_of_args).or_else(|| root.comm(pid));
     let exe = root.path(pid, "exe");
-    let static_executable = is_static(&exe).and_then(|is_static| {
-        let path = std::fs::read_link(&exe).ok().filter(|_| is_static)?;
-        Some(path.to_string_lossy().into_owned())
-    });
-    // The status is read last: it shows whether the process was still alive when the rest was read.
+    let static_executable = if is_static(&exe) == Some(true) { std::fs::read_link(&exe).ok() } else { None };
+    let static_executable = static_executable.map(|path| path.to_string_lossy().into_owned());
+    // Read last: a peak RSS in it means that the process was alive while all of the above was read.
     let status = root.status(pid);
     let inner = match status.as_ref().map(|status| status.ns_pids.as_slice()) {
         Some([_, .., inner]) => root.pid_ns(pid).map(|pid_ns| Key { pid_ns, pid: *inner }),

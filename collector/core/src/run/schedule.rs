@@ -205,7 +205,7 @@ impl Schedule {
     fn plan_after(&mut self, taken: &Taken) {
         // Neither the grid nor growth was the reason for it, but an unreported program, or many ended intervals.
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
-            self.pay(taken);
+            self.charge(taken);
         }
         let policy = &self.policy;
         if self.is_growth_notable(taken) {
@@ -232,14 +232,14 @@ impl Schedule {
         in_interval_bytes > u128::from(notable_bytes)
     }
 
-    /// Pays for a sample that was taken for an unreported program, by moving `paid_ns` on. Over the time by which it moves, the
-    /// sample's cost is the share of a core that such samples may take. Earlier time that no sample used pays too, up to what can
-    /// be saved.
-    fn pay(&mut self, taken: &Taken) {
-        let time_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
-        let saved_ns = time_for(self.policy.saved_for_unreported_ns);
-        let paid_from_ns = self.paid_ns.max(taken.at_ns.saturating_sub(saved_ns));
-        self.paid_ns = paid_from_ns.saturating_add(time_for(taken.cost_ns));
+    /// Charges for a sample that neither the grid nor growth asked for: the next one for an unreported program waits until
+    /// `paid_ns`. A nanosecond of cost moves that on by `share_of_unreported` nanoseconds, so that such samples take one part in
+    /// that many of a core. If `paid_ns` is in the past, the time since is credit, up to what `saved_for_unreported_ns` costs.
+    fn charge(&mut self, taken: &Taken) {
+        let wait_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
+        let most_credit_ns = wait_for(self.policy.saved_for_unreported_ns);
+        let from_ns = self.paid_ns.max(taken.at_ns.saturating_sub(most_credit_ns));
+        self.paid_ns = from_ns.saturating_add(wait_for(taken.cost_ns));
     }
 }
 

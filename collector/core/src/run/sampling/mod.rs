@@ -192,7 +192,9 @@ impl Sampling {
             has_changed || self.alive != alive_before || self.group_changes != groups_before;
     }
 
-    /// Takes in what the first pass read of a live process. Returns whether its memory is another than at the last reading.
+    /// Takes in what the first pass read of a live process. Without a `size`, the last one stays. Notes in `current` what the
+    /// process ran, and whether it is new or has exec'd. Returns whether it is new or its memory has changed: then the estimates
+    /// are due again.
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
@@ -201,11 +203,13 @@ impl Sampling {
         if ran_ns > 0 {
             self.current.ran_ns.push((id, ran_ns));
         }
-        if reading.set_vitals(vitals) {
+        let has_execd = reading.set_vitals(vitals);
+        if has_execd {
             self.current.changed.push(ChangedProgram { id, since_ns: last_ns });
         }
         reading.at_ns = self.current.at_ns;
         reading.size = size.unwrap_or(reading.size);
+        // What it touches beyond `touched_before` tells how many of the pages that it shared with fork relatives it has copied.
         if is_new {
             // After a fork, all that it has by now may be its parent's.
             reading.touched_before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };

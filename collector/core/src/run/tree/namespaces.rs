@@ -11,6 +11,7 @@
 //! its parent's pid is 0 inside. A REAPED record of a reaper outside is then matched to an unreaped init by status and CPU time:
 //! see `reaped_inside`.
 
+use super::ancestry::Replaced;
 use super::namespace::{ForkNumber, PidNumber};
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
@@ -230,6 +231,8 @@ impl Tree {
         for process in self.processes.values_mut().filter(is_child) {
             process.ancestry.parent = Parent::Known(known);
         }
+        let nearest = self.uninstrumented_ancestor(Parent::Known(known));
+        self.replace_uninstrumented_ancestors(&Replaced::from_iter([(id, nearest)]));
         self.set_host_pid(known, host_pid);
     }
 }

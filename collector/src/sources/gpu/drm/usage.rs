@@ -40,8 +40,9 @@ pub(super) struct ClientUsage {
 }
 
 impl ClientUsage {
-    /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Gives their use since the reading before, by
-    /// the id of the device. `device_of` gives the id of a client's device.
+    /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Gives, by the id of the device, their memory now
+    /// and the busy time of their engines since the reading before. Each client counts to one process, its owner. Owners of an
+    /// engine whose busy time can't be told go to `unknown`. `device_of` gives the id of a client's device.
     pub(super) fn take_in(
         &mut self,
         at_ns: u64,
@@ -53,7 +54,8 @@ impl ClientUsage {
         self.owners.retain(|key, _| clients.contains_key(key));
         self.before.retain(|key, _| clients.contains_key(key));
         self.unknown.clear();
-        // All rates are noted first: those of known clients also count for new ones.
+        // Cycles per nanosecond of each engine, from clients that the last reading had. A new client has no earlier count, and
+        // takes these rates, so they are noted before any client is counted.
         for (key, (_, client)) in &clients {
             self.note_rates(key, client);
         }
@@ -67,10 +69,13 @@ impl ClientUsage {
                 let last = self.before.get(&key).and_then(|engines| engines.get(&name)).copied();
                 match self.busy(&key.0, &name, engine, last, owner) {
                     Some(busy) => *of_owner.entry(name.clone()).or_default() += busy,
-                    None => drop(self.unknown.insert(owner)),
+                    None => {
+                        self.unknown.insert(owner);
+                    }
                 }
-                let known = Engine { busy: last.map_or(0, |last| last.busy).max(engine.busy), ..engine };
-                self.before.entry(key.clone()).or_default().insert(name, known);
+                // A counter can go back a little. The largest value is kept, or the way up again would count twice.
+                let largest = Engine { busy: last.map_or(0, |last| last.busy).max(engine.busy), ..engine };
+                self.before.entry(key.clone()).or_default().insert(name, largest);
             }
         }
         devices

@@ -474,7 +474,8 @@ impl DeviceUsage {
         maxima.add_process_busy(number, at_ns, &stretches.sums());
     }
 
-    /// Takes in the driver's accounting entries. They have the peaks of processes that no sample saw, too.
+    /// Takes in the driver's accounting entries. They have the peaks of processes that no sample saw, too. `maxima` are those of
+    /// the sum over all devices.
     fn add_accounting(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());

@@ -293,14 +293,19 @@ fn process_killed_with_its_namespace_init_is_in_no_sum() {
 #[test]
 fn proc_joins_connector_and_record_of_one_process() {
     let mut run = with_namespace();
-    run.kernel_fork(501, 500);
-    let forked = run.id(501);
-    // Its record was not matched with it, because connector events were lost, for example.
+    // The record comes before the event of its fork, so the two are not matched.
     run.inside(INSIDE, |run| {
         run.fork(2, 77, MIB_KIB);
     });
+    run.kernel_fork(501, 500).kernel_fork(502, 501);
+    let (forked, child) = (run.id(501), run.id(502));
+    assert_eq!(run.tree.counts().created, 5);
     run.tree.found_inside(forked, Key { pid_ns: INSIDE, pid: 2 });
-    assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (3, Some(501)));
+    let known = run.id(501);
+    assert_ne!(known, forked);
+    assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (4, Some(501)));
+    let ancestry = &run.tree.get_mut(child).unwrap().ancestry;
+    assert_eq!((ancestry.parent, ancestry.uninstrumented_ancestor), (Parent::Known(known), Some(known)));
 }
 
 /// A child inside that a scan found before the events up to then were applied.
