@@ -14,6 +14,8 @@ use std::process::{self, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{GpuConfig, GpuLister, Listing, PresentGpus, format, present_gpus};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::cli::UsageError;
 use crate::{console, exit, signals};
@@ -97,7 +99,21 @@ fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
         // The write fails if the parent has gone, or has seen enough.
         answer.write_all(line.as_bytes()).ok()?;
         next += every?;
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        wait_until(next, &answer)?;
+    }
+}
+
+/// Waits for a time. Gives `None` at once if the parent, which reads from this pipe, has gone.
+fn wait_until(time: Instant, answer: &File) -> Option<()> {
+    loop {
+        let left = Timespec::try_from(time.saturating_duration_since(Instant::now())).ok()?;
+        // Without events to wait for, poll(2) reports only that the pipe has no reader.
+        match poll(&mut [PollFd::new(answer, PollFlags::empty())], Some(&left)) {
+            Ok(0) => return Some(()),
+            Ok(_) => return None,
+            Err(error) if error == Errno::INTR => {}
+            Err(_) => return None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -268,11 +269,15 @@ fn gpus_shows_figures_and_processes_as_they_are_now() {
     assert!(lines.map(Result::unwrap).all(|line| line.starts_with("{\"count\":2,")));
     // Its reader has gone: it ends by itself.
     assert_eq!(watched.wait().unwrap().code(), Some(0));
-    let mut watched = command(&["--every", "100"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watched = command(&["--every", "1000"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(watched.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", watched.id());
+    let lister = Path::new("/proc").join(fs::read_to_string(children).unwrap().trim());
+    assert!(lister.join("stat").exists(), "{lister:?}");
     kill(watched.id(), libc::SIGINT);
     watched.wait().unwrap();
+    wait_until("the end of the process that asks the drivers", || !lister.exists());
     assert!(first.starts_with("GPU  name "), "{first}");
     fs::write(&end, "").unwrap();
     job.wait().assert_clean(0);
