@@ -132,7 +132,7 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
 }
 
 /// Renders the report as it is written to `target`. `asked`: the style that the user asked for; [`ReportTarget::style_here`] says
-/// what of it holds there. A quiet report is text in any form: it has what went wrong with tracking, and nothing else.
+/// what of it holds there. A quiet report is always text: it has what went wrong with tracking, and nothing else.
 #[must_use]
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);

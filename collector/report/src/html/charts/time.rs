@@ -64,6 +64,7 @@ impl<'a> Time<'a> {
         quantities: impl IntoIterator<Item = (Rule, &'q [Option<f64>])>,
     ) -> Vec<Point> {
         let quantities: Vec<(Rule, &[Option<f64>])> = quantities.into_iter().collect();
+        // Only the rules of the columns count here, since the points alone are given back.
         let columns =
             quantities.iter().map(|(rule, _)| Column { name: String::new(), rule: *rule }).collect();
         let mut points = Vec::new();
