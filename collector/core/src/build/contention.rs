@@ -122,9 +122,9 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
 }
 
 /// Computes how many cores others had and how many threads waited, and concludes from both. The result's `reason` says why a
-/// figure is unknown.
+/// figure is unknown. The caller adds `allowed_cores`.
 fn judge(facts: &Facts) -> Contention {
-    let Facts { span_s, cores, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
+    let Facts { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
     if facts.ticks < POLICY.least_ticks {
         return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
@@ -149,7 +149,7 @@ fn judge(facts: &Facts) -> Contention {
     };
     Contention {
         is_contended,
-        allowed_cores: Some(cores),
+        allowed_cores: None,
         others_cores: Some(others),
         stolen_cores: Some(stolen),
         waiting_threads: waiting,
@@ -185,9 +185,10 @@ fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool
 /// little of the run's CPU time for that.
 fn waiting_threads(facts: &Facts) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = facts.tasks;
-    let used_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
+    // Whether they ran for at least this part of the run's CPU time.
+    let ran_for = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
     let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
-    let is_enough = used_part(POLICY.whole_task_part) || (is_long && used_part(POLICY.least_task_part));
+    let is_enough = ran_for(POLICY.whole_task_part) || (is_long && ran_for(POLICY.least_task_part));
     // On average `busy_cores` threads ran. Those that were read show how many waited for each that ran.
     let busy_cores = facts.own_s / facts.span_s;
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
