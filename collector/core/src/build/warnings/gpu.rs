@@ -1,4 +1,4 @@
-//! The warnings about GPUs.
+//! The warnings about GPUs. A function that makes some gives none (`None`, or no text) if its cause does not apply.
 
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ fn lost(gpu: &DeviceUsage, loss: Loss, at_s: f64) -> String {
     format!("GPU lost at {at_s:.1} s: {}; {then}.", gpu.device.id)
 }
 
-/// Says that the energy counter of a device was reset, and that it stepped back.
+/// Warns if the energy counter of a device was reset, and if it stepped back.
 fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     let counter = gpu.counters.get(&Figure::Energy);
     let id = &gpu.device.id;
@@ -436,9 +436,10 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
             }
             continue;
         }
-        let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
+        // The parts of the device have the figure, or the warning of its loss explains why it is missing.
+        let is_explained = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
         for (figure, reason) in missing_of(gpu) {
-            if !is_told(&reason) && !is_expected(figure, &reason) {
+            if !is_explained(&reason) && !is_expected(figure, &reason) {
                 note(&mut missing, &reason, figure, gpu);
             }
         }
