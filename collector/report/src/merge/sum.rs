@@ -283,7 +283,7 @@ impl Sum {
 }
 
 impl Lower {
-    /// Adds a point of the report that has this shape.
+    /// Adds a point of the report that has this shape: by how much it rises, and what it has in each window.
     fn add(&mut self, point: &Point, shape: &Shape, grid: Grid) {
         let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
         if let Some(max) = point.max {
