@@ -48,7 +48,8 @@ pub(super) struct Column {
 }
 
 impl History {
-    /// Appends a stretch. If there are then too many, every two neighbours become one.
+    /// Appends a stretch. If there are then too many, every two neighbours become one. The RAM of commands is noted for
+    /// [`Self::largest_commands`]. Commands beyond [`MOST_COMMANDS`] are left out of the stretch.
     pub(super) fn push(&mut self, point: Point) {
         let Point { from_s, at_s, ram_bytes, by_command } = point;
         let by_command = by_command.map(|all| {
