@@ -122,8 +122,9 @@ impl OrderExecutor {
         }
     }
 
-    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the order that the core would
-    /// have issued, what came of it, and by how much the limit is exceeded.
+    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the order that the core
+    /// would have issued, what came of it, and by how much the limit is exceeded. `None`: the limit is not reached, or none is
+    /// left.
     pub(crate) fn enforce_wall_limit(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult, Excess)> {
         let amount = now_ns.saturating_sub(self.start_ns);
         let wall = self.wall.take_if(|wall| amount >= wall.allowed_ns)?;
@@ -211,6 +212,7 @@ impl OrderExecutor {
     /// Gives how the launcher ends where a limit has ended the tree. `None`: none has.
     pub(crate) fn exit_status(&self) -> Option<ExitStatus> {
         let ending = self.ending.as_ref()?;
+        // The launcher waits for the enders before it ends, so it is known by then whether SIGKILL was needed.
         let is_killed = ending.end.is_none_or(|end| end.is_killed);
         Some(ExitStatus::from_raw(if is_killed { STATUS_KILLED } else { STATUS_TERMINATED } << 8))
     }

@@ -195,8 +195,9 @@ impl Session {
             .map_err(SessionError::Collector)
     }
 
-    /// Starts a collector that continues the work of a killed one. `main_pid`: the command's first process, which may have ended.
-    /// `crashed_by`: the signal of the crashes after which no collector of this run may load NVIDIA's library.
+    /// Starts a collector that continues the work of a killed one, and counts the restart. `main_pid`: the command's first process,
+    /// which may have ended. `crashed_by`: the signal of the crashes after which no collector of this run may load NVIDIA's
+    /// library. It holds for all later collectors, too.
     pub(crate) fn restart_collector(
         &mut self,
         main_pid: Option<u32>,

@@ -141,6 +141,7 @@ impl Account for Untracked {
         self.children_before.contains(&pid)
     }
 
+    /// Does nothing: it was a child from before the command.
     fn foreign_ended(&mut self, _status: i32) {}
 
     /// Keeps the child's record. Beyond [`MOST_REAPED`] records, it is added to the last one, unless it is the command's.
@@ -164,6 +165,7 @@ impl Account for Untracked {
         reaped.push(StoredRecord { position: reaped.len() as u64, origin, event });
     }
 
+    /// Has nothing to do: orders come from a collector only.
     fn attend(&mut self, _executor: &mut OrderExecutor) -> Option<Duration> {
         None
     }

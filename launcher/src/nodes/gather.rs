@@ -95,7 +95,7 @@ impl NodeRun {
     /// Ends the agents, waits for the reports of all nodes, and writes one report of them to the places that the user named. Its
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
-        // Before the wait, which ends the step.
+        // They are taken before the wait, which ends the step.
         let left = self.step.as_ref().map(SlurmStep::left_reports).unwrap_or_default();
         let reports = self.wait_for_others(signals);
         let config = Config { report: self.report.clone(), ..config::of(options, &ProcRoot::default()) };
