@@ -160,9 +160,9 @@ fn judge(facts: &Facts) -> Contention {
 /// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether they waited
 /// for others or for a CPU quota. `others`: cores that others used. `waiting`: threads that waited, if that is known.
 fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool> {
-    let own = facts.own_s / facts.span_s;
+    let own_cores = facts.own_s / facts.span_s;
     // Fewer cores than this do not matter, nor do fewer threads that waited for one.
-    let least = POLICY.least_cores.max(own * POLICY.least_part);
+    let least = POLICY.least_cores.max(own_cores * POLICY.least_part);
     if others < least {
         return Some(false);
     }
@@ -174,7 +174,7 @@ fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool
     let reachable_quota = facts.quota_cores.filter(|quota| f64::from(facts.cores) - others >= *quota);
     match reachable_quota {
         // The run used the quota up, so the quota made it wait.
-        Some(quota) if own >= quota * POLICY.whole_quota => Some(false),
+        Some(quota) if own_cores >= quota * POLICY.whole_quota => Some(false),
         // The run left some of the quota. Either processes of the same cgroup used that up, or others had the cores.
         Some(_) if has_waited == Some(true) => None,
         _ => has_waited,
@@ -199,8 +199,8 @@ fn waiting_threads(facts: &Facts) -> Option<f64> {
 /// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
 /// `None`: only one of both is so, or the switches are not known.
 fn has_waited_by_switches(facts: &Facts, others: f64) -> Option<bool> {
-    let used = others + (facts.own_s + facts.tools_s) / facts.span_s;
-    let is_full = f64::from(facts.cores) - used < f64::from(facts.cores) * POLICY.full;
+    let used_cores = others + (facts.own_s + facts.tools_s) / facts.span_s;
+    let is_full = f64::from(facts.cores) - used_cores < f64::from(facts.cores) * POLICY.full;
     let (voluntary, involuntary) = facts.switches.voluntary.zip(facts.switches.involuntary)?;
     let least_switches = facts.span_s * POLICY.least_switches_per_s;
     if (voluntary.saturating_add(involuntary) as f64) < least_switches {

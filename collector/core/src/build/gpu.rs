@@ -67,7 +67,7 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: bytes,
         };
     }
-    // An integrated GPU has no memory of its own.
+    // An integrated GPU has no memory of its own. Each of these shows that a GPU has some.
     let has_memory = |gpu: &&DeviceUsage| {
         gpu.device.memory_bytes.is_some()
             || gpu.knows(Figure::MemoryUsed)

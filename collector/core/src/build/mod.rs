@@ -500,8 +500,8 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     if inputs.config.attached.is_some() {
-        let is_child = inputs.end.command_exit.is_some_and(|exit| exit.status.is_some());
-        return Err(if is_child {
+        // The launcher knows a wait status only of its children.
+        return Err(if command_exit.status.is_some() {
             "the kernel's sum has what the attached process used before".into()
         } else {
             "the attached process is not a child of gpu-track-run".into()
