@@ -411,8 +411,8 @@ fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec
     lines
 }
 
-/// Whether a missing figure needs no warning, since nothing failed: PCIe counters that can wrap on this device, or were read too
-/// seldom in a short run. `gpus[].missing` has the reason.
+/// Whether a missing figure needs no warning, since nothing failed. So it is for PCIe counters that can wrap on this device, or were
+/// read too seldom in a short run. `gpus[].missing` has the reason.
 fn is_expected(figure: Figure, reason: &Missing) -> bool {
     let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
     is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
