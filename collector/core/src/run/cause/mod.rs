@@ -340,7 +340,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Describes a process that this signal ended. If the launcher received the same signal, names its sender.
+    /// Describes a process that this signal ended, or that failed because of it. Names the sender, if the launcher received the
+    /// same signal.
     fn fatal_signal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
         let received = self.signals.iter().find(|received| received.signal == signal);
         FatalSignal {

@@ -85,7 +85,8 @@ impl PeakHolders {
     /// were there at that time.
     pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
-        // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment.
+        // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment. Only the
+        // first of these counts as a process.
         for interval in intervals {
             commands.add(&interval.command, interval.is_process.into(), interval.memory.added_bytes);
         }
