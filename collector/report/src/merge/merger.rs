@@ -294,7 +294,8 @@ fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
 }
 
 impl Usables {
-    /// Adds what sets the limits of a report. What nodes may use is added when they are closed.
+    /// Adds what sets the usable cores, memory and GPUs of a report, and the limit of a process's address space. How much nodes may
+    /// use is added when they are closed.
     fn add(&mut self, report: &Report) {
         let usable = &report.usable;
         let cores = [Some(usable.cores.source), self.cores_source].into_iter().flatten();
@@ -311,6 +312,7 @@ impl ToldNodes {
     /// Adds the nodes that a report names as not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
         let unseen = report.coverage.nodes.as_ref();
+        // The report's own node is one more.
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
         let of_step = report.limits.slurm.get(STEP_NODES).map(|list| node_list::expanded(list, MOST_TOLD));
         let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);

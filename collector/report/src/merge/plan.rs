@@ -95,7 +95,8 @@ impl Plan {
             longest_us[*node] = span.length_us().max(longest_us[*node]);
         }
         let mut order: Vec<usize> = (0..sources.len()).collect();
-        // The longest first, of the nodes of a machine and of the reports of a node: it tells most of what all tell.
+        // The longest node of a machine comes first, and the longest report of a node. Of most figures that count once for a
+        // machine or a node, that of its first report counts.
         order.sort_by_key(|at| {
             let span = spans[*at];
             let node = node_of[*at];

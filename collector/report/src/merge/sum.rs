@@ -218,6 +218,7 @@ impl Sum {
     pub(super) fn bounds(&self) -> Bounds {
         let most = self.bins.at_most.iter().max().copied().unwrap_or(0) + self.apart.at_most;
         let at_least = self.lower_bound();
+        // The maximum of the two: [`Sum::raise_largest`] raises only the lower bound.
         Bounds {
             at_least: (self.known > 0).then_some(at_least),
             at_most: (self.is_bounded && self.known > 0).then_some(most.max(at_least)),
