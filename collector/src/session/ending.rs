@@ -141,8 +141,9 @@ impl Session {
         end_ns
     }
 
-    /// Notes the alerts for which the launcher has not run the command of `--on-alert`, and tells the user. Their orders were still in
-    /// the pipe when the run ended, or the last sample decided them. A launcher that is gone tells of no alert either.
+    /// Notes the alerts for which the launcher has not run the command of `--on-alert`, and tells the user. Their orders were still
+    /// in the pipe when the run ended, or the last sample decided them. Does nothing if the launcher is gone: it would have told
+    /// the user of the alerts themselves.
     fn give_up_orders(&mut self) {
         if self.told.exit.is_none() {
             return;

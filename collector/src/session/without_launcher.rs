@@ -66,6 +66,7 @@ impl OwnEnder {
         // The killed ender counts as having sent SIGTERM. SIGKILL stays due at the same time.
         let left = deadline.saturating_duration_since(Instant::now());
         let tree = TreeToEnd { is_told: true, kill_after: left, ..tree.clone() };
+        // If it can't be started, the next call tries again.
         self.start(&tree);
         true
     }
