@@ -164,7 +164,7 @@ fn lately(report: &Report, track: &Track) -> Option<f64> {
     (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
 }
 
-/// Adds each GPU.
+/// Adds the figures of GPUs: each figure has a line for each GPU, whose id is the label `uuid`.
 fn gpus(metrics: &mut Metrics, report: &Report) {
     type Value<'a> = &'a dyn Fn(&GpuDevice) -> Option<f64>;
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
