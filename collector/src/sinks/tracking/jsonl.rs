@@ -15,7 +15,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
-use crate::sinks::sink::{Loss, Place, Resume, Sink};
+use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 
 /// After a restart, only lines in this many last bytes of the file can come again. A collector writes less between two
 /// savings of its state.
@@ -48,8 +48,8 @@ struct JsonLines {
 }
 
 /// Gives the sink of a file.
-pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    Box::new(JsonLines::new(target, place.run()))
+pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
+    Box::new(JsonLines::new(target, context.run()))
 }
 
 impl Sink for JsonLines {
@@ -130,7 +130,8 @@ impl JsonLines {
         }
     }
 
-    /// Writes a row as the line of a sample.
+    /// Writes a row as the line of a sample. If it gets into the file, the next row begins at its end, and its largest RAM goes
+    /// into the line of the end.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
         let (at_ns, max_ram) = (row.sample.at_ns, row.sample.max_ram);
         if self.write(&Line::Sample(Box::new(row.sample)))? {
