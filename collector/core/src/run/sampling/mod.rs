@@ -154,8 +154,8 @@ impl Sampling {
         alive.filter_map(target).collect()
     }
 
-    /// Takes in the first pass of the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds: clock, size and state of all live
-    /// processes.
+    /// Begins the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds, and takes in its first pass: clock, size and state of all live
+    /// processes. Notes in the tree which of them are dead. Decides whether the second pass must make the estimates anew.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         let alive_before = std::mem::take(&mut self.alive);
@@ -257,6 +257,7 @@ impl Sampling {
 
     /// Whether a process's image is newer than the last reading of its peak.
     fn is_new_image(&self, tree: &Tree, id: ProcessId) -> bool {
+        // At equal times the image counts as new: the peak may be that of the image before.
         let image_ns = tree.get(id).map(Process::program_start_ns);
         self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
     }
@@ -270,8 +271,9 @@ impl Sampling {
         })
     }
 
-    /// Takes in the second pass: peaks. Forgets what was read of the memory of images that were replaced. Then makes the
-    /// estimates anew, if anything has changed. By these, the session chooses what to read in the third pass.
+    /// Takes in the second pass: peaks, huge pages and resource limits. Forgets what was read of the memory of images that were
+    /// replaced. Then makes the estimates anew, if anything has changed. By these, the session chooses what to read in the third
+    /// pass.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         // This comes before `peak_at_ns` is set below, which makes an image count as old.
         for id in self.new_images(tree) {
@@ -295,8 +297,8 @@ impl Sampling {
         }
     }
 
-    /// Makes the estimates anew. Before that, notes what each process with unread relatives had touched when they came:
-    /// what it writes from then on, it may copy.
+    /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process with unread
+    /// relatives had touched when they came: what it writes from then on, it may copy.
     fn estimate_anew(&mut self, tree: &Tree) {
         (self.is_estimate_due, self.is_settled) = (false, false);
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
@@ -337,7 +339,8 @@ impl Sampling {
         if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
     }
 
-    /// Takes in the third pass, one unit at a time: how its members share memory.
+    /// Takes in the third pass, one unit at a time: how its members share memory. Notes what was tried, so that no other unit of
+    /// this sample has it. Makes the estimates anew if the footprint may be another one, since the next unit is chosen by them.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;

@@ -267,8 +267,8 @@ impl DeviceUsage {
         self.figures.note_used(self.used_bytes);
     }
 
-    /// Takes in the figures of the device itself, and whether it is lost. If it is, its memory in use and its recent figures are not
-    /// known any more.
+    /// Takes in the figures of the device itself, and whether it is lost. If it is, its memory in use and its recent figures are
+    /// not known any more.
     fn add_figures(&mut self, reading: &DeviceReading, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         // The XID that explains a loss comes before it, or in the same reading.
