@@ -66,7 +66,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Makes the turn of this order. `event` is of the run's alert number `alert`.
+    /// Makes the turn of the order of this `epoch`, which the run's alert number `alert` has issued for `event`.
     pub(crate) fn new(epoch: u32, alert: u32, event: &RunEvent) -> Self {
         Self { epoch, alert, name: event.alert_name() }
     }
@@ -115,8 +115,8 @@ impl AlertCommands {
         }
     }
 
-    /// Runs CMD for an alert, now or when CMD has run for the alerts before. `largest`: the process that held most RAM then. `main`: the
-    /// pid of what is tracked, while that lives.
+    /// Runs CMD for an alert, now or when CMD has run for the alerts before. If [`MOST_WAITING`] wait already, notes that as a
+    /// failure. `largest`: the process that held most RAM then. `main`: the pid of what is tracked, while that lives.
     pub(crate) fn add(
         &mut self,
         turn: Turn,

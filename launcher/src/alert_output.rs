@@ -68,8 +68,8 @@ impl Output {
         }
     }
 
-    /// Passes on what is in the pipe still, waits until it is written, and lets go of stderr. Gives whether stderr did not get all. The
-    /// command can write on, and is not read.
+    /// Passes on what is in the pipe still, waits until it is written, for [`TAKEN_WITHIN`] at most, and lets go of stderr. Gives
+    /// whether stderr did not get all. The command can write on, and is not read.
     pub(crate) fn finish(&mut self) -> bool {
         while !self.is_cut && self.pass_on(Duration::ZERO) {}
         self.is_cut |= self.writer.take().is_some_and(|writer| !writer.finish());

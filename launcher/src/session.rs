@@ -111,7 +111,8 @@ impl Session {
         Ok(Self { segment, state, connector: None, preload, output_locks, ranks, origin, config })
     }
 
-    /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start.
+    /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start. If
+    /// that fails, the configuration says why, for the report.
     pub(crate) fn subscribe(&mut self, options: &Options) {
         let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
         self.connector = connector.unwrap_or_else(|error| {

@@ -211,6 +211,7 @@ impl Live {
                 _ => Stage::Running,
             };
         };
+        // A truncated file gets no newer samples, however new its last one is.
         if silent_s < limit_s && !self.file.is_lost() {
             return Stage::Running;
         }
