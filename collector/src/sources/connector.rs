@@ -116,10 +116,12 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let op = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
     let load = |at: usize| op(LOAD, at as u32, 0, 0);
-    // Loads are in network byte order; jumps count from the next instruction.
+    // Loads are in network byte order; jumps count from the next instruction. To return 0 drops a message, to return the maximum
+    // passes it whole.
     let is = |what: u32, jt, jf| op(EQUAL, what.to_be(), jt, jf);
     let mut program = [
         load(EVENT),
+        // To the check of a fork, to that of an exit, and to the end that passes the message.
         is(PROC_EVENT_FORK, 3, 0),
         is(PROC_EVENT_EXIT, 6, 0),
         is(PROC_EVENT_EXEC, 9, 0),
