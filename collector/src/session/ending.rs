@@ -91,7 +91,8 @@ impl Session {
         self.told.is_cancelled
     }
 
-    /// Ends the session: takes in what is left to be read, writes the report, and removes the session's files in shared memory.
+    /// Ends the session: takes in what is left to be read, writes the report, waits a little for the other sinks, and removes the
+    /// session's files in shared memory.
     ///
     /// If the command could not be executed, does nothing: there is no report, and the launcher removes the files.
     ///

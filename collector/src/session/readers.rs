@@ -90,6 +90,10 @@ impl Readers {
     ) -> Self {
         let tick_us = host.tick_us();
         let sampler = Sampler::new(root.clone(), host.page_bytes, tick_us);
+        // A collector before this one has counted up to its end.
+        let is_resumed = config.restarts > 0;
+        // An attached process is no child of the launcher.
+        let topmost_pid = config.attached.is_none().then_some(config.start.launcher_pid);
         Self {
             scans: config.discovery.uses(Layer::Scan),
             launcher_pid: config.start.launcher_pid,
@@ -108,8 +112,8 @@ impl Readers {
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
-            run_delay: RunDelay::new(root.clone(), config.restarts > 0),
-            io: IoUsage::new(root.clone(), config.attached.is_none().then_some(config.start.launcher_pid)),
+            run_delay: RunDelay::new(root.clone(), is_resumed),
+            io: IoUsage::new(root.clone(), topmost_pid),
             free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,

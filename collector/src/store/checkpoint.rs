@@ -69,7 +69,7 @@ pub(crate) struct CheckpointWriter {
     next_ns: u64,
     /// Items of the outbox before this number are in the state file.
     kept: u64,
-    /// Number of the run's events in the last snapshot.
+    /// How many events of the run had been told when they were last looked at ([`Self::save_if_happened`]).
     happened: u64,
 }
 
