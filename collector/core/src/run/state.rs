@@ -457,8 +457,8 @@ impl RunState {
         self.alerts.as_ref().map_or(0, |alerts| alerts.log.told)
     }
 
-    /// Decides by the sample that is complete which alerts go on or off, and orders what is done then. Hands the events of that to
-    /// the sinks. `gpu`: as in [`Self::decide_limits`].
+    /// Decides by the sample that is complete which alerts go on or off, and orders what is done then. Hands the events of that,
+    /// and those of limits, to the sinks. `gpu`: as in [`Self::decide_limits`].
     fn decide_alerts(&mut self, gpu: GpuSums) {
         if self.alerts.is_none() {
             return;
@@ -569,7 +569,9 @@ impl RunState {
             if let Some(peak_bytes) = gpu_peak_bytes {
                 self.totals.add_on_gpus(&process, peak_bytes);
             }
-            self.ranks.add_finalized(&process, gpu_peak_bytes.filter(|bytes| *bytes > 0));
+            // 0: no driver reported its memory.
+            let known_gpu_bytes = gpu_peak_bytes.filter(|bytes| *bytes > 0);
+            self.ranks.add_finalized(&process, known_gpu_bytes);
         }
     }
 

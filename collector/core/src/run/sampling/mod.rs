@@ -131,7 +131,7 @@ pub struct Sampling {
     /// Processes have come, gone or touched memory since the estimates were made.
     is_estimate_due: bool,
     /// No reading of how memory is shared would tell anything more.
-    is_settled: bool,
+    has_read_enough: bool,
     /// The sample that is being taken.
     pub current: CurrentSample,
     /// What the passes came to.
@@ -300,7 +300,7 @@ impl Sampling {
     /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process with unread
     /// relatives had touched when they came: what it writes from then on, it may copy.
     fn estimate_anew(&mut self, tree: &Tree) {
-        (self.is_estimate_due, self.is_settled) = (false, false);
+        (self.is_estimate_due, self.has_read_enough) = (false, false);
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
             let Some(reading) = self.readings.get_mut(id) else { continue };
@@ -328,7 +328,7 @@ impl Sampling {
     /// and were not tried in this sample. `None`: no reading is worth its cost, or none would tell anything more. `mark`: the
     /// largest RAM so far, bytes. A reading may cost more where this sample can exceed it.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
-        if self.is_settled {
+        if self.has_read_enough {
             return None;
         }
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
@@ -336,7 +336,7 @@ impl Sampling {
 
     /// Gives the processes whose private and proportional sizes are not known any more, and what to read of them.
     pub fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
+        if self.has_read_enough { Vec::new() } else { self.estimates.stale(tree) }
     }
 
     /// Takes in the third pass, one unit at a time: how its members share memory. Notes what was tried, so that no other unit of
@@ -449,7 +449,7 @@ impl Sampling {
         // How much fork children had copied by then is known from now on, so the next sample estimates anew.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
-        self.settle(tree);
+        self.note_if_enough_is_read(tree);
         let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
@@ -468,14 +468,14 @@ impl Sampling {
         self.sample = Some(sample);
     }
 
-    /// Finds out whether another reading of how memory is shared would tell anything more (`is_settled`). A sample that read sharing
-    /// leaves that open, as more readings may be wanted. The next sample that reads none decides it.
-    fn settle(&mut self, tree: &Tree) {
+    /// Notes whether another reading of how memory is shared would tell anything more (`has_read_enough`). A sample that read
+    /// sharing leaves that open, as more readings may be wanted. The next sample that reads none decides it.
+    fn note_if_enough_is_read(&mut self, tree: &Tree) {
         if self.current.is_any_sharing_read {
-            self.is_settled = false;
-        } else if !self.is_settled {
+            self.has_read_enough = false;
+        } else if !self.has_read_enough {
             // The high-water mark decides only what a reading may cost, so any will do here.
-            self.is_settled =
+            self.has_read_enough =
                 self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
         }
     }

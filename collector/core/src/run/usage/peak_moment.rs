@@ -158,6 +158,7 @@ struct Commands {
 impl Commands {
     /// Adds processes of a command, and what they held.
     fn add(&mut self, name: &Arc<str>, count: u64, added_bytes: u64) {
+        // Most names are known already, and `entry` would need a clone of each.
         let sum = match self.by_name.get_mut(name) {
             Some(sum) => sum,
             None => self.by_name.entry(name.clone()).or_default(),
