@@ -160,7 +160,7 @@ impl OrderExecutor {
         self.ending.as_ref().is_some_and(|ending| ending.ender == Some(pid))
     }
 
-    /// Takes in that a helper has ended, with this wait status.
+    /// Takes in that a helper has ended, with this wait status: an ender, or a process of the command of `--on-alert`.
     pub(crate) fn helper_ended(&mut self, pid: u32, status: i32) {
         if self.is_ender(pid) {
             self.ender_ended(status);
@@ -253,7 +253,8 @@ impl OrderExecutor {
 }
 
 impl WallLimit {
-    /// Gives the shortest of these limits that end the tree after a wall time. A limit's number in the list names its order.
+    /// Gives the shortest of these limits that end the tree after a wall time. Its order is the one that the core would issue: the
+    /// limit's number in the list, and epoch 0. `None`: there is no such limit.
     fn first(limits: &[RunLimit]) -> Option<Self> {
         let mut first: Option<Self> = None;
         for (number, limit) in (0..).zip(limits) {

@@ -42,7 +42,7 @@ pub(crate) trait Account {
     fn is_foreign(&self, pid: u32) -> bool;
     /// A child for which [`Self::is_foreign`] holds has ended, with this wait status.
     fn foreign_ended(&mut self, status: i32);
-    /// A child of the run has ended.
+    /// A child of the run has ended. `is_main`: it was the command's first process.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
     /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Gives the time until
     /// something is due again; `None`: nothing has a time.

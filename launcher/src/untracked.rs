@@ -183,6 +183,7 @@ impl Account for Untracked {
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
         let (done, is_done) = channel::<()>();
+        // The thread gets copies. Where it can't be started, the report is written from here.
         let writer = std::thread::Builder::new().spawn({
             let (config, report) = (config.clone(), report.clone());
             move || {

@@ -39,7 +39,7 @@ struct Progress {
 struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, bool)>);
 
 impl Seen {
-    /// Whether the report in this file is final. A file that has not changed is not read again.
+    /// Whether the report in this file is final. A file that has not changed is not read again, nor is one whose report was final.
     fn is_final(&mut self, path: &Path) -> bool {
         let changed_at = fs::symlink_metadata(path).and_then(|file| file.modified()).ok();
         match self.0.get(path) {

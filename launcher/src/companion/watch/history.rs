@@ -128,7 +128,8 @@ impl History {
     }
 }
 
-/// Makes one stretch of neighbours, with RAM and commands of the one with most RAM. `None`: there are none.
+/// Makes one stretch of neighbours, with RAM and commands of the one with most RAM. Of several, one whose commands are known goes
+/// first. `None`: there are none.
 fn joined(neighbours: &[Kept]) -> Option<Kept> {
     let (first, last) = (neighbours.first()?, neighbours.last()?);
     let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;

@@ -204,7 +204,7 @@ impl Live {
             return Stage::Ended;
         }
         let Some((silent_s, limit_s)) = silence else {
-            // No summary need be there yet, which would have the pid of the launcher.
+            // The launcher's pid is in the summary, which need not be there yet. So the state file's lock tells if it was killed.
             return match self.file.count() {
                 _ if was_killed(&segment_of(self.file.named().path())) => Stage::Killed,
                 0 => Stage::Starting,
