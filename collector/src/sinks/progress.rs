@@ -62,6 +62,7 @@ impl Sink for Progress {
     }
 
     fn open(&mut self, resume: Resume) -> io::Result<()> {
+        // The killed collector may have written the line of the multiple that has passed.
         if resume == Resume::Continued {
             self.grid = self.grid.after(clock::monotonic_ns());
         }
