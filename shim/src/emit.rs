@@ -12,7 +12,7 @@ use gpu_track_abi::ring::{Push, Ring};
 
 use crate::{next, overflow, state, sys};
 
-/// Gives the origin of a record that process `pid` writes now.
+/// Gives the origin of a record that process `pid` writes now. The parent's pid is 0: only START, FORK and EXIT name a parent.
 pub(crate) fn origin(pid: u32) -> Origin {
     let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }

@@ -157,7 +157,8 @@ impl Tree {
         id
     }
 
-    /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child.
+    /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child. The launcher's
+    /// own report ([`Self::set_main`]) may come later.
     fn note_first_of_command(&mut self, id: ProcessId) {
         if self.main.is_none()
             && let Some(process) = self.processes.get_mut(&id)
@@ -168,8 +169,8 @@ impl Tree {
         }
     }
 
-    /// Applies a FORK: the process runs in a copy of its parent's memory. Adds the process if it is not known.
-    /// `rss_at_fork_bytes`: the parent's RSS at the fork.
+    /// Applies a FORK: the process runs in a copy of its parent's memory. Adds the process if it is not known. It joins its
+    /// parent's image group, and has the parent's command name until it execs. `rss_at_fork_bytes`: the parent's RSS at the fork.
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // FORK is the first record of a fork child. The command's first process writes none, since the launcher has no shim. So a
