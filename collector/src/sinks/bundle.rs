@@ -208,7 +208,7 @@ fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion
     for (name, content) in contents {
         match content {
             Ok(text) => {
-                bundle.add(name, text.as_bytes())?;
+                bundle.write_file(name, text.as_bytes())?;
                 files.push(FileEntry { name, bytes: text.len() as u64 });
             }
             Err(lacking) => missing.push(lacking),
@@ -226,7 +226,7 @@ fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion
         files,
         missing,
     };
-    bundle.add(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
+    bundle.write_file(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
     bundle.finish(bundles.most, bundles.most_bytes)
 }
 

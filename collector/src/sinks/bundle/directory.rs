@@ -58,7 +58,7 @@ impl Bundle {
     ///
     /// # Errors
     /// If it can't be written, or is there.
-    pub(super) fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(super) fn write_file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         File::from(openat(&self.own, name, flags, Mode::RUSR | Mode::WUSR)?).write_all(content)
     }
@@ -305,15 +305,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = make(&directory.path().join("deep/er")).unwrap();
         let mut bundle = Bundle::begin(&path).unwrap();
-        bundle.add("a", b"b").unwrap();
+        bundle.write_file("a", b"b").unwrap();
         assert!(has_form(names(&path)[0].strip_suffix(UNFINISHED).unwrap()));
-        assert!(bundle.add("a", b"c").is_err(), "nothing is replaced");
+        assert!(bundle.write_file("a", b"c").is_err(), "nothing is replaced");
         drop(bundle);
         assert!(names(&path).is_empty());
         // The directory was removed during the run.
         fs::remove_dir(&path).unwrap();
         let mut bundle = Bundle::begin(&path).unwrap();
-        bundle.add("a", b"b").unwrap();
+        bundle.write_file("a", b"b").unwrap();
         let whole = bundle.finish(1, 0).unwrap();
         assert!(has_form(&names(&path)[0]) && whole == path.join(&names(&path)[0]));
     }
@@ -329,7 +329,7 @@ mod tests {
         let unfinished = ours.join(&names(&ours)[0]);
         fs::rename(&unfinished, ours.join("away")).unwrap();
         symlink(&theirs, &unfinished).unwrap();
-        bundle.add("a", b"b").unwrap();
+        bundle.write_file("a", b"b").unwrap();
         assert_eq!((names(&theirs), names(&ours.join("away"))), (vec![], vec!["a".to_owned()]));
         fs::write(theirs.join("a"), "").unwrap();
         drop(bundle);

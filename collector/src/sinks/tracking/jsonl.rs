@@ -65,10 +65,10 @@ impl Sink for JsonLines {
                 (self.intervals.last_ns, self.written_max_ram) = (sample.at_ns, sample.max_ram);
             }
             Some(Line::Process(process)) => {
-                self.known.add(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
+                self.known.insert(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
             }
             Some(Line::Event(event)) => {
-                self.known.add(Key::of_event(&event));
+                self.known.insert(Key::of_event(&event));
             }
             _ => {}
         })?;
@@ -97,7 +97,11 @@ impl Sink for JsonLines {
 
     /// Writes an event, unless it is in the file: after a restart, events can come again.
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if self.known.add(Key::of_event(event)) { self.write(&Line::Event(*event)).map(drop) } else { Ok(()) }
+        if self.known.insert(Key::of_event(event)) {
+            self.write(&Line::Event(*event)).map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the samples that wait as the last row, then the line of the end.
@@ -143,7 +147,7 @@ impl JsonLines {
     /// Writes a process, unless it is in the file: after a restart, processes can come again.
     fn write_process(&mut self, process: EndedProcess) -> io::Result<()> {
         let key = Key::Process { pid: process.usage.pid, start_ns: process.start_ns };
-        if self.known.add(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
+        if self.known.insert(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
     /// Writes a line. In an empty file, writes the line of the run before it. Gives whether it was written: a full disk loses it.

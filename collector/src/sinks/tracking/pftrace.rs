@@ -104,7 +104,7 @@ impl Sink for TraceFile {
             let key = Key::Revised { at_ns, bytes: max_footprint_bytes.values() };
             // The next row may begin at `at_ns`, so the values come just before that.
             let within_ns = at_ns.saturating_sub(1);
-            let is_new = self.written.known.add(key);
+            let is_new = self.written.known.insert(key);
             return if is_new { self.write_revised(within_ns, at_ns, max_footprint_bytes) } else { Ok(()) };
         };
         // The row is in the file. Its RAM is written again if it was less.
@@ -175,7 +175,7 @@ impl TraceFile {
 
     /// Writes a process, unless it is in the file.
     fn write_process(&mut self, process: &EndedProcess) -> io::Result<()> {
-        if !self.written.known.add(Key::of(process)) {
+        if !self.written.known.insert(Key::of(process)) {
             return Ok(());
         }
         let packets = self.sequence.process(process);
