@@ -147,6 +147,7 @@ impl Process {
             rss_bytes: 0,
             counted_at_ns: end_ns,
             cpu_ns: 0,
+            // A process that no sample saw has one thread at least.
             threads: self.observed.threads.max(1),
         }
     }
