@@ -220,7 +220,9 @@ impl RunState {
             Observation::Child(child) if self.has_connector() => {
                 self.tree.found_ahead(child.clone());
             }
-            Observation::Child(child) => drop(self.tree.found_in_proc(child)),
+            Observation::Child(child) => {
+                self.tree.found_in_proc(child);
+            }
             Observation::OverBefore(over) => self.tree.found_over_before(*over),
             Observation::HostPid { id, pid } => self.tree.set_host_pid(*id, *pid),
             Observation::Program(seen) => self.apply_program(seen),

@@ -67,7 +67,8 @@ pub struct PidTable {
 }
 
 impl PidTable {
-    /// Takes over the running processes of the tree, and the ends of those that are not finalized yet.
+    /// Takes over the running processes of the tree. Of those that have ended and are not finalized yet, takes over the end, and
+    /// whether they had a GPU's library loaded.
     pub(super) fn remember_processes(&mut self, tree: &Tree) {
         for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
             if let Some(process) = tree.get(ProcessId(entry.id)) {

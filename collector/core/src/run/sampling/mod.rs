@@ -401,6 +401,7 @@ impl Sampling {
                 None
             }
         };
+        // The reading can have brought a newer size.
         self.shared_of_all_bytes = others_shared_bytes + reading.size.shared_bytes;
         let Some((mappings, shared_bytes)) = mapped else { return false };
         let table = reading.set_files(mappings.files.clone(), shared_bytes, at_ns);
@@ -535,7 +536,8 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
     // What samples saw may be the peak of a program that an exec has replaced since.
     let is_new_program = process.program_start_ns() >= process.observed.at_ns;
-    let seen_bytes = if is_new_program { 0 } else { process.observed.peak_rss_bytes }.max(rss_bytes);
+    let seen_before_bytes = if is_new_program { 0 } else { process.observed.peak_rss_bytes };
+    let seen_bytes = seen_before_bytes.max(rss_bytes);
     let peak_bytes = seen_bytes.max(hwm);
     let has_spike = peak_bytes > seen_bytes;
     let spike_bytes = if has_spike { process.program.image.own_part(peak_bytes, rss_bytes) } else { 0 };

@@ -60,7 +60,8 @@ impl CpuUsage {
         }
     }
 
-    /// Takes in a sample. Gives the utilisation in the window that it completes, percent; `None`: it completes none.
+    /// Takes in a sample: adds its CPU time to the open window, and closes that if it is long enough. Gives the utilisation in the
+    /// window that the sample completes, percent; `None`: it completes none.
     pub(crate) fn add(&mut self, sample: &Sample) -> Groups<Option<f64>> {
         self.open_cpu_ns = self.open_cpu_ns.with(sample.cpu_ns, |open, ns| open + ns as f64);
         for interval in &sample.intervals {
