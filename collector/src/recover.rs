@@ -88,6 +88,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
     let loaded = load_run(&state, stale.segment.as_ref(), Collector::Gone, now_ns)?;
     let LoadedRun { config, host, segment, mut run, is_cut_short } = loaded;
+    // A forged record can claim a time that is still to come.
     let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
     // In another pid namespace, the run's pids are those of other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
@@ -147,7 +148,8 @@ fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
     run.apply(at_ns, Observation::SampleComplete);
 }
 
-/// Takes a last sample, and finalizes all processes. `living`: as for [`last_sample`].
+/// Takes a last sample, ends the last window of CPU time and the readings of GPUs, and finalizes all processes. `living`: as
+/// for [`last_sample`].
 fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
     last_sample(&mut run, living, end_ns);
     run.apply(end_ns, Observation::WindowsEnd { end_ns });

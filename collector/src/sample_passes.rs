@@ -28,8 +28,8 @@ impl Passes {
         run.apply(now_ns, Observation::Readings(readings));
     }
 
-    /// Reads peaks and sharing as far as the budget allows. Then tells the core that the sample is read, and has the sampler forget
-    /// the processes that are dead.
+    /// Refills the budget, and reads peaks and sharing as far as it allows. Then tells the core that the sample is read, and has
+    /// the sampler forget the processes that are dead.
     pub(crate) fn conclude(&mut self, run: &mut JournaledRun, now_ns: u64) {
         self.budget.refill(now_ns);
         self.read_peaks(run, now_ns);
@@ -39,8 +39,9 @@ impl Passes {
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
 
-    /// Reads peaks so far (VmHWM): first of new images, on credit; then of the others, while there is budget. If the credit does
-    /// not last, no others are read.
+    /// Reads peaks so far (VmHWM): first those of new images, whose peak was not read since they began; then others, while there is
+    /// budget. For new images, the budget can be overdrawn by `credit_ns`. If that does not last for all of them, no others are
+    /// read.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let new_images = run.sampling.new_images(&run.tree);
         let mut peaks = Vec::new();
@@ -50,7 +51,7 @@ impl Passes {
         run.apply(now_ns, Observation::Peaks(peaks));
     }
 
-    /// Reads the peaks of new images on credit. Returns whether the credit lasted for all of them.
+    /// Reads the peaks of `new_images`, and may overdraw the budget by `credit_ns`. True: that lasted for all of them.
     fn read_new_peaks(&mut self, new_images: &[ProcessId], peaks: &mut Vec<PeakReading>) -> bool {
         let credit_ns = self.budget.policy().credit_ns;
         for id in new_images {
@@ -87,8 +88,8 @@ impl Passes {
         }
     }
 
-    /// Reads how processes share memory, as far as the sample's footprint needs it, the most uncertain first. Beyond the budget
-    /// it is read on credit if the sample would otherwise set an uncertain peak.
+    /// Reads how processes share memory, as far as the sample's footprint needs it, the most uncertain first. The budget
+    /// can be overdrawn by the unit's credit, which it has if the sample would otherwise set an uncertain peak.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();

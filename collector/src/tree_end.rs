@@ -38,8 +38,9 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// The tree is looked at this often at most.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// While SIGTERM works, looking takes at most one part in this many of a core.
-const SHARE_OF_LOOKING: u32 = 5;
+/// While SIGTERM works, the pause after a look is this many times as long as the look. So looking takes less than a fifth of a
+/// core.
+const PAUSE_PER_LOOK: u32 = 5;
 /// Launchers and collectors of runs within the run have this time to end after all other processes.
 const HELPERS_END_WITHIN: Duration = Duration::from_secs(2);
 /// So many processes at most are counted as left, so that an ender's exit status is never 101, which is that of a panic.
@@ -174,7 +175,8 @@ impl<'a> Ending<'a> {
                 self.kill_left(left, began);
             }
             // Killed processes are gone soon, and what they had time to start has to be killed at once.
-            let pause = if self.is_killed { LOOK_INTERVAL } else { began.elapsed() * SHARE_OF_LOOKING };
+            let pause = if self.is_killed { LOOK_INTERVAL } else { began.elapsed() * PAUSE_PER_LOOK };
+            // The pause ends when SIGKILL is due, but is at least [`LOOK_INTERVAL`] long.
             let until_deadline = deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
             thread::sleep(pause.clamp(LOOK_INTERVAL, until_deadline));
         }
@@ -184,8 +186,9 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sends SIGTERM to the processes that have not got it, but for clean-up, launchers and collectors. `found`: the live processes of
-    /// the tree, each with the pid of its parent.
+    /// Sends SIGTERM and SIGCONT to the processes that have not got them, but for clean-up, launchers and collectors. Notes which
+    /// processes got SIGTERM or may not be signalled, and at the first look when that was done. `found`: the live processes of the
+    /// tree, each with the pid of its parent.
     fn ask_to_end(&mut self, found: &BTreeMap<Member, u32>) {
         // All processes that this ender finds have got SIGTERM, or are clean-up.
         if self.is_told {
@@ -195,8 +198,8 @@ impl<'a> Ending<'a> {
         let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
         for (member, parent) in found {
             let began_after_sigterm = member.start_ticks > self.told_ticks;
-            // Such a process began after SIGTERM, too: an earlier look would have found it, and told it. Ticks can be too coarse to
-            // show that.
+            // A process with a live parent in the tree began after SIGTERM, too: an earlier look would have found it below its
+            // parent. Ticks can be too coarse to show that.
             let has_live_parent = pids.contains(parent);
             let is_clean_up = !is_first && (began_after_sigterm || has_live_parent);
             if is_clean_up || self.told.contains(member) || self.members.is_launcher_or_collector(*member) {
@@ -234,7 +237,9 @@ impl<'a> Ending<'a> {
         for member in members {
             match send(self.root, *member, Signal::KILL) {
                 Ok(()) => self.is_killed = true,
-                Err(Errno::PERM) => drop(self.refused.insert(*member)),
+                Err(Errno::PERM) => {
+                    self.refused.insert(*member);
+                }
                 Err(_) => {}
             }
         }

@@ -54,7 +54,8 @@ pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
 }
 
 /// Whether another record may be appended to a file of this size and number of blocks (`st_size`, `st_blocks` of stat(2)). The
-/// blocks show how much is unread, because the reader frees those that it has read.
+/// blocks behind the segment show how much is unread, because the reader frees those that it has read. To a file that was truncated
+/// nothing may be appended.
 #[must_use]
 pub fn has_space(size_bytes: u64, blocks: u64) -> bool {
     size_bytes >= START && blocks.saturating_mul(BLOCK_BYTES) < START + MAX_UNREAD_BYTES

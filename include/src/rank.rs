@@ -56,8 +56,8 @@ pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
     ids.iter().copied().filter(|name| !name.is_empty())
 }
 
-/// Gives the rank that each way names, by the values of [`VARIABLES`]. The first rank applies, since the others may be inherited.
-/// `None`: the variables of this way are not set, or name no rank of several.
+/// Gives the rank that each way names, by the values of [`VARIABLES`]. The first of these is the process's own; the others may be
+/// inherited. `None`: the variables of this way are not set, or name no rank of several.
 #[must_use]
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<VARIABLES_OF_WAY>();

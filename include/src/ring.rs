@@ -88,7 +88,7 @@ fn overwrite(cell: &AtomicU64, value: u64) {
 }
 
 impl<'a, const N: usize> Ring<'a, N> {
-    /// Makes a ring over `words.len() / N` slots. `None`: that is no power of two.
+    /// Makes a ring over `words.len() / N` slots. `None`: that number is not whole, or no power of two.
     #[must_use]
     pub fn new(
         head: &'a AtomicU64,

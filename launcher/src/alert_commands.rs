@@ -66,7 +66,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Makes the turn of this order. `event` is of the run's alert number `alert`.
+    /// Makes the turn of the order of this `epoch`, which the run's alert number `alert` has issued for `event`.
     pub(crate) fn new(epoch: u32, alert: u32, event: &RunEvent) -> Self {
         Self { epoch, alert, name: event.alert_name() }
     }
@@ -115,8 +115,8 @@ impl AlertCommands {
         }
     }
 
-    /// Runs CMD for an alert, now or when CMD has run for the alerts before. `largest`: the process that held most RAM then. `main`: the
-    /// pid of what is tracked, while that lives.
+    /// Runs CMD for an alert, now or when CMD has run for the alerts before. If [`MOST_WAITING`] wait already, notes that as a
+    /// failure. `largest`: the process that held most RAM then. `main`: the pid of what is tracked, while that lives.
     pub(crate) fn add(
         &mut self,
         turn: Turn,
@@ -132,7 +132,8 @@ impl AlertCommands {
         self.start_next(main);
     }
 
-    /// Starts a runner for the alert that has waited longest, unless one is at work.
+    /// Starts a runner for the alert that has waited longest, unless one is at work. An alert whose runner can't be started is
+    /// noted as a failure, and the next one has its turn.
     fn start_next(&mut self, main: Option<u32>) {
         while self.running.is_none()
             && let Some(command) = &self.command
@@ -172,7 +173,8 @@ impl AlertCommands {
         session_of(pid).is_some_and(|session| self.failed_runners.contains(&session))
     }
 
-    /// Takes in that this child has ended. If it is the runner, the next alert has its turn. `main`: as for [`Self::add`].
+    /// Takes in that this child has ended, which the caller reaps next. If it is the runner, its outcome is read, and the next
+    /// alert has its turn. `main`: as for [`Self::add`].
     pub(crate) fn ended(&mut self, pid: u32, main: Option<u32>) {
         if let Some((turn, mut runner)) = self.running.take_if(|(_, runner)| runner.id() == pid) {
             let outcome = runner.stdout.take().and_then(outcome);
@@ -184,7 +186,8 @@ impl AlertCommands {
         self.start_next(main);
     }
 
-    /// Takes in what came of CMD, which this runner ran.
+    /// Takes in what came of CMD, which this runner ran: tells the user of cut output, and notes a failure. A runner that may have
+    /// left processes of CMD is remembered for [`Self::has`].
     fn take_in(&mut self, runner: u32, turn: &Turn, outcome: &Outcome) {
         if outcome.is_cut {
             let kib = MOST_OUTPUT / 1024;
@@ -207,19 +210,20 @@ impl AlertCommands {
         if self.failed_runners.is_empty() || !root.lists_children() {
             return;
         }
+        // 1: the first thread's children, which are all.
         let children = root.children(std::process::id(), 1).into_iter().filter(|child| *child != ended);
         let sessions: Vec<u32> = children.filter_map(session_of).collect();
         self.failed_runners.retain(|runner| sessions.contains(runner));
     }
 
-    /// Gives up the alerts that wait: the run has ended. A CMD that runs goes on.
+    /// Gives up the alerts that wait, and notes each as a failure: the run has ended. A CMD that runs goes on.
     pub(crate) fn give_up(&mut self) {
         for (turn, _) in std::mem::take(&mut self.waiting) {
             self.note(&turn, AlertCommandFailure::RunEnded);
         }
     }
 
-    /// Notes a failure, and tells the user.
+    /// Notes a failure for [`Self::take_failures`], and tells the user.
     fn note(&mut self, turn: &Turn, failure: AlertCommandFailure) {
         self.say(format!("{}: {failure}", turn.name));
         let Turn { epoch, alert, .. } = *turn;
@@ -235,7 +239,7 @@ impl AlertCommands {
         }
     }
 
-    /// Writes the lines for the user as far as stderr takes them now.
+    /// Writes the lines for the user as far as stderr takes them now. A line is dropped if writing it fails for another reason.
     pub(crate) fn write_lines(&mut self) {
         while let Some(line) = self.lines.front() {
             match console::message_without_waiting(line) {
@@ -264,7 +268,7 @@ fn session_of(pid: u32) -> Option<u32> {
 
 /// Reads what a runner that has ended has written. `None`: nothing, so it was killed.
 fn outcome(mut stdout: ChildStdout) -> Option<Outcome> {
-    // Nothing but the runner had the pipe, unless a process of CMD took it from there.
+    // A process of CMD can have opened the runner's end (/proc/PID/fd/1), and the read would wait for its end.
     rustix::io::ioctl_fionbio(&stdout, true).ok()?;
     let mut bytes = [0; 4096];
     let length = stdout.read(&mut bytes).ok()?;

@@ -33,7 +33,8 @@ impl Output {
         Self { pipe: Some(pipe), room: MOST_OUTPUT, is_cut: false, writer: Writer::start().ok() }
     }
 
-    /// Waits for output, for so long at most, and passes it on. `wait` is shorter than a second. Gives whether there was any.
+    /// Waits for output, for so long at most, and passes it on. `wait` is shorter than a second. Gives whether there was any. After
+    /// the end of the output, it only sleeps: the caller's loop relies on the wait.
     pub(crate) fn pass_on(&mut self, wait: Duration) -> bool {
         let Some(pipe) = &mut self.pipe else {
             thread::sleep(wait);
@@ -56,7 +57,7 @@ impl Output {
         }
     }
 
-    /// Has as much of this written as there is room for.
+    /// Has as much of this written as there is room for, and notes if stderr does not get all.
     fn write(&mut self, bytes: &[u8]) {
         let part = bytes.get(..self.room).unwrap_or(bytes);
         self.is_cut |= part.len() < bytes.len();
@@ -67,8 +68,8 @@ impl Output {
         }
     }
 
-    /// Passes on what is in the pipe still, waits until it is written, and lets go of stderr. Gives whether stderr did not get all. The
-    /// command can write on, and is not read.
+    /// Passes on what is in the pipe still, waits until it is written, for [`TAKEN_WITHIN`] at most, and lets go of stderr. Gives
+    /// whether stderr did not get all. The command can write on, and is not read.
     pub(crate) fn finish(&mut self) -> bool {
         while !self.is_cut && self.pass_on(Duration::ZERO) {}
         self.is_cut |= self.writer.take().is_some_and(|writer| !writer.finish());
@@ -76,7 +77,8 @@ impl Output {
         self.is_cut
     }
 
-    /// Closes the launcher's stderr: its reader must see its end when the launcher has ended. What is written later is lost.
+    /// Closes the stderr that this process has inherited from the launcher: its reader must see its end when the launcher has
+    /// ended. /dev/null takes its place, so what is written later is lost.
     pub(crate) fn let_go_of_stderr(&self) {
         if let Ok(null) = File::options().write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stderr(null);

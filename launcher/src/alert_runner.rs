@@ -146,7 +146,7 @@ struct Family {
 }
 
 impl Family {
-    /// Reaps the processes that have ended. Gives whether any is left.
+    /// Reaps the processes that have ended, and notes how the shell ended. Gives whether any is left.
     fn reap_and_find_living(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -165,6 +165,7 @@ impl Family {
     /// be ended.
     fn end(&mut self) -> u32 {
         let shell_runs = self.status.is_none();
+        // The runner is in the launcher's place: all processes of CMD are its descendants, so no segment has to tell them.
         let all = TreeToEnd {
             launcher: Some(std::process::id()),
             main: shell_runs.then_some(self.shell),

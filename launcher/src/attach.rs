@@ -78,6 +78,7 @@ impl Attachment {
         if stat.is_over() || pidfd.as_ref().is_some_and(|pidfd| wait_for_end(pidfd, Some(&now))) {
             return Err(NotAttached::Ended(pid));
         }
+        // In a nested pid namespace, the process knows itself by its pid there, and its records have that one.
         let own_ns = root.pid_ns(std::process::id()).unwrap_or(0);
         let key = match status.ns_pids.as_slice() {
             [_, .., inner] => Key { pid_ns: root.pid_ns(pid).unwrap_or(own_ns), pid: *inner },

@@ -194,8 +194,8 @@ fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Gives what names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no rank.
-/// The report of an outer run includes an inner one.
+/// Gives what names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no
+/// rank. The report of an outer run includes an inner one. If a name of `-o` can differ between ranks, each has its own report.
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     let are_apart = options.places.outputs.iter().any(|given| output::can_differ_between_ranks(given));
     let is_inside = std::env::var_os(ENV_SESSION).is_some_and(|session| !session.is_empty());

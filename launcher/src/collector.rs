@@ -68,7 +68,7 @@ impl Collector {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name::of_collectors()).args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
-        // An agent's stderr is that of the job.
+        // An agent writes nothing to stderr, which is that of the job.
         if config.report.node_part.is_some_and(|part| part.is_agent) {
             command.stderr(Stdio::null());
         }
@@ -83,8 +83,8 @@ impl Collector {
     }
 }
 
-/// Prepares the child that becomes the collector: it gets a session of its own, asks for a high priority, and keeps these descriptors over exec.
-/// Async-signal-safe.
+/// Prepares the child that becomes the collector: it gets a session of its own, asks for a high priority, and keeps these
+/// descriptors over exec. Async-signal-safe.
 fn prepare_child(inherited: &[RawFd]) -> io::Result<()> {
     // SAFETY: setsid has no preconditions.
     unsafe { libc::setsid() };

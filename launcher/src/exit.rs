@@ -57,7 +57,7 @@ impl Manner {
     }
 }
 
-/// Ends the launcher as the command ended: with its exit status, or by the same signal.
+/// Gives the command's exit status. If a signal ended the command, ends the launcher by the same signal.
 fn as_command(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
@@ -66,7 +66,7 @@ fn as_command(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends the launcher as gpu_tracker ends: with 0, but a signal that ends whole jobs (Ctrl-C) ends it, too.
+/// Gives 0, as gpu_tracker does. But if a signal that ends whole jobs (Ctrl-C) ended the command, ends the launcher by it, too.
 fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) if signals::requests_end(signal) => by_signal(signal),

@@ -127,6 +127,7 @@ pub(crate) fn watch(
     every: Option<Duration>,
     mut show: impl FnMut(Listing) -> io::Result<()>,
 ) -> io::Result<()> {
+    // This asks for readings of the drivers as often as there are listings.
     let interval_ns = every.map_or(config.interval_ns, |every| every.as_nanos() as u64);
     let config = GpuConfig { interval_ns, ..config.clone() };
     if every.is_none() {

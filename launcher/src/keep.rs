@@ -80,6 +80,7 @@ pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
     // SAFETY: alarm has no preconditions.
     unsafe { libc::alarm(life_s) };
     close_inherited();
+    // The keeper outlives the run. It keeps no file system in use, and its files are for this user alone.
     rustix::process::chdir("/").ok();
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     // SAFETY: the collector opened these for this process, and nothing else in it uses them.

@@ -122,8 +122,9 @@ impl OrderExecutor {
         }
     }
 
-    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the order that the core would
-    /// have issued, what came of it, and by how much the limit is exceeded.
+    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the order that the core
+    /// would have issued, what came of it, and by how much the limit is exceeded. `None`: the limit is not reached, or none is
+    /// left.
     pub(crate) fn enforce_wall_limit(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult, Excess)> {
         let amount = now_ns.saturating_sub(self.start_ns);
         let wall = self.wall.take_if(|wall| amount >= wall.allowed_ns)?;
@@ -159,7 +160,7 @@ impl OrderExecutor {
         self.ending.as_ref().is_some_and(|ending| ending.ender == Some(pid))
     }
 
-    /// Takes in that a helper has ended, with this wait status.
+    /// Takes in that a helper has ended, with this wait status: an ender, or a process of the command of `--on-alert`.
     pub(crate) fn helper_ended(&mut self, pid: u32, status: i32) {
         if self.is_ender(pid) {
             self.ender_ended(status);
@@ -211,6 +212,7 @@ impl OrderExecutor {
     /// Gives how the launcher ends where a limit has ended the tree. `None`: none has.
     pub(crate) fn exit_status(&self) -> Option<ExitStatus> {
         let ending = self.ending.as_ref()?;
+        // The launcher waits for the enders before it ends, so it is known by then whether SIGKILL was needed.
         let is_killed = ending.end.is_none_or(|end| end.is_killed);
         Some(ExitStatus::from_raw(if is_killed { STATUS_KILLED } else { STATUS_TERMINATED } << 8))
     }
@@ -251,7 +253,8 @@ impl OrderExecutor {
 }
 
 impl WallLimit {
-    /// Gives the shortest of these limits that end the tree after a wall time. A limit's number in the list names its order.
+    /// Gives the shortest of these limits that end the tree after a wall time. Its order is the one that the core would issue: the
+    /// limit's number in the list, and epoch 0. `None`: there is no such limit.
     fn first(limits: &[RunLimit]) -> Option<Self> {
         let mut first: Option<Self> = None;
         for (number, limit) in (0..).zip(limits) {

@@ -99,7 +99,8 @@ impl OrderPipe {
         None
     }
 
-    /// Reads the next whole line that has come. `None`: there is none now, or the pipe is closed.
+    /// Reads the next whole line that has come. `None`: there is none now, or the pipe is closed. Closes the pipe if the collector
+    /// has closed its end, or if a line is too long to be an order.
     fn line(&mut self) -> Option<Vec<u8>> {
         let mut chunk = [0; LONGEST_LINE_BYTES];
         loop {
@@ -113,7 +114,6 @@ impl OrderPipe {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-                // The collector has closed its end, or its line is too long to be an order.
                 _ => self.pipe = None,
             }
         }

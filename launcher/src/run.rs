@@ -72,6 +72,7 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     let session =
         preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks, ranks));
     let (attachment, ready_fd) = (held.attachment.take(), held.ready_fd.take());
+    // For the report of a run that can't attach: `attach` takes the attachment.
     let named = attachment.as_ref().map(|attachment| (attachment.named(), attachment.args.clone()));
     let started = session.and_then(|session| match attachment {
         Some(attachment) => attach(options, session, attachment, ready_fd),
@@ -104,6 +105,7 @@ fn supervise<A: Account>(
     let is_reported = supervisor.is_reported_by_collector();
     drop(supervisor);
     let Held { locks, tracking, nodes, ranks, .. } = held;
+    // From here on, another run may write to the report's files, also while this one waits for other nodes.
     drop(locks);
     if let Some(nodes) = nodes {
         nodes.conclude(options, &tracking, signals);
@@ -212,8 +214,9 @@ fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &Ses
     }
 }
 
-/// Starts the command, after it has made the launcher a subreaper. `cgroup_procs`: the file by which the command moves into a
-/// cgroup of its own. Without a command (an agent), starts to watch the input, whose end is the run's.
+/// Makes the launcher a subreaper, if that layer is on, and starts the command. If the command can't be started, this launcher is
+/// no subreaper, unless it was one before. `cgroup_procs`: the file by which the command moves into a cgroup of its own. Without a
+/// command (an agent), starts to watch the input, whose end is the run's.
 fn spawn(
     options: &Options,
     env: Environment,

@@ -111,7 +111,8 @@ impl Session {
         Ok(Self { segment, state, connector: None, preload, output_locks, ranks, origin, config })
     }
 
-    /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start.
+    /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start. If
+    /// that fails, the configuration says why, for the report.
     pub(crate) fn subscribe(&mut self, options: &Options) {
         let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
         self.connector = connector.unwrap_or_else(|error| {
@@ -195,8 +196,9 @@ impl Session {
             .map_err(SessionError::Collector)
     }
 
-    /// Starts a collector that continues the work of a killed one. `main_pid`: the command's first process, which may have ended.
-    /// `crashed_by`: the signal of the crashes after which no collector of this run may load NVIDIA's library.
+    /// Starts a collector that continues the work of a killed one, and counts the restart. `main_pid`: the command's first process,
+    /// which may have ended. `crashed_by`: the signal of the crashes after which no collector of this run may load NVIDIA's
+    /// library. It holds for all later collectors, too.
     pub(crate) fn restart_collector(
         &mut self,
         main_pid: Option<u32>,

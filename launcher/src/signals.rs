@@ -142,7 +142,8 @@ pub(crate) fn wait(set: &SignalSet, timeout: Option<Duration>) -> io::Result<Opt
     }
 }
 
-/// Waits until a child changes its state, at most for `timeout`. Other signals stay pending.
+/// Waits until a child changes its state, at most for `timeout`. This takes the SIGCHLD, so the caller looks at its children
+/// afterwards. Other signals stay pending.
 pub(crate) fn wait_for_child(timeout: Duration) {
     // An error only shortens the wait.
     let _ = wait(&only(SIGCHLD), Some(timeout));

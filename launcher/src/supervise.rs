@@ -42,7 +42,7 @@ pub(crate) trait Account {
     fn is_foreign(&self, pid: u32) -> bool;
     /// A child for which [`Self::is_foreign`] holds has ended, with this wait status.
     fn foreign_ended(&mut self, status: i32);
-    /// A child of the run has ended.
+    /// A child of the run has ended. `is_main`: it was the command's first process.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
     /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Gives the time until
     /// something is due again; `None`: nothing has a time.
@@ -88,7 +88,8 @@ fn cpu_us(usage: &Usage) -> u64 {
 }
 
 impl<A: Account> Supervisor<A> {
-    /// Makes the supervisor of what was started. `signals` are blocked.
+    /// Makes the supervisor of what was started. Tells the account of the command's start, and hands signals from before it on to
+    /// the command. `signals` are blocked.
     pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
         let executor = OrderExecutor::new(&started, account.segment(), options);
         let Started { subject, at_ns, children_before, early_signals, .. } = started;
@@ -241,7 +242,9 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run.
+    /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run. If the command has
+    /// stopped, the launcher stops with it. CPU time of a child that is not of the run is noted, so that [`Self::finish`] can take
+    /// it off.
     fn child_changed(&mut self, change: &ChildChange) {
         // After the command's end, its pid can be another child's.
         let main = self.subject.main().filter(|main| main.pid == change.pid && self.exit.is_none());
@@ -264,6 +267,7 @@ impl<A: Account> Supervisor<A> {
         let status = Some(change.status);
         let exit = CommandExit { status, runs_on: false, at_ns: clock::monotonic_ns() };
         if let Subject::Attached { pid, .. } = self.subject {
+            // The attached process can be this process's child. Other children are not of the run.
             if pid == change.pid {
                 self.exit.get_or_insert(exit);
             }
@@ -276,9 +280,10 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Forwards a signal that another process sent, and tells of the first of each kind. The terminal's signals, which have no
-    /// sender, go to the whole process group, so the command has got them already. Without a command nothing is forwarded, and the
-    /// signal ends nothing: only the end of the input ends the run. The report so far is written all the same.
+    /// Forwards a signal that another process sent, and tells the account of the first of each kind. The terminal's signals, which
+    /// have no sender, go to the whole process group, so the command has got them already. Without a command nothing is forwarded,
+    /// and the signal ends nothing: only the end of the input ends the run. The account is told all the same, so that the collector
+    /// writes the report so far. For a run that attached to a process, see [`Self::signal_of_attached`].
     fn signal_received(&mut self, received: Received) {
         // Read before the signal is forwarded, so that what it causes is later.
         let monotonic_ns = clock::monotonic_ns();
@@ -334,7 +339,8 @@ impl<A: Account> Supervisor<A> {
         !self.children().is_empty() || (!is_listed && reap::has_children())
     }
 
-    /// Tells the account that the run has ended, and waits for the report.
+    /// Writes gpu_tracker's last line to stdout if this is gpu_tracker, and gives up the alerts that wait. Then tells the account
+    /// that the run has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
         if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);

@@ -189,8 +189,8 @@ impl Account for Tracked {
         self.fallback.child_ended(ended, is_main);
     }
 
-    /// Sends the messages that found the collector's pipe full, has the orders that have come carried out, and does the upkeep of the
-    /// shim's file. Gives the time until that upkeep is due again.
+    /// Sends the messages that found the collector's pipe full. Has the orders that have come carried out, and answers them. Does
+    /// the upkeep of the shim's file, and gives the time until it is due again.
     fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration> {
         if let Some(collector) = &mut self.collector {
             collector.messages.flush();

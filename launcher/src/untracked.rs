@@ -141,6 +141,7 @@ impl Account for Untracked {
         self.children_before.contains(&pid)
     }
 
+    /// Does nothing: it was a child from before the command.
     fn foreign_ended(&mut self, _status: i32) {}
 
     /// Keeps the child's record. Beyond [`MOST_REAPED`] records, it is added to the last one, unless it is the command's.
@@ -164,6 +165,7 @@ impl Account for Untracked {
         reaped.push(StoredRecord { position: reaped.len() as u64, origin, event });
     }
 
+    /// Has nothing to do: orders come from a collector only.
     fn attend(&mut self, _executor: &mut OrderExecutor) -> Option<Duration> {
         None
     }
@@ -181,6 +183,7 @@ impl Account for Untracked {
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
         let (done, is_done) = channel::<()>();
+        // The thread gets copies. Where it can't be started, the report is written from here.
         let writer = std::thread::Builder::new().spawn({
             let (config, report) = (config.clone(), report.clone());
             move || {

@@ -12,7 +12,7 @@ use gpu_track_abi::ring::{Push, Ring};
 
 use crate::{next, overflow, state, sys};
 
-/// Gives the origin of a record that process `pid` writes now.
+/// Gives the origin of a record that process `pid` writes now. The parent's pid is 0: only START, FORK and EXIT name a parent.
 pub(crate) fn origin(pid: u32) -> Origin {
     let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
@@ -37,8 +37,9 @@ fn pid_namespace_of(pid: u32) -> u32 {
 /// `unless` of [`emit`] for a record that every open session gets.
 pub(crate) const TO_ALL: u32 = 0;
 
-/// Writes `event` to every open session whose header has none of the flags in `unless`. Where the ring is full, the record is
-/// appended behind the segment, or counted as dropped.
+/// Writes `event` to every open session whose header has none of the flags in `unless`. The record with which a quarter of the ring
+/// is used wakes the collector, unless system calls are forbidden. Where the ring is full, the record is appended behind the
+/// segment, or counted as dropped.
 pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     // Encoded in place: a copy would call libc's memcpy, which costs a fork child a page fault.
     let mut record = [0; RECORD_WORDS];

@@ -62,6 +62,7 @@ impl NewPreload {
     fn without_shim(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let (index, value) = found?;
         let shim = shim_in(value)?;
+        // `shim` is a part of `value`.
         let at = shim.as_ptr().addr() - value.as_ptr().addr();
         let (before, rest) = value.split_at_checked(at)?;
         let after = rest.get(shim.len()..)?;
@@ -159,22 +160,23 @@ impl Repair {
 /// Calls one of libc's exec or spawn functions with an environment. A result of 0 is success.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Makes the call with `environment`, or with a repaired copy if it needs a repair. `look` finds what the new program can see. A
-/// program that can't see the shim or the session is counted as unreachable, unless the call fails.
+/// Makes the call with `environment`, or with a repaired copy if it needs a repair. `ask_visible` finds what the new program can
+/// see. Where no system call is allowed it is not called, and the program is taken to see both. A program that can't see the shim
+/// or the session is counted as unreachable, unless the call fails.
 ///
 /// # Safety
 /// `environment` must be null or a null-terminated array of strings.
 pub(crate) unsafe fn with_repaired(
     environment: *const *const c_char,
-    look: fn() -> Visible,
+    ask_visible: fn() -> Visible,
     call: Call<'_>,
 ) -> c_int {
     // Without a session, `all` is true, and nothing is repaired.
     if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         return call(environment);
     }
-    let may_look = state::is_active() && state::may_call_kernel();
-    let visible = if may_look { look() } else { Visible::BOTH };
+    let may_ask = state::is_active() && state::may_call_kernel();
+    let visible = if may_ask { ask_visible() } else { Visible::BOTH };
     let is_unreachable = !visible.shim || !visible.session;
     if is_unreachable {
         // Counted before the call, since a successful exec does not return. Taken back below if it fails.

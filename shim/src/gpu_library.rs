@@ -12,9 +12,9 @@
 //!   CPU for all of that dlclose. Freed memory nearly always stays mapped, so even then no access faults.
 //! - process_vm_readv(2) on the process itself can't fault, but costs 1.4 us for each object, against 10 ns. A seccomp filter that
 //!   forbids debugging may also kill the process for it. The shim does not know of a filter that an earlier image installed.
-//! - The end of the list at START can't mark the objects that are never freed. Other constructors run before the shim's, and what they
-//!   loaded can be freed later.
-//! - An object that was loaded at the start is never freed. Most programs have no others.
+//! - An object that the loader loads with the program is never freed. Most programs have no others.
+//! - At START the shim can't tell which objects these are. By then the list also has what other constructors loaded, which can be
+//!   freed later.
 //! - In a fork child, the list is as the fork left it, and so is `r_state`.
 
 use core::ffi::{c_char, c_int};

@@ -182,7 +182,8 @@ fn sysv_hash(name: &CStr) -> u32 {
 }
 
 /// Searches one loaded object: for all symbols if it comes after this library, else for the vDSO's only. dl_iterate_phdr calls this
-/// for each object. The result of 0 makes it go on.
+/// for each object. The result of 0 makes it go on. `_size`, the size of `info`, is not needed: every libc has the fields that are
+/// read here.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_self: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid info, and `resolve` a bool.
     let (info, seen_self) = unsafe { (&*info, &mut *seen_self.cast::<bool>()) };

@@ -54,8 +54,9 @@ fn is_own_file(found: &libc::stat) -> bool {
     found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == sys::geteuid()
 }
 
-/// Maps the segment at this path, for good. If this process is in the launcher's pid namespace, stores its inode in
-/// [`state::PID_NAMESPACE`]. `None`: the file can't be opened, is no segment of this version, or its session is closed.
+/// Maps the segment at this path, for good, and keeps it out of core dumps. If this process is in the launcher's pid namespace,
+/// stores that namespace's inode in [`state::PID_NAMESPACE`]. `None`: the file can't be opened, is no segment of this version, or
+/// its session is closed.
 fn map(path: &[u8]) -> Option<&'static Header> {
     let (fd, found) = open(path, 0)?;
     // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping, because

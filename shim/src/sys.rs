@@ -158,7 +158,7 @@ pub(crate) fn write(fd: usize, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether RLIMIT_FSIZE limits the size of the files that the caller writes.
+/// Whether RLIMIT_FSIZE limits the size of the files that the caller writes. Also true if the limit can't be read.
 pub(crate) fn has_file_size_limit() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let resource = libc::RLIMIT_FSIZE as usize;

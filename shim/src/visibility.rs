@@ -30,8 +30,8 @@ const ANSWER_KEPT_NS: u64 = 100_000_000;
 /// When the kernel last said for posix_spawn that both are visible, CLOCK_MONOTONIC_COARSE nanoseconds; 0: never.
 static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Asks the kernel what a new program can see. A file whose path is not known counts as visible, and so do the segments of several
-/// sessions.
+/// Asks the kernel what a new program can see. A file whose path is not known counts as visible. So do the segments of several
+/// sessions, since their paths are one string here, joined by colons.
 pub(crate) fn ask() -> Visible {
     let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
     // F_OK, not R_OK: a segment that another user can't open is still visible.

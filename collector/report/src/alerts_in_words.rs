@@ -5,7 +5,7 @@ use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
 use crate::model::run_limit::Unit;
 use crate::quote::escape;
 
-/// Gives the line about an event for the user.
+/// Gives the line about an event for the user. An event's rule and message stand in it as they are: a caller has to escape them.
 #[must_use]
 pub fn event_in_words(event: &RunEvent) -> String {
     let rule = event.rule.as_deref().unwrap_or_default();
@@ -17,6 +17,7 @@ pub fn event_in_words(event: &RunEvent) -> String {
         EventKind::Limit => {
             format!("limit {rule} exceeded {at} after the start: {}", amount(event))
         }
+        // A jump is of the whole run, an allocation of one process.
         EventKind::Jump if event.device.is_some() => {
             format!("GPU RAM of the run{} rose {}", on_device(event), step_range(event))
         }
@@ -65,7 +66,7 @@ fn on_device(event: &RunEvent) -> String {
     event.device.as_deref().map(|device| format!(" on {}", escape(device))).unwrap_or_default()
 }
 
-/// Says from which amount to which memory rose or fell, and how long that took at most.
+/// Says from which amount to which memory rose or fell, and the time between the two readings, within which it did so.
 fn step_range(event: &RunEvent) -> String {
     let within = event.since_s.map(|since_s| format!(" within {}", readable(event.at_s - since_s)));
     // `amount` writes an event's figure with its unit, so the figure before the step stands in a copy of the event.

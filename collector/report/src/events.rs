@@ -106,7 +106,7 @@ pub struct Filter {
     pub kinds: Vec<Kind>,
     /// Events from this time on, seconds after the start of the run.
     pub since_s: f64,
-    /// The last of these events, so many at most. `None`: all.
+    /// At most this many of these events, the last ones. `None`: all.
     pub last: Option<usize>,
 }
 
@@ -225,10 +225,10 @@ pub fn text(events: &[Event]) -> String {
     events.iter().map(|event| line(event) + "\n").collect()
 }
 
+/// Writes an event as a line of text: its time, its kind, the process if it is of one, and words.
 fn line(event: &Event) -> String {
     let Event { at_s, kind, ppid, command, exit, cpu_s, ram_bytes, .. } = event;
     let ram = ram_bytes.map_or(UNKNOWN.to_owned(), bytes);
-    let pid = event.pid.map(|pid| format!("{pid:>8} ")).unwrap_or_default();
     let command = quote::escape(command.as_deref().unwrap_or_default());
     let cpu = cpu_s.map_or(UNKNOWN.to_owned(), readable);
     let used = format!("{cpu} CPU, peak RSS {ram}");
@@ -245,12 +245,12 @@ fn line(event: &Event) -> String {
         (Kind::Recorded(Recorded::StillRunning), None) => used,
         (Kind::Recorded(Recorded::Revision), None) => format!("the tree turned out to have held {ram}"),
         (&PEAK, None) => format!("the tree held {ram}"),
-        // The start of a process: other events of the run come from a report.
+        // This is the start of a process. All other events of these kinds are made from one in the report.
         (Kind::Run(_), None) => {
             format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string()))
         }
     };
-    let process = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
+    let process = event.pid.map(|pid| format!("{pid:>8} {command:<15}  ")).unwrap_or_default();
     format!("{at_s:>12.3} s  {:<13}  {process}{words}", kind.name())
 }
 

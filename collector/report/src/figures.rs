@@ -58,11 +58,11 @@ pub(super) fn thousands(whole: f64) -> String {
     out
 }
 
-/// Writes values that stand below one another: all with the decimals that give the largest about four digits.
+/// Writes values that stand below one another. All have as many decimals as show the largest one with about four digits.
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
-        // Three significant digits.
+        // Three significant digits: three decimals would leave one at most.
         1e-12..0.009_995 => (2.0 - f64::log10(largest).floor()) as usize,
         ..9.9995 => 3,
         ..99.995 => 2,

@@ -95,7 +95,7 @@ pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
     names().filter(|name| named(name).lists.is_some())
 }
 
-/// Gives the value of `-f` that a file with this extension has.
+/// Gives the value of `-f` for a file with this extension. `None`: no form has it.
 #[must_use]
 pub fn of_extension(extension: &str) -> Option<&'static str> {
     FORMATS
@@ -122,7 +122,8 @@ pub fn is_complete(name: &str) -> bool {
     named(name).is_complete
 }
 
-/// Names, in a sentence, the figures that are unknown and 0 in this form, which has no word for "not known".
+/// Names, in a sentence, the unknown figures that gpu_tracker's forms write as 0, since they have no word for "not known".
+/// `name`: the form. `None`: the form says itself what is unknown, or nothing is.
 #[must_use]
 pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
     let unknown = if is_complete(name) { Vec::new() } else { json::unknown(report) };
@@ -130,8 +131,8 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
         .then(|| format!("Not known, and therefore 0 in the report: {}.", unknown.join(", ")))
 }
 
-/// Renders the report as it is written to `target`, where the user asks for this style. With `--quiet` the form of the target
-/// does not count: the text has what went wrong with tracking, and nothing else.
+/// Renders the report as it is written to `target`. `asked`: the style that the user asked for; [`ReportTarget::style_here`] says
+/// what of it holds there. A quiet report is always text: it has what went wrong with tracking, and nothing else.
 #[must_use]
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);

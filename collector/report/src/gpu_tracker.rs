@@ -12,7 +12,7 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
     sections(report, Units::choose(report, style)).iter().map(|section| lines_of(section, "")).collect()
 }
 
-/// Renders a section and those in it, each line behind `indent`.
+/// Renders a section and those in it, each line behind `indent`. [`sections`] makes no other blocks than sections and rows.
 fn lines_of(section: &Section, indent: &str) -> String {
     let inner = format!("{indent}   ");
     let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
@@ -33,6 +33,7 @@ fn value(cell: &Cell) -> String {
         Cell::Number(value, _) => as_in_python(&number(value.or(Some(0.0)))).to_owned(),
         Cell::Count(value) => count(value.or(Some(0))),
         Cell::Text(_, text) | Cell::Figure(_, text) | Cell::Note(text) => text.clone(),
+        // Sections that gpu_tracker has contain neither.
         Cell::Part(_) | Cell::RamOverTime(..) => String::new(),
     }
 }

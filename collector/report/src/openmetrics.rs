@@ -45,10 +45,11 @@ impl Metrics {
         (name, kind, help): Metric<'_>,
         values: impl IntoIterator<Item = (&'a [(&'static str, &'a str)], Option<f64>)>,
     ) {
-        let mut is_first = true;
+        let mut has_head = false;
         for (own, value) in values {
             let Some(value) = value.filter(|value| value.is_finite()) else { continue };
-            if std::mem::take(&mut is_first) {
+            if !has_head {
+                has_head = true;
                 let kind = if kind == Counter { "counter" } else { "gauge" };
                 let _infallible =
                     writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
@@ -115,16 +116,16 @@ fn run(metrics: &mut Metrics, report: &Report) {
 
 /// Adds RAM, CPU time, processes and I/O of the tree.
 fn usage(metrics: &mut Metrics, report: &Report) {
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let float = |number: Option<u64>| number.map(|number| number as f64);
     let set = |name: &'static str| [("set", name)];
     let [main, descendants, combined] = [set("main"), set("descendants"), set("combined")];
     let (max, now) = (&report.max_ram, &report.series.ram_bytes);
     metrics.add(
         ("ram_max_bytes", Gauge, "Largest RAM so far: main (first process), descendants, combined; of several nodes a lower bound."),
         [
-            (&main[..], bytes(max.main.footprint_bytes)),
-            (&descendants[..], bytes(max.descendants.footprint_bytes)),
-            (&combined[..], bytes(max.combined.footprint_bytes)),
+            (&main[..], float(max.main.footprint_bytes)),
+            (&descendants[..], float(max.descendants.footprint_bytes)),
+            (&combined[..], float(max.combined.footprint_bytes)),
         ],
     );
     metrics.add(
@@ -142,7 +143,7 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     );
     metrics.add_one(
         ("processes_max", Gauge, "Most processes alive at one time; of several nodes a lower bound."),
-        bytes(report.processes.max_concurrent),
+        float(report.processes.max_concurrent),
     );
     metrics.add_one(
         ("processes", Gauge, "Live processes lately, while the command runs."),
@@ -150,11 +151,11 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     );
     metrics.add_one(
         ("io_read_bytes_total", Counter, "Bytes that ended processes read from storage."),
-        bytes(report.io.read_bytes),
+        float(report.io.read_bytes),
     );
     metrics.add_one(
         ("io_written_bytes_total", Counter, "Bytes that ended processes wrote to storage."),
-        bytes(report.io.write_bytes),
+        float(report.io.write_bytes),
     );
 }
 
@@ -163,7 +164,7 @@ fn lately(report: &Report, track: &Track) -> Option<f64> {
     (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
 }
 
-/// Adds each GPU.
+/// Adds the figures of GPUs: each figure has a line for each GPU, whose id is the label `uuid`.
 fn gpus(metrics: &mut Metrics, report: &Report) {
     type Value<'a> = &'a dyn Fn(&GpuDevice) -> Option<f64>;
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);

@@ -135,7 +135,7 @@ fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
     report.gpus.iter().filter(|gpu| gpu.parent.is_none())
 }
 
-/// Says why a sum over the processes is not known.
+/// Says why a sum over the processes is not known: the same for every report.
 fn why_of_processes(_: &Report) -> &str {
     "no process's figure is known"
 }

@@ -244,7 +244,8 @@ fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
     bytes
 }
 
-/// Breaks words into lines of at most `width` columns. A longer word has a line of its own.
+/// Breaks words into lines of at most `width` columns. A longer word has a line of its own. Without
+/// words, gives one empty line.
 #[must_use]
 pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
     let mut lines = Vec::new();

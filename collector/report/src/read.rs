@@ -78,7 +78,7 @@ pub fn read(json: &str) -> Result<ReadReport, NotRead> {
         Some(older @ ..SCHEMA_VERSION) => {
             let document = serde_json::from_str(json).map_err(NotRead::NotJson)?;
             let (document, note) = older::upgraded(document, older);
-            // As text: to read a report from a Value is code of its own, for each type of the report.
+            // As text: a report that is read from a `Value` needs code of its own for each of its types.
             let converted = document.to_string();
             let report = serde_json::from_str(&converted)
                 .map_err(|error| NotRead::Damaged(without_position(&error)))?;

@@ -163,8 +163,8 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
 }
 
 /// Notes the end of each process of the run that no longer runs. The end's time is that of the connector's event. Without one it
-/// is `known_ns`, the last time at which anything is known of the run. `now_ns` is the time of the recovery. Returns whether a
-/// process still runs.
+/// is `known_ns`, the last time at which anything is known of the run. `now_ns` is the time of the recovery. A process without a
+/// known pid is passed over. Returns whether a process still runs.
 pub(super) fn note_the_dead(
     run: &mut RunState,
     host: &HostInfo,

@@ -114,7 +114,9 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
     // In another pid namespace, the run's pids are those of other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     if is_here {
-        note_the_dead(&mut run, &host, root, now_ns, now_ns);
+        // An end that no connector event dates counts as of now.
+        let known_ns = now_ns;
+        note_the_dead(&mut run, &host, root, known_ns, now_ns);
     }
     let run = with_last_sample(run, &host, is_here.then_some(root), now_ns);
     let end = end_now(&config, copy.as_ref(), is_cut_short, now_ns);

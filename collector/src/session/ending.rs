@@ -91,7 +91,8 @@ impl Session {
         self.told.is_cancelled
     }
 
-    /// Ends the session: takes in what is left to be read, writes the report, and removes the session's files in shared memory.
+    /// Ends the session: takes in what is left to be read, writes the report, waits a little for the other sinks, and removes the
+    /// session's files in shared memory.
     ///
     /// If the command could not be executed, does nothing: there is no report, and the launcher removes the files.
     ///
@@ -141,8 +142,9 @@ impl Session {
         end_ns
     }
 
-    /// Notes the alerts for which the launcher has not run the command of `--on-alert`, and tells the user. Their orders were still in
-    /// the pipe when the run ended, or the last sample decided them. A launcher that is gone tells of no alert either.
+    /// Notes the alerts for which the launcher has not run the command of `--on-alert`, and tells the user. Their orders were still
+    /// in the pipe when the run ended, or the last sample decided them. Does nothing if the launcher is gone: it would have told
+    /// the user of the alerts themselves.
     fn give_up_orders(&mut self) {
         if self.told.exit.is_none() {
             return;

@@ -23,7 +23,7 @@ impl Messages {
     }
 
     /// Reads the next whole line, with its line break. Waits for it, unless [`Self::never_wait`] was called. `None`: there is
-    /// none yet, or the launcher is gone.
+    /// none yet, or the launcher is gone, which [`Self::is_closed`] then says.
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut chunk = [0; 4096];
         loop {

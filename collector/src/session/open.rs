@@ -17,7 +17,7 @@ use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
 use crate::run::usable_at_start::usable_at_start;
-use crate::sinks::{Place, Sinks};
+use crate::sinks::{SinkContext, Sinks};
 use crate::sources::connector::{Connector, Launcher, Members, Subscription};
 use crate::sources::host;
 use crate::sources::membership::Membership;
@@ -134,8 +134,8 @@ fn open_sinks(
 ) -> Sinks {
     let usable = usable_at_start(config, host);
     let segment = (segment.named().path(), segment.header().session_id);
-    let place = Place { config, host, usable: &usable, segment };
-    let (sinks, seen) = Sinks::open(&place, &run.samples.outbox);
+    let context = SinkContext { config, host, usable: &usable, segment };
+    let (sinks, seen) = Sinks::open(&context, &run.samples.outbox);
     seen.into_iter().for_each(|observation| run.apply(now_ns, observation));
     sinks
 }

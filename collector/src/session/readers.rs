@@ -65,7 +65,9 @@ pub(super) struct Readers {
     accounts: ExitAccounts,
     /// How many execs of uninstrumented programs were known at the last [`Self::take_exits`].
     uninstrumented_programs: u64,
+    /// When to look again whether an uninstrumented program still runs ([`PRESENCE_NS`]).
     presence: Timer,
+    /// When to look again for all processes that ended ([`ABSENCE_NS`]).
     absence: Timer,
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
@@ -88,6 +90,10 @@ impl Readers {
     ) -> Self {
         let tick_us = host.tick_us();
         let sampler = Sampler::new(root.clone(), host.page_bytes, tick_us);
+        // A collector before this one has counted up to its end.
+        let is_resumed = config.restarts > 0;
+        // An attached process is no child of the launcher.
+        let topmost_pid = config.attached.is_none().then_some(config.start.launcher_pid);
         Self {
             scans: config.discovery.uses(Layer::Scan),
             launcher_pid: config.start.launcher_pid,
@@ -106,8 +112,8 @@ impl Readers {
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
-            run_delay: RunDelay::new(root.clone(), config.restarts > 0),
-            io: IoUsage::new(root.clone(), config.attached.is_none().then_some(config.start.launcher_pid)),
+            run_delay: RunDelay::new(root.clone(), is_resumed),
+            io: IoUsage::new(root.clone(), topmost_pid),
             free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
@@ -139,7 +145,7 @@ impl Readers {
     /// so when the first thread ends, and others may live on.
     fn read_end(&self, target: &Target, at_ns: u64) -> Observation {
         let stat = self.root.stat(target.pid);
-        // The present, not `at_ns`: the reaper may have written a record after the end.
+        // It left /proc between `at_ns` and now. The core gives its reaper some time to write REAPED from `gone_ns` on.
         let gone_ns = stat.is_none().then(clock::monotonic_ns);
         if stat.is_some_and(|stat| !stat.is_over()) {
             return Observation::FirstThreadEnded(target.id);
@@ -148,8 +154,8 @@ impl Readers {
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
-    /// Applies the ends that pidfds show, and the kernel's accounts of exits. With the connector, has accounts read while
-    /// there are uninstrumented programs, because no record tells of their exits.
+    /// Applies the ends that pidfds show, and the kernel's accounts of exits. With the connector, first asks for accounts after
+    /// each exec of an uninstrumented program, and each [`PRESENCE_NS`] while one runs: no record tells of their exits.
     pub(super) fn take_exits(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let programs = run.tree.counts().uninstrumented_programs;
         let has_new = programs != self.uninstrumented_programs;
@@ -207,8 +213,8 @@ impl Readers {
         self.scanner.begin(&run.tree, now_ns, is_check);
     }
 
-    /// Prepares a sample: answers the core about programs of any age. Without the connector, also begins to watch the processes
-    /// whose exits nobody will report.
+    /// Prepares a sample: answers the core about programs of any age. If the scan layer stands in for the connector, also begins to
+    /// watch the processes whose exits nobody will report.
     pub(super) fn before_sample(&mut self, run: &mut JournaledRun, now_ns: u64) {
         if self.scans && !run.has_connector() {
             let unreported = run.tree.unawaited().filter_map(|process| process.target());
@@ -218,9 +224,9 @@ impl Readers {
         self.answer(run, u64::MAX, now_ns);
     }
 
-    /// Without the connector, which tells of execs: reads the programs of processes that the sample found to run another program
-    /// than before. Then reads those of processes that the sample saw for the first time, until the scan's time is over. Such
-    /// processes may end before the next sample.
+    /// If the scan layer stands in for the connector, which tells of execs: reads the programs of processes that the sample found
+    /// to run another program than before. Then reads those of processes that the sample saw for the first time, until the scan's
+    /// time is over. Such processes may end before the next sample.
     pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
         if !self.scans || run.has_connector() {
             return;

@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Decides whether a sample is due now.
+    /// Decides whether a sample is due now, or until when to wait.
     fn decide(&mut self) -> Decision {
         let now_ns = clock::monotonic_ns();
         let facts = Facts {
@@ -184,7 +184,8 @@ impl Session {
         }
     }
 
-    /// Answers what the core asks, and tells it the time, and which processes ended.
+    /// Answers what the core asks, and tells it the time, and which processes ended. Has the pump read more often for a while if
+    /// uninstrumented programs were found.
     fn answer_core(&mut self) {
         let now_ns = clock::monotonic_ns();
         self.readers.answer(&mut self.run, self.pump.reported_by_ns(now_ns), now_ns);

@@ -25,8 +25,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_FIRST_SCAN: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Takes a sample, and hands it to the sinks. If `terms` allow that and the sample finds a large process dead, it is put off:
-    /// the schedule takes it again a little later.
+    /// Takes a sample, reads what follows a sample (GPUs and others), and hands the sample to the sinks. The schedule learns the
+    /// cost. If `terms` allow that and the sample finds a large process dead, it is put off: the schedule takes it again a little
+    /// later.
     pub(super) fn sample(&mut self, terms: Terms) {
         let begun_ns = clock::thread_cpu_ns();
         let (from_ns, largest_before) = (self.run.sampled_ns, self.run.ram.high_water_mark().combined);

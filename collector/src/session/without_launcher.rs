@@ -21,7 +21,8 @@ const START_SLACK_NS: u64 = 2_000_000_000;
 pub(super) struct OwnEnder {
     /// The tree that is being ended, and when SIGKILL is due. `None`: nothing is being ended.
     tree: Option<(TreeToEnd, Instant)>,
-    /// Waits for the ender. Gives what came of it; `None`: the ender was killed, or has failed.
+    /// The thread that waits for the ender. It gives what came of the ender; `None`: the ender was killed, or has failed. There is
+    /// no thread before the first ender, and after one that could not be started.
     waiter: Option<JoinHandle<Option<TreeEnd>>>,
 }
 
@@ -66,6 +67,7 @@ impl OwnEnder {
         // The killed ender counts as having sent SIGTERM. SIGKILL stays due at the same time.
         let left = deadline.saturating_duration_since(Instant::now());
         let tree = TreeToEnd { is_told: true, kill_after: left, ..tree.clone() };
+        // If it can't be started, the next call tries again.
         self.start(&tree);
         true
     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use self::directory::Bundle;
 use self::evidence::Content;
 use self::tail::Tail;
-use super::sink::{Place, Resume, Sink};
+use super::sink::{Resume, Sink, SinkContext};
 use crate::model::config::{Bundles, Config, ReportTarget};
 use crate::model::report::{Cause, Report, Stage};
 use crate::model::style::Style;
@@ -97,11 +97,11 @@ struct Recorder {
 }
 
 /// Gives the sink, if bundles are asked for.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    let bundles = place.config.tracking.bundles.clone();
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    let bundles = context.config.tracking.bundles.clone();
     let recorder = bundles.map(|bundles| -> Box<dyn Sink> {
-        let tail = Tail::new(place, bundles.tail);
-        Box::new(Recorder { config: place.config.clone(), bundles, tail })
+        let tail = Tail::new(context, bundles.tail);
+        Box::new(Recorder { config: context.config.clone(), bundles, tail })
     });
     recorder.into_iter().collect()
 }
@@ -138,6 +138,7 @@ pub fn make_directory(directory: &Path) -> io::Result<PathBuf> {
 /// If there can't.
 pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
     let directory = make_directory(directory)?;
+    // Dropped at once, which removes what was made.
     Bundle::begin(&directory)?;
     Ok(directory)
 }
@@ -207,7 +208,7 @@ fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion
     for (name, content) in contents {
         match content {
             Ok(text) => {
-                bundle.add(name, text.as_bytes())?;
+                bundle.write_file(name, text.as_bytes())?;
                 files.push(FileEntry { name, bytes: text.len() as u64 });
             }
             Err(lacking) => missing.push(lacking),
@@ -225,7 +226,7 @@ fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion
         files,
         missing,
     };
-    bundle.add(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
+    bundle.write_file(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
     bundle.finish(bundles.most, bundles.most_bytes)
 }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use gpu_track_report::event_line::{EventLine, FORM_VERSION, Header, Sources};
 
-use super::sink::{Loss, Place, Resume, Sink};
+use super::sink::{Loss, Resume, Sink, SinkContext};
 use super::tracking::LineFile;
 use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::{Report, Stage};
@@ -44,8 +44,8 @@ struct EventFile {
 }
 
 /// Gives the sink, if `--events` is given.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    let config = place.config;
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    let config = context.config;
     let Some(target) = config.tracking.alerts.events_file.clone() else { return Vec::new() };
     let start = &config.start;
     let header = Header {
@@ -54,7 +54,7 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
         command: config.command.clone(),
         begun_at: rfc3339(start.date(start.monotonic_ns)),
         monotonic_ns: start.monotonic_ns,
-        host: place.host.host.clone(),
+        host: context.host.host.clone(),
         sources: Sources {
             layers: config.discovery.layers.iter().map(|layer| layer.name().to_owned()).collect(),
             connector_absent: config.discovery.connector_absent.clone(),

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::grid::Grid;
-use super::sink::{Loss, Place, Resume, Sink};
+use super::sink::{Loss, Resume, Sink, SinkContext};
 use super::tracking::LineFile;
 use crate::model::gpu_trace::{GpuTrace, header, line};
 use crate::model::report::{Report, Stage};
@@ -38,9 +38,9 @@ struct GpuLog {
 }
 
 /// Gives the sink of the log, if one is asked for.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    let log = place.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
-        let grid = Grid::new(place.config.start.monotonic_ns, trace.every_ns());
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    let log = context.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
+        let grid = Grid::new(context.config.start.monotonic_ns, trace.every_ns());
         Box::new(GpuLog { trace, grid, lines: Lines::Closed })
     });
     log.into_iter().collect()

@@ -24,9 +24,11 @@ impl Grid {
     /// since the start. `None`: it was taken already.
     pub(super) fn take(&mut self, at_ns: u64) -> Option<u64> {
         let number = self.number(at_ns);
-        let is_due = self.last.is_none_or(|last| number > last);
-        self.last = self.last.max(Some(number));
-        is_due.then(|| number.saturating_mul(self.every_ns))
+        if self.last.is_some_and(|last| number <= last) {
+            return None;
+        }
+        self.last = Some(number);
+        Some(number.saturating_mul(self.every_ns))
     }
 
     /// Gives the number of the last multiple up to `at_ns`; 0 is the start.

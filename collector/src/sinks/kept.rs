@@ -44,7 +44,7 @@ impl Kept {
     pub(super) fn prepare(keep: &Keep) -> Option<Self> {
         let (sender, opened) = mpsc::sync_channel(1);
         let (most, keep) = (keep.most, keep.clone());
-        // If there is no directory, the sender is dropped, and `keep` does not wait.
+        // If there is no directory, the sender is dropped, and [`Self::keep`] does not wait.
         let open = move || directory::open_or_create(&keep).map(|directory| sender.send(directory));
         thread::Builder::new().spawn(open).ok()?;
         Some(Self { most, opened, deadline: Instant::now() + PATIENCE })

@@ -9,7 +9,7 @@ use gpu_track_abi::sample::Sample;
 use gpu_track_abi::table::{GpuEntry, ProcessEntry, SUMMARY_CAPACITY, Text};
 use serde::Serialize;
 
-use super::sink::{Place, Resume, Sink};
+use super::sink::{Resume, Sink, SinkContext};
 use crate::model::config::SessionStart;
 use crate::model::gpu::Figure;
 use crate::model::live::{LiveProcess, LiveSummary};
@@ -63,14 +63,14 @@ struct Summary<'a> {
 }
 
 /// Gives the sink. Every run has it.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    let (segment, session_id) = place.segment;
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    let (segment, session_id) = context.segment;
     vec![Box::new(LiveRing {
         path: live::path_of(segment),
         session_id,
         file: None,
-        identity: Identity::of(place),
-        start: place.config.start,
+        identity: Identity::of(context),
+        start: context.config.start,
         summary_due_ns: 0,
     })]
 }
@@ -78,8 +78,8 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
 impl Identity {
     /// Gives the constant part of a run's summaries. Of the command line it has the first words that fit in
     /// [`COMMAND_LINE_BYTES`].
-    fn of(place: &Place) -> Self {
-        let config = place.config;
+    fn of(context: &SinkContext) -> Self {
+        let config = context.config;
         let mut command = Vec::new();
         let mut command_bytes = 0;
         for word in &config.command {
@@ -96,8 +96,8 @@ impl Identity {
             launcher_pid: config.start.launcher_pid,
             restarts: config.restarts,
             sampling_interval_s: config.tracking.interval_ns() as f64 / 1e9,
-            usable: place.usable.clone(),
-            job_limit_s: job_limit_s(config.start, place.host.limits.slurm_number("SLURM_JOB_END_TIME")),
+            usable: context.usable.clone(),
+            job_limit_s: job_limit_s(config.start, context.host.limits.slurm_number("SLURM_JOB_END_TIME")),
         }
     }
 
@@ -152,7 +152,7 @@ impl Sink for LiveRing {
 
     /// Writes the tables, the summary if it is due, and the open sample. The sample is written last, so that a reader that finds it
     /// finds the tables of its time or of a later one. The newest sample in the ring can still change.
-    fn look(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
+    fn show(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(|gpu| gpu_entry(run, gpu)).collect();
         file.put_gpus(now.at_ns, &gpus);

@@ -31,7 +31,7 @@ use crate::run::outbox::Outbox;
 pub(crate) use progress::write_if_room;
 pub(crate) use report_file::warn_where_report_cannot;
 pub use report_file::{has_files, write_everywhere, write_files};
-pub(crate) use sink::Place;
+pub(crate) use sink::SinkContext;
 use sink::{Resume, Sink};
 use worker::Worker;
 
@@ -41,7 +41,7 @@ const AT_END: Duration = Duration::from_millis(500);
 /// A kind of output.
 struct Row {
     /// Gives the sinks of this kind that the configuration asks for.
-    make: fn(&Place) -> Vec<Box<dyn Sink>>,
+    make: fn(&SinkContext) -> Vec<Box<dyn Sink>>,
     /// Whether the loop calls these sinks, with the sample that is still open. Other sinks get closed samples, in a thread.
     is_in_loop: bool,
 }
@@ -69,13 +69,13 @@ pub(crate) struct Sinks {
 impl Sinks {
     /// Opens the sinks that the configuration asks for. Also gives observations for the core: which sinks of the loop can't
     /// be opened, and what all sinks together want.
-    pub(crate) fn open(place: &Place, outbox: &Outbox) -> (Self, Vec<Observation>) {
-        let resume = if place.config.restarts > 0 { Resume::Continued } else { Resume::New };
+    pub(crate) fn open(context: &SinkContext, outbox: &Outbox) -> (Self, Vec<Observation>) {
+        let resume = if context.config.restarts > 0 { Resume::Continued } else { Resume::New };
         let mut sinks = Self { in_loop: Vec::new(), workers: Vec::new(), handed: outbox.begin() };
         let mut observations = Vec::new();
         let mut wants = Wants::default();
         for row in SINKS {
-            for mut sink in (row.make)(place) {
+            for mut sink in (row.make)(context) {
                 if !row.is_in_loop {
                     let worker = Worker::start(sink, resume);
                     wants = wants.or(worker.wants);
@@ -105,7 +105,7 @@ impl Sinks {
     pub(crate) fn show(&mut self, run: &RunState, now: &TreeSample) -> Vec<Observation> {
         let mut failures = Vec::new();
         self.in_loop.retain_mut(|sink| {
-            let shown = sink.sample(now).and_then(|()| sink.look(run, now));
+            let shown = sink.sample(now).and_then(|()| sink.show(run, now));
             if let Err(error) = &shown {
                 failures.push(failed(sink.as_ref(), error));
             }
@@ -115,7 +115,7 @@ impl Sinks {
     }
 
     /// Queues the new items of the outbox for the sinks with threads. Gives the failures and losses that the core does not
-    /// know yet. Also gives the number of the first item that a sink has still to write.
+    /// know yet. Also gives the number of the first item that a sink has still to write; if there is none, that of the next item.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
         // What the outbox itself dropped since the last call counts as lost, too.
         self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::grid::Grid;
-use super::sink::{Place, Resume, Sink};
+use super::sink::{Resume, Sink, SinkContext};
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::TreeSample;
 use crate::report::progress;
@@ -43,8 +43,8 @@ struct Writer {
 }
 
 /// Gives the sink, if `--every` is given.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    let (config, start_ns) = (place.config, place.config.start.monotonic_ns);
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    let (config, start_ns) = (context.config, context.config.start.monotonic_ns);
     let sink = config.tracking.every.map(|every| -> Box<dyn Sink> {
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
         let columns = usize::from(config.report.style.console.columns);
@@ -62,6 +62,7 @@ impl Sink for Progress {
     }
 
     fn open(&mut self, resume: Resume) -> io::Result<()> {
+        // The killed collector may have written the line of the multiple that has passed.
         if resume == Resume::Continued {
             self.grid = self.grid.after(clock::monotonic_ns());
         }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::kept::Kept;
-use super::sink::{Place, Resume, Sink};
+use super::sink::{Resume, Sink, SinkContext};
 use crate::model::config::{Config, ReportConfig, ReportTarget};
 use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
@@ -19,8 +19,8 @@ struct ReportFile {
 }
 
 /// Gives the sink. Every run has it.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    vec![Box::new(ReportFile { config: place.config.report.clone(), kept: None })]
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    vec![Box::new(ReportFile { config: context.config.report.clone(), kept: None })]
 }
 
 /// Gives the targets that get reports so far, with their paths. They are files, because a file's content is replaced each time.

@@ -56,7 +56,7 @@ pub(crate) trait Sink: Send {
     }
 
     /// Takes what it shows of the run and its open sample. Only sinks of the loop are called, after [`Self::sample`].
-    fn look(&mut self, _run: &RunState, _now: &TreeSample) -> io::Result<()> {
+    fn show(&mut self, _run: &RunState, _now: &TreeSample) -> io::Result<()> {
         Ok(())
     }
 
@@ -104,7 +104,7 @@ pub(crate) trait Sink: Send {
 
 /// What outputs need to know of a run when they are made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SinkContext<'a> {
     pub config: &'a Config,
     /// The machine.
     pub host: &'a HostInfo,
@@ -114,7 +114,7 @@ pub(crate) struct Place<'a> {
     pub segment: (&'a Path, u64),
 }
 
-impl Place<'_> {
+impl SinkContext<'_> {
     /// Gives the first line of a tracking file: what does not change during the run.
     pub(crate) fn run(&self) -> Run {
         let Self { config, host, .. } = self;

@@ -86,7 +86,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread of a sink, which opens it.
+    /// Starts the thread of a sink, which opens it. If it can't be started, the sink has failed, which [`Self::news`] tells.
     pub(super) fn start(sink: Box<dyn Sink>, resume: Resume) -> Self {
         let (queue, tasks) = sync_channel(QUEUE);
         let (alive, end) = channel();
@@ -150,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Queues a task without waiting. Drops the task if that fails.
+    /// Queues a task without waiting. Drops the task if that fails. If the sink has failed, closes the queue.
     fn queue(&mut self, task: Task) -> Queued {
         match self.queue.as_ref().map(|queue| queue.try_send(task)) {
             Some(Ok(())) => Queued::Yes,
@@ -171,7 +171,7 @@ impl Worker {
         (is_taking && written < self.queued).then_some(written)
     }
 
-    /// Gives what the core does not know yet: a failure, and lines that were lost or dropped.
+    /// Gives what the core does not know yet: a failure, and lines that were lost or dropped. They count as told from now on.
     pub(super) fn news(&mut self) -> Vec<Observation> {
         let trouble = self.progress.trouble().clone();
         let mut news = Vec::new();
@@ -198,8 +198,8 @@ impl Worker {
 
     /// Waits for the thread until `deadline`. Then the thread is left, even if it still writes.
     ///
-    /// Gives at most one line for the user, about the first trouble that came too late for the report. The thread still writes,
-    /// the core does not know of a loss or failure yet, or the last report found the queue full.
+    /// Gives at most one line for the user, about the first of these that came too late for the report: the thread still writes, a
+    /// loss or failure is new to the core, or the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let is_running = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);

@@ -190,8 +190,8 @@ impl Group {
         self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top))
     }
 
-    /// Gives the smallest limit of the group and its ancestors. `limit` reads that of a directory. A group without the
-    /// controller, such as the root group, has none. Unlimited if no group has one.
+    /// Gives the smallest limit of the group and its ancestors, or [`Limit::Unlimited`] if none of them has one. `limit` reads
+    /// that of a directory. A group without the controller, such as the root group, has none.
     fn smallest_limit(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         self.directories().filter_map(limit).fold(Limit::Unlimited, Limit::min)
     }

@@ -116,10 +116,12 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let op = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
     let load = |at: usize| op(LOAD, at as u32, 0, 0);
-    // Loads are in network byte order; jumps count from the next instruction.
+    // Loads are in network byte order; jumps count from the next instruction. To return 0 drops a message, to return the maximum
+    // passes it whole.
     let is = |what: u32, jt, jf| op(EQUAL, what.to_be(), jt, jf);
     let mut program = [
         load(EVENT),
+        // To the check of a fork, to that of an exit, and to the end that passes the message.
         is(PROC_EVENT_FORK, 3, 0),
         is(PROC_EVENT_EXIT, 6, 0),
         is(PROC_EVENT_EXEC, 9, 0),
@@ -232,7 +234,8 @@ impl Connector {
 
     /// Gives the number of events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
     ///
-    /// ENOBUFS reports a loss once, to the first reader. If that collector is killed before it journals the loss, only this number has it.
+    /// ENOBUFS reports a loss once, to the first reader. If that collector is killed before it journals the loss, only this number
+    /// has it.
     pub(crate) fn dropped(&self) -> u32 {
         const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
         let mut words = [0u32; DROPS + 1];
@@ -252,12 +255,14 @@ impl Connector {
     }
 }
 
-/// The launcher, whose children are not all of the tree: besides the command it starts collectors, enders, and what `--on-alert` runs.
+/// The launcher, whose children are not all of the tree: besides the command it starts collectors, enders, and what `--on-alert`
+/// runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Launcher {
     /// Its pid.
     pub pid: u32,
-    /// The next child of the launcher, other than the collector, is the command. The events of one process's forks come in their order.
+    /// The next child of the launcher, other than the collector, is the command. The events of one process's forks come in their
+    /// order.
     pub starts_command: bool,
 }
 
@@ -271,14 +276,14 @@ pub struct Members {
 }
 
 impl Members {
-    /// Starts with the `known` pids of the tree. `collector`: its pid, which is that of a child of the launcher and no member. So its
-    /// own children, which drivers run, are none either.
+    /// Starts with the `known` pids of the tree. `collector`: its pid. The collector is a child of the launcher but no member, and
+    /// neither are its own children, which drivers run.
     #[must_use]
     pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Launcher) -> Self {
         Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
     }
 
-    /// Adds a process of the tree.
+    /// Adds a live process of the tree, in place of an ended one if that had its pid.
     pub fn add(&mut self, pid: u32) {
         self.pids.insert(pid, None);
         // The command was started before any other process of the tree.
@@ -296,8 +301,8 @@ impl Members {
         self.contains(pid) || pid == self.launcher.pid
     }
 
-    /// Takes in an event: adds a fork child of the tree, and notes ends. Returns whether the event is about the tree, or about the
-    /// connector itself.
+    /// Takes in an event: adds a fork child of the tree, removes a pid that a process outside the tree has got, and notes exits.
+    /// Returns whether the event is about the tree, or about the connector itself.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
             What::Fork { parent } if self.is_member_by_fork(event.pid, parent) => {
@@ -309,9 +314,10 @@ impl Members {
                 self.pids.remove(&event.pid);
                 false
             }
-            // A thread that execs takes over the pid. The kernel has reported the exit of the first thread before, which is no end then.
-            What::Exec => self.note_exited(event.pid, None),
-            What::Exit { .. } => self.note_exited(event.pid, Some(event.at_ns)),
+            // If another thread execs, the kernel first reports the exit of the first thread, whose pid that thread takes over.
+            // That exit is not the process's end.
+            What::Exec => self.set_exit_time(event.pid, None),
+            What::Exit { .. } => self.set_exit_time(event.pid, Some(event.at_ns)),
             What::Lost { .. } | What::GivenUp(_) => true,
         }
     }
@@ -327,9 +333,9 @@ impl Members {
         is_known || (self.launcher.starts_command && pid != self.collector)
     }
 
-    /// Sets when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: an exec has replaced it, so it runs.
-    /// Returns whether the process is a member.
-    fn note_exited(&mut self, pid: u32, exited_ns: Option<u64>) -> bool {
+    /// Sets when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: it runs, since the process has
+    /// exec'd. Returns whether the process is a member.
+    fn set_exit_time(&mut self, pid: u32, exited_ns: Option<u64>) -> bool {
         let member = self.pids.get_mut(&pid);
         let is_member = member.is_some();
         if let Some(exited) = member {
@@ -338,8 +344,8 @@ impl Members {
         is_member
     }
 
-    /// Gives the processes that have ended, each with the time of its first thread's exit event. All their events are in the socket by
-    /// now.
+    /// Gives the processes that have ended, each with the time of its first thread's exit event. All their events are in the
+    /// socket by now.
     ///
     /// The exit event alone does not show the end: other threads can continue, and fork.
     pub(crate) fn gone(&self) -> Vec<(u32, u64)> {

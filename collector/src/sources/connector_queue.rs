@@ -23,10 +23,10 @@ use crate::sys::clock::{self, Timer};
 /// The shim writes it after about 0.5 ms. To read /proc earlier costs more than all other work on the process: once
 /// while the program is loaded, and again at its end.
 pub(crate) const START_GRACE_NS: u64 = 3_000_000;
-/// The connector is given up when events of other processes take more than this part of a core (a divisor). Events of
-/// the tree do not count: they are what the user asked for.
-const SHARE_OF_CORE: u64 = 20;
-/// Time over which that share is measured.
+/// The connector is given up when reading events of other processes takes more than one core divided by this. Events of the
+/// tree do not count: they are what the user asked for.
+const COST_DIVISOR: u64 = 20;
+/// Time over which that is measured.
 const WINDOW_NS: u64 = 1_000_000_000;
 /// How often ended processes are removed from the members.
 const REMOVE_ENDED_NS: u64 = 200_000_000;
@@ -83,12 +83,13 @@ struct Received {
 }
 
 impl Cost {
-    /// Adds CPU time, nanoseconds. Returns whether the sum is more than one part in [`SHARE_OF_CORE`] of the current window.
-    /// A window is longer than [`WINDOW_NS`] if nothing was read for a while. `now_ns`: CLOCK_MONOTONIC.
+    /// Adds CPU time, nanoseconds. Returns whether the sum of the current window is more than the window divided by
+    /// [`COST_DIVISOR`]. Begins a new window after [`WINDOW_NS`]; if nothing was read for a while, the window is longer. `now_ns`:
+    /// CLOCK_MONOTONIC.
     fn is_too_much_with(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
         let elapsed_ns = now_ns.saturating_sub(self.since_ns);
-        let is_too_much = self.used_ns > elapsed_ns.max(WINDOW_NS) / SHARE_OF_CORE;
+        let is_too_much = self.used_ns > elapsed_ns.max(WINDOW_NS) / COST_DIVISOR;
         if elapsed_ns >= WINDOW_NS {
             *self = Self { since_ns: now_ns, used_ns: 0 };
         }
@@ -107,7 +108,8 @@ struct Unreported {
 }
 
 impl Unreported {
-    /// Takes in an event. Lists a process that was forked or exec'd, and removes one that exits.
+    /// Takes in an event. Lists a process that was forked or exec'd. Removes one that exits; if it was still listed, notes for
+    /// [`Self::take`] that it ended without a record.
     fn note_event(&mut self, event: &KernelEvent) {
         let pid = event.pid;
         match event.what {
@@ -195,9 +197,9 @@ impl ConnectorQueue {
         self.connector.is_some()
     }
 
-    /// Reads the events that wait. Those about the tree go to `journal` at once, since they cannot be read again, and stay
-    /// in the queue. Gives the connector up if the first read shows that no events arrive. It does so, too, if events of
-    /// other processes cost too much.
+    /// Reads the events that wait, after it has updated the members: adds those that other layers found, and removes ended ones.
+    /// Events about the tree go to `journal` at once, since they cannot be read again, and stay in the queue. Gives the connector
+    /// up if the first read shows that no events arrive, or if events of other processes cost too much.
     pub(crate) fn read(&mut self, mut journal: impl FnMut(&[KernelEvent])) {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
@@ -219,8 +221,8 @@ impl ConnectorQueue {
         self.has_proof = true;
     }
 
-    /// Receives all events that wait, and queues those about the tree. The fork of this collector is the proof that events
-    /// arrive. `None`: there is no connector.
+    /// Receives all events that wait, updates the members by them, and journals and queues those about the tree. The fork of this
+    /// collector is the proof that events arrive. `None`: there is no connector.
     fn receive(&mut self, journal: &mut impl FnMut(&[KernelEvent])) -> Option<Received> {
         let connector = self.connector.as_mut()?;
         let own = std::process::id();
@@ -293,7 +295,8 @@ impl ConnectorQueue {
         }
     }
 
-    /// Takes the oldest event off the queue, if it happened by `at_ns` (CLOCK_MONOTONIC nanoseconds).
+    /// Takes the oldest event off the queue, if it happened by `at_ns` (CLOCK_MONOTONIC nanoseconds). Notes it for
+    /// [`Self::take_unreported`].
     pub(crate) fn next_by(&mut self, at_ns: u64) -> Option<KernelEvent> {
         if self.pending.front()?.at_ns > at_ns {
             return None;

@@ -97,7 +97,7 @@ impl FreeSpaces {
     }
 
     /// Gives the answers that came since the last call. If it is time, asks again each file system that has answered. `now_ns`:
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC. `None`: no answer came.
     pub(crate) fn read(&mut self, now_ns: u64) -> Option<Observation> {
         let is_due = self.timer.is_due(now_ns, PERIOD_NS);
         let mut answers = Vec::new();

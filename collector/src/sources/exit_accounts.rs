@@ -80,8 +80,9 @@ impl ExitAccounts {
         }
     }
 
-    /// Takes the accounts that have come, of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds). Ends
-    /// the reading if no account was asked for in the last [`IDLE_NS`].
+    /// Takes the accounts of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds). The others wait here, and
+    /// are tried again for [`KEPT_NS`], since the core may hear of their processes later. Ends the reading if no account was asked
+    /// for in the last [`IDLE_NS`].
     pub(crate) fn take(
         &mut self,
         now_ns: u64,
@@ -122,6 +123,7 @@ impl Readers {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sender, accounts) = std::sync::mpsc::channel();
         let budget = Arc::new(Budget::default());
+        // If a later thread can't be started, dropping this ends those before.
         let mut readers = Self { accounts, stop, threads: Vec::new() };
         let groups = groups_of_cpus()?;
         let buffer_bytes = (BUFFER_BYTES / groups.len().max(1)).max(LEAST_BUFFER_BYTES);

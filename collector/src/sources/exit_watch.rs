@@ -54,7 +54,9 @@ impl ExitWatch {
             let Some(fd) = open(&target) else { continue };
             let watching = self.watcher(root, main).and_then(|watcher| watcher.watch(&fd, &target));
             match watching {
-                Ok(()) => drop(self.watched.insert(target.id, fd)),
+                Ok(()) => {
+                    self.watched.insert(target.id, fd);
+                }
                 // A limit is reached. Samples still find that processes ended.
                 Err(_) => self.has_failed = true,
             }
@@ -78,6 +80,7 @@ impl ExitWatch {
             if let Some(fd) = self.watched.remove(&id) {
                 self.ended.insert(id, fd);
             }
+            // An ended process without remains was reaped by then.
             let gone_ns = remains.is_none().then_some(at_ns);
             seen.push(Observation::Ended { id, at_ns, gone_ns, remains });
         }

@@ -31,8 +31,8 @@ impl IoUsage {
         Self { root, due_ns: 0, launcher_pid, is_first: true }
     }
 
-    /// Reads the sum, if a reading is due at `now_ns` (CLOCK_MONOTONIC). The last sample of a run has it in any case. `pids`
-    /// gives the processes, parents before their children.
+    /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. `is_last`: reads
+    /// in any case, for the last sample of the run. `pids` gives the processes, parents before their children.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -51,8 +51,8 @@ impl IoUsage {
     /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: that of the launcher, or
     /// of all of them, can't be read.
     fn sum(&self, pids: &[u32]) -> Option<IoBytes> {
-        // The launcher first, as the parent of all: what is reaped during the reading is in the next one, and never twice in
-        // this.
+        // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
+        // next reading has it in its parent's I/O. In the other order it would count twice.
         let launcher = match self.launcher_pid {
             Some(pid) => Some(self.bytes(pid)?),
             None => None,

@@ -38,7 +38,7 @@ impl Membership {
     /// The launcher is a subreaper, so the chain of parents does not break at orphans. The launcher, the collector and
     /// the collector's children (drivers run programs) are never members.
     ///
-    /// `None`: unknown for now, because the process or an ancestor is ending.
+    /// `None`: unknown, because the process or an ancestor is ending, or because the process's maps may not be read.
     pub(crate) fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
         // On the way up: the process that was reached, and its parent.

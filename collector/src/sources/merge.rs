@@ -28,7 +28,8 @@ impl<'a> Merge<'a> {
         begin: ReadUpTo,
         queue: ConnectorQueue,
     ) -> Self {
-        // Events are journaled when they are read. So the earlier collector has journaled those that it merged, and those in the queue.
+        // Events are journaled when they are read. So the earlier collector has journaled those that it merged, and those in the
+        // queue.
         let events = begin.events + queue.len() as u64;
         let journal = JournalWriter { journal, count: begin.count, entries: Vec::new(), events };
         Self { segment, overflow: Overflow::resume(begin.overflow), queue, journal, findings: Vec::new() }
@@ -46,7 +47,8 @@ impl<'a> Merge<'a> {
         self.findings.push(finding);
     }
 
-    /// Pushes the records of the overflow area that come before this position in the ring.
+    /// Pushes the records of the overflow area that come before this position in the ring, each after the connector's events up
+    /// to its time.
     pub(super) fn push_overflow_before(&mut self, position: u64) {
         while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
             self.push_events_by(record.origin.monotonic_ns);
@@ -62,7 +64,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Writes pushed findings to the journal. Only then may the slots of their records be freed.
+    /// Writes pushed findings to the journal. Only then may the slots of their records be freed. This frees those of the
+    /// overflow area; the reader of the ring frees its own.
     pub(super) fn write_journal(&mut self) {
         self.journal.write();
         self.overflow.release(self.segment);

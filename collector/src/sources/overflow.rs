@@ -30,7 +30,7 @@ pub(crate) struct Overflow {
     postponed: Option<(u64, u64)>,
     /// Offset up to which the file's space was released.
     released: u64,
-    /// Reading has ended at a slot that the shim does not write like that.
+    /// Reading has ended: a slot is not as the shim writes it, or the file has lost records.
     is_damaged: bool,
 }
 
@@ -45,6 +45,7 @@ impl Overflow {
     pub(crate) fn note_appended(&mut self, segment: &Segment, now_ns: u64) {
         self.now_ns = now_ns;
         if !self.is_damaged {
+            // A process can truncate the file. The end stays, so that the missing records show as damage.
             self.end = self.end.max(segment.appended());
         }
     }
@@ -69,7 +70,8 @@ impl Overflow {
         self.read.pop_front().map(|(read, _)| read)
     }
 
-    /// Reads the next batch of records from the file. At a damaged record, reading ends for good.
+    /// Reads the next batch of records from the file, and adds them to `read`. Ends reading for good at a damaged record, or if
+    /// none can be read.
     fn fetch(&mut self, segment: &Segment) {
         let count = usize::try_from(self.end - self.next).unwrap_or(BATCH).min(BATCH);
         let mut bytes = vec![0; count * SLOT];
@@ -109,7 +111,7 @@ impl Overflow {
         }
     }
 
-    /// Whether reading has ended, at a slot that the shim never writes like that.
+    /// Whether reading has ended: a slot is not as the shim writes it, or the file has lost records.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged
     }

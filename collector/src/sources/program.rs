@@ -49,6 +49,7 @@ pub fn runs_other_than(root: &ProcRoot, pid: u32, parent: Option<u32>) -> bool {
 fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
     match parent {
         Some(parent) if pidfd::shares_memory(parent, pid) => UnreportedMemory::Parents,
+        // If neither executable can be read, they count as the same.
         Some(parent) if root.executable(parent) == root.executable(pid) => UnreportedMemory::Copy,
         _ => UnreportedMemory::Own,
     }
@@ -62,7 +63,8 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     let exe = root.path(pid, "exe");
     let static_executable = if is_static(&exe) == Some(true) { std::fs::read_link(&exe).ok() } else { None };
     let static_executable = static_executable.map(|path| path.to_string_lossy().into_owned());
-    // Read last: a peak RSS in it means that the process was alive while all of the above was read.
+    // The status of a zombie has no peak RSS. Since it is read last, a peak means that the process was alive while all of the
+    // above was read.
     let status = root.status(pid);
     let inner = match status.as_ref().map(|status| status.ns_pids.as_slice()) {
         Some([_, .., inner]) => root.pid_ns(pid).map(|pid_ns| Key { pid_ns, pid: *inner }),

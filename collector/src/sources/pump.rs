@@ -116,7 +116,8 @@ pub(crate) struct Sources {
 }
 
 impl Shared {
-    /// Runs the thread: sends findings, wakes `main` where that is due, and sleeps until the doorbell rings.
+    /// Runs the thread until it must end: sends findings, wakes `main` as [`Pump::start`] says, and sleeps until the doorbell
+    /// rings, but no longer than [`Self::nap`]. At the end, ends the connector's subscription.
     fn run(&self, queue: ConnectorQueue, batches: &Sender<Vec<Finding>>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
@@ -152,7 +153,7 @@ impl Shared {
     }
 
     /// Sends the records in the ring and the overflow area, merged with the connector's events. Returns whether all records and
-    /// events from before `now_ns` (CLOCK_MONOTONIC) were sent.
+    /// events from before `now_ns` (CLOCK_MONOTONIC) were sent. If so, the collector finds that time in `complete_ns`.
     fn drain(
         &self,
         reader: &mut RecordReader,
@@ -172,6 +173,7 @@ impl Shared {
             merge.write_journal();
         });
         if is_drained {
+            // Once the ring can't be trusted, further records of the overflow area are not read either.
             if !reader.is_untrusted() {
                 merge.overflow.note_appended(&self.segment, now_ns);
             }
@@ -307,6 +309,7 @@ impl Pump {
         }
         let is_eager = now_ns < self.eager_until_ns;
         let was_eager = self.shared.is_eager.swap(is_eager, Ordering::Relaxed);
+        // The thread may be in a longer nap.
         if is_eager && !was_eager {
             self.shared.segment.ring_doorbell();
         }
@@ -324,7 +327,7 @@ impl Pump {
         }
     }
 
-    /// Whether connector events wait. To poll costs far less than to wake the thread.
+    /// Whether connector events wait; true if that can't be told. To poll costs far less than to wake the thread.
     fn has_events(&self) -> bool {
         if !self.shared.has_connector.load(Ordering::Relaxed) {
             return false;

@@ -122,7 +122,8 @@ impl RecordReader {
         false
     }
 
-    /// Reads the next batch. Returns why the batch is not full. `None`: it is full.
+    /// Reads the records of the next [`BATCH`] slots into `batch`. A record that can't be decoded is counted and left out. Returns
+    /// why reading stopped before that many slots. `None`: it did not.
     fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
         self.batch.clear();
         let ring = segment.ring();
@@ -163,7 +164,7 @@ impl RecordReader {
         }
     }
 
-    /// Goes on to the next slot.
+    /// Goes on to the next slot, which is not known to be incomplete.
     fn advance(&mut self) {
         self.position = self.position.wrapping_add(1);
         self.pending_since_ns = None;

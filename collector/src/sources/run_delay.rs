@@ -39,8 +39,9 @@ impl RunDelay {
     }
 
     /// Reads how long threads ran and waited since they were last read, or since their start. `busiest` gives the
-    /// processes that used most CPU time in the last sample, at most the given number, each with its number of threads.
-    /// `now_ns`: CLOCK_MONOTONIC. `None`: no reading is due, or both times are 0.
+    /// processes that used most CPU time in the last sample, at most the given number, each with its number of threads. Forgets
+    /// the times of processes for which `is_alive` is false. `now_ns`: CLOCK_MONOTONIC. `None`: no reading is due, or both times
+    /// are 0.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -50,6 +51,7 @@ impl RunDelay {
         if !self.timer.is_due(now_ns, PERIOD_NS) {
             return None;
         }
+        // Only the first reading can change this: every later `now_ns` is larger.
         self.counted_until_ns = self.counted_until_ns.min(now_ns);
         self.last.retain(|id, _| is_alive(*id));
         let mut sum = TaskTimes::default();
@@ -80,9 +82,9 @@ impl RunDelay {
         last.retain(|task, _| living.contains(task));
     }
 
-    /// Reads the times of a thread since it was last read, or since its start. They are 0 at its first reading if its process is
-    /// older than this collector: an earlier one may have counted them. `None`: the thread is gone, or the kernel does not have
-    /// them.
+    /// Reads the times of a thread since it was last read, or since its start, and keeps them for the next reading. They are 0 at
+    /// its first reading if its process is older than this collector: an earlier one may have counted them. `None`: the thread is
+    /// gone, or the kernel does not have them.
     fn times_since_last(&mut self, target: &Target, task: u32) -> Option<TaskTimes> {
         let times = self.root.task_times(target.pid, task)?;
         let may_be_counted = target.identity.latest_start_ns < self.counted_until_ns;

@@ -15,8 +15,8 @@ use crate::sys::clock::Timer;
 use crate::sys::proc_fs::{ProcRoot, Stat, read_held};
 use crate::sys::{clock, pidfd};
 
-/// Part of the sampling interval that a scan may take, as a divisor.
-const SHARE_OF_INTERVAL: u32 = 50;
+/// A scan may take the sampling interval divided by this.
+const INTERVAL_DIVISOR: u32 = 50;
 /// With the process connector, a scan is only a check, and comes once in this time.
 const CHECK_NS: u64 = 1_000_000_000;
 
@@ -56,7 +56,7 @@ impl Scanner {
     /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run.
     #[must_use]
     pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64, launcher_pid: u32) -> Self {
-        let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;
+        let limit = Duration::from_nanos(interval_ns) / INTERVAL_DIVISOR;
         let limit = limit.clamp(Duration::from_micros(20), Duration::from_millis(20));
         let loadavg = File::open(root.top_path("loadavg")).ok();
         Self {
@@ -91,8 +91,8 @@ impl Scanner {
     }
 
     /// Begins a round that looks for children of all live processes, unless the last round is not over or no process is new.
-    /// Gives the deadline for [`Self::next`]. `None`: do not look now. `is_check`: another source finds children, so a scan
-    /// comes once in [`CHECK_NS`]. `now_ns`: CLOCK_MONOTONIC.
+    /// Gives the deadline for [`Self::next`], which goes on with the round, if there is one. `None`: do not look now. `is_check`:
+    /// another source finds children, so a scan comes once in [`CHECK_NS`]. `now_ns`: CLOCK_MONOTONIC.
     pub fn begin(&mut self, table: &impl ProcessTable, now_ns: u64, is_check: bool) -> Option<Instant> {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
@@ -109,7 +109,7 @@ impl Scanner {
     pub fn next(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Observation> {
         while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
-                Look::Process(id) => self.look_at(table, id),
+                Look::Process(id) => self.look_at_process(table, id),
                 Look::Child(parent, pid) => self.look_at_child(table, parent, pid),
                 Look::Found(key) => {
                     // Its program and its own children come next.
@@ -145,7 +145,7 @@ impl Scanner {
     }
 
     /// Queues the children of a process. Reads and gives its program, if the process has not reported that.
-    fn look_at(&mut self, table: &impl ProcessTable, id: ProcessId) -> Option<Observation> {
+    fn look_at_process(&mut self, table: &impl ProcessTable, id: ProcessId) -> Option<Observation> {
         let (target, known) = table.target(id).zip(table.program(id))?;
         // Another process may have the pid by now.
         let stat = self.root.stat(target.pid).filter(|stat| self.is_shown(&target, stat))?;
@@ -161,15 +161,15 @@ impl Scanner {
         found
     }
 
-    /// Gives what is new about a child (see [`Self::child`]). If something is, queues the child, so that its program and its own
-    /// children are looked at next.
+    /// Gives what is new about a child (see [`Self::news_of_child`]). If something is, queues the child, so that its program and
+    /// its own children are looked at next.
     fn look_at_child(
         &mut self,
         table: &impl ProcessTable,
         parent: ProcessId,
         pid: u32,
     ) -> Option<Observation> {
-        let found = self.child(table, parent, pid);
+        let found = self.news_of_child(table, parent, pid);
         match &found {
             // The table gives it an id only when the caller has applied what was found.
             Some(Observation::Child(child)) => self.queue.push(Look::Found(child.key)),
@@ -187,7 +187,7 @@ impl Scanner {
     /// - a child that was a zombie before the run began.
     ///
     /// `None`: the table has the child, or the process is gone or no child of this parent by now.
-    fn child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
+    fn news_of_child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
         let seen_ns = clock::monotonic_ns();
         let stat = self.root.stat(pid)?;
@@ -217,6 +217,7 @@ impl Scanner {
             }
         }
         let tick_ns = self.tick_us.saturating_mul(1000);
+        // Its start, even at the end of the clock tick that /proc shows, is not after the session's.
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
         if is_older && stat.is_over() {
             return self.over_before(key, pid, shown_ns);
@@ -317,8 +318,8 @@ impl Scanner {
         }
     }
 
-    /// Reads what a process runs. Gives two observations: the process exec'd before `now_ns`, and this is its program. `now_ns` is the
-    /// time of the sample that has shown the exec, CLOCK_MONOTONIC nanoseconds.
+    /// Reads what a process runs. Gives two observations: the process exec'd before `now_ns`, and this is its program. `now_ns` is
+    /// the time of the sample that has shown the exec, CLOCK_MONOTONIC nanoseconds.
     fn exec_and_program(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
         let program = program::read(&self.root, target, ProgramQuestion::What, now_ns);
         vec![

@@ -73,8 +73,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Parses a netlink message. `None`: the thread is not the last one of its process, or the version of the struct can't be
-    /// read.
+    /// Parses a netlink message. `None`: the thread is not the last one of its process, the message is cut short, or the version
+    /// of the struct can't be read.
     pub(super) fn parse(datagram: &[u8]) -> Option<Self> {
         /// The last thread of its process (linux/acct.h).
         const AGROUP: u8 = 0x20;
@@ -103,7 +103,7 @@ impl Account {
     }
 }
 
-/// Parses the thread's own figures in a struct taskstats.
+/// Parses the thread's own figures in a struct taskstats. `None`: the struct is cut short.
 fn thread(stats: &[u8]) -> Option<ThreadAccount> {
     let page_bytes = rustix::param::page_size() as u64;
     Some(ThreadAccount {

@@ -23,7 +23,8 @@ const MAX_IN_JOURNAL: u64 = 16_384;
 /// `new` state. Gives the snapshot's sequence number (0: there is none), and the run state.
 ///
 /// If records were read before and neither snapshot nor journal has them, the state counts as lost. Reading then continues at the
-/// records of `segment` that are still there. `now_ns`: CLOCK_MONOTONIC nanoseconds.
+/// records of `segment` that are still there. Without a segment, such a loss can't be seen. `now_ns`: when the findings of the
+/// journal are applied, CLOCK_MONOTONIC nanoseconds.
 pub(crate) fn load(
     state: &StateFile,
     segment: Option<&Segment>,
@@ -68,7 +69,7 @@ pub(crate) struct CheckpointWriter {
     next_ns: u64,
     /// Items of the outbox before this number are in the state file.
     kept: u64,
-    /// Number of the run's events in the last snapshot.
+    /// How many events of the run had been told when they were last looked at ([`Self::save_if_happened`]).
     happened: u64,
 }
 
@@ -98,7 +99,7 @@ impl CheckpointWriter {
     }
 
     /// Writes the new items of the outbox to the state file. Called before the sinks get them, so that the next collector knows
-    /// all that a sink has.
+    /// all that a sink has. If there is no space, discards the content of the state file.
     pub(crate) fn keep(&mut self, outbox: &mut Outbox) {
         let mut at = outbox.kept_at;
         for (_, item) in outbox.since(self.kept) {
@@ -125,8 +126,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// Saves the run state at once if there are new events of the run that are told, because the next collector must not decide them
-    /// again. They are rare.
+    /// Saves the run state at once if new events of the run were told, because the next collector must not decide them again. Such
+    /// events are rare.
     pub(crate) fn save_if_happened(&mut self, run_state: &RunState) {
         let happened = run_state.happened();
         if happened != self.happened {
@@ -135,7 +136,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// Saves the run state, and plans the next checkpoint. If there is no space, discards the content of the state file.
+    /// Saves the run state, releases the space of the outbox items that it includes, and plans the next checkpoint. If there is no
+    /// space, discards the content of the state file.
     fn save(&mut self, run_state: &RunState) {
         if self.state.is_discarded() {
             return;

@@ -160,8 +160,8 @@ fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     // NFS gives an exclusive lock on files that are open for writing only.
     let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
     match result {
-        // Root's lock file, left behind by a killed run, or a directory in which no file may be created. In that case this open
-        // fails with ENOENT.
+        // The file is root's, left behind by a killed run. Or it is missing, and no file may be created in its directory: then this
+        // open fails with ENOENT, and EACCES stays the error.
         Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())
             .map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error }),
         result => result,

@@ -99,7 +99,8 @@ impl StateFile {
         Self::of(NamedFile::opened(path, file)?)
     }
 
-    /// Takes a state file that is open and locked. A stale one ([`NamedFile::left_behind`]) is open for reading only.
+    /// Takes a state file that is open, and does not lock it. That of a stale session ([`NamedFile::left_behind`]), or of a run
+    /// that another process looks at, is open for reading only.
     ///
     /// # Errors
     /// If the process has no descriptors left.

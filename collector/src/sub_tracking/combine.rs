@@ -50,7 +50,11 @@ fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Re
     for file in files {
         // The error of `write`, if it has failed. It names the target already, so it must not be reported as one of `file`.
         let mut unwritten = None;
-        let read = marks::read(file, |mark| write(mark).map_err(|problem| unwritten.insert(problem).clone()));
+        let read = marks::read(file, |mark| {
+            let written = write(mark);
+            unwritten = written.clone().err();
+            written
+        });
         match (unwritten, read) {
             (Some(problem), _) => return Err(problem),
             (None, Err(problem)) => return Err(named(file, &problem)),

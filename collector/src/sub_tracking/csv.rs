@@ -68,14 +68,14 @@ impl<R: BufRead> Rows<R> {
             let has_line_break = self.line.last() == Some(&b'\n');
             let content =
                 if has_line_break { length_without_line_break(&self.line) } else { self.line.len() };
-            self.add(0..content);
+            self.take_bytes(0..content);
             // A line without a line break ends at the row's limit or at the end of the file. The next read tells which.
             if !has_line_break {
                 continue;
             }
             // Within quotes, the line break belongs to the cell.
             if self.position == CellPosition::Quoted {
-                self.add(content..self.line.len());
+                self.take_bytes(content..self.line.len());
                 continue;
             }
             let is_empty_line = self.position == CellPosition::Start && self.count == 1;
@@ -104,8 +104,9 @@ impl<R: BufRead> Rows<R> {
         begin_cell(&mut self.cells, &mut self.count);
     }
 
-    /// Adds the bytes at `range` of the last line to the row's cells, without the quotes around cells.
-    fn add(&mut self, range: std::ops::Range<usize>) {
+    /// Adds the bytes at `range` of the last line to the row's cells, without the quotes around cells. Begins a cell at each comma
+    /// outside of quotes, and notes where in the last cell the next byte comes.
+    fn take_bytes(&mut self, range: std::ops::Range<usize>) {
         for byte in &self.line[range] {
             self.position = match (self.position, byte) {
                 (CellPosition::Start, b'"') => CellPosition::Quoted,

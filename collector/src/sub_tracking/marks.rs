@@ -18,7 +18,8 @@ pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "positio
 /// Reads a file, and hands its marks to `take`. Gives how many lines at its end are left out, because the file ends within a row.
 ///
 /// # Errors
-/// If the file can't be read or has another form. The error is a text to put behind the file's name. Errors of `take` are given on.
+/// If the file can't be read or has another form. The error is a text to put behind the file's name. An error of `take` is
+/// returned as it is, and ends the reading.
 pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     match Form::of(path)? {
         Form::Csv => of_csv(path, take),

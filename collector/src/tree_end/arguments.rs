@@ -11,7 +11,7 @@ use super::members::Member;
 
 /// argv\[0\] of an ender. Its arguments are the fields of [`TreeToEnd`].
 const ENDER: &str = "gpu-track-ender";
-/// The argument for a pid that there is none of, and the one between the two lists.
+/// Stands for a pid that is `None`, and separates the two lists of processes.
 const NONE: &str = "-";
 
 /// What is to be ended, and how.
@@ -58,6 +58,7 @@ impl TreeToEnd {
         if program == OsStr::new(ENDER) { Self::from_args(args) } else { None }
     }
 
+    /// Makes the arguments of an ender: the fields in their order, durations in milliseconds, and a process as `PID:START_TICKS`.
     fn to_args(&self) -> Vec<OsString> {
         let pid = |pid: Option<u32>| pid.map_or_else(|| NONE.into(), |pid| OsString::from(pid.to_string()));
         let member = |member: &Member| format!("{}:{}", member.pid, member.start_ticks).into();
@@ -70,6 +71,7 @@ impl TreeToEnd {
         fixed.into_iter().chain(lists).collect()
     }
 
+    /// Reads the arguments that [`Self::to_args`] makes. `None`: they have another form.
     fn from_args(args: &[OsString]) -> Option<Self> {
         let [launcher, main, segment, kill_after, is_told, lists @ ..] = args else { return None };
         let number = |arg: &OsString| arg.to_str()?.parse().ok();

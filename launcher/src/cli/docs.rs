@@ -17,6 +17,7 @@ pub(super) fn short_help(command: Command) -> String {
         }
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let first = help.split(". ").next().unwrap_or_default().to_owned();
+        // clap panics in debug builds if possible values are hidden of an option that takes none.
         let has_values = arg.get_action().takes_values();
         arg.help(first)
             .help_heading("Options")

@@ -34,7 +34,7 @@ pub(crate) struct AskedTrace {
 pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
     let (file, rest) = split_at_key(given.as_bytes(), &KEYS);
     if file.is_empty() || (file.starts_with(b"-") && file != b"-") {
-        // "-,every=5s" begins as an option does, so clap takes options for values.
+        // clap takes an option for the value: it has to, since "-,every=5s" begins as an option does. So options are refused here.
         return Err(ValueError::TraceFile(given.to_string_lossy().into_owned()));
     }
     let mut asked = AskedTrace {

@@ -162,6 +162,7 @@ fn clock_time(given: &str) -> Option<Duration> {
 
 /// Parses bytes. K, M, G and T alone, or with i, are binary, as for Slurm and ulimit. With B alone they are decimal, as in reports.
 pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
+    // "B" stands last, because other units end with it, too.
     const UNITS: [(&str, f64); 17] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),
@@ -181,12 +182,12 @@ pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
         ("T", 1_099_511_627_776.0),
         ("B", 1.0),
     ];
-    let ends_in = |unit: &str| {
+    let number_before = |unit: &str| {
         let at = given.len().checked_sub(unit.len())?;
         let (number, end) = (given.get(..at)?, given.get(at..)?);
         end.eq_ignore_ascii_case(unit).then_some(number)
     };
-    let unit = UNITS.into_iter().find_map(|(unit, factor)| Some((ends_in(unit)?, factor)));
+    let unit = UNITS.into_iter().find_map(|(unit, factor)| Some((number_before(unit)?, factor)));
     let (number, factor) = unit.unwrap_or((given, 1.0));
     match number.parse::<f64>().map(|number| number * factor) {
         Ok(bytes) if (1.0..=LARGEST).contains(&bytes) => Ok(bytes as u64),

@@ -44,6 +44,7 @@ impl PatternValues {
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
         let values = rank::VARIABLES.map(&variable);
         let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
+        // One entry for each way to start ranks. The first rank counts: a task can have inherited the variables of another way.
         let ranks = rank::ranks(&values);
         Self {
             job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),

@@ -68,7 +68,7 @@ pub(crate) fn number_files(report: &mut ReportConfig, number: u32) {
 }
 
 /// Takes the locks of the report's files, one for each target, in its order. A lock is held until it is dropped. `None`: the
-/// target is no file, or its lock file is another user's, which the report's warnings then say.
+/// target is no file, or it can't be locked. If its lock file is another user's, the report's warnings say so.
 ///
 /// # Errors
 /// If another run that still lives writes to one of them.
@@ -81,7 +81,8 @@ pub(crate) fn locks(report: &mut ReportConfig) -> Result<Vec<Option<OutputLock>>
     targets.iter().map(&mut lock).collect()
 }
 
-/// Takes the lock of a report file. If another user has made the lock's file, there is no lock, and a warning is added.
+/// Takes the lock of a report file. If another user has made the lock's file, there is no lock, and a warning is added. There is
+/// none, either, where the file system has no locks.
 ///
 /// # Errors
 /// If another run holds the lock.

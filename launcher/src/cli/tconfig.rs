@@ -34,7 +34,7 @@ pub(super) enum ConfigError {
 }
 
 /// Reads the file into the options that the command line does not give. A null is the same as a missing keyword. Returns the
-/// keywords that have no effect.
+/// keywords that ask for something and have no effect.
 pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, ConfigError> {
     let Value::Object(keywords) = serde_json::from_slice(&fs::read(path)?)? else {
         return Err(ConfigError::NotObject);

@@ -203,6 +203,7 @@ fn merged(
     let hasher = RandomState::new();
     let FirstLook { sources, candidates, unread } = first_look(files, clock_offsets, &hasher);
     let plan = Plan::new(sources, unread);
+    // Each report's number in the plan, and its place in `candidates`.
     let order: Vec<(usize, usize)> = plan.order().map(|(number, _)| (number, plan.place(number))).collect();
     let mut merger = Merger::new(plan);
     for (number, place) in order {

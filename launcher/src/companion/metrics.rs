@@ -32,7 +32,8 @@ pub(super) struct MetricsArguments {
     format: Option<String>,
 }
 
-/// Writes a table with a line for each metric of each process, to stdout or the file of `-o`.
+/// Writes a table with a line for each metric of each process, to stdout or the file of `-o`. Lines on stderr say which rows were
+/// left out.
 ///
 /// # Errors
 /// If a file can't be read, or the output can't be written to its place.

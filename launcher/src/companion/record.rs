@@ -155,8 +155,8 @@ fn innermost(sessions: &OsStr) -> Option<PathBuf> {
     paths.into_iter().rev().find(|path| path.exists())
 }
 
-/// Gives the segment of the run that the user names, or of the only one that goes on. If none does, it is that of one that was killed,
-/// which [`so_far`] says of it.
+/// Gives the segment of the run that the user names, or of the only one that goes on. If only killed runs are there, it is that of
+/// the first: [`so_far`] refuses it, and says that it was killed.
 ///
 /// # Errors
 /// If there is no such run, or there are several and none is named.

@@ -54,7 +54,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         return Err(UsageError::of("--heaviest", problem));
     }
     let of_one_report = report.of_one_report();
-    // What is shown if a directory or the run over time is asked for. Files of tables can have different forms.
+    // A directory and the run over time are shown as tables, whose files can have different forms.
     let has_tables = time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
     if places.format.is_none() && names_csv(&places.outputs, has_tables) {
         places.format = Some(CSV.to_owned());
@@ -118,7 +118,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
 }
 
-/// Whether the names of the outputs ask for CSV: those of all files, or of tables (`has_tables`) that of any file.
+/// Whether the names of the outputs ask for CSV: all of them, or at least one where tables are shown (`has_tables`).
 fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
     let is_csv = |output: &PathBuf| output.extension().is_some_and(|extension| extension == CSV);
     let are_all_csv = !outputs.is_empty() && outputs.iter().all(is_csv);

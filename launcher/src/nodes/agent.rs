@@ -21,7 +21,8 @@ use crate::{end_watch, gpus, signals};
 
 /// Prepares the options of an agent. It is silent, and tracks the GPUs of `--guuids` that its node has. Its report goes into the
 /// directory of the nodes. Does nothing in a launcher that is no agent. If this agent is not needed or can have no report, this
-/// process becomes the daemon. Without a daemon, it has to end with the status that is given.
+/// process becomes the daemon. Without a daemon, it says that it is ready, and has to end with the status that is given. `None`:
+/// the run goes on.
 ///
 /// # Errors
 /// If this process can't become the daemon.
@@ -57,8 +58,8 @@ fn is_own_file(path: &Path) -> bool {
     found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Makes the file of this node's report: in the directory that the nodes share, or else in this user's state directory on this node. The
-/// second value says whether it is there, so that the report is left on this node. `None`: neither is possible.
+/// Makes the file of this node's report: in the directory that the nodes share, or else in this user's state directory on this
+/// node. The second value is true for the state directory: then the report is left on this node. `None`: neither is possible.
 fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, bool)> {
     let is_agent = true;
     let check_in = |directory: NodeDirectory| directory.check_in(is_agent);

@@ -211,6 +211,7 @@ impl NodeDirectory {
     /// If the file can't be made.
     pub(super) fn check_in_rank(&self, rank: u32) -> io::Result<(PathBuf, String)> {
         let rank = rank.to_string();
+        // A report's name is RUN.RANK.HOST.PID.json.
         let is_of_rank = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.split('.').nth(1) == Some(&rank)

@@ -39,7 +39,7 @@ struct Progress {
 struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, bool)>);
 
 impl Seen {
-    /// Whether the report in this file is final. A file that has not changed is not read again.
+    /// Whether the report in this file is final. A file that has not changed is not read again, nor is one whose report was final.
     fn is_final(&mut self, path: &Path) -> bool {
         let changed_at = fs::symlink_metadata(path).and_then(|file| file.modified()).ok();
         match self.0.get(path) {
@@ -95,7 +95,7 @@ impl NodeRun {
     /// Ends the agents, waits for the reports of all nodes, and writes one report of them to the places that the user named. Its
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
-        // Before the wait, which ends the step.
+        // They are taken before the wait, which ends the step.
         let left = self.step.as_ref().map(SlurmStep::left_reports).unwrap_or_default();
         let reports = self.wait_for_others(signals);
         let config = Config { report: self.report.clone(), ..config::of(options, &ProcRoot::default()) };

@@ -63,6 +63,7 @@ impl RankLock {
         let directory = directory.path().to_owned();
         let report = &mut options.report;
         let targets = std::mem::replace(&mut report.targets, vec![json_in(&own)]);
+        // The report of all ranks is kept, and not this one.
         let keep = report.keep.take();
         report.joint = Some(JointReport { directory, prefix, targets, keep, is_temporary });
         Ok(Self(Rc::new(lock)))

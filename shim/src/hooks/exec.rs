@@ -190,7 +190,7 @@ static SAVED_VM_HWM_KIB: AtomicU64 = AtomicU64::new(0);
 /// Writes EXEC with this image's peak, if the next image's START will not show it.
 ///
 /// That START has ru_maxrss, which exec keeps. If this image's peak is above the ru_maxrss that it inherited itself, START shows it,
-/// and EXEC is not needed. Nor is it written by a fork child, which wrote no START, and by a vfork child.
+/// and EXEC is not needed. A fork child, which wrote no START, and a vfork child, whose image is its parent's, write no EXEC.
 fn save_peak() {
     if !state::is_active() || !state::may_call_kernel() || !state::WROTE_START.load(Relaxed) {
         return;

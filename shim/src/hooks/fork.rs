@@ -51,7 +51,8 @@ extern "C" fn in_child() {
     }
     state::sessions().for_each(Header::fault_in_for_writing);
     let parent = state::FORK_CALLER.load(Relaxed);
-    // If so, a raw clone system call has made the parent, in a namespace that the state does not have (see `emit::origin`).
+    // If so, a raw clone system call has made the parent, in a namespace that the state does not have (see `pid_namespace_of`
+    // in `emit`).
     let parent_is_first_in_namespace = parent == 1 && state::PID.load(Relaxed) != 1;
     let mut parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     let pid = sys::getpid();

@@ -124,8 +124,8 @@ unsafe extern "C" fn watched_syscall(
 }
 
 /// Makes the call that installs a filter, and gives its result. The shim's own system calls stop before the call, and resume if it
-/// fails. The peak so far is kept, since getrusage can't be called afterwards. In a vfork child nothing is noted, because it would be
-/// noted for its parent.
+/// fails. The peak so far is kept for later REAPED records, since getrusage can't be called afterwards. In a vfork child nothing is
+/// noted, because it would be noted for its parent.
 fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
     if !state::is_active() || !state::may_call_kernel() || sys::getpid() != state::PID.load(Relaxed) {
         return call();

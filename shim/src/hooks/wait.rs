@@ -49,7 +49,7 @@ unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage
 }
 
 /// Hooks waitid: finds a child without reaping it, then reaps it by a raw call that gives its usage. See the head of this file.
-/// Only an ended child gets a REAPED record.
+/// Only an ended child gets a REAPED record. A stop that only a tracer gets is noted for later records: [`saw_trace_stop`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
     // SAFETY: the caller keeps libc's contract; the other pointers are to locals.
@@ -94,7 +94,8 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
     }
 }
 
-/// Waits as wait4 does, and writes REAPED for a child that ended. `status` and `usage` may be null.
+/// Waits as wait4 does, and writes REAPED for a child that ended. A stop that only a tracer gets is noted for later records:
+/// [`saw_trace_stop`]. `status` and `usage` may be null.
 unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
     // SAFETY: all-zero is a valid rusage.
     let (mut own_status, mut own_usage) = (0, unsafe { zeroed() });

@@ -15,7 +15,7 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
         command: main.map_or_else(|| program_name(inputs), |main| main.command.to_string()),
         since: timestamp::representable(inputs.config.start.date(run.start_ns)),
         ran_before_s: process.before.at_ns.saturating_sub(process.start_ns) as f64 / 1e9,
-        // If the launcher did not report the end, tracking ended when the process did.
+        // Without the launcher's report, the process runs on as long as no source has seen its end.
         runs_on: match inputs.end.command_exit {
             Some(exit) => exit.runs_on,
             None => main.is_none_or(|main| main.exit.is_none()),
@@ -42,7 +42,8 @@ pub(super) fn why_no_io(run: &RunState) -> String {
     }
 }
 
-/// Gives why neither exit code nor signal is known at the run's end. `None`: one is, or the launcher started a command.
+/// Gives why neither exit code nor signal is known at the run's end. `None`: one is, the run is not over, or the launcher started a
+/// command.
 pub(super) fn exit_reason(inputs: &Inputs, exit: Exit) -> Option<String> {
     let attached = attached(inputs)?;
     let is_unknown = exit == Exit::default() && inputs.end.stage == Stage::Over;

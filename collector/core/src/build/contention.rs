@@ -122,9 +122,9 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
 }
 
 /// Computes how many cores others had and how many threads waited, and concludes from both. The result's `reason` says why a
-/// figure is unknown.
+/// figure is unknown. The caller adds `allowed_cores`.
 fn judge(facts: &Facts) -> Contention {
-    let Facts { span_s, cores, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
+    let Facts { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
     if facts.ticks < POLICY.least_ticks {
         return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
@@ -149,7 +149,7 @@ fn judge(facts: &Facts) -> Contention {
     };
     Contention {
         is_contended,
-        allowed_cores: Some(cores),
+        allowed_cores: None,
         others_cores: Some(others),
         stolen_cores: Some(stolen),
         waiting_threads: waiting,
@@ -160,9 +160,9 @@ fn judge(facts: &Facts) -> Contention {
 /// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether they waited
 /// for others or for a CPU quota. `others`: cores that others used. `waiting`: threads that waited, if that is known.
 fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool> {
-    let own = facts.own_s / facts.span_s;
+    let own_cores = facts.own_s / facts.span_s;
     // Fewer cores than this do not matter, nor do fewer threads that waited for one.
-    let least = POLICY.least_cores.max(own * POLICY.least_part);
+    let least = POLICY.least_cores.max(own_cores * POLICY.least_part);
     if others < least {
         return Some(false);
     }
@@ -174,7 +174,7 @@ fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool
     let reachable_quota = facts.quota_cores.filter(|quota| f64::from(facts.cores) - others >= *quota);
     match reachable_quota {
         // The run used the quota up, so the quota made it wait.
-        Some(quota) if own >= quota * POLICY.whole_quota => Some(false),
+        Some(quota) if own_cores >= quota * POLICY.whole_quota => Some(false),
         // The run left some of the quota. Either processes of the same cgroup used that up, or others had the cores.
         Some(_) if has_waited == Some(true) => None,
         _ => has_waited,
@@ -185,9 +185,10 @@ fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool
 /// little of the run's CPU time for that.
 fn waiting_threads(facts: &Facts) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = facts.tasks;
-    let used_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
+    // Whether they ran for at least this part of the run's CPU time.
+    let ran_for = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
     let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
-    let is_enough = used_part(POLICY.whole_task_part) || (is_long && used_part(POLICY.least_task_part));
+    let is_enough = ran_for(POLICY.whole_task_part) || (is_long && ran_for(POLICY.least_task_part));
     // On average `busy_cores` threads ran. Those that were read show how many waited for each that ran.
     let busy_cores = facts.own_s / facts.span_s;
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
@@ -198,8 +199,8 @@ fn waiting_threads(facts: &Facts) -> Option<f64> {
 /// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
 /// `None`: only one of both is so, or the switches are not known.
 fn has_waited_by_switches(facts: &Facts, others: f64) -> Option<bool> {
-    let used = others + (facts.own_s + facts.tools_s) / facts.span_s;
-    let is_full = f64::from(facts.cores) - used < f64::from(facts.cores) * POLICY.full;
+    let used_cores = others + (facts.own_s + facts.tools_s) / facts.span_s;
+    let is_full = f64::from(facts.cores) - used_cores < f64::from(facts.cores) * POLICY.full;
     let (voluntary, involuntary) = facts.switches.voluntary.zip(facts.switches.involuntary)?;
     let least_switches = facts.span_s * POLICY.least_switches_per_s;
     if (voluntary.saturating_add(involuntary) as f64) < least_switches {

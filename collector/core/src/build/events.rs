@@ -42,8 +42,8 @@ fn reason(quantity: AlertQuantity) -> &'static str {
     }
 }
 
-/// Gives what happened in the run, in order of time. Its peak and its end are added, if they are known. `None`: no events were asked
-/// for.
+/// Gives what happened in the run, in order of time. Adds its peak, if that is known, and its end, if the run is over. `None`: no
+/// events were asked for.
 pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Option<Events> {
     let log = &inputs.run.alerts.as_ref()?.log;
     let mut events = Events { count: log.count, by_kind: log.by_kind.clone(), list: log.list.clone() };

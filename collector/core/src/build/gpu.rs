@@ -67,7 +67,7 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: bytes,
         };
     }
-    // An integrated GPU has no memory of its own.
+    // An integrated GPU has no memory of its own. Each of these shows that a GPU has some.
     let has_memory = |gpu: &&DeviceUsage| {
         gpu.device.memory_bytes.is_some()
             || gpu.knows(Figure::MemoryUsed)
@@ -134,7 +134,7 @@ fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceU
     usage.unsampled.is_any_long.with(unread, |is_long, is_unread| (is_long || is_unread) && !has_accounts)
 }
 
-/// Whether a process of the run was on a device; `None`: it is not known.
+/// Whether a process of the run was seen on a device. `None`: none was, and one can have been missed.
 pub(super) fn is_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
     let is_missed = match why_missing(gpu, Figure::ProcessMemory) {
         None => missed_on(usage, std::iter::once(gpu)).combined,
@@ -159,11 +159,11 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !may_lack_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
-    // A figure that only the parts of a device report does not enter the sum over devices.
-    let lacks_whole = |reason: Missing| is_failure(&reason) || reason.is_reported_by_parts();
-    // A device that does not support the figure is no failure: the sum is that of the others.
-    let lacks = |gpu: &DeviceUsage| why_missing(gpu, Figure::Utilization).is_some_and(lacks_whole);
-    let is_complete = is_known && !whole(usage).any(lacks);
+    // The sum lacks a device whose utilisation could not be read, or is reported by its parts only. A device that does not support
+    // the figure is left out, and the sum is that of the others.
+    let is_lacking = |reason: Missing| is_failure(&reason) || reason.is_reported_by_parts();
+    let lacks_busy = |gpu: &DeviceUsage| why_missing(gpu, Figure::Utilization).is_some_and(is_lacking);
+    let is_complete = is_known && !whole(usage).any(lacks_busy);
     let percent = if !is_complete {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
@@ -329,6 +329,7 @@ fn power_of(gpu: &DeviceUsage) -> GpuPower {
     GpuPower {
         mean_w,
         mean_span_s,
+        // Readings can miss a short peak, which the energy counter has.
         max_w: gauge.map(|gauge| mean_w.map_or(gauge.max, |mean_w| gauge.max.max(mean_w))),
         energy_j,
         energy_span_s,
@@ -415,7 +416,8 @@ pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
 
 /// Gives why a figure of a device is not known; `None`: it is.
 fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
-    // NVML is asked for every figure, but not for all of them at once.
+    // The reason if there was neither a value nor an error. NVML is asked for every figure, but not for all at once: then it was
+    // not asked in time. Other backends leave out what a device does not support.
     let is_nvml = gpu.device.vendor == Some(Vendor::Nvidia);
     let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
     let reason = match figure {

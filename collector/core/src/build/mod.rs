@@ -34,7 +34,8 @@ use crate::run::nodes::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
-/// Builds the report of a run that is over, or of its time so far. Warnings and hints are concluded from the other figures.
+/// Builds the report of a run that is over, or of its time so far. Warnings and hints are concluded from the other figures. If
+/// tracking could not begin, the report keeps only what the command's parent knows.
 pub fn report(inputs: &Inputs) -> Report {
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
@@ -169,7 +170,7 @@ fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
 /// Makes the report's part on processes: counts, sums by command, and the heaviest ones.
 fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
-    // A process that nothing but its count shows was alive all the same.
+    // Samples may have seen no process at all. Each one that is counted was alive, though.
     let least_at_once = u64::from(coverage.processes > 0);
     Processes {
         total: coverage.processes,
@@ -345,14 +346,15 @@ fn records_untrusted(inputs: &Inputs) -> Option<String> {
 /// samples missed that, it is not known how much was shared. A footprint of 0 is unknown, unless `is_zero_certain`.
 fn set_ram(max: &MaxFootprint, floor: &Floor, is_zero_certain: bool) -> SetRam {
     let footprint_bytes = max.footprint_bytes.max(floor.rss_bytes);
-    let known = |bytes: Option<u64>| match footprint_bytes {
+    // The private or shared part, as far as it is known.
+    let part = |bytes: Option<u64>| match footprint_bytes {
         0 => is_zero_certain.then_some(0),
         _ => bytes.filter(|_| !floor.is_missed_by(max)),
     };
     SetRam {
         footprint_bytes: (footprint_bytes > 0 || is_zero_certain).then_some(footprint_bytes),
-        private_bytes: known(max.private_bytes),
-        shared_bytes: known(max.shared_bytes),
+        private_bytes: part(max.private_bytes),
+        shared_bytes: part(max.shared_bytes),
     }
 }
 
@@ -375,7 +377,7 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Whether a largest RAM of 0 is certain for the descendants, where samples and peaks tell that. It is if there were no
+/// Whether a largest RAM of 0 means that the descendants had no memory, and not that nothing saw it. So it is if there were no
 /// descendants, or if the peak of each process is known: any memory would have raised the maximum. A process whose peak is unknown
 /// or only bounded may have had memory. In a run that was not tracked, there may be descendants that nothing tells of.
 fn is_zero_ram_of_descendants_certain(coverage: &Coverage) -> bool {
@@ -391,13 +393,13 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let is_zero_certain = is_zero_ram_of_descendants_certain(coverage);
     // A process has memory while it lives, so a maximum of 0 says that no memory of the first process was seen.
-    let never_zero = false;
+    let is_zero_certain_with_main = false;
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
         system_bytes: ram.system_bytes,
-        main: set_ram(&ram.max.main, &floors.main, never_zero),
+        main: set_ram(&ram.max.main, &floors.main, is_zero_certain_with_main),
         descendants: set_ram(&ram.max.descendants, &floors.descendants, is_zero_certain),
-        combined: set_ram(&ram.max.combined, &floors.combined, never_zero),
+        combined: set_ram(&ram.max.combined, &floors.combined, is_zero_certain_with_main),
     }
 }
 
@@ -411,15 +413,16 @@ fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
         descendants: max_ram.descendants.footprint_bytes,
         combined: max_ram.combined.footprint_bytes,
     };
+    // The known RAM can be a floor ([`set_ram`]), which the bound does not have. Then it is the larger one.
     known.with(inputs.run.ram.at_most_bytes, |known, at_most| known.map(|known| known.max(at_most)))
 }
 
 /// Makes the report's largest proportional RAM, with the reason if one is null.
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
     let known = inputs.run.ram.proportional_bytes;
-    // Peaks don't tell how much was shared, so RAM that only a peak tells is of an unknown proportional size.
-    let had_none = max_ram(inputs, coverage).descendants.footprint_bytes == Some(0);
-    let bytes = Groups { descendants: known.descendants.or(had_none.then_some(0)), ..known };
+    // Samples alone show proportional sizes. Descendants without one have 0 if they had no memory for certain.
+    let descendants_had_none = max_ram(inputs, coverage).descendants.footprint_bytes == Some(0);
+    let bytes = Groups { descendants: known.descendants.or(descendants_had_none.then_some(0)), ..known };
     let is_known = bytes.values().iter().all(Option::is_some);
     MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
@@ -497,8 +500,8 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     if inputs.config.attached.is_some() {
-        let is_child = inputs.end.command_exit.is_some_and(|exit| exit.status.is_some());
-        return Err(if is_child {
+        // The launcher knows a wait status only of its children.
+        return Err(if command_exit.status.is_some() {
             "the kernel's sum has what the attached process used before".into()
         } else {
             "the attached process is not a child of gpu-track-run".into()

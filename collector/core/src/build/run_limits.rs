@@ -104,8 +104,9 @@ fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &RunLimit) -> Option<&'a KernelL
 /// Gives why a limit is not held, or not by the kernel. `None`: it is held, and by the kernel if that was asked for. `gpus`: how many
 /// GPUs the run may use.
 fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
-    let is_timed = limit.quantity == Quantity::Wall && limit.action == LimitAction::End;
-    if inputs.config.discovery.untracked.is_some() && !is_timed {
+    // The launcher's timer needs no tracking.
+    let is_held_by_timer = limit.quantity == Quantity::Wall && limit.action == LimitAction::End;
+    if inputs.config.discovery.untracked.is_some() && !is_held_by_timer {
         return Some("it was not held: the run was not tracked".to_owned());
     }
     if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {

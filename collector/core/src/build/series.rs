@@ -210,7 +210,7 @@ impl Axis<'_> {
         }
         let others = listed.split_off(count);
         // The run already has the sum of the commands that it keeps no tracks of. The others here are added to it.
-        let is_any = commands.others > 0 || !others.is_empty();
+        let has_others = commands.others > 0 || !others.is_empty();
         let (mut ram, mut cpu) = (commands.others_ram_bytes.clone(), commands.others_cpu_percent.clone());
         for tracks in others {
             ram.add_means_of(&tracks.ram_bytes);
@@ -221,7 +221,7 @@ impl Axis<'_> {
             ram_bytes: self.track(&tracks.ram_bytes),
             mean_cpu_percent: self.cpu_means(&tracks.cpu_percent),
         });
-        let others = is_any.then(|| OtherCommandSeries {
+        let others = has_others.then(|| OtherCommandSeries {
             mean_ram_bytes: self.means(&ram),
             mean_cpu_percent: self.cpu_means(&cpu),
         });

@@ -167,7 +167,7 @@ impl RunEvent {
         }
     }
 
-    /// Names the alert, and what it did, at the begin of a line for the user.
+    /// Gives the beginning of a line for the user: the alert, and what it did.
     #[must_use]
     pub fn alert_name(&self) -> String {
         format!("alert {} ({})", self.rule.as_deref().unwrap_or_default(), self.kind.name())

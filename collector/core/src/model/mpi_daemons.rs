@@ -10,7 +10,7 @@ const SSH_VALUE_OPTIONS: &str = "BbcDEeFIiJLlmOopQRSWw";
 pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {
     let mut at = 0;
     while let Some(letters) = args.get(at)?.as_ref().strip_prefix('-') {
-        // Several letters can share a hyphen. The first one that takes a value ends them: its value is the rest of this word, or the
+        // Several letters can share a hyphen. The first one that takes a value ends them. Its value is the rest of this word, or the
         // next word if there is no rest.
         let with_value = letters.find(|letter| SSH_VALUE_OPTIONS.contains(letter));
         let takes_next_word = with_value.is_some_and(|letter| letter + 1 == letters.len());

@@ -379,7 +379,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether the process had ended before all of this was read. A zombie shows no peak, no arguments and no executable.
+    /// Whether the process had ended before all of this was read. A zombie shows no peak, no arguments and no executable. The peak
+    /// is read last, so if it is there, the process lived while the rest was read.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.peak_rss_bytes.is_none()

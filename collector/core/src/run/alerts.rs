@@ -48,8 +48,8 @@ pub(crate) struct AlertRules {
     has_started: bool,
     /// The limits that were noted as exceeded, by their index.
     exceeded: Vec<usize>,
-    /// How often an alert went on or off: the epoch of the orders for the next time.
-    told: u32,
+    /// How often an alert went on or off, which is the epoch of the orders for the next time.
+    next_epoch: u32,
     /// `--on-alert`: a command of the user runs when an alert goes on or off.
     runs_a_command: bool,
     /// The runs of that command whose failure was noted, by the epochs of their orders.
@@ -251,7 +251,8 @@ impl AlertRules {
 
     /// Notes once that the command has started. A collector that replaces another is told again.
     pub(super) fn note_start(&mut self) {
-        if !std::mem::replace(&mut self.has_started, true) {
+        if !self.has_started {
+            self.has_started = true;
             let at_s = 0.0;
             self.add(RunEvent::new(at_s, EventKind::Start));
         }
@@ -329,8 +330,8 @@ impl AlertRules {
 
     /// Orders what is done when an alert, by its index, goes on or off: the user is told, and the user's command runs if there is one.
     fn order(&mut self, alert: u32, event: &RunEvent, largest: Option<&LargestProcess>, orders: &mut Orders) {
-        let epoch = self.told;
-        self.told = self.told.saturating_add(1);
+        let epoch = self.next_epoch;
+        self.next_epoch = self.next_epoch.saturating_add(1);
         let action = Action::TellEvent(event.clone());
         orders.issue(Order { id: OrderId { rule: Rule::Alert, epoch }, action });
         if self.runs_a_command {
@@ -339,7 +340,8 @@ impl AlertRules {
         }
     }
 
-    /// Takes a sample in for one alert, by its index. Gives the event if the alert goes on or off. `rise`: how RAM rises.
+    /// Takes a sample in for one alert, by its index. Keeps its threshold, and what it is now, for the live summary and the report.
+    /// Gives the event if the alert goes on or off. `None`: it stays as it is. `rise`: how RAM rises.
     fn decide_one(&mut self, index: usize, facts: &Facts, rise: Option<Rise>) -> Option<RunEvent> {
         let Facts { start_ns, sample, .. } = *facts;
         let alert = &self.rules.get(index)?.alert;
@@ -347,7 +349,7 @@ impl AlertRules {
         let level = self.level(alert, facts, rise);
         let rule = self.rules.get_mut(index)?;
         let Some(level) = level else {
-            // It is not known any more for how long the figure is beyond the threshold, or back.
+            // It is not known any more for how long the figure is beyond the threshold, or back. `now` stays.
             (rule.state.beyond_ns, rule.state.back_ns) = (None, None);
             return None;
         };
@@ -511,6 +513,7 @@ fn fullest(gpu: &GpuSums) -> Option<(u64, u64)> {
     let known = |sample: &GpuSample| {
         let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
         let own = sample.run_bytes?.combined;
+        // Both are of readings of their own times, so the run's part can be larger.
         let used = sample.used_bytes.map_or(own, |used| used.max(own));
         Some((if own > 0 { used } else { 0 }, memory))
     };

@@ -73,6 +73,7 @@ impl Growth {
         }
         // Stretches in a window, rounded up: all windows together are at least half of the run.
         let in_window = count.div_ceil(2 * WINDOWS);
+        // This is never below 0: a run that is long enough has half of [`MOST`] stretches or more.
         let first = count.checked_sub(in_window * WINDOWS)?;
         let windows: Vec<u64> = self
             .minima

@@ -50,7 +50,7 @@ impl Idle {
     pub(super) fn note_activity(&mut self, activity: &Activity) {
         let Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped } = *activity;
         let stretch_ns = now_ns.saturating_sub(self.stretch_start_ns);
-        // No samples were taken for a while: the collector was stopped, or it has just replaced a killed one.
+        // No samples were taken for a while: this is the first one, or the collector was stopped or has just replaced a killed one.
         let is_unsampled = stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP_INTERVALS * interval_ns;
         if is_unsampled || are_all_stopped {
             *self = Self { stretch_start_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
@@ -61,6 +61,7 @@ impl Idle {
         if !is_gpu_idle {
             self.gpu_active_ns = now_ns;
         }
+        // Without a GPU the utilisation is unknown, too, but that is no activity.
         if gpu.expected > 0 && !is_gpu_idle {
             self.active_ns = now_ns;
         }

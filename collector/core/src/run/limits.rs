@@ -123,14 +123,15 @@ impl LimitRules {
         exceeded.min_by_key(|(_, exceeded)| exceeded.by.at_ns)
     }
 
-    /// Orders the actions of the limits that are exceeded now and were not before. Once a limit that ends the tree is exceeded, no
-    /// other acts.
+    /// Takes in a sample: notes whether the run was idle, and orders the actions of the limits that are exceeded now and were not
+    /// before. Once a limit that ends the tree is exceeded, no other acts.
     pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
         let Facts { now_ns, cpu_ns, io, gpu, are_all_stopped, .. } = *facts;
         let interval_ns = self.interval_ns;
         self.idle.note_activity(&Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped });
         for index in 0..self.rules.len() {
-            if self.first_to_end(|_| true).is_some() {
+            let is_to_end = self.first_to_end(|_| true).is_some();
+            if is_to_end {
                 return;
             }
             if let Some(exceeded) = self.exceeded(index, facts) {
@@ -153,6 +154,7 @@ impl LimitRules {
         let rule = self.rules.get(index).filter(|rule| rule.exceeded.is_none())?;
         let allowed = self.allowed(&rule.limit, facts.gpu)?;
         let amount = amount(rule.limit.quantity, facts, &self.idle)?;
+        // The launcher itself keeps a limit of wall time that ends the tree: see the head of this file.
         let slack = if rule.limit.quantity == Quantity::Wall && rule.limit.action == LimitAction::End {
             WALL_GRACE_NS
         } else {

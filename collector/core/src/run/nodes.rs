@@ -42,8 +42,8 @@ impl Srun {
         Self { nodes: number("N", "nodes"), tasks: number("n", "ntasks") }
     }
 
-    /// Gives on how many nodes it runs at most. These are as many as it asks for, or else all of the job (`allocated`); outside of a
-    /// job, 1. There are no more than it has tasks.
+    /// Gives on how many nodes it runs at most: as many as it asks for, or else all of the job (`allocated`); outside of a job, 1.
+    /// There are no more than it has tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))
@@ -68,7 +68,7 @@ impl Here<'_> {
 }
 
 impl RemoteStarts {
-    /// Takes in the arguments of one process, its program first.
+    /// Keeps the machines that the arguments of one process name, if its program is ssh, rsh or srun. `args`: its program first.
     pub(crate) fn add(&mut self, args: &[String]) {
         let Some((program, rest)) = args.split_first() else { return };
         match program.rsplit('/').next().unwrap_or_default() {
@@ -86,13 +86,16 @@ impl RemoteStarts {
     fn add_srun(&mut self, args: &[String]) {
         match option_value(args, "w", "nodelist") {
             Some(list) => self.listed.extend(node_list::expanded(list, MOST_NAMES - self.listed.len())),
-            None if self.sruns.len() < MOST_NAMES => drop(self.sruns.insert(Srun::of(args))),
+            None if self.sruns.len() < MOST_NAMES => {
+                self.sruns.insert(Srun::of(args));
+            }
             None => {}
         }
     }
 
-    /// Gives the names of the nodes on which the sruns without a list ran, if those are all nodes of the job. Otherwise no name is
-    /// known, and the number says how many machines besides this one the largest of them ran on.
+    /// Gives on which machines the sruns without a list ran: names, and a number of machines besides this one. If one of them ran
+    /// on all nodes of the job, the names are those of the nodes, and the number is 0. Otherwise no name is known, and the number
+    /// is that of the srun on most nodes.
     fn nodes_of_sruns(&self, here: &Here) -> (Vec<String>, u64) {
         let list = here.slurm.get("SLURM_JOB_NODELIST");
         let allocated = list.map(|list| node_list::expanded(list, MOST_NAMES)).unwrap_or_default();
@@ -121,6 +124,7 @@ impl RemoteStarts {
 /// something else.
 fn daemon_host(args: &[String]) -> Option<String> {
     let (host, command) = args.get(host_at(args)?..)?.split_first()?;
+    // The command can be one word, a line for the shell there. So the daemon is looked for in each word of that line.
     let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
     let mut words = command.iter().flat_map(|word| word.split(separators));
     words.any(is_daemon).then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
@@ -197,8 +201,8 @@ impl<'a> SrunOption<'a> {
         let letters = word.trim_start_matches('-').trim_start_matches(|letter| SHORT_FLAGS.contains(letter));
         let (name, value) = letters.split_at(letters.chars().next().map_or(0, char::len_utf8));
         let value = Some(value).filter(|value| !value.is_empty());
-        let is_complete = name.is_empty() || SHORT_OPTIONAL.contains(name);
-        Self { name, value, may_have_next: value.is_none() && !is_complete }
+        let takes_no_next = name.is_empty() || SHORT_OPTIONAL.contains(name);
+        Self { name, value, may_have_next: value.is_none() && !takes_no_next }
     }
 }
 

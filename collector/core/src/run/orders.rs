@@ -43,16 +43,17 @@ impl Orders {
     pub(super) fn answer(&mut self, id: OrderId) {
         self.open.retain(|order| order.id != id);
         self.taken.retain(|(taken, _)| *taken != id);
+        // An order that was sent twice is answered twice, perhaps after a later one.
         let last = self.answered.entry(id.rule).or_insert(id.epoch);
         *last = id.epoch.max(*last);
     }
 
-    /// Gives the open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds. These are the ones that
-    /// were never sent, or were last sent [`REPEATED_AFTER_NS`] ago.
+    /// Gives the open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds, and notes them as sent.
+    /// These are the ones that were never sent, or were last sent [`REPEATED_AFTER_NS`] ago.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
-        let is_waiting = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);
-        let orders: Vec<_> = self.open.iter().filter(is_waiting).cloned().collect();
+        let is_due = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);
+        let orders: Vec<_> = self.open.iter().filter(is_due).cloned().collect();
         self.taken.extend(orders.iter().map(|order| (order.id, now_ns)));
         orders
     }

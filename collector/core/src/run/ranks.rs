@@ -119,6 +119,7 @@ impl Ranks {
 
     /// Takes in what the processes of each rank held at a sample.
     pub(crate) fn add_sample(&mut self, tree: &Tree, sample: &Sample) {
+        // START records set both. So without a rank in `seen`, no process has one.
         if self.seen.is_empty() {
             return;
         }
@@ -136,7 +137,7 @@ impl Ranks {
         }
     }
 
-    /// Gives what is kept of a rank. `None`: there are too many.
+    /// Gives what is kept of a rank, which begins empty. `None`: the rank is new, and there are too many.
     fn totals_of(&mut self, rank: Rank) -> Option<&mut RankTotals> {
         let has_room = self.used.len() < MOST_USED;
         (has_room || self.used.contains_key(&rank)).then(|| self.used.entry(rank).or_default())

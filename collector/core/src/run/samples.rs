@@ -53,7 +53,8 @@ impl Samples {
     }
 
     /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation since the reading before, percent. `None`:
-    /// the figure could not be read, or the reading before is too near for a utilisation.
+    /// the figure could not be read, or the reading before is too near for a utilisation. The open sample has the largest of each
+    /// figure since the one before closed, or else the last one.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {
         self.largest_system =
             self.largest_system.larger(SystemSample { read_ns: at_ns, ram_bytes, cpu_percent });
@@ -130,7 +131,8 @@ impl Completed {
 }
 
 impl Samples {
-    /// Opens a sample that is complete. `parts` have taken the sample in, and the one before is closed.
+    /// Opens a sample that is complete. `parts` have taken the sample in, and the one before is closed. What the sample tells of
+    /// earlier times goes into the points of the run.
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);

@@ -103,8 +103,9 @@ pub struct Schedule {
     next_tick_ns: u64,
     /// The next sample for growth. The largest number: none comes.
     early_ns: u64,
-    /// No sample for unreported programs comes before this time: their cost must stay within its share of a core.
-    paid_ns: u64,
+    /// No sample for unreported programs comes before this time, so that they take only a small part of a core: see
+    /// [`Self::charge`].
+    unreported_after_ns: u64,
     /// Large ends delay the next sample up to this time.
     delayed_until_ns: u64,
     /// What the samples that were put off since the last one cost, nanoseconds.
@@ -122,7 +123,7 @@ impl Schedule {
             interval_ns: interval_ns.max(1),
             next_tick_ns: start_ns,
             early_ns: u64::MAX,
-            paid_ns: 0,
+            unreported_after_ns: 0,
             delayed_until_ns: 0,
             put_off_cost_ns: 0,
             // Nearly every program grows at its start.
@@ -162,7 +163,7 @@ impl Schedule {
         let age_ns = facts.sampled_ns.saturating_sub(start_ns);
         let rest_ns = age_ns.max(policy.unreported_ns).min(policy.unreported_rest_ns);
         let rests_from_ns = facts.sampled_ns.max(start_ns);
-        rests_from_ns.saturating_add(rest_ns).max(self.paid_ns)
+        rests_from_ns.saturating_add(rest_ns).max(self.unreported_after_ns)
     }
 
     /// Gives which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it is delayed for long
@@ -186,7 +187,8 @@ impl Schedule {
         })
     }
 
-    /// Takes in whether a sample was taken or put off, which decides when the next one comes.
+    /// Takes in whether a sample was taken or put off, which decides when the next one comes. The cost of those that were put off
+    /// counts with the next one that is taken.
     pub fn sampled(&mut self, outcome: &Outcome) {
         match *outcome {
             Outcome::PutOff { at_ns, cost_ns, large_end } => {
@@ -201,7 +203,8 @@ impl Schedule {
         }
     }
 
-    /// Plans the samples after one that was taken.
+    /// Plans the next sample for growth, and the next one of the grid, after a sample that was taken. If that one was for neither,
+    /// charges for it.
     fn plan_after(&mut self, taken: &Taken) {
         // Neither the grid nor growth was the reason for it, but an unreported program, or many ended intervals.
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
@@ -212,6 +215,7 @@ impl Schedule {
             self.grows_until_ns = taken.at_ns.saturating_add(policy.growth_pause_ns);
         }
         let is_growing = policy.growing_ns > 0 && taken.at_ns < self.grows_until_ns;
+        // So samples for growth take at most one part in `share_of_growing` of a core.
         let rest_ns = policy.growing_ns.max(taken.cost_ns.saturating_mul(policy.share_of_growing));
         self.early_ns = if is_growing { taken.at_ns.saturating_add(rest_ns) } else { u64::MAX };
         // Ticks keep their grid, and missed ones are left out. An early sample leaves the next tick where it is.
@@ -233,13 +237,13 @@ impl Schedule {
     }
 
     /// Charges for a sample that neither the grid nor growth asked for: the next one for an unreported program waits until
-    /// `paid_ns`. A nanosecond of cost moves that on by `share_of_unreported` nanoseconds, so that such samples take one part in
-    /// that many of a core. If `paid_ns` is in the past, the time since is credit, up to what `saved_for_unreported_ns` costs.
+    /// `unreported_after_ns`. A nanosecond of cost moves that on by `share_of_unreported` nanoseconds. So these samples take one
+    /// part in that many of a core. If that time is over, the time since is credit, up to what `saved_for_unreported_ns` costs.
     fn charge(&mut self, taken: &Taken) {
         let wait_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
         let most_credit_ns = wait_for(self.policy.saved_for_unreported_ns);
-        let from_ns = self.paid_ns.max(taken.at_ns.saturating_sub(most_credit_ns));
-        self.paid_ns = from_ns.saturating_add(wait_for(taken.cost_ns));
+        let from_ns = self.unreported_after_ns.max(taken.at_ns.saturating_sub(most_credit_ns));
+        self.unreported_after_ns = from_ns.saturating_add(wait_for(taken.cost_ns));
     }
 }
 

@@ -153,15 +153,17 @@ impl RunState {
         };
         let cores = host.host.cores;
         let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
-        let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
+        let are_forks_counted = config.start.forks_before.is_some();
+        let trust = Trust::new(start_ns, cores, are_forks_counted);
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
         run.waiting.is_wanted = config.tracking.tells_waiting;
         let usable = usable_at_start(config, host);
         let interval_ns = config.tracking.interval_ns();
         run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes, interval_ns);
-        let most_ram = run.limits.most_ram(usable.memory.bytes);
-        let usable = alerts::Usable { ram_bytes: most_ram, cores: usable.cores.count };
-        run.alerts = AlertRules::new(&config.tracking.alerts, usable);
+        // For alerts, a limit of RAM that ends the run bounds what it may use, too.
+        let ram_bytes = run.limits.most_ram(usable.memory.bytes);
+        let for_alerts = alerts::Usable { ram_bytes, cores: usable.cores.count };
+        run.alerts = AlertRules::new(&config.tracking.alerts, for_alerts);
         run
     }
 
@@ -218,7 +220,9 @@ impl RunState {
             Observation::Child(child) if self.has_connector() => {
                 self.tree.found_ahead(child.clone());
             }
-            Observation::Child(child) => drop(self.tree.found_in_proc(child)),
+            Observation::Child(child) => {
+                self.tree.found_in_proc(child);
+            }
             Observation::OverBefore(over) => self.tree.found_over_before(*over),
             Observation::HostPid { id, pid } => self.tree.set_host_pid(*id, *pid),
             Observation::Program(seen) => self.apply_program(seen),
@@ -315,7 +319,7 @@ impl RunState {
         }
     }
 
-    /// Notes the command's first process, and since when the run counts, CLOCK_MONOTONIC nanoseconds.
+    /// Notes the command's first process, and since when the run counts, CLOCK_MONOTONIC nanoseconds. Notes the start as an event.
     fn begin(&mut self, main_pid: u32, start_ns: u64) {
         self.start_ns = start_ns;
         self.main_pid = Some(main_pid);
@@ -344,7 +348,8 @@ impl RunState {
         }
     }
 
-    /// Applies a record, unless its CPU time is impossible or the records are forged. Counts it as read in any case.
+    /// Applies a record, unless its CPU time is impossible or the records are forged. In any case, notes where the next record to
+    /// read is: a collector that resumes this state reads from there.
     fn apply_record(&mut self, record: &StoredRecord, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.tree.context().session_monotonic_ns);
         if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
@@ -390,7 +395,7 @@ impl RunState {
         self.found.events += 1;
     }
 
-    /// Applies what /proc showed of a process's program.
+    /// Applies what /proc showed of a process: its pid in its own namespace, whose memory it has, and its program.
     fn apply_program(&mut self, seen: &ProgramSeen) {
         if let Some(key) = seen.inner {
             self.tree.found_inside(seen.id, key);
@@ -400,13 +405,15 @@ impl RunState {
             self.tree.set_unreported_image(seen.id, memory, at_ns);
         }
         self.tree.set_program(seen.id, seen.program.clone());
+        // The program is not requested again, until the time for its START record is over.
         if seen.is_answer {
             self.tree.program_was_read(seen.id);
         }
     }
 
-    /// Adds up a sample that all passes have read, closes the one before, and opens this one. This one is added up first: what it
-    /// tells of the time of the sample before still goes into that sample.
+    /// Adds up a sample that all passes have read, closes the one before, and opens this one. Then decides on limits and alerts.
+    ///
+    /// This sample is added up first: what it tells of the time of the sample before still goes into that one.
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
@@ -419,6 +426,7 @@ impl RunState {
         let completed = Completed::new(&self.tree, &sample, window_percent);
         self.limits.largest = self.largest_process(&sample);
         self.ram.add(&self.tree, &mut sample);
+        // What the sample before has of GPUs. Limits and alerts need it, and closing that sample resets it.
         let gpus = self.gpu.usage.now(self.sampled_ns);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
@@ -437,7 +445,7 @@ impl RunState {
         self.pass_on_events();
     }
 
-    /// Notes the steps of the memory of processes on GPUs as events, if anybody asked for events.
+    /// Notes the steps of the memory of processes on GPUs as events. If nobody asked for events, drops the steps.
     fn note_gpu_steps(&mut self) {
         match &mut self.alerts {
             Some(alerts) => alerts.note_gpu_steps(&mut self.gpu.usage, self.start_ns),
@@ -451,7 +459,8 @@ impl RunState {
         self.alerts.as_ref().map_or(0, |alerts| alerts.log.told)
     }
 
-    /// Decides which alerts are on by the sample that is complete. `gpu`: as in [`Self::decide_limits`].
+    /// Decides by the sample that is complete which alerts go on or off, and orders what is done then. Hands the events of that,
+    /// and those of limits, to the sinks. `gpu`: as in [`Self::decide_limits`].
     fn decide_alerts(&mut self, gpu: GpuSums) {
         if self.alerts.is_none() {
             return;
@@ -479,7 +488,7 @@ impl RunState {
         }
     }
 
-    /// Gives the process with the largest RSS at this sample. `None`: there is none, or neither a limit nor `--on-alert` asks for it.
+    /// Gives the process with the largest RSS at this sample. `None`: there is none, or neither a limit nor `--on-alert` needs it.
     fn largest_process(&self, sample: &Sample) -> Option<LargestProcess> {
         let runs_a_command = self.alerts.as_ref().is_some_and(|alerts| alerts.runs_a_command());
         if self.limits.is_empty() && !runs_a_command {
@@ -520,8 +529,8 @@ impl RunState {
         }
     }
 
-    /// Closes the open sample, if there is one. Then passes on, as `Event::Revised`, what was learnt of samples that had closed
-    /// before.
+    /// Closes the open sample, if there is one. From then on, the GPUs' largest figures are those of the next sample. Then passes
+    /// on, as `Event::Revised`, what was learnt of samples that had closed before.
     fn close_sample(&mut self) {
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
@@ -562,7 +571,9 @@ impl RunState {
             if let Some(peak_bytes) = gpu_peak_bytes {
                 self.totals.add_on_gpus(&process, peak_bytes);
             }
-            self.ranks.add_finalized(&process, gpu_peak_bytes.filter(|bytes| *bytes > 0));
+            // 0: no driver reported its memory.
+            let known_gpu_bytes = gpu_peak_bytes.filter(|bytes| *bytes > 0);
+            self.ranks.add_finalized(&process, known_gpu_bytes);
         }
     }
 
@@ -577,8 +588,6 @@ impl RunState {
             // parent's memory.
             let question = if process.program.unreported_exec.is_some() {
                 ProgramQuestion::What
-            } else if process.program.has_record {
-                return None;
             } else {
                 ProgramQuestion::WhatAndWhose(tree.parent_host_pid(process))
             };

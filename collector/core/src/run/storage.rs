@@ -63,7 +63,8 @@ impl Io {
 
     /// Notes what is known by `at_ns`, CLOCK_MONOTONIC nanoseconds. `of_ended`: the I/O of processes whose figures are final,
     /// which can be more than the readings show. What was known once does not get less.
-    fn update_known(&mut self, at_ns: u64, of_ended: IoBytes) {
+    fn note_known(&mut self, at_ns: u64, of_ended: IoBytes) {
+        // At the end of the run, `at_ns` is the last sample's time, and a reading can be later.
         self.known.read_ns = self.known.read_ns.max(at_ns);
         let now = combine(self.from_readings, of_ended, u64::max);
         self.known.bytes = combine(self.known.bytes, now, u64::max);
@@ -84,7 +85,7 @@ impl Storage {
     ///
     /// `is_first`: this collector has read nothing before. If it replaced a killed one, what was done since that one's last
     /// reading counts only by records. `before`: the I/O that the processes of an attached run did before the attach. It grows if
-    /// more of them are found. `None`: the run started its command.
+    /// more of them are found. If that of one could not be read, the run's I/O is unknown. `None`: the run started its command.
     pub(super) fn add_io(
         &mut self,
         at_ns: u64,
@@ -114,14 +115,14 @@ impl Storage {
         }
         if let Some(io) = &mut self.io {
             io.before_attach = before_attach;
-            io.update_known(at_ns, of_ended(totals));
+            io.note_known(at_ns, of_ended(totals));
         }
     }
 
     /// Takes in that the figures of all processes are final: no more readings come after `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn finish_io(&mut self, at_ns: u64, totals: &Totals) {
         if let Some(io) = &mut self.io {
-            io.update_known(at_ns, of_ended(totals));
+            io.note_known(at_ns, of_ended(totals));
         }
     }
 

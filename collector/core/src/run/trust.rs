@@ -72,14 +72,14 @@ pub struct Trust {
 
 impl Trust {
     /// Makes it for a session that began at `start_ns` (CLOCK_MONOTONIC). `cores`: those of the machine, which bound how many
-    /// records there can be. `is_counted`: the kernel counts processes.
+    /// records there can be. `is_counted`: the kernel counts processes. Its count is taken for 0 until it is first read.
     #[must_use]
     pub fn new(start_ns: u64, cores: u32, is_counted: bool) -> Self {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// Gives the evidence that the records are forged, with this many `findings` applied. The kernel's count may be older than the
-    /// records, so on suspicion the caller must read it anew and ask again.
+    /// Gives the evidence that the records are forged, with this many `findings` applied. `None`: there is none. The kernel's count
+    /// may be older than the records, so on suspicion the caller must read it anew and ask again.
     pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
         // To count the unseen goes through the processes, so whether there can be enough is asked first.
         if tree.may_have_unseen(MOST_UNSEEN)
@@ -95,7 +95,7 @@ impl Trust {
     /// (CLOCK_MONOTONIC). `None`: they are possible, or the kernel does not count processes.
     fn impossible_count(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;
-        // A process may be counted twice.
+        // `reported` may have a process twice: as seen from outside of its pid namespace, and from inside.
         if reported > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {
             return Some(Forgery::Processes { reported, made });
         }

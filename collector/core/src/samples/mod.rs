@@ -288,6 +288,7 @@ fn processes(success: Exit) -> Processes {
     }
 }
 
+/// Makes a compiler, which ended with `success`, and a server that still runs.
 fn heaviest(success: Exit) -> Vec<HeavyProcess> {
     vec![
         HeavyProcess {

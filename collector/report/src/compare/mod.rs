@@ -154,7 +154,7 @@ fn usage_in<'a>(run: &'a Run, command: &str) -> Option<&'a CommandUsage> {
     run.report.processes.by_command.iter().find(|usage| usage.command == command)
 }
 
-/// Makes a quantity of what the runs of each way have, with the ratios of their means to that of the first way.
+/// Makes a metric from the figures of each way, with the ratio of each way's mean to the mean of the first.
 fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> Metric {
     let first = ways.first().and_then(|way| way.mean).filter(|mean| *mean > 0.0);
     let ratios = ways.iter().map(|way| Some(way.mean? / first?)).collect();
@@ -175,7 +175,7 @@ fn remarks(runs: &[Run]) -> Vec<String> {
             }
         }
         let ending = &run.report.ending;
-        // With a reason, how an attached process ended is not known.
+        // With a reason, it is unknown how the process ended to which the run attached.
         if run.report.stage == Stage::Over && !ending.is_success() && ending.reason.is_none() {
             remarks.push(format!("{file}: the command did not succeed."));
         }
@@ -202,8 +202,8 @@ pub struct Limit {
     pub percent: f64,
 }
 
-/// Gives a line for each limit that a way exceeds, and for each that can't be checked because a run lacks the quantity. Means
-/// of a part of the runs are not compared.
+/// Gives a line for each limit that a way exceeds, and for each that can't be checked: a run lacks the quantity, or the first
+/// way's mean is 0. Means of a part of the runs are not compared.
 #[must_use]
 pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let mut lines = Vec::new();

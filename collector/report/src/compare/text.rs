@@ -42,8 +42,8 @@ fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     [label.to_owned()].into_iter().chain(cells).collect()
 }
 
-/// Gives a cell for each way: mean, standard deviation, and the ratio to the first one's mean. If the quantity is not known in
-/// all runs, the cell also says in how many.
+/// Gives a cell for each way: mean, standard deviation and, behind the first way, the ratio to the first one's mean. If the
+/// quantity is not known in all runs of a way, the cell also says in how many.
 fn cells<'a>(metric: &'a Metric, comparison: &'a Comparison) -> impl Iterator<Item = String> + 'a {
     let ways = metric.ways.iter().zip(&metric.ratios).zip(&comparison.ways).enumerate();
     ways.map(|(at, ((summary, ratio), way))| {

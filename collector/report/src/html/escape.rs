@@ -18,6 +18,7 @@ pub(super) fn escape(text: &str) -> String {
         let from_start = &rest[start..];
         let is_left_to_right = |c: char| c.is_alphanumeric() && !is_right_to_left(c);
         let until = from_start.find(is_left_to_right).unwrap_or(from_start.len());
+        // There always is one: `from_start` begins with it.
         let last = from_start[..until].char_indices().rfind(|(_, c)| is_right_to_left(*c));
         let end = start + last.map_or(0, |(at, c)| at + c.len_utf8());
         push(&mut out, &rest[..start]);

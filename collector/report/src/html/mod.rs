@@ -68,6 +68,7 @@ fn all_figures(sections: &[Section]) -> String {
 fn header(report: &Report, headline: &Block) -> (String, String) {
     let (command, verdict, tone) = match headline {
         Block::Headline { command, verdict, tone } => (command.as_slice(), verdict.as_str(), *tone),
+        // The headline of a page is no other block.
         _ => (&report.command[..], "", Tone::Plain),
     };
     let title = format!("{}: {verdict}", quote::cut(&quote::command(command, TITLE_COLUMNS), TITLE_COLUMNS));

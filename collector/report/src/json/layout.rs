@@ -51,6 +51,7 @@ impl Formatter for Layout<'_> {
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        // `is_first` is still set if the only entry is a number or null. The next key would be taken for a first entry.
         self.is_first = false;
         self.lists.pop();
         self.pretty.end_array(writer)

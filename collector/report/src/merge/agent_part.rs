@@ -71,8 +71,11 @@ fn note_idle(report: &mut Report) {
 }
 
 /// Notes in the report of an agent without a command how long the launcher's command ran without the agent, microseconds.
-/// `late_us` is the time after the start of that command, `early_us` the time before its end. If the agent was there all the time
-/// and saw no process, there was none.
+/// `late_us` is the time after the start of that command, `early_us` the time before its end.
+///
+/// - If the agent was there all the time and saw no process, there was none: what was unknown becomes 0.
+/// - If it started late, the report gets a warning.
+/// - If it ended early, its report becomes one so far. The merged report then says when the node was last heard of.
 pub(super) fn note_absence(report: &mut Report, late_us: i64, early_us: i64) {
     let coverage = &report.coverage;
     let is_tracked = coverage.untracked_reason.is_none() && coverage.dropped_events == 0;

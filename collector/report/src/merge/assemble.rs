@@ -172,8 +172,8 @@ impl Merger {
         }
         let names: Vec<String> = without_report.into_values().cloned().collect();
         // Reports can count more nodes than they name.
-        let unread = self.told_nodes.most.saturating_sub(self.read_nodes.len() as u64);
-        let count = (names.len() as u64).max(unread);
+        let by_count = self.told_nodes.most.saturating_sub(self.read_nodes.len() as u64);
+        let count = (names.len() as u64).max(by_count);
         Missing { names, count }
     }
 

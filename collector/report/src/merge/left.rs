@@ -4,7 +4,8 @@ use super::warnings::{counted, named};
 use crate::model::host_name::short;
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 
-/// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. `directory`: the
+/// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. A warning and
+/// `coverage.left_reports` name them, and a node whose report is certain counts as one without a report. `directory`: the
 /// directory of the run, into which they can be copied.
 pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str) {
     let (certain, possible): (Vec<&LeftReport>, Vec<&LeftReport>) =
@@ -57,8 +58,8 @@ fn places(left: &[&LeftReport]) -> String {
     named(all.iter().map(String::as_str))
 }
 
-/// Counts `node`, on which its report stayed, among the nodes without a report. Does nothing if `report` is of that node itself, or
-/// was made of a report of it.
+/// Counts `node`, on which its report stayed, among the nodes without a report. If `report` is a merged one, lists it there, too.
+/// Does nothing if `report` is of that node itself, or was made of a report of it.
 fn note_unseen(report: &mut Report, node: &str) {
     let is_this_node = |name: &str| short(name) == short(node);
     let has_report = report.host.hostname.as_deref().is_some_and(is_this_node)
@@ -69,6 +70,7 @@ fn note_unseen(report: &mut Report, node: &str) {
     let unseen = report.coverage.nodes.get_or_insert_with(|| Nodes { unseen: 0, unseen_names: Vec::new() });
     if !unseen.unseen_names.iter().any(|name| is_this_node(name)) {
         unseen.unseen_names.push(node.to_owned());
+        // The node may be one of those that are counted already, but not named.
         unseen.unseen = unseen.unseen.max(unseen.unseen_names.len() as u64);
     }
     if report.merged.is_some() && !report.nodes.iter().any(|known| is_this_node(&known.node)) {

@@ -163,24 +163,26 @@ impl Machines {
         }
     }
 
-    /// Raises the use of GPUs that are in the sums to what a later report saw of them.
+    /// Raises the use of GPUs that are in the sums to what a later report saw of them: the largest value of a single report, and
+    /// the upper bound of memory. No upper bound of utilization is reported, so that is not raised.
     fn raise_gpu_use(&mut self, report: &Report, axis: &Axis) {
         self.gpu_ram.raise_largest(report.max_gpu_ram.system_bytes.unwrap_or(0));
         self.gpu_busy
             .raise_largest(report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent)));
         let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
         for seen in &mut self.open.gpu_ram {
-            let shared = seen.ids.iter().filter(|id| devices.contains(&id.as_str())).count();
-            if shared == 0 {
+            // How many of these GPUs the report has.
+            let found = seen.ids.iter().filter(|id| devices.contains(&id.as_str())).count();
+            if found == 0 {
                 continue;
             }
             // The report's own maximum is over all of its GPUs.
             let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64);
-            let max = max.filter(|_| shared == devices.len());
+            let max = max.filter(|_| found == devices.len());
             let used = gpu_tracks(report, &seen.ids, |gpu| &gpu.memory_used_bytes);
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
             // Without all of these GPUs, or without an upper bound, the quantity counts as unknown.
-            let quantity = quantity.filter(|of| shared == seen.ids.len() && of.at_most.is_some());
+            let quantity = quantity.filter(|of| found == seen.ids.len() && of.at_most.is_some());
             let is_covered = Cover::of(seen.span).holds(axis.span);
             add_or_raise(
                 &mut self.gpu_ram,
@@ -326,14 +328,18 @@ struct Standing {
     is_covered: bool,
 }
 
-/// Adds what the first report has of a quantity, or raises the sum where a later report saw more. `None`: the quantity is
-/// unknown. Then there is no upper bound, unless the first report covers all of the time of this one.
+/// Adds what the first report has of a quantity, or raises the sum where a later report saw more than was `seen` before. `None`:
+/// the quantity is unknown. Then there is no upper bound, unless the first report covers all of the time of this one.
 fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, standing: Standing) {
     if standing.is_first {
         sum.add(quantity);
+        if let Some(quantity) = quantity {
+            // Later reports are compared with what this one saw.
+            seen.raise(quantity, sum.grid());
+        }
+        return;
     }
     match quantity {
-        Some(quantity) if standing.is_first => drop(seen.raise(quantity, sum.grid())),
         Some(quantity) => sum.raise_where_above(quantity, seen),
         None if standing.is_covered => {}
         None => sum.unbound(),
@@ -346,7 +352,8 @@ impl OpenMachine {
         !self.is_apart && self.cover.is_some_and(Cover::is_whole)
     }
 
-    /// Adds the GPUs of a report, and gives the ids of those that no report before had.
+    /// Adds the GPUs of a report and its figures of all its GPUs. Gives the ids of those that no report before had. GPUs beyond
+    /// [`MOST_GPUS`] are left out.
     fn add_gpus(&mut self, report: &Report, span: Span, is_first: bool) -> Vec<String> {
         let mut new: Vec<&GpuDevice> = Vec::new();
         for gpu in whole_gpus(report) {
@@ -382,8 +389,8 @@ impl OpenMachine {
         self.expected_gpus =
             Option::zip(self.expected_gpus, *expected_gpus).map(|(all, _)| all.saturating_add(more));
         self.gpu_count = Option::zip(self.gpu_count, *system_gpu_count).map(|(all, count)| all.max(count));
-        // If the number is known: the machine has at least the GPUs that its reports expected.
-        self.gpu_count = self.gpu_count.max(self.gpu_count.and(self.expected_gpus));
+        // The machine has at least the GPUs that its reports expected.
+        self.gpu_count = self.gpu_count.map(|count| count.max(self.expected_gpus.unwrap_or(0)));
         self.usable_gpus =
             Option::zip(self.usable_gpus, report.usable.gpus.count).map(|(all, count)| all.max(count));
         for gpu in new {

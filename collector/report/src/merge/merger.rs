@@ -148,7 +148,8 @@ impl Merger {
         leave_out(&mut self.files, UnreadFile { file, reason });
     }
 
-    /// Adds the report of this number of the plan, the next one of [`Plan::order`].
+    /// Adds the report of this number of the plan, the next one of [`Plan::order`], to all sums. If it is of another node or
+    /// machine than the one before, that one is closed.
     pub fn add(&mut self, number: usize, read: ReadReport) {
         let report = part_of_run(&self.plan, number, read);
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
@@ -158,7 +159,7 @@ impl Merger {
         let quantities = Quantities::of(&report, &axis);
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
-        // What an agent runs is a daemon of the launcher's command.
+        // What an agent runs is a daemon of the launcher's command. Its words and its end are not those of the run.
         if !self.plan.is_of_agent(number) {
             self.endings.add(span.end_us, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);
@@ -195,7 +196,8 @@ impl Merger {
         self.open = Some((number, OpenNode::new(&self.plan.nodes[number], self.plan.grid)));
     }
 
-    /// Closes the node that is open, and gives its number. `None`: no node is open.
+    /// Closes the node that is open: notes that it has a report, adds what it may use to its machine's sums, and lists it. Gives
+    /// its number. `None`: no node is open.
     fn close_node(&mut self) -> Option<usize> {
         let (number, open) = self.open.take()?;
         self.read_nodes.insert(number);
@@ -206,7 +208,7 @@ impl Merger {
         Some(number)
     }
 
-    /// Closes the machine that is open, whose nodes are closed.
+    /// Closes the machine that is open, whose nodes are closed, and adds what these may use of it to the sums of all machines.
     fn close_machine(&mut self) {
         let of_nodes = std::mem::take(&mut self.usable.of_machine);
         if let Some(size) = self.machines.close() {
@@ -260,8 +262,12 @@ impl Merger {
     }
 }
 
-/// Gives the report of this number as a part of the run. What it lacks because an older version wrote it becomes a warning. One
-/// of an agent counts all its processes as descendants, and notes how long the agent was absent.
+/// Gives the report of this number as a part of the run:
+///
+/// - What it lacks because an older version wrote it becomes a warning.
+/// - A report of an agent counts all its processes as descendants.
+/// - If the agent has no command, the report notes how long the agent was absent.
+/// - A warning about nodes that the launcher or an agent can't see is left out, if there are several reports.
 fn part_of_run(plan: &Plan, number: usize, read: ReadReport) -> Report {
     let ReadReport { mut report, note } = read;
     report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
@@ -288,7 +294,8 @@ fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
 }
 
 impl Usables {
-    /// Adds what sets the limits of a report. What nodes may use is added when they are closed.
+    /// Adds what sets the usable cores, memory and GPUs of a report, and the limit of a process's address space. How much nodes may
+    /// use is added when they are closed.
     fn add(&mut self, report: &Report) {
         let usable = &report.usable;
         let cores = [Some(usable.cores.source), self.cores_source].into_iter().flatten();
@@ -305,6 +312,7 @@ impl ToldNodes {
     /// Adds the nodes that a report names as not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
         let unseen = report.coverage.nodes.as_ref();
+        // The report's own node is one more.
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
         let of_step = report.limits.slurm.get(STEP_NODES).map(|list| node_list::expanded(list, MOST_TOLD));
         let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);

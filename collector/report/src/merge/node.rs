@@ -94,7 +94,7 @@ pub(super) struct ClosedNode {
 impl OpenNode {
     /// Begins a node.
     pub(super) fn new(plan: &NodePlan, grid: Grid) -> Self {
-        // The only report of a node knows its own largest RAM.
+        // The only report of a node knows its own largest RAM, so no bounds of that are needed.
         let ram = if plan.reports > 1 { Sum::new(grid) } else { Sum::over_time(grid) };
         Self {
             name: cut(&plan.name),
@@ -236,6 +236,7 @@ impl OpenNode {
             mean_percent: gpu.mean_percent.filter(|_| cover.is_whole()),
             ..gpu
         });
+        // From then on, one of its reports tells nothing of the node.
         let heard_us = self.endings.unfinished_us().unwrap_or(span.end_us);
         let heard = UNIX_EPOCH + Duration::from_micros(heard_us.unsigned_abs());
         let node = Node {

@@ -69,7 +69,8 @@ pub(super) struct NodePlan {
 }
 
 impl Plan {
-    /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason.
+    /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason. Copies and
+    /// merged reports join these.
     #[must_use]
     pub fn new(sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
         let unread = unread.into_iter().map(|(file, reason)| UnreadFile { file, reason });
@@ -94,7 +95,8 @@ impl Plan {
             longest_us[*node] = span.length_us().max(longest_us[*node]);
         }
         let mut order: Vec<usize> = (0..sources.len()).collect();
-        // The longest first, of the nodes of a machine and of the reports of a node: it tells most of what all tell.
+        // The longest node of a machine comes first, and the longest report of a node. Of most figures that count once for a
+        // machine or a node, that of its first report counts.
         order.sort_by_key(|at| {
             let span = spans[*at];
             let node = node_of[*at];
@@ -192,7 +194,7 @@ fn launcher(sources: &[Source]) -> Option<usize> {
 fn put_clocks_right(sources: &mut [Source], launcher: Option<usize>) {
     let Some(head) = launcher.map(|launcher| &sources[launcher].head) else { return };
     let Some(ahead_s) = head.clock_ahead_s() else { return };
-    // An offset that the user gave has moved the launcher's times already.
+    // How far the launcher's times are ahead of the directory's clock. An offset that the user gave has moved them already.
     let launcher_s = ahead_s - head.clock_offset_s.unwrap_or(0.0);
     for head in sources.iter_mut().map(|source| &mut source.head).filter(|head| head.clock_offset_s.is_none())
     {
@@ -238,6 +240,7 @@ struct NodeKey {
 /// boot id.
 fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     let keys = node_keys(sources);
+    // The number of each node, 0 until the loop below has found it.
     let mut numbers: BTreeMap<&NodeKey, usize> = keys.iter().map(|key| (key, 0)).collect();
     let mut nodes_of_name: BTreeMap<&str, usize> = BTreeMap::new();
     for key in numbers.keys() {

@@ -132,12 +132,13 @@ impl<'a> Axis<'a> {
         let series = &report.series;
         let begin_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
         let mut ends_and_next_starts = series.end_s.iter().zip(series.start_s.iter().skip(1));
-        let are_apart = ends_and_next_starts.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S);
+        let are_disjoint = ends_and_next_starts.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S);
         let mut starts_and_ends = series.start_s.iter().zip(&series.end_s);
         let are_within_run = starts_and_ends.all(|(start_s, end_s)| {
             *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + LENGTH_ROUNDING_S
         });
-        let is_sound = series.start_s.len() <= MOST_POINTS && begin_in_order && are_apart && are_within_run;
+        let is_sound =
+            series.start_s.len() <= MOST_POINTS && begin_in_order && are_disjoint && are_within_run;
         Self { span, is_apart, series, is_sound }
     }
 
@@ -184,7 +185,8 @@ impl<'a> Axis<'a> {
             points.push(Point {
                 start_us: before_us.max(start_us),
                 end_us: end_us.max(before_us),
-                // A mean can be known without extremes: a window of CPU time need not end where a point does.
+                // A mean can be known without extremes: a window of CPU time need not end where a point does. Then 0 is the
+                // smallest value that is certain, and the mean is the largest that is known.
                 min: sum_at(at, |track| &track.min).or(Some(0)),
                 mean,
                 max: sum_at(at, |track| &track.max).or(mean),

@@ -296,6 +296,7 @@ impl OpenRank {
     /// several times, one after another. A report of the same time, or of another node, is of another job.
     fn can_have(&self, node: &str, span: Span) -> bool {
         // The last of the rank's reports that began before this one ended. They do not overlap, so no other one ends later.
+        // This one counts as at least 1 us long, so that one which began at the same time is found.
         let before = self.spans.range(..span.end_us.max(span.start_us.saturating_add(1))).next_back();
         self.usage.place.node == node && before.is_none_or(|(_, end_us)| *end_us <= span.start_us)
     }
@@ -309,7 +310,7 @@ impl OpenRank {
         usage.peak_ram_bytes = largest(usage.peak_ram_bytes, other.peak_ram_bytes);
         usage.cpu_s = Option::zip(usage.cpu_s, other.cpu_s).map(|(a, b)| a + b);
         usage.peak_gpu_ram_bytes = largest(usage.peak_gpu_ram_bytes, other.peak_gpu_ram_bytes);
-        // The first failure counts. If there is none, an unknown exit can be one.
+        // The first failure counts. If there is none, an unknown exit does, since it can be a failure.
         let weight = |exit: Exit| (is_failure(exit), !is_success(exit));
         let (own, of_other) = (weight(usage.exit), weight(other.exit));
         if of_other > own || (of_other == own && span.end_us < self.exit_us) {

@@ -33,7 +33,8 @@ impl Seen {
         self.bins.resize(grid.bins, 0);
         let shape = Shape::of(quantity, grid);
         let mut bins = Vec::new();
-        for (seen, (bin, high)) in self.bins[shape.first..].iter_mut().zip((shape.first..).zip(&shape.high)) {
+        for (bin, high) in (shape.first..).zip(&shape.high) {
+            let seen = &mut self.bins[bin];
             if *high > *seen {
                 bins.push((bin, *high - *seen));
                 *seen = *high;

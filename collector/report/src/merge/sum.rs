@@ -218,6 +218,7 @@ impl Sum {
     pub(super) fn bounds(&self) -> Bounds {
         let most = self.bins.at_most.iter().max().copied().unwrap_or(0) + self.apart.at_most;
         let at_least = self.lower_bound();
+        // The maximum of the two: [`Sum::raise_largest`] raises only the lower bound.
         Bounds {
             at_least: (self.known > 0).then_some(at_least),
             at_most: (self.is_bounded && self.known > 0).then_some(most.max(at_least)),
@@ -283,7 +284,7 @@ impl Sum {
 }
 
 impl Lower {
-    /// Adds a point of the report that has this shape.
+    /// Adds a point of the report that has this shape: by how much it rises, and what it has in each window.
     fn add(&mut self, point: &Point, shape: &Shape, grid: Grid) {
         let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
         if let Some(max) = point.max {

@@ -285,7 +285,7 @@ impl Totals {
         let is_any_tracked = self.untracked.count < self.reports;
         Coverage {
             untracked_reason: self.untracked.text(self.reports).filter(|_| !is_any_tracked),
-            // An untracked report has this reason, too, so it is named even if others were tracked.
+            // An untracked report has this reason, too. So that report is told of even if others were tracked.
             uncounted_reason: self.uncounted.text(self.reports),
             layers: Layers { preload, wait, subreaper, scan, connector },
             records_untrusted: self.untrusted.text(self.reports),

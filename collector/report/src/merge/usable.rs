@@ -16,7 +16,8 @@ pub(super) struct UsableOfMachine {
     most_memory_bytes: u64,
 }
 
-/// A sum over nodes, which counts as no more than the machine has, or than one node may use if that is more.
+/// A sum over nodes, which counts as no more than the machine has, or than one node may use if that is more: with
+/// `--n-expected-cores`, a node may use more cores than its machine has.
 #[derive(Default)]
 struct Capped<T> {
     sum: T,

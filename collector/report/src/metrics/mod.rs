@@ -67,6 +67,8 @@ struct ValuesSoFar {
 }
 
 impl ValuesSoFar {
+    /// Adds the next value of the file, told at `timestamp_s`, seconds since the epoch. Values need not be in the order of their
+    /// times.
     fn add(&mut self, timestamp_s: f64, value: f64) {
         if self.count == 0 {
             (self.first_s, self.last_s) = (timestamp_s, timestamp_s);

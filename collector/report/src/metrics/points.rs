@@ -64,7 +64,8 @@ impl MetricPoints {
         }
     }
 
-    /// Takes one more value into account.
+    /// Adds the next value of the file to its point and to the summary. One outside of the run, or of a metric beyond [`MOST`],
+    /// is only counted for [`MetricPoints::notes`].
     pub fn add(&mut self, value: MetricValue) {
         let at_s = value.timestamp_s - self.clock.zero_s;
         let is_within =
@@ -73,7 +74,7 @@ impl MetricPoints {
             self.outside += 1;
             return;
         }
-        // The value belongs to the first point that ends then or later.
+        // The value belongs to the first point that ends then or later. One shortly after the run belongs to the last point.
         let point = self.ends_s.partition_point(|end_s| *end_s < at_s).min(self.ends_s.len() - 1);
         let key = (value.name.clone(), value.process_id);
         if self.found.len() >= MOST && !self.found.contains_key(&key) {

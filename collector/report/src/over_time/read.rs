@@ -24,7 +24,8 @@ const UNKNOWN_START_POINTS: f64 = 1.5;
 pub struct Recording {
     /// The run over time.
     pub over_time: OverTime,
-    /// The start of the run, CLOCK_MONOTONIC nanoseconds. Where the file does not tell it: the end of the first point.
+    /// The start of the run, CLOCK_MONOTONIC nanoseconds; since the epoch for gpu_tracker's own files, which have no other clock.
+    /// Where the file does not tell it: the end of the first point.
     pub start_ns: u64,
     /// The clock of the day at its points. `None`: the file does not tell it.
     pub clock: Option<Clock>,
@@ -329,7 +330,7 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     // A row without a time is left out.
     let timed_rows: Vec<(f64, &Vec<Option<f64>>)> =
         rows.iter().filter_map(|row| Some((row[time_place]? * ns_per_unit, row))).collect();
-    // The start of the run is not in the table: the first row counts as a moment there.
+    // The start of the run is not in the table. So the first row is time 0, and its point has no length.
     let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
     let mut points = Vec::with_capacity(timed_rows.len());
     // A point begins where the one before it ends.

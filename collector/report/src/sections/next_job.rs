@@ -95,7 +95,7 @@ fn given(given: Option<String>, is_fitting: bool) -> String {
 }
 
 /// Joins the parts that are known, with `between` between them.
-fn join(parts: [Option<String>; 4], between: &str) -> String {
+fn join<const N: usize>(parts: [Option<String>; N], between: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(between)
 }
 
@@ -146,12 +146,11 @@ fn snakemake(hints: &Hints) -> String {
         hints.gpus.as_ref().map(|hint| format!("gpu={}", hint.count)),
         hints.memory.map(|hint| format!("mem_mib={}", hint.bytes.div_ceil(MIB))),
         hints.time.map(|hint| format!("runtime={}", hint.time_s.div_ceil(60))),
-        None,
     ];
     let resources = join(parts, ", ");
     let threads = known_cpus(hints).map(|hint| format!("threads: {}", hint.count));
     let resources = (!resources.is_empty()).then(|| format!("resources: {resources}"));
-    join([threads, resources, None, None], "; ")
+    join([threads, resources], "; ")
 }
 
 /// Makes the summary's row of Slurm's options. If `shows_hints`, it has all of them, because the user asked for hints. Otherwise

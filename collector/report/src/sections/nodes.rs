@@ -34,8 +34,8 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     rows.into_iter().flatten().collect()
 }
 
-/// Says what the largest RAM can have been at most. `None`: that is not known, about the lower bound, or the report is of one
-/// node.
+/// Says what the largest RAM can have been at most. `None`: that is unknown, hardly above the lower bound ([`NEGLIGIBLE`]), or the
+/// report is of one node.
 fn at_most(report: &Report, units: Units) -> Option<String> {
     report.merged.as_ref()?;
     let (least, most) = (report.max_ram.combined.footprint_bytes?, report.max_ram_at_most.combined?);
@@ -43,8 +43,8 @@ fn at_most(report: &Report, units: Units) -> Option<String> {
     is_more.then(|| units.bytes(most))
 }
 
-/// Says that the largest RAM is a lower bound, and gives the upper one if it is known. `None`: it is exact, or the report is of
-/// one node.
+/// Says that the largest RAM is a lower bound, and gives the upper one if it is known. `None`: both bounds are about the same, or
+/// the report is of one node.
 pub(super) fn bounds(report: &Report, units: Units) -> Option<String> {
     report.merged.as_ref()?;
     match report.max_ram_at_most.combined {

@@ -98,7 +98,8 @@ impl Plan {
     #[must_use]
     pub fn warmup_order(&self) -> Vec<PlannedRun> {
         let seed = self.seed.wrapping_add(1);
-        Self::new(self.variants.clone(), self.warmup, 0, self.shell, seed).order
+        let (runs, warmup) = (self.warmup, 0);
+        Self::new(self.variants.clone(), runs, warmup, self.shell, seed).order
     }
 
     /// Writes the plan as JSON.

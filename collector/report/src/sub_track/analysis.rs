@@ -120,7 +120,7 @@ struct Column {
     name: String,
     /// Its place in a row of the file.
     at: usize,
-    /// Some cell has a text.
+    /// Some cell has a text. If none has a number, the column has no figures.
     has_text: bool,
     overall: Moments,
 }

@@ -229,8 +229,8 @@ impl Block {
         Self { name, first_sample_s: vec![f64::INFINITY; calls.len()], calls, spans }
     }
 
-    /// Notes a sample that was taken at this time, seconds since the epoch. Gives whether a call of the block runs then; both
-    /// ends belong to a call.
+    /// Notes a sample that was taken at this time, seconds since the epoch, for [`Block::calls_with_samples`]. Gives true if a call
+    /// of the block runs then; both ends belong to a call.
     pub(super) fn note_sample(&mut self, time_s: f64) -> bool {
         let begun_spans = self.spans.partition_point(|span| span.start_s <= time_s);
         let runs = begun_spans.checked_sub(1).is_some_and(|last| time_s <= self.spans[last].stop_s);

@@ -140,7 +140,7 @@ pub fn compare(
     for session in sessions.iter().filter(|session| !std::ptr::eq(*session, first)) {
         warnings.extend(match_blocks(first, session)?);
     }
-    // After the blocks were matched, so that what gpu_tracker refuses, too, gives its error.
+    // After the blocks were matched, so that runs which gpu_tracker refuses, too, get gpu_tracker's error.
     sessions.iter().try_for_each(check_names_are_unique)?;
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
     let overall = measurements().map(|measurement| {
@@ -149,6 +149,7 @@ pub fn compare(
         (measurement.to_owned(), figures(values))
     });
     let count = first.analysis.code_block_results.len();
+    // Without blocks there is no entry for any quantity.
     let used = measurements().filter(|_| count > 0).map(|measurement| {
         let value = |block: &CodeBlock| statistic.of(block.resource_usage.get(measurement)?);
         (measurement.to_owned(), block_figures(&sessions, count, &value))

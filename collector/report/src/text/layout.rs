@@ -221,10 +221,9 @@ impl Page {
                 *last = quote::cut(&format!("{last} ..."), width);
             }
         }
-        let mut mark = if tone == Tone::Plain { " ".to_owned() } else { self.look.paint(tone, "!") };
-        for line in lines {
-            self.line(indent, &format!("{mark} {line}"));
-            " ".clone_into(&mut mark);
+        let mark = if tone == Tone::Plain { " ".to_owned() } else { self.look.paint(tone, "!") };
+        for (i, line) in lines.iter().enumerate() {
+            self.line(indent, &format!("{} {line}", if i == 0 { mark.as_str() } else { " " }));
         }
     }
 }

@@ -26,8 +26,8 @@ const LONGEST_WRITING: Duration = Duration::from_secs(3600);
 pub(super) struct Bundle {
     /// The path of the directory of bundles.
     directory: PathBuf,
-    /// That directory.
-    place: OwnedFd,
+    /// That directory, open.
+    parent: OwnedFd,
     /// The name of the whole bundle.
     name: String,
     /// The bundle's own directory, whatever name it has by now.
@@ -36,28 +36,29 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Makes its directory, which only its owner may read. `directory`: that of bundles, a path of [`make`].
+    /// Makes the directory of a new bundle, whose name ends in [`UNFINISHED`] for now. Only its owner may read it. `directory`:
+    /// that of bundles, a path of [`make`].
     ///
     /// # Errors
     /// If it can't be made, or the path has a symbolic link by now.
     pub(super) fn begin(directory: &Path) -> io::Result<Self> {
-        let place = open(directory)?;
+        let parent = open(directory)?;
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let time: String = time.chars().filter(|c| !"-:Z".contains(*c)).collect();
         let name = format!("{PREFIX}{time}.{}", std::process::id());
         let unfinished = unfinished(&name);
-        mkdirat(&place, unfinished.as_str(), Mode::RWXU)?;
-        let own = open_in(&place, &unfinished).inspect_err(|_| {
-            let _ = unlinkat(&place, unfinished.as_str(), AtFlags::REMOVEDIR);
+        mkdirat(&parent, unfinished.as_str(), Mode::RWXU)?;
+        let own = open_in(&parent, &unfinished).inspect_err(|_| {
+            let _ = unlinkat(&parent, unfinished.as_str(), AtFlags::REMOVEDIR);
         })?;
-        Ok(Self { directory: directory.to_owned(), place, name, own, is_finished: false })
+        Ok(Self { directory: directory.to_owned(), parent, name, own, is_finished: false })
     }
 
     /// Writes a new file into it.
     ///
     /// # Errors
     /// If it can't be written, or is there.
-    pub(super) fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(super) fn write_file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         File::from(openat(&self.own, name, flags, Mode::RUSR | Mode::WUSR)?).write_all(content)
     }
@@ -67,9 +68,9 @@ impl Bundle {
     /// # Errors
     /// If it does not get its name. What can't be removed stays, which is no error.
     pub(super) fn finish(mut self, most: usize, most_bytes: u64) -> io::Result<PathBuf> {
-        renameat(&self.place, unfinished(&self.name).as_str(), &self.place, self.name.as_str())?;
+        renameat(&self.parent, unfinished(&self.name).as_str(), &self.parent, self.name.as_str())?;
         self.is_finished = true;
-        let _ = remove_oldest(&self.place, &self.name, most, most_bytes);
+        let _ = remove_oldest(&self.parent, &self.name, most, most_bytes);
         Ok(self.directory.join(&self.name))
     }
 }
@@ -77,7 +78,7 @@ impl Bundle {
 impl Drop for Bundle {
     fn drop(&mut self) {
         if !self.is_finished {
-            let _ = remove(&self.place, &unfinished(&self.name), &self.own);
+            let _ = remove(&self.parent, &unfinished(&self.name), &self.own);
         }
     }
 }
@@ -94,6 +95,7 @@ pub(super) fn make(directory: &Path) -> io::Result<PathBuf> {
 
 /// Opens the directory of bundles, a path of [`make`]. If it was removed since, makes it again.
 fn open(directory: &Path) -> io::Result<OwnedFd> {
+    // `directory_of` opens the directory above a path, so any name below this one will do.
     let opened = || directory_of(&directory.join(PREFIX));
     match (opened(), directory.file_name()) {
         (Err(error), Some(name)) if error.kind() == ErrorKind::NotFound => {
@@ -105,9 +107,9 @@ fn open(directory: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Opens a directory in another one. It must not be a link.
-fn open_in(place: &OwnedFd, name: &str) -> io::Result<File> {
+fn open_in(parent: &OwnedFd, name: &str) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(place, name, flags, Mode::empty())?.into())
+    Ok(openat(parent, name, flags, Mode::empty())?.into())
 }
 
 /// Gives the name of a bundle until it is whole.
@@ -115,15 +117,15 @@ fn unfinished(name: &str) -> String {
     format!("{name}{UNFINISHED}")
 }
 
-/// Removes the oldest bundles, until there are `most`, of `most_bytes` together; never the `newest`, a name. And what killed collectors
-/// left.
-fn remove_oldest(place: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -> io::Result<()> {
+/// Removes the unfinished bundles that killed processes left. Then removes the oldest bundles until there are at most `most`, of at
+/// most `most_bytes` together, but not the one named `newest`.
+fn remove_oldest(parent: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -> io::Result<()> {
     let (mut count, mut bytes) = (0, 0);
     let mut others = Vec::new();
-    for name in names(&open_in(place, ".")?)? {
-        let Some(found) = look(place, &name) else { continue };
+    for name in names(&open_in(parent, ".")?)? {
+        let Some(found) = recognize(parent, &name) else { continue };
         if name.ends_with(UNFINISHED) {
-            let _ = remove(place, &name, &found.own);
+            let _ = remove(parent, &name, &found.own);
             continue;
         }
         (count, bytes) = (count + 1, bytes + found.bytes);
@@ -139,10 +141,10 @@ fn remove_oldest(place: &OwnedFd, newest: &str, most: usize, most_bytes: u64) ->
         (count, bytes) = (count - 1, bytes - length);
         // No reader finds a part of it.
         let hidden = unfinished(&name);
-        if renameat(place, name.as_str(), place, hidden.as_str()).is_ok()
-            && let Ok(own) = open_in(place, &hidden)
+        if renameat(parent, name.as_str(), parent, hidden.as_str()).is_ok()
+            && let Ok(own) = open_in(parent, &hidden)
         {
-            let _ = remove(place, &hidden, &own);
+            let _ = remove(parent, &hidden, &own);
         }
     }
     Ok(())
@@ -155,14 +157,14 @@ struct Found {
     bytes: u64,
 }
 
-/// Looks at a bundle of this user: a whole one, or one that a killed collector left. `None`: it is neither, which its name, its owner
-/// and its files say, or it can't be looked at.
-fn look(place: &OwnedFd, name: &str) -> Option<Found> {
+/// Opens the directory `name` if it is a bundle of this user, a whole one or an unfinished one that a killed process left, and adds
+/// up its bytes. `None`: its name, owner, age or files are those of something else, or it can't be read.
+fn recognize(parent: &OwnedFd, name: &str) -> Option<Found> {
     let is_unfinished = name.ends_with(UNFINISHED);
     if !has_form(name.strip_suffix(UNFINISHED).unwrap_or(name)) {
         return None;
     }
-    let own = open_in(place, name).ok()?;
+    let own = open_in(parent, name).ok()?;
     let found = own.metadata().ok()?;
     let is_old = || found.modified().ok()?.elapsed().ok().map(|age| age > LONGEST_WRITING);
     let files = names(&own).ok()?;
@@ -193,11 +195,11 @@ fn has_form(name: &str) -> bool {
 }
 
 /// Removes the files of a bundle, and then the bundle.
-fn remove(place: &OwnedFd, name: &str, own: &File) -> io::Result<()> {
+fn remove(parent: &OwnedFd, name: &str, own: &File) -> io::Result<()> {
     for file in names(own)? {
         unlinkat(own, file.as_str(), AtFlags::empty())?;
     }
-    Ok(unlinkat(place, name, AtFlags::REMOVEDIR)?)
+    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
 /// Gives the names of a directory's entries. What is not UTF-8 in a name is replaced: no file of a bundle has such a name.
@@ -303,15 +305,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = make(&directory.path().join("deep/er")).unwrap();
         let mut bundle = Bundle::begin(&path).unwrap();
-        bundle.add("a", b"b").unwrap();
+        bundle.write_file("a", b"b").unwrap();
         assert!(has_form(names(&path)[0].strip_suffix(UNFINISHED).unwrap()));
-        assert!(bundle.add("a", b"c").is_err(), "nothing is replaced");
+        assert!(bundle.write_file("a", b"c").is_err(), "nothing is replaced");
         drop(bundle);
         assert!(names(&path).is_empty());
         // The directory was removed during the run.
         fs::remove_dir(&path).unwrap();
         let mut bundle = Bundle::begin(&path).unwrap();
-        bundle.add("a", b"b").unwrap();
+        bundle.write_file("a", b"b").unwrap();
         let whole = bundle.finish(1, 0).unwrap();
         assert!(has_form(&names(&path)[0]) && whole == path.join(&names(&path)[0]));
     }
@@ -327,7 +329,7 @@ mod tests {
         let unfinished = ours.join(&names(&ours)[0]);
         fs::rename(&unfinished, ours.join("away")).unwrap();
         symlink(&theirs, &unfinished).unwrap();
-        bundle.add("a", b"b").unwrap();
+        bundle.write_file("a", b"b").unwrap();
         assert_eq!((names(&theirs), names(&ours.join("away"))), (vec![], vec!["a".to_owned()]));
         fs::write(theirs.join("a"), "").unwrap();
         drop(bundle);

@@ -8,7 +8,7 @@ use gpu_track_report::tracking_line::{Line, Run};
 use crate::model::ended_process::EndedProcess;
 use crate::model::report::Report;
 use crate::model::tree_sample::{Event, TreeSample};
-use crate::sinks::sink::Place;
+use crate::sinks::sink::SinkContext;
 
 /// The lines take at most this much memory: a minute of samples each 10 ms of a machine with eight GPUs.
 const MOST_BYTES: usize = 16 << 20;
@@ -22,13 +22,14 @@ pub(super) struct Tail {
     lines: VecDeque<(u64, String)>,
     /// Length of all lines.
     bytes: usize,
+    /// The last sample. Its time dates the lines of processes and events, and its `max_ram` goes into the line of the end.
     last: Option<TreeSample>,
 }
 
 impl Tail {
-    pub(super) fn new(place: &Place, length: Duration) -> Self {
+    pub(super) fn new(context: &SinkContext, length: Duration) -> Self {
         Self {
-            run: place.run(),
+            run: context.run(),
             length_ns: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
             lines: VecDeque::new(),
             bytes: 0,
@@ -36,19 +37,20 @@ impl Tail {
         }
     }
 
+    /// Adds a sample, and keeps it as the last one.
     pub(super) fn add_sample(&mut self, sample: &TreeSample) {
-        self.add(sample.at_ns, &Line::Sample(Box::new(sample.clone())));
+        self.add_line(sample.at_ns, &Line::Sample(Box::new(sample.clone())));
         self.last = Some(sample.clone());
     }
 
     /// Adds a process whose figures are final. Its line counts as of the last sample's time.
     pub(super) fn add_process(&mut self, process: EndedProcess) {
-        self.add(self.last_ns(), &Line::Process(Box::new(process)));
+        self.add_line(self.last_ns(), &Line::Process(Box::new(process)));
     }
 
     /// Adds an event. Its line counts as of the last sample's time.
     pub(super) fn add_event(&mut self, event: &Event) {
-        self.add(self.last_ns(), &Line::Event(*event));
+        self.add_line(self.last_ns(), &Line::Event(*event));
     }
 
     /// Gives the time of the last sample; 0: there is none.
@@ -67,7 +69,7 @@ impl Tail {
     }
 
     /// Adds a line, and drops the lines that are too old or do not fit into [`MOST_BYTES`].
-    fn add(&mut self, at_ns: u64, line: &Line) {
+    fn add_line(&mut self, at_ns: u64, line: &Line) {
         let line = line.text();
         self.bytes += line.len();
         self.lines.push_back((at_ns, line));

@@ -11,7 +11,7 @@ use crate::model::groups::Groups;
 use crate::model::report::Report;
 use crate::model::style::{RamUnit, TimeUnit};
 use crate::model::tree_sample::{CpuSample, MaximumSource, RamMaximum, TreeSample};
-use crate::sinks::sink::Place;
+use crate::sinks::sink::SinkContext;
 
 /// A column, whose values are computed from an `S`.
 pub(super) struct Column<S> {
@@ -74,8 +74,9 @@ pub(super) struct Form {
 
 impl Form {
     /// Gives the units that the user asked for, or gpu_tracker's default ones, and the figures of the machine.
-    pub(super) fn of(place: &Place) -> Self {
-        let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
+    pub(super) fn of(context: &SinkContext) -> Self {
+        let (tracking, style, host) =
+            (&context.config.tracking, &context.config.report.style, &context.host.host);
         Self {
             ram_unit: style.ram_unit.unwrap_or(RamUnit::Gigabytes),
             gpu_ram_unit: style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes),

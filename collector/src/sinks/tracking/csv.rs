@@ -17,7 +17,7 @@ use super::rows::RowFile;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{TreeSample, Wants};
-use crate::sinks::sink::{Loss, Place, Resume, Sink};
+use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 
 /// Bytes of the second line of the file, with its line break.
@@ -31,9 +31,9 @@ struct CsvFile {
 }
 
 /// Gives the sink of a file.
-pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    let intervals = Intervals::new(place.config.tracking.interval_ns());
-    Box::new(CsvFile { target, form: Form::of(place), intervals, rows: None })
+pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
+    let intervals = Intervals::new(context.config.tracking.interval_ns());
+    Box::new(CsvFile { target, form: Form::of(context), intervals, rows: None })
 }
 
 impl Sink for CsvFile {
@@ -74,7 +74,8 @@ impl Sink for CsvFile {
         // A file without rows has no head, so no second line.
         match &self.rows {
             Some(rows) if !rows.is_empty() => {
-                rows.replace(names(STATIC).len() as u64 + 1, &static_row(self.form, Gpus::of(report)))
+                let second_line = names(STATIC).len() as u64 + 1;
+                rows.replace(second_line, &static_row(self.form, Gpus::of(report)))
             }
             _ => Ok(()),
         }
@@ -90,7 +91,7 @@ impl Sink for CsvFile {
 }
 
 impl CsvFile {
-    /// Writes a row. In an empty file, writes the head before it.
+    /// Writes a row. In an empty file, writes the head before it. If the row gets into the file, the next one begins at its end.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         let at_ns = row.sample.at_ns;

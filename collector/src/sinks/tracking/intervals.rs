@@ -4,7 +4,7 @@ use crate::model::groups::Groups;
 use crate::model::tree_sample::TreeSample;
 
 /// A row may be shorter than an interval by the interval divided by this, because samples come a little early or late.
-const EARLY_PART: u64 = 20;
+const EARLY_DIVISOR: u64 = 20;
 
 /// The samples since the row before, joined.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,8 +31,8 @@ impl Intervals {
         Self { interval_ns, last_ns: 0, waiting: None }
     }
 
-    /// Joins a sample to those that wait. Gives the row if it is now as long as an interval. `None`: it still waits, or the file
-    /// has the sample already.
+    /// Joins a sample to those that wait. Gives the row if it is now as long as an interval; the writer then sets
+    /// [`Self::last_ns`]. `None`: the row still waits, or the file has the sample already.
     pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
         if sample.at_ns <= self.last_ns {
             return None;
@@ -46,15 +46,16 @@ impl Intervals {
         // A row begins where the row before it ends; the first one, where its first sample begins.
         let begin_ns = if self.last_ns == 0 { row.sample.from_ns } else { self.last_ns };
         let interval_ns = self.interval_ns;
-        if row.sample.at_ns.saturating_sub(begin_ns) + interval_ns / EARLY_PART < interval_ns {
+        if row.sample.at_ns.saturating_sub(begin_ns) + interval_ns / EARLY_DIVISOR < interval_ns {
             self.waiting = Some(row);
             return None;
         }
         Some(row)
     }
 
-    /// Takes in that the tree turned out to have held `footprint_bytes` at `at_ns`, CLOCK_MONOTONIC nanoseconds, which may be past. If
-    /// the row of that time still waits, its largest footprints rise to at least that. `false`: it may be written already.
+    /// Takes in that the tree turned out to have held `footprint_bytes` at `at_ns`, CLOCK_MONOTONIC nanoseconds, which may be past.
+    /// If the row of that time still waits, its largest footprints rise to at least that. True: it waits. False: it may be written
+    /// already.
     pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
         let Some(Row { sample, .. }) = &mut self.waiting else { return false };
         let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;

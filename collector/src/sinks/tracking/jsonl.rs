@@ -15,7 +15,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
-use crate::sinks::sink::{Loss, Place, Resume, Sink};
+use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 
 /// After a restart, only lines in this many last bytes of the file can come again. A collector writes less between two
 /// savings of its state.
@@ -48,8 +48,8 @@ struct JsonLines {
 }
 
 /// Gives the sink of a file.
-pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    Box::new(JsonLines::new(target, place.run()))
+pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
+    Box::new(JsonLines::new(target, context.run()))
 }
 
 impl Sink for JsonLines {
@@ -65,10 +65,10 @@ impl Sink for JsonLines {
                 (self.intervals.last_ns, self.written_max_ram) = (sample.at_ns, sample.max_ram);
             }
             Some(Line::Process(process)) => {
-                self.known.add(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
+                self.known.insert(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
             }
             Some(Line::Event(event)) => {
-                self.known.add(Key::of_event(&event));
+                self.known.insert(Key::of_event(&event));
             }
             _ => {}
         })?;
@@ -97,7 +97,11 @@ impl Sink for JsonLines {
 
     /// Writes an event, unless it is in the file: after a restart, events can come again.
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if self.known.add(Key::of_event(event)) { self.write(&Line::Event(*event)).map(drop) } else { Ok(()) }
+        if self.known.insert(Key::of_event(event)) {
+            self.write(&Line::Event(*event)).map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the samples that wait as the last row, then the line of the end.
@@ -130,7 +134,8 @@ impl JsonLines {
         }
     }
 
-    /// Writes a row as the line of a sample.
+    /// Writes a row as the line of a sample. If it gets into the file, the next row begins at its end, and its largest RAM goes
+    /// into the line of the end.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
         let (at_ns, max_ram) = (row.sample.at_ns, row.sample.max_ram);
         if self.write(&Line::Sample(Box::new(row.sample)))? {
@@ -142,7 +147,7 @@ impl JsonLines {
     /// Writes a process, unless it is in the file: after a restart, processes can come again.
     fn write_process(&mut self, process: EndedProcess) -> io::Result<()> {
         let key = Key::Process { pid: process.usage.pid, start_ns: process.start_ns };
-        if self.known.add(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
+        if self.known.insert(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
     /// Writes a line. In an empty file, writes the line of the run before it. Gives whether it was written: a full disk loses it.

@@ -15,7 +15,7 @@ mod sqlite;
 
 use std::path::Path;
 
-use super::sink::{Place, Sink};
+use super::sink::{Sink, SinkContext};
 use crate::model::style::StreamFile;
 pub use file::{NoTrackingFile, TrackingFile};
 pub(super) use lines::LineFile;
@@ -25,7 +25,7 @@ pub(crate) struct Form {
     /// The extension of its files, without the dot.
     pub extension: &'static str,
     /// Gives the sink that writes a file.
-    pub make: fn(&Place, StreamFile) -> Box<dyn Sink>,
+    pub make: fn(&SinkContext, StreamFile) -> Box<dyn Sink>,
     /// Whether SQLite writes its files. SQLite opens files by name, and needs locks.
     pub is_database: bool,
 }
@@ -62,10 +62,10 @@ fn extensions() -> String {
 }
 
 /// Gives a sink for each `--tf`.
-pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
-    let files = place.config.tracking.tracking_files.iter();
+pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
+    let files = context.config.tracking.tracking_files.iter();
     // The launcher has refused files without a form.
-    files.filter_map(|file| Some((form_of(&file.path)?.make)(place, file.clone()))).collect()
+    files.filter_map(|file| Some((form_of(&file.path)?.make)(context, file.clone()))).collect()
 }
 
 /// Gives the name of a tracking file's sink, for the report.

@@ -33,7 +33,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
-use crate::sinks::sink::{Loss, Place, Resume, Sink};
+use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 
 /// After a restart, only packets in this many last bytes of the file can come again. A collector writes less between two
@@ -53,9 +53,9 @@ struct TraceFile {
 }
 
 /// Gives the sink of a file.
-pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    let interval_ns = place.config.tracking.interval_ns();
-    Box::new(TraceFile::new(target, place.config.command.clone(), interval_ns))
+pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
+    let interval_ns = context.config.tracking.interval_ns();
+    Box::new(TraceFile::new(target, context.config.command.clone(), interval_ns))
 }
 
 impl Sink for TraceFile {
@@ -104,7 +104,7 @@ impl Sink for TraceFile {
             let key = Key::Revised { at_ns, bytes: max_footprint_bytes.values() };
             // The next row may begin at `at_ns`, so the values come just before that.
             let within_ns = at_ns.saturating_sub(1);
-            let is_new = self.written.known.add(key);
+            let is_new = self.written.known.insert(key);
             return if is_new { self.write_revised(within_ns, at_ns, max_footprint_bytes) } else { Ok(()) };
         };
         // The row is in the file. Its RAM is written again if it was less.
@@ -148,6 +148,8 @@ impl TraceFile {
     }
 
     /// Writes the values of a row, at the time at which its interval begins. Tracks of its GPUs that are new are declared before.
+    /// If the row gets into the file, the next one begins at its end, and it is noted: [`Self::event`] may raise its RAM, and
+    /// [`Self::write_end`] compares its largest RAM.
     fn write_row(&mut self, Row { sample, .. }: &Row) -> io::Result<()> {
         // After a restart, the first sample may begin before the last row in the file ends.
         let (begin_ns, key_ns) = (sample.from_ns.max(self.intervals.last_ns), sample.at_ns);
@@ -173,7 +175,7 @@ impl TraceFile {
 
     /// Writes a process, unless it is in the file.
     fn write_process(&mut self, process: &EndedProcess) -> io::Result<()> {
-        if !self.written.known.add(Key::of(process)) {
+        if !self.written.known.insert(Key::of(process)) {
             return Ok(());
         }
         let packets = self.sequence.process(process);
@@ -209,7 +211,7 @@ impl TraceFile {
     }
 
     /// Writes the packets of one item: a row, a process, revised RAM, or the end. Before the first item of a sequence, writes the
-    /// packets that begin it. Gives whether the packets were written; if not, they count as lost.
+    /// packets that begin it. Gives whether the packets were written; if not, they count as lost, and a new sequence begins.
     fn write(&mut self, packets: Vec<TracePacket>) -> io::Result<bool> {
         let mut all = self.sequence.begin(&self.command);
         all.extend(packets);

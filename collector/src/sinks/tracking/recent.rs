@@ -22,8 +22,8 @@ impl<K> Default for Recent<K> {
 }
 
 impl<K: Copy + Eq + Hash> Recent<K> {
-    /// Adds a key, and drops the oldest one if there are then too many. Gives whether the key is new.
-    pub(super) fn add(&mut self, key: K) -> bool {
+    /// Adds a key, and drops the oldest one if there are then too many. Gives whether the key is new, as a set's `insert` does.
+    pub(super) fn insert(&mut self, key: K) -> bool {
         if !self.keys.insert(key) {
             return false;
         }
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn key_is_new_once_and_memory_is_bounded() {
         let mut recent = Recent::default();
-        assert!((0..100_000).all(|key| recent.add(key)));
-        assert!((50_000..100_000).all(|key| !recent.add(key)));
+        assert!((0..100_000).all(|key| recent.insert(key)));
+        assert!((50_000..100_000).all(|key| !recent.insert(key)));
         assert_eq!((recent.keys.len(), recent.in_order.len()), (MOST, MOST));
     }
 }

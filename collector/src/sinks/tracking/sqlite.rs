@@ -28,7 +28,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
-use crate::sinks::sink::{Loss, Place, Resume, Sink};
+use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 pub(super) use nodes::write as write_nodes;
 
@@ -72,8 +72,8 @@ struct Database {
 }
 
 /// Gives the sink of a file.
-pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    Box::new(Database::new(target, Form::of(place), place.config.tracking.interval_ns()))
+pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
+    Box::new(Database::new(target, Form::of(context), context.config.tracking.interval_ns()))
 }
 
 impl Sink for Database {

@@ -53,13 +53,15 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
     Ok(run)
 }
 
-/// Removes the groups below `home` of runs in this pid namespace whose launcher was killed. The kernel refuses to remove a group
-/// in use. But that of a run which is about to start is empty, and /proc does not show a launcher of another pid namespace. So
-/// groups of other pid namespaces stay.
+/// Removes the groups below `home` of runs whose launcher was killed. The kernel refuses to remove a group in use, but the group
+/// of a run that is about to start is still empty. So its launcher must be gone, too. Groups of other pid namespaces stay, since
+/// /proc does not show whether their launchers are gone.
 fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
     for (dir, launcher) in groups_of_runs(home) {
         if launcher.pid_ns == pid_ns && !root.has_id(launcher.pid) {
-            groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+            for dir in groups_below(&dir) {
+                let _ = std::fs::remove_dir(dir);
+            }
         }
     }
 }
@@ -75,7 +77,7 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     let (mut missing, mut is_occupied) = (Vec::new(), false);
     for controller in CONTROLLERS.map(str::to_owned) {
         if own.contains(&controller) {
-            // Another run has enabled it.
+            // Another run has enabled it, or this one at its first try.
             continue;
         }
         if !above.contains(&controller) {
@@ -95,8 +97,8 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     if is_occupied { Err(Occupied) } else { Ok(()) }
 }
 
-/// Moves the launcher out of `home`, then tries again to enable controllers. If that fails, moves the launcher back. `name` is
-/// that of the command's group.
+/// Moves the launcher out of `home` into a group of its own, and tries again to enable controllers. If that works, notes the
+/// launcher's group in `run`, else moves the launcher back. `name` is that of the command's group.
 fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
     let aside = run.home.join(format!("{name}{ASIDE}"));
     if std::fs::create_dir(&aside).is_err() {

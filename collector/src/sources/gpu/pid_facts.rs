@@ -73,8 +73,8 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// Gives the facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`. Then they are read
-    /// again, since a thread of the run can get the pid of a stranger that has ended.
+    /// Gives the facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`. Then they are
+    /// read again, since a thread of the run can get the pid of a stranger that has ended.
     fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()
@@ -90,7 +90,8 @@ impl PidFactReader {
         let start_ticks = self.root.stat(pid).map(|stat| stat.start_ticks);
         let is_same = |known: &Stranger| known.start_ticks == start_ticks && start_ticks.is_some();
         let facts = match known.filter(is_same) {
-            // A process can open a GPU later. One that has a GPU open counts as such from then on.
+            // The facts about one process change only if those about open GPUs are needed: it can open one later. One that has a
+            // GPU open counts as such from then on.
             Some(known) if !self.has_own_pid_ns || known.facts.has_gpu_open == Some(true) => known.facts,
             _ => self.facts(pid, pids),
         };

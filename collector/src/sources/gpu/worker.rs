@@ -64,7 +64,7 @@ struct Shared {
 }
 
 impl State {
-    /// Whether a driver setting may be changed. In the first turn that is not known, so it may be.
+    /// Whether a driver setting was changed and is not restored. In the first turn that is not known, and counts as true.
     fn has_changed_settings(&self) -> bool {
         match self.phase {
             Phase::Ready => self.changed_settings > 0,
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// Notes what backend and reader know after a turn. `is_complete` is that of the turn.
+    /// Notes that a turn is over, and what backend and reader know by now. `is_complete` is that of the turn.
     fn note_turn(&mut self, backend: &dyn Backend, reader: &Reader, is_complete: bool) {
         self.has_read_all |= is_complete;
         self.unreadable = backend.unreadable();
@@ -83,7 +83,8 @@ impl State {
         self.in_driver_since_ns = None;
     }
 
-    /// Adds a batch to those that wait, if anything was read. If too many wait, the oldest is dropped.
+    /// Adds a batch to those that wait, if anything was read. If too many wait, the oldest is dropped. Notes when the batch was
+    /// read, for [`Worker::age`].
     fn take_in(&mut self, batch: Batch) {
         if batch.samples.is_empty() && batch.devices.is_none() {
             return;
@@ -318,8 +319,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what is due, and lists the devices if that is due. `pids`: the processes of the run. `is_last`: it is the end of
-    /// the run, so all is to be read once more.
+    /// Reads what is due, and lists the devices if that is due. Gives both as a batch, and the turn without its samples. `pids`:
+    /// the processes of the run. `is_last`: it is the end of the run, so all is to be read once more.
     fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();

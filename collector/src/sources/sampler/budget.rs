@@ -33,7 +33,7 @@ impl Budget {
         self.left_ns = self.left_ns.saturating_add_unsigned(earned).min(self.policy.saved_ns);
     }
 
-    /// Does some work, and pays the CPU time that the work took in this thread.
+    /// Does some work, and takes the CPU time that the work took in this thread off the budget.
     pub fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = clock::thread_cpu_ns();
         let result = work();

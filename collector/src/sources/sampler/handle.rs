@@ -150,7 +150,7 @@ impl Handle {
     ) -> Result<Option<Size>, ReadingState> {
         let was_elsewhere = self.memory_thread != self.target.pid;
         // The process is being torn down: its memory is gone, and it is not yet a zombie. That may have begun since stat was
-        // read.
+        // read. If the memory was read from another thread, the first one had ended before.
         let is_ending =
             was_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
         if !is_ending {

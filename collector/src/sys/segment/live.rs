@@ -221,7 +221,8 @@ impl LiveFile {
     pub fn sample(&self, number: u64) -> Option<Sample> {
         // The sample SAMPLE_CAPACITY numbers later overwrites its slot, and is counted only after that.
         let is_there = || {
-            self.count().checked_sub(number).is_some_and(|later| (1..SAMPLE_CAPACITY as u64).contains(&later))
+            let count = self.count();
+            number < count && count - number < SAMPLE_CAPACITY as u64
         };
         if !is_there() {
             return None;

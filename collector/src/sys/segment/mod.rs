@@ -157,9 +157,9 @@ impl Segment {
         Self::existing(NamedFile::opened(path, file).map_err(failed)?, MapFlags::SHARED)
     }
 
-    /// Maps a stale segment copy-on-write, so that changes do not reach the file.
-    pub(crate) fn copy_of(left: NamedFile) -> Result<Self, SegmentError> {
-        Self::existing(left, MapFlags::PRIVATE)
+    /// Maps a stale segment, or a copy of one in use, copy-on-write: changes do not reach the file.
+    pub(crate) fn copy_of(file: NamedFile) -> Result<Self, SegmentError> {
+        Self::existing(file, MapFlags::PRIVATE)
     }
 
     /// Maps a segment that was created before. Fails if it is too short, or of another version.
@@ -228,7 +228,8 @@ impl Segment {
         }
     }
 
-    /// Appends a record to the overflow area, which follows the mapped part of the file.
+    /// Appends a record to the overflow area, which follows the mapped part of the file. The ring's head goes with it: a reader
+    /// puts the record before that position.
     pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
         let slot = overflow::slot(record, self.header().head.0.load(Ordering::Relaxed));
         // Written through this descriptor: to close another one of the file would drop the launcher's record lock.

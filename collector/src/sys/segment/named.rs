@@ -39,7 +39,8 @@ impl NamedFile {
         Ok(Self { path: path.into(), file })
     }
 
-    /// Takes the file behind this open descriptor, whose name is `path`, and which the caller has locked.
+    /// Takes the file behind this open descriptor, whose name is `path`. Does not lock it: the caller has done so, or only reads
+    /// it.
     pub(crate) fn held(path: &Path, file: OwnedFd) -> Self {
         Self { path: path.into(), file }
     }

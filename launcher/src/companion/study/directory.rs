@@ -89,7 +89,7 @@ impl Directory {
         plan: &Plan,
         begun: Option<&Plan>,
     ) -> Result<Option<OutputLock>, UsageError> {
-        let written = |error: io::Error| self.problem(format!("cannot be written to: {error}"));
+        let not_written = |error: io::Error| self.problem(format!("cannot be written to: {error}"));
         if begun.is_none()
             && self.has_files().map_err(|error| self.problem(format!("cannot be read: {error}")))?
         {
@@ -97,7 +97,7 @@ impl Directory {
                 self.problem(format!("has files and no {PLAN}: name a new or empty directory with -o"))
             );
         }
-        fs::create_dir_all(&self.path).map_err(written)?;
+        fs::create_dir_all(&self.path).map_err(not_written)?;
         let path = self.path.join(PLAN);
         let lock = match OutputLock::take(&path) {
             Err(NoLock::InUse) => return Err(self.problem("has a study that goes on: wait for its end")),
@@ -111,10 +111,10 @@ impl Directory {
             return Err(self.problem("has a study that another command began just now: start this one again"));
         }
         if begun != Some(plan) {
-            write_report(&Output::File(path), &plan.json()).map_err(written)?;
+            write_report(&Output::File(path), &plan.json()).map_err(not_written)?;
         }
         if plan.warmup > 0 {
-            fs::create_dir_all(self.path.join(WARMUP)).map_err(written)?;
+            fs::create_dir_all(self.path.join(WARMUP)).map_err(not_written)?;
         }
         Ok(lock)
     }

@@ -34,8 +34,9 @@ impl Runner {
         Self { inherited: InheritedState::replace(&taken), taken }
     }
 
-    /// Runs a command to its end. A signal that ends the study is passed on to the command. A signal of the terminal is not, because the
-    /// terminal has sent it to the command, too. If such a signal is pending already, the command is not started.
+    /// Runs a command to its end. A signal that ends the study is passed on to the command, and the result has the first one. A
+    /// signal of the terminal, which has no sender, is not passed on: the terminal has sent it to the command, too. If a signal
+    /// that ends the study is pending already, the command is not started.
     ///
     /// # Errors
     /// If the command can't be executed.

@@ -29,7 +29,7 @@ pub(super) struct AnalyzeArguments {
 /// Writes the analysis.
 ///
 /// # Errors
-/// If a file can't be read, or the analysis has no place.
+/// If a file can't be read, or the analysis can't be written to its place.
 pub(super) fn serve(arguments: &AnalyzeArguments) -> Result<ExitCode, UsageError> {
     let place = arguments.place.find()?;
     let analyzed = analyze_code_blocks(&arguments.tf, &arguments.stf).map_err(UsageError::new)?;

@@ -25,7 +25,7 @@ pub(super) struct CallsArguments {
 /// Writes the calls.
 ///
 /// # Errors
-/// If the file can't be read, or the list has no place.
+/// If the file can't be read, or the list can't be written to its place.
 pub(super) fn serve(arguments: &CallsArguments) -> Result<ExitCode, UsageError> {
     let place = arguments.place.find()?;
     let blocks = code_blocks(&arguments.stf).map_err(UsageError::new)?;

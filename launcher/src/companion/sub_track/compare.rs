@@ -61,7 +61,7 @@ fn statistic(name: String) -> Statistic {
 /// Writes the comparison.
 ///
 /// # Errors
-/// If an analysis can't be read, blocks can't be matched, or the comparison has no place.
+/// If an analysis can't be read, blocks can't be matched, or the comparison can't be written to its place.
 pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError> {
     let CompareArguments { map, cconfig, stat, place } = arguments;
     let (config_files, config_statistic) = match &cconfig {

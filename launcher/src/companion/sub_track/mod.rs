@@ -38,7 +38,7 @@ enum SubTrackCommand {
 /// Runs the command of `sub-track` that the arguments name.
 ///
 /// # Errors
-/// If a file can't be used, or the result has no place.
+/// If a file can't be used, or the result can't be written to its place.
 pub(super) fn serve(arguments: SubTrackArguments) -> Result<ExitCode, UsageError> {
     match arguments.command {
         SubTrackCommand::Combine(arguments) => combine::serve(&arguments),

@@ -24,7 +24,7 @@ pub(super) struct ShowArguments {
 /// Writes the analysis.
 ///
 /// # Errors
-/// If the file can't be read, or the analysis has no place.
+/// If the file can't be read, or the analysis can't be written to its place.
 pub(super) fn serve(arguments: &ShowArguments) -> Result<ExitCode, UsageError> {
     let place = arguments.place.find()?;
     Ok(place.write(&read_analysis(&arguments.file)?, analysis_text))

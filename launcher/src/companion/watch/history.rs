@@ -48,7 +48,8 @@ pub(super) struct Column {
 }
 
 impl History {
-    /// Appends a stretch. If there are then too many, every two neighbours become one.
+    /// Appends a stretch. If there are then too many, every two neighbours become one. The RAM of commands is noted for
+    /// [`Self::largest_commands`]. Commands beyond [`MOST_COMMANDS`] are left out of the stretch.
     pub(super) fn push(&mut self, point: Point) {
         let Point { from_s, at_s, ram_bytes, by_command } = point;
         let by_command = by_command.map(|all| {
@@ -97,13 +98,13 @@ impl History {
     /// Parts the time from 0 to `end_s` into `count` columns, and gives the largest RAM in each. `None` stands for a column of
     /// which nothing is known. `commands`: names whose bytes each column has.
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
-        // The stretch with most RAM of each column.
+        // The stretch with most RAM of each column. Of several with the same RAM, it is the last.
         let mut largest: Vec<Option<&Kept>> = vec![None; count];
         let width_s = end_s / count as f64;
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
-            // A stretch that ends where a column begins is not in that one, whatever the rounding.
+            // A stretch that ends where a column begins is not in that one, whatever the rounding. Each is in one column at least.
             let end = (column_at(point.at_s - width_s * 1e-6) + 1).max(first + 1);
             for largest in largest.iter_mut().take(end).skip(first) {
                 if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
@@ -127,7 +128,8 @@ impl History {
     }
 }
 
-/// Makes one stretch of neighbours, with RAM and commands of the one with most RAM. `None`: there are none.
+/// Makes one stretch of neighbours, with RAM and commands of the one with most RAM. Of several, one whose commands are known goes
+/// first. `None`: there are none.
 fn joined(neighbours: &[Kept]) -> Option<Kept> {
     let (first, last) = (neighbours.first()?, neighbours.last()?);
     let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;

@@ -156,13 +156,13 @@ fn obey_keys(source: &Source, model: &mut Model, has_changed: &mut bool) -> io::
     Ok(KeysLeft::More)
 }
 
-/// Draws the model if it has changed, and writes until the terminal has all or a signal is pending. Gives whether the terminal has
-/// all.
+/// Draws the model if it has changed, and clears `has_changed`. Writes until the terminal has all or a signal is pending. Gives
+/// whether the terminal has all. As long as it lacks a part of the last drawing, nothing is drawn, and `has_changed` stays.
 ///
 /// # Errors
 /// If the terminal is gone.
 fn show(model: &Model, wakeups: &Wakeups, screen: &mut Screen, has_changed: &mut bool) -> io::Result<bool> {
-    // Nothing is drawn before the terminal has all of the last drawing. Otherwise what is unwritten would grow without bound.
+    // If each change were drawn before the terminal has the last one, the unwritten bytes would grow without bound.
     let is_written = screen.write(wakeups.fd())?;
     if !is_written || !std::mem::take(has_changed) {
         return Ok(is_written);

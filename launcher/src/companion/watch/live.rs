@@ -48,7 +48,8 @@ impl Live {
         Ok(Self { file, summary: None, summary_ns: 0, newest_in_history: None })
     }
 
-    /// Looks at the run. `now_ns`: CLOCK_MONOTONIC. `is_alive` says whether a process is there.
+    /// Looks at the run. The first look gives the history and the peaks of all samples in the file, a later one the history since
+    /// the look before. `now_ns`: CLOCK_MONOTONIC. `is_alive` says whether a process is there.
     pub(super) fn read(&mut self, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> Reading {
         self.update_summary();
         let run = self.summary.as_ref().map(Summary::run).unwrap_or_default();
@@ -68,6 +69,7 @@ impl Live {
             at_s: s(last.monotonic_ns),
             stage: self.stage(Some((silent_s, self.silence_limit_s(newest, &last))), &run, is_alive),
             ram_bytes: Some(last.combined_bytes),
+            // The summary is written less often than samples, so it may not know the newest one.
             max_ram_bytes: summary.and_then(Summary::max_ram_bytes).max(Some(last.combined_bytes)),
             cpu_percent: self.cpu_percent(newest, last),
             processes: Some(last.processes),
@@ -81,7 +83,7 @@ impl Live {
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
             events: summary.map(Summary::events).unwrap_or_default(),
         };
-        // At the first look, earlier samples show peaks. Later, the frames do.
+        // At the first look, earlier samples show peaks. Later, the frames do. `new_points` ends the first look.
         let peaks = if self.newest_in_history.is_none() { self.peaks(newest) } else { Peaks::default() };
         let points = self.new_points(newest, start_ns, by_command);
         Reading { run, frame, points, peaks }
@@ -150,7 +152,8 @@ impl Live {
     }
 
     /// Gives the stretches since the last look: one of all new samples. At the first look, there is one for each sample that is
-    /// there. `by_command`: RAM by command now. Only the newest stretch gets it, because earlier RAM by command is unknown.
+    /// there. Notes the newest sample, by which the next look knows what is new. `by_command`: RAM by command now. Only the newest
+    /// stretch gets it, because earlier RAM by command is unknown.
     fn new_points(
         &mut self,
         newest: u64,
@@ -201,13 +204,14 @@ impl Live {
             return Stage::Ended;
         }
         let Some((silent_s, limit_s)) = silence else {
-            // No summary need be there yet, which would have the pid of the launcher.
+            // The launcher's pid is in the summary, which need not be there yet. So the state file's lock tells if it was killed.
             return match self.file.count() {
                 _ if was_killed(&segment_of(self.file.named().path())) => Stage::Killed,
                 0 => Stage::Starting,
                 _ => Stage::Running,
             };
         };
+        // A truncated file gets no newer samples, however new its last one is.
         if silent_s < limit_s && !self.file.is_lost() {
             return Stage::Running;
         }

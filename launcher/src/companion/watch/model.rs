@@ -227,6 +227,7 @@ fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
         before.listed.iter().filter_map(|process| Some((key(process)?, process.cpu_s?))).collect();
     let rate = |process: &Process| {
         let key = key(process)?;
+        // Another program may have written the live file, with CPU time that goes back.
         let used_s = (process.cpu_s? - cpu_s_before.get(&key)?).max(0.0);
         Some((key, used_s / passed_s * 100.0))
     };

@@ -102,7 +102,7 @@ impl Replay {
                 };
                 self.processes.push(Lived { process, end_ns, is_still_running: ended.is_still_running });
             }
-            // After a sample was written, it turned out to have had more RAM.
+            // After a sample was written, it turned out to have had more RAM. It can be a part of a joined one by now.
             Line::Event(gpu_track_collector::TrackingEvent::Revised { at_ns, max_footprint_bytes }) => {
                 let at = self.samples.partition_point(|sample| sample.at_ns < at_ns);
                 if let Some(sample) = self.samples.get_mut(at) {

@@ -65,11 +65,13 @@ impl Screen {
         disable_raw_mode()?;
         self.unwritten.clear();
         self.enter()?;
+        // This clears the screen, so that the next drawing is of all its cells.
         let area = self.terminal.size()?.into();
         self.terminal.resize(area)
     }
 
-    /// Makes the terminal raw, and asks for the alternate screen without a cursor.
+    /// Makes the terminal raw, and notes that it has to be given back. The next [`Self::draw`] asks for the alternate screen
+    /// without a cursor.
     fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::Relaxed);

@@ -173,7 +173,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds rows for these siblings, each followed by those of its children. `above`: the key of the row above them.
+    /// Adds rows for these siblings, each followed by those of its children. `unlisted` counts the processes that get no row, but
+    /// not those below a folded row. `above`: the key of the row above them.
     fn add_siblings(&mut self, siblings: &[usize], above: &Key) {
         let mut rows: Vec<(Row, Vec<usize>)> = self
             .grouped(siblings)

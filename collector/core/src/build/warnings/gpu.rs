@@ -1,4 +1,4 @@
-//! The warnings about GPUs.
+//! The warnings about GPUs. A function that makes some gives none (`None`, or no text) if its cause does not apply.
 
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ fn lost(gpu: &DeviceUsage, loss: Loss, at_s: f64) -> String {
     format!("GPU lost at {at_s:.1} s: {}; {then}.", gpu.device.id)
 }
 
-/// Says that the energy counter of a device was reset, and that it stepped back.
+/// Warns if the energy counter of a device was reset, and if it stepped back.
 fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     let counter = gpu.counters.get(&Figure::Energy);
     let id = &gpu.device.id;
@@ -411,8 +411,8 @@ fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec
     lines
 }
 
-/// Whether a missing figure needs no warning, since nothing failed: PCIe counters that can wrap on this device, or were read too
-/// seldom in a short run. `gpus[].missing` has the reason.
+/// Whether a missing figure needs no warning, since nothing failed. So it is for PCIe counters that can wrap on this device, or were
+/// read too seldom in a short run. `gpus[].missing` has the reason.
 fn is_expected(figure: Figure, reason: &Missing) -> bool {
     let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
     is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
@@ -436,9 +436,10 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
             }
             continue;
         }
-        let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
+        // The parts of the device have the figure, or the warning of its loss explains why it is missing.
+        let is_explained = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
         for (figure, reason) in missing_of(gpu) {
-            if !is_told(&reason) && !is_expected(figure, &reason) {
+            if !is_explained(&reason) && !is_expected(figure, &reason) {
                 note(&mut missing, &reason, figure, gpu);
             }
         }

@@ -1,5 +1,5 @@
-//! The warnings: one function for each cause. A message says what happened, to what, what it means for the figures, and
-//! what to do where something can be done.
+//! The warnings: one function for each cause, which gives `None` if its cause does not apply. A message says what happened, to
+//! what, what it means for the figures, and what to do where something can be done.
 
 mod gpu;
 mod gpu_names;
@@ -331,6 +331,7 @@ fn untrusted_records(context: &Context) -> Option<String> {
 /// Warns of invalid records that were left out. Where the whole ring is not trusted, [`untrusted_records`] says so instead.
 fn invalid_events(context: &Context) -> Option<String> {
     let damage = context.inputs.run.health.damage;
+    // Records that no shim writes, and those that claim more CPU time than there was.
     let count = damage.events.saturating_add(context.inputs.run.health.impossible);
     (count > 0 && !context.inputs.end.is_truncated && !damage.is_untrusted).then(|| {
         format!(

@@ -148,6 +148,7 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
 /// Finds the device that one entry of a list names. `None`: there is none, or it is the beginning of several UUIDs.
 fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Option<&'a Device> {
     if let Ok(number) = word.parse::<u32>() {
+        // MIG parts have no number.
         let has_number = |device: &&Device| device.parent.is_none() || device.index.is_some();
         let mut numbered = devices.iter().copied().filter(has_number);
         return match numbering {

@@ -24,6 +24,7 @@ impl Contention {
     /// whether they did.
     #[must_use]
     pub fn may_be_contended(&self) -> bool {
+        // If others had too few cores to matter, the answer is known. So where it is not, what they had was enough.
         self.is_contended.unwrap_or(self.others_cores.is_some())
     }
 }

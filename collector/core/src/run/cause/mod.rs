@@ -144,6 +144,7 @@ impl Facts<'_> {
         let largest = killed.and_then(|killed| killed.largest.as_ref());
         Some(OutOfMemory {
             process: largest.map(|process| self.dead_process(process)),
+            // No process outside the tree was killed, and SIGKILL ended no more processes than the kernel killed for memory.
             is_certain: self.is_own_cgroup && killed.is_some_and(|killed| killed.count <= oom_kills),
             oom_kills,
             cgroup: hit.map(|limit| limit.cgroup.clone()).or_else(launchers_cgroup),
@@ -340,7 +341,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Describes a process that this signal ended. If the launcher received the same signal, names its sender.
+    /// Describes a process that this signal ended, or that failed because of it. Names the sender, if the launcher received the
+    /// same signal.
     fn fatal_signal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
         let received = self.signals.iter().find(|received| received.signal == signal);
         FatalSignal {

@@ -27,7 +27,7 @@ struct Arguments<'a> {
 }
 
 /// Finds the signal and the duration among the arguments, the first of which is the program's name. The duration is the first
-/// argument that is no option. It ends the search, since the command follows.
+/// argument that is no option. It ends the search, since the command follows. Values of other options are passed over.
 fn parse(args: &[String]) -> Arguments<'_> {
     let mut parsed = Arguments::default();
     let mut rest = args.iter().skip(1).map(String::as_str);
@@ -37,7 +37,9 @@ fn parse(args: &[String]) -> Arguments<'_> {
         let is_long = |long: &str| name.len() > "--".len() && long.starts_with(name);
         match name {
             // Without `=`, the value is the next argument.
-            _ if is_long("--kill-after") && value.is_none() => drop(rest.next()),
+            _ if is_long("--kill-after") && value.is_none() => {
+                rest.next();
+            }
             _ if is_long("--signal") => parsed.signal = value.or_else(|| rest.next()),
             "--" => {
                 parsed.duration = rest.next();
@@ -50,7 +52,9 @@ fn parse(args: &[String]) -> Arguments<'_> {
                 let letters = arg.trim_start_matches(['-', 'f', 'p', 'v']);
                 let mut value = || letters.get(1..).filter(|value| !value.is_empty()).or_else(|| rest.next());
                 match letters.chars().next() {
-                    Some('k') => drop(value()),
+                    Some('k') => {
+                        value();
+                    }
                     Some('s') => parsed.signal = value(),
                     _ => {}
                 }

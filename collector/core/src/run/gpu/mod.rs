@@ -38,8 +38,8 @@ impl GpuState {
         if self.is_active { self.table.pids() } else { GpuPids::default() }
     }
 
-    /// Takes in what the backends read. First come the facts about pids, by which the process lists are resolved. Processes that
-    /// ended too long ago are forgotten last, so that the lists can still name them.
+    /// Takes in what the backends read, and which of them hang or have ended. First come the facts about pids, by which the process
+    /// lists are resolved. Processes that ended too long ago are forgotten last, so that the lists can still name them.
     pub(crate) fn apply(&mut self, observation: &GpuObservation) {
         self.table.epoch_us = observation.epoch_us;
         self.usage.interval_ns = observation.interval_ns;
@@ -81,7 +81,8 @@ impl GpuState {
         self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// Ends the run: counts the processes that are not forgotten, running and ended ones. No more observations come.
+    /// Ends the run: takes in the ends of the processes that are not forgotten, those of running ones as well. No more observations
+    /// come.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.remember_processes(tree);
         if self.is_active {

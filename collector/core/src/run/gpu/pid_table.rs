@@ -67,7 +67,8 @@ pub struct PidTable {
 }
 
 impl PidTable {
-    /// Takes over the running processes of the tree, and the ends of those that are not finalized yet.
+    /// Takes over the running processes of the tree. Of those that have ended and are not finalized yet, takes over the end, and
+    /// whether they had a GPU's library loaded.
     pub(super) fn remember_processes(&mut self, tree: &Tree) {
         for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
             if let Some(process) = tree.get(ProcessId(entry.id)) {
@@ -89,7 +90,7 @@ impl PidTable {
         }
     }
 
-    /// Takes over a process that was finalized.
+    /// Takes over a process that was finalized. From now on it can be forgotten.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
         // A summary does not tell this.
@@ -122,9 +123,13 @@ impl PidTable {
             return;
         }
         match leader {
-            Some(leader) if self.by_pid.contains_key(&leader) => drop(self.leaders.insert(pid, leader)),
+            Some(leader) if self.by_pid.contains_key(&leader) => {
+                self.leaders.insert(pid, leader);
+            }
             // The id is that of a thread outside of the run by now.
-            Some(_) => drop(self.leaders.remove(&pid)),
+            Some(_) => {
+                self.leaders.remove(&pid);
+            }
             // The thread ended: what was known of it still holds.
             None => {}
         }
@@ -228,8 +233,8 @@ impl PidTable {
 
     /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC
     /// nanoseconds. If none had, the id can be a pid of another pid namespace: then finds the only process with this pid in its
-    /// own namespace. But if `is_taken`, a process outside the run has the pid in the collector's namespace and could use a GPU.
-    /// So the id means that process.
+    /// own namespace. `is_taken`: a process outside the run has the pid in the collector's namespace, and could use a GPU. Then the
+    /// id means that process, and the result is `None`.
     fn resolve(
         &self,
         pid: u32,

@@ -72,9 +72,9 @@ impl CommandTracks {
         }
     }
 
-    /// Adds a sample at its place on the axis. `now`: the command's part of the tree's footprint, and its CPU time. `None`: the sample
-    /// does not have the command, which counts as 0. If all processes of the command ended before the sample, their RAM is not known.
-    /// A sample without length has no CPU utilisation.
+    /// Adds a sample at its place on the axis, and raises the sums by which [`Commands::merge_least`] chooses. `now`: the command's
+    /// part of the tree's footprint, and its CPU time. `None`: the sample does not have the command, which counts as 0. If all
+    /// processes of the command ended before the sample, their RAM is not known. A sample without length has no CPU utilisation.
     fn put(&mut self, at: AxisPosition, now: Option<&CommandSample>) {
         let ram = now.map(|now| Values::single(now.added_bytes as f64));
         let is_seen = now.is_none_or(|now| now.processes > 0);
@@ -87,7 +87,6 @@ impl CommandTracks {
             self.ram_bytes.put_unknown(at.point, at.point_length_s);
         }
         self.cpu_percent.put(at.point, at.point_length_s, cpu.map(Values::of_mean), at.sample_length_s);
-        // These decide which commands keep tracks of their own.
         if let Some(now) = now {
             self.max_ram_bytes = self.max_ram_bytes.max(now.added_bytes);
             self.cpu_ns = self.cpu_ns.saturating_add(now.cpu_ns);

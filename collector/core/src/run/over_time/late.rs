@@ -44,9 +44,9 @@ fn ram(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
 fn cpu(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     let time = before(interval.counted_at_ns, interval.end_ns, until_ns).filter(|_| interval.cpu_ns != 0)?;
     let all = Stretch { start_ns: interval.counted_at_ns, end_ns: interval.end_ns };
+    let before_ns = interval.cpu_ns as f64 * time.length_s() / all.length_s();
     let mut cpu_ns = Groups::default();
-    cpu_ns
-        .add(interval.is_main, interval.cpu_ns as f64 * time.length_s() / all.length_s(), |sum, ns| sum + ns);
+    cpu_ns.add(interval.is_main, before_ns, |sum, ns| sum + ns);
     Some(LateUse { time, byte_s: Groups::default(), cpu_ns })
 }
 

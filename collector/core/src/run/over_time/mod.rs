@@ -151,7 +151,8 @@ impl OverTime {
         }
     }
 
-    /// Adds a sample of the file systems. A new one is last in the list, so each keeps its index.
+    /// Adds a sample of the file systems, and keeps it as the last one of each. A new file system is last in the list, so each
+    /// keeps its index.
     fn put_file_systems(
         &mut self,
         AxisPosition { point, point_length_s, sample_length_s }: AxisPosition,
@@ -239,7 +240,7 @@ impl OverTime {
         }
     }
 
-    /// Gives all tracks.
+    /// Gives all tracks, which have their entries joined when points of the axis are.
     fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
         let sets =
             [&mut self.ram_bytes, &mut self.cpu_percent].into_iter().flat_map(|Sets { groups, system }| {

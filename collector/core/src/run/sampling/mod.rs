@@ -131,7 +131,7 @@ pub struct Sampling {
     /// Processes have come, gone or touched memory since the estimates were made.
     is_estimate_due: bool,
     /// No reading of how memory is shared would tell anything more.
-    is_settled: bool,
+    has_read_enough: bool,
     /// The sample that is being taken.
     pub current: CurrentSample,
     /// What the passes came to.
@@ -154,8 +154,8 @@ impl Sampling {
         alive.filter_map(target).collect()
     }
 
-    /// Takes in the first pass of the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds: clock, size and state of all live
-    /// processes.
+    /// Begins the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds, and takes in its first pass: clock, size and state of all live
+    /// processes. Notes in the tree which of them are dead. Decides whether the second pass must make the estimates anew.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         let alive_before = std::mem::take(&mut self.alive);
@@ -257,6 +257,7 @@ impl Sampling {
 
     /// Whether a process's image is newer than the last reading of its peak.
     fn is_new_image(&self, tree: &Tree, id: ProcessId) -> bool {
+        // At equal times the image counts as new: the peak may be that of the image before.
         let image_ns = tree.get(id).map(Process::program_start_ns);
         self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
     }
@@ -270,8 +271,9 @@ impl Sampling {
         })
     }
 
-    /// Takes in the second pass: peaks. Forgets what was read of the memory of images that were replaced. Then makes the
-    /// estimates anew, if anything has changed. By these, the session chooses what to read in the third pass.
+    /// Takes in the second pass: peaks, huge pages and resource limits. Forgets what was read of the memory of images that were
+    /// replaced. Then makes the estimates anew, if anything has changed. By these, the session chooses what to read in the third
+    /// pass.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         // This comes before `peak_at_ns` is set below, which makes an image count as old.
         for id in self.new_images(tree) {
@@ -295,10 +297,10 @@ impl Sampling {
         }
     }
 
-    /// Makes the estimates anew. Before that, notes what each process with unread relatives had touched when they came:
-    /// what it writes from then on, it may copy.
+    /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process with unread
+    /// relatives had touched when they came: what it writes from then on, it may copy.
     fn estimate_anew(&mut self, tree: &Tree) {
-        (self.is_estimate_due, self.is_settled) = (false, false);
+        (self.is_estimate_due, self.has_read_enough) = (false, false);
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
             let Some(reading) = self.readings.get_mut(id) else { continue };
@@ -326,7 +328,7 @@ impl Sampling {
     /// and were not tried in this sample. `None`: no reading is worth its cost, or none would tell anything more. `mark`: the
     /// largest RAM so far, bytes. A reading may cost more where this sample can exceed it.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
-        if self.is_settled {
+        if self.has_read_enough {
             return None;
         }
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
@@ -334,10 +336,11 @@ impl Sampling {
 
     /// Gives the processes whose private and proportional sizes are not known any more, and what to read of them.
     pub fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
+        if self.has_read_enough { Vec::new() } else { self.estimates.stale(tree) }
     }
 
-    /// Takes in the third pass, one unit at a time: how its members share memory.
+    /// Takes in the third pass, one unit at a time: how its members share memory. Notes what was tried, so that no other unit of
+    /// this sample has it. Makes the estimates anew if the footprint may be another one, since the next unit is chosen by them.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;
@@ -398,6 +401,7 @@ impl Sampling {
                 None
             }
         };
+        // The reading can have brought a newer size.
         self.shared_of_all_bytes = others_shared_bytes + reading.size.shared_bytes;
         let Some((mappings, shared_bytes)) = mapped else { return false };
         let table = reading.set_files(mappings.files.clone(), shared_bytes, at_ns);
@@ -446,7 +450,7 @@ impl Sampling {
         // How much fork children had copied by then is known from now on, so the next sample estimates anew.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
-        self.settle(tree);
+        self.note_if_enough_is_read(tree);
         let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
@@ -465,14 +469,14 @@ impl Sampling {
         self.sample = Some(sample);
     }
 
-    /// Finds out whether another reading of how memory is shared would tell anything more (`is_settled`). A sample that read sharing
-    /// leaves that open, as more readings may be wanted. The next sample that reads none decides it.
-    fn settle(&mut self, tree: &Tree) {
+    /// Notes whether another reading of how memory is shared would tell anything more (`has_read_enough`). A sample that read
+    /// sharing leaves that open, as more readings may be wanted. The next sample that reads none decides it.
+    fn note_if_enough_is_read(&mut self, tree: &Tree) {
         if self.current.is_any_sharing_read {
-            self.is_settled = false;
-        } else if !self.is_settled {
+            self.has_read_enough = false;
+        } else if !self.has_read_enough {
             // The high-water mark decides only what a reading may cost, so any will do here.
-            self.is_settled =
+            self.has_read_enough =
                 self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
         }
     }
@@ -532,7 +536,8 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
     // What samples saw may be the peak of a program that an exec has replaced since.
     let is_new_program = process.program_start_ns() >= process.observed.at_ns;
-    let seen_bytes = if is_new_program { 0 } else { process.observed.peak_rss_bytes }.max(rss_bytes);
+    let seen_before_bytes = if is_new_program { 0 } else { process.observed.peak_rss_bytes };
+    let seen_bytes = seen_before_bytes.max(rss_bytes);
     let peak_bytes = seen_bytes.max(hwm);
     let has_spike = peak_bytes > seen_bytes;
     let spike_bytes = if has_spike { process.program.image.own_part(peak_bytes, rss_bytes) } else { 0 };

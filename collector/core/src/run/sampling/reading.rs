@@ -122,6 +122,7 @@ impl Sharing {
         self.unshared_before_bytes = match before {
             Some(before) => {
                 let unshared = before.anon_of_others_bytes().saturating_sub(self.anon_of_others_bytes());
+                // If the reading before is later than the first relative's, that relative's shows what was noted then, too.
                 unshared + before.unshared_since(oldest_ns)
             }
             None => copied_bytes,

@@ -29,8 +29,9 @@ impl Tree {
         ended.or_else(finalized).map_or(Parent::Unknown, Parent::Known)
     }
 
-    /// Finds the nearest uninstrumented ancestor of a child of this parent, which may be the parent itself, and marks it as such.
-    /// An ancestor whose own parent is unknown counts as one until the parent is known. `None`: there is none.
+    /// Finds the nearest uninstrumented ancestor of a child of this parent. If it is the parent itself, marks it as such, so that
+    /// another process takes its place when it is finalized. An ancestor whose own parent is unknown counts as uninstrumented until
+    /// its parent is known. `None`: there is none.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
@@ -74,7 +75,8 @@ impl Tree {
         finalized.map(|finalized| finalized.command.clone())
     }
 
-    /// Gives a process the children that named it as their parent (`parent`: its pid and namespace) before it was known.
+    /// Makes a process the parent of the processes that named its pid (`parent`) as that of their parent before it was known. They
+    /// and their descendants get the nearest uninstrumented ancestor that follows from that.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         let mut adopted = Replaced::default();
         let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));

@@ -24,8 +24,9 @@ impl Tree {
         }
     }
 
-    /// Applies a fork: adds the new process, or completes it if a record or a scan has reported it before. `key` and `parent` are
-    /// the pids of the new process and of the one that made it, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// Applies a fork at `at_ns`, CLOCK_MONOTONIC nanoseconds. `key` and `parent` are the pids of the new process and of the one
+    /// that made it. Adds the new process, or completes it if a record or a scan has reported it before. From then on it is proven
+    /// to be of the tree (`is_proven`), and all its children will be reported (`is_watched`).
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
         let known = self.added_before_event(key, at_ns);
         let maker = self.parent_of(parent);
@@ -69,7 +70,8 @@ impl Tree {
         (!is_reported && !is_older).then_some(id)
     }
 
-    /// Adds a process that the connector alone has reported. Gives its id.
+    /// Adds a process that the connector alone has reported, and gives its id. A live process that had the pid before ends. The new
+    /// one's program is to be read if it writes no record, and samples are frequent while it is young.
     fn insert_forked(&mut self, key: Key, maker: Parent, at_ns: u64) -> ProcessId {
         self.end_stale(key, at_ns);
         let id = self.insert(key, maker, FoundBy::Connector, at_ns);
@@ -84,8 +86,8 @@ impl Tree {
         id
     }
 
-    /// Applies an exec. One of an unknown process is kept for [`Self::apply_early_exec`], as the launcher may not have reported
-    /// the command yet.
+    /// Applies an exec at `at_ns`, CLOCK_MONOTONIC nanoseconds. One of an unknown process is kept for [`Self::apply_early_exec`],
+    /// as the launcher may not have reported the command yet.
     fn kernel_exec(&mut self, key: Key, at_ns: u64) {
         let Some(id) = self.youngest_alive(key) else {
             // Before the launcher's report only the command and collectors exist.
@@ -117,8 +119,8 @@ impl Tree {
         self.note_failed_exec(id, exit.status);
     }
 
-    /// Applies the exec of the command if the connector reported it before the launcher did. `main` is the command's first
-    /// process, and `key` its pid.
+    /// Applies the exec of the command if the connector reported it before the launcher did, and forgets all execs that were kept.
+    /// `main` is the command's first process, and `key` its pid.
     pub(super) fn apply_early_exec(&mut self, main: ProcessId, key: Key) {
         let execs = std::mem::take(&mut self.early_execs);
         let Some((_, at_ns)) = execs.into_iter().rfind(|(early, _)| *early == key) else { return };

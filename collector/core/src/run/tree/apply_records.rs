@@ -14,7 +14,9 @@ use crate::model::command::command_of_record;
 
 /// The writer of a START or FORK record, and the time of the record.
 struct Writer {
+    /// Its pid.
     key: Key,
+    /// Its parent's pid, in the namespace in which the record names it.
     parent: Key,
     /// Inode of a pidfd of it; 0: unknown.
     pidfd_inode: u64,
@@ -155,7 +157,8 @@ impl Tree {
         id
     }
 
-    /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child.
+    /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child. The launcher's
+    /// own report ([`Self::set_main`]) may come later.
     fn note_first_of_command(&mut self, id: ProcessId) {
         if self.main.is_none()
             && let Some(process) = self.processes.get_mut(&id)
@@ -166,8 +169,8 @@ impl Tree {
         }
     }
 
-    /// Applies a FORK: the process runs in a copy of its parent's memory. Adds the process if it is not known.
-    /// `rss_at_fork_bytes`: the parent's RSS at the fork.
+    /// Applies a FORK: the process runs in a copy of its parent's memory. Adds the process if it is not known. It joins its
+    /// parent's image group, and has the parent's command name until it execs. `rss_at_fork_bytes`: the parent's RSS at the fork.
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // FORK is the first record of a fork child. The command's first process writes none, since the launcher has no shim. So a
@@ -200,7 +203,7 @@ impl Tree {
         self.note_record(id);
     }
 
-    /// Notes that a process has made this child. While that parent lives, the child shares its image group.
+    /// Notes that `parent` has made this child. If the parent still lives, the child joins its image group.
     fn join_group_of_parent(&mut self, child: ProcessId, parent: Parent) {
         let Some(parent) = parent.known().and_then(|id| self.processes.get_mut(&id)) else { return };
         parent.ancestry.has_children = true;
@@ -219,7 +222,8 @@ impl Tree {
         }
     }
 
-    /// Applies an EXIT of the process with this pid: it is about to end. Adds the process if it is not known.
+    /// Applies an EXIT of the process with this pid, which ends the process in the tree. Adds the process if it is not known, with
+    /// the command name of its parent.
     fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
         let is_borrowed = record.has_borrowed_memory();
         // A vfork child has no earlier record. So a process that has a record is an earlier one of that pid.
@@ -265,14 +269,14 @@ impl Process {
     ) {
         // All of this is read from the image before, so it comes before the change.
         let peak = self.peak_before_start(inherited);
-        let growth = self.growth_before_start(inherited);
+        let peak_since_record = self.peak_since_record(inherited);
         let was_taken_for_uninstrumented = self.was_taken_for_uninstrumented(command);
         let had_uninstrumented_image = self.program.had_uninstrumented_image;
         // This can move the start of the image before, so it comes before the change, too.
         self.note_alive(writer.at_ns);
         self.change_image(intervals, Image::Loaded { inherited }, writer.at_ns, peak);
-        // `peak` is the replaced image's. The growth can also be of an image before that, or of the new one before its START.
-        self.note_earlier_peak(growth);
+        // `peak` is the replaced image's. This one can also be that of an image before, or of the new one before its START.
+        self.note_earlier_peak(peak_since_record);
         if was_taken_for_uninstrumented {
             // The image that was just replaced was this program, and not an uninstrumented one.
             self.program.had_uninstrumented_image = had_uninstrumented_image;
@@ -280,7 +284,7 @@ impl Process {
         self.note_start_record(writer, command);
     }
 
-    /// Notes what a START record tells of the process besides its memory. The program that it runs has reported by that.
+    /// Notes what a START record tells of the process besides its peaks. No exec awaits a record any more.
     fn note_start_record(&mut self, writer: &Writer, command: &str) {
         self.program.recorded = Some(self.program.image);
         self.program.unreported_exec = None;
@@ -332,10 +336,11 @@ impl Process {
         self.program.exec_peak_bytes.or_else(sampled)
     }
 
-    /// Gives how far its ru_maxrss grew between its last record and a START, bytes, if its image was taken for uninstrumented
-    /// meanwhile. That image, the one before, or the new one before its START can have grown. `None`: the image was not taken for
-    /// uninstrumented, or nothing grew.
-    fn growth_before_start(&self, inherited: u64) -> Option<u64> {
+    /// Gives the peak that it reached between its last record and a START, bytes, if its image was taken for uninstrumented
+    /// meanwhile. Its ru_maxrss, which has grown, shows the peak. A copy of its parent's memory is taken off. The peak is that of
+    /// the uninstrumented image, of the one before, or of the new one before its START. `None`: the image was not taken for
+    /// uninstrumented, or ru_maxrss has not grown.
+    fn peak_since_record(&self, inherited: u64) -> Option<u64> {
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         let recorded =
             self.program.recorded.filter(|image| is_uninstrumented && image.has_grown(inherited))?;

@@ -21,7 +21,7 @@ pub struct IoBefore {
 
 impl IoBefore {
     /// Adds block input and output of the process with this pid in the collector's namespace, 512-byte units. `None`: they could
-    /// not be read.
+    /// not be read. The first such process is noted.
     fn add(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
         let Some((input, output)) = blocks else {
             self.unread.get_or_insert(pid);
@@ -47,7 +47,9 @@ impl Tree {
         }
     }
 
-    /// Takes in a zombie that had ended before the run began. It is no process of the run.
+    /// Takes in a zombie that had ended before the run began. It is no process of the run: it is kept so that neither a REAPED
+    /// record nor /proc adds it as one. Its block I/O counts as from before, since its parent's figures have it once the parent
+    /// has waited for it.
     pub(crate) fn found_over_before(&mut self, over: OverBefore) {
         self.add_io_before(over.host_pid, over.blocks);
         self.over_before.push(over);
@@ -58,7 +60,8 @@ impl Tree {
         &self.over_before
     }
 
-    /// Whether a process with this pid in the collector's namespace, which started at `start_ns`, had ended before the run began.
+    /// Whether a process with this pid in the collector's namespace, which started at `start_ns` (CLOCK_MONOTONIC nanoseconds), had
+    /// ended before the run began.
     pub(super) fn was_over_before(&self, key: Key, start_ns: u64) -> bool {
         let is_same = |over: &OverBefore| over.host_pid == key.pid && over.has_started_at(start_ns);
         key.pid_ns == self.context.pid_ns && self.over_before.iter().any(is_same)

@@ -59,7 +59,7 @@ impl Tree {
     }
 
     /// Makes the claim of an ended process on its reaper. `adopted_by`: the parent that its EXIT record names, if another process
-    /// had made it. `is_by_parent` is left open.
+    /// had made it. `is_by_parent` is false until [`Self::charge_reaper`] decides it.
     fn claim_of(&self, process: &Process, own: &OwnUsage, adopted_by: Option<Parent>) -> Claim {
         let adopter = adopted_by.and_then(Parent::known);
         Claim {
@@ -90,9 +90,9 @@ impl Tree {
         }
     }
 
-    /// Charges the nearest of `claim.orphan_reapers` whose sums can contain the process, as the parent did not wait for it. If
-    /// the kernel killed the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is such a
-    /// reaper.
+    /// Gives the claim to the nearest of `claim.orphan_reapers` whose sums can contain the process, as the parent did not wait for
+    /// it. That reaper decides all its claims when it is finalized; if it has too many, it is charged at once. If the kernel killed
+    /// the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is such a reaper.
     #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can_have_reaped =

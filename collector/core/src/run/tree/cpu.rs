@@ -134,6 +134,7 @@ impl Process {
     /// Gives its clock, nanoseconds, when it was last read: by a sample, of its zombie, or for the kernel's account. `None`: it
     /// never was.
     fn clock_ns(&self) -> Option<u64> {
+        // A clock never goes back, so the largest reading is the last.
         self.observed.cpu_ns.max(self.end.account.and_then(|account| account.cpu_ns))
     }
 
@@ -202,7 +203,8 @@ impl Process {
         used.cpu_us() <= self.room_for_children_us()
     }
 
-    /// Gives how much CPU time of its children its sums have beyond that of the known ones, microseconds.
+    /// Gives how much CPU time of its children its sums have beyond that of the known ones, microseconds. Without sums, nothing
+    /// bounds what it waited for, and the room is nearly `u64::MAX`.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
         // Children that no other process can have reaped come first.
@@ -211,8 +213,9 @@ impl Process {
         all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
-    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. It has reported its
-    /// waits for other children. The time in its sum that fits the child may be its own since its clock was read.
+    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. That can be if it has
+    /// reported its waits for other children. The time in its sum that fits the child may then be its own, used after its clock
+    /// was read.
     pub(super) fn may_have_left_zombies(&self) -> bool {
         self.end.exit.is_none()
             && self.is_instrumented()

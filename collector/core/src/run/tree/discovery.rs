@@ -7,7 +7,8 @@ use crate::model::exit_account::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Adds a child that /proc shows below a known process and that the tree does not have. Gives its id.
+    /// Adds a child that /proc shows below a known process and that the tree does not have. Gives its id. What it used before the
+    /// run is noted, since the run's figures leave that out. Samples are frequent while it is young.
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
         let parent = Parent::Known(child.parent);
         let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
@@ -66,7 +67,8 @@ impl Tree {
         });
     }
 
-    /// Sets the pid that a process of another pid namespace has in the collector's, as /proc showed it.
+    /// Sets the pid that a process of another pid namespace has in the collector's, as /proc showed it. That also proves that the
+    /// process is of the tree. A pid that is known already stays.
     pub(crate) fn set_host_pid(&mut self, id: ProcessId, host_pid: u32) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         if process.ids.host_pid.is_none() {
@@ -155,7 +157,7 @@ impl Tree {
 
     /// Notes that a process was dead at `at_ns`: a zombie, or not found. Its records may not all have been applied, so it ends
     /// at a [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found; `None`: it was a
-    /// zombie. Times are CLOCK_MONOTONIC nanoseconds. The first of each counts.
+    /// zombie. Times are CLOCK_MONOTONIC nanoseconds. The first of each counts. [`Self::ends_to_read`] has the process no more.
     pub(crate) fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.seen_dead_ns.get_or_insert(at_ns);
@@ -165,7 +167,8 @@ impl Tree {
         }
     }
 
-    /// Notes that the sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead. The first such sample counts.
+    /// Notes that the sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead. The first such sample counts. At its
+    /// time, [`Process::memory_intervals`] divides the process's memory.
     pub(crate) fn observe_missing(&mut self, id: ProcessId, at_ns: u64) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.missing_ns.get_or_insert(at_ns);
@@ -275,7 +278,8 @@ impl Tree {
         })
     }
 
-    /// Notes that the program of one of [`Self::programs_to_read`] was read. It still has time to write a START record.
+    /// Notes that the program of one of [`Self::programs_to_read`] was read. It still has time to write a START record. If the
+    /// process has exec'd, [`Self::overdue_starts`] has it when that time is over.
     pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
         if self.by_state.unreported.remove(&id) {
             self.by_state.unconfirmed.insert(id);
@@ -299,7 +303,8 @@ impl Tree {
         self.drop_answered(now_ns);
     }
 
-    /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented.
+    /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented. Only
+    /// programs that may still report stay on the list of unconfirmed ones.
     fn confirm_overdue(&mut self, now_ns: u64) {
         let overdue: Vec<ProcessId> = self.overdue_starts(now_ns).map(|process| process.ids.id).collect();
         overdue.into_iter().for_each(|id| self.confirm_uninstrumented(id));
@@ -332,15 +337,16 @@ impl Tree {
         alive.any(|process| process.program.image == Image::Uninstrumented)
     }
 
-    /// Gives when the youngest of the young programs began that have not reported and began by `by_ns`. `None`: there is none.
-    /// Times are CLOCK_MONOTONIC nanoseconds. Young is up to [`Tolerance::YOUNG_NS`].
+    /// Gives when the youngest program began that has not reported and is younger than [`Tolerance::YOUNG_NS`]. Programs that began
+    /// after `by_ns` are left out. `None`: there is none. Times are CLOCK_MONOTONIC nanoseconds.
     pub fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
         let young = self.by_state.young.iter().filter_map(|id| self.processes.get(id));
         young.map(Process::program_start_ns).filter(|start_ns| *start_ns <= by_ns).max()
     }
 
-    /// Concludes that the program that a process exec'd is uninstrumented: it has written no record, and has ended or had enough
-    /// time. Its image and image group begin with the exec. Changes nothing without an unreported exec.
+    /// Concludes that the program that a process exec'd is uninstrumented, and counts it: it has written no record, and has ended
+    /// or had enough time. Its image and image group begin with the exec. It is named by what /proc showed since the exec. Changes
+    /// nothing without an unreported exec.
     pub(super) fn confirm_uninstrumented(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(exec) = process.program.unreported_exec.clone() else { return };

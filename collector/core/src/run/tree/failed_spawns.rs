@@ -61,15 +61,15 @@ impl Tree {
         unmatched.push_back(FailedSpawn { parent, at_ns });
     }
 
-    /// Takes in the wait status with which a process ended, by the connector. If a SPAWN_FAILED record has counted the
-    /// process already, forgets it.
+    /// Takes in the wait status with which a process ended, by the connector. If the process could not exec, and a SPAWN_FAILED
+    /// record has counted it already, forgets it. If there is no such record yet, the process is kept for one that may come.
     pub(super) fn note_failed_exec(&mut self, id: ProcessId, status: i32) {
         if status == COULD_NOT_EXEC && !self.forget_failed_spawn(id) {
             self.by_state.could_not_exec.insert(id);
         }
     }
 
-    /// Forgets a process, and the SPAWN_FAILED record that has counted it, if there is one. Returns whether there was.
+    /// If a SPAWN_FAILED record has counted a process, forgets both. Returns whether there was such a record.
     pub(super) fn forget_failed_spawn(&mut self, id: ProcessId) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
         let unmatched = &mut self.by_state.failed_spawns;

@@ -48,6 +48,8 @@ impl Tree {
     /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is left
     /// for a later call. The usage of that process may have to be subtracted from its sums.
     ///
+    /// Before that, adds the children of [`Self::found_ahead`] that are still unknown, and ends processes that were seen dead.
+    ///
     /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead
     /// by then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
@@ -56,14 +58,15 @@ impl Tree {
         if self.main.is_none() && self.context.has_main {
             return;
         }
-        let mut awaiting = self.end_seen_dead(complete_ns);
+        // Possible reapers of processes that this call does not finalize.
+        let mut must_wait = self.end_seen_dead(complete_ns);
         let ended = self.by_state.ended.iter().copied();
         let (over, not_over): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
-        awaiting.extend(not_over.into_iter().flat_map(|id| self.possible_reapers(id)));
+        must_wait.extend(not_over.into_iter().flat_map(|id| self.possible_reapers(id)));
         let mut replaced = Replaced::default();
         for id in self.children_first(over) {
-            if awaiting.contains(&id) {
-                awaiting.extend(self.possible_reapers(id));
+            if must_wait.contains(&id) {
+                must_wait.extend(self.possible_reapers(id));
             } else {
                 replaced.extend(self.finalize_one(id, now_ns));
             }
@@ -74,23 +77,23 @@ impl Tree {
     }
 
     /// Ends the processes that were seen dead by `complete_ns`, CLOCK_MONOTONIC nanoseconds: all their records are applied.
-    /// Returns the possible reapers of the others.
+    /// Returns the possible reapers of those that were seen dead later.
     fn end_seen_dead(&mut self, complete_ns: u64) -> FxHashSet<ProcessId> {
-        let mut awaiting = FxHashSet::default();
+        let mut reapers = FxHashSet::default();
         for id in self.by_state.seen_dead.iter().copied().collect::<Vec<_>>() {
             let Some(process) = self.processes.get(&id) else { continue };
             let Some(dead_ns) = process.lifetime.seen_dead_ns else { continue };
             if dead_ns > complete_ns {
-                awaiting.extend(self.possible_reapers(id));
+                reapers.extend(self.possible_reapers(id));
                 continue;
             }
             // A process without records that was not seen after its parent's end was waited for by that parent, however
-            // late a sample found it dead.
+            // late a sample found it dead. So it had ended by the parent's end.
             let is_within = |end: &u64| !process.program.has_record && process.last_seen_ns() <= *end;
             let before_ns = self.end_of(process.ancestry.parent).filter(is_within);
             self.end(id, before_ns.map_or(dead_ns, |end| end.min(dead_ns)));
         }
-        awaiting
+        reapers
     }
 
     /// Whether no record can follow for an ended process, if all that were written before `complete_ns` are applied.
@@ -185,8 +188,9 @@ impl Tree {
         parent.or_else(|| self.unreporting_reapers(process).first().copied())
     }
 
-    /// Computes a process's figures, queues its summary, and removes it from the tree. If it was the nearest uninstrumented
-    /// ancestor of others, gives it and its own such ancestor, which takes its place. `now_ns` is CLOCK_MONOTONIC.
+    /// Computes a process's figures, queues its summary, and removes it from the tree. Charges its reaper with what it used, and
+    /// queues the CPU time that was not counted by its end. If it was the nearest uninstrumented ancestor of others, gives it and
+    /// its own such ancestor, which takes its place. `now_ns` is CLOCK_MONOTONIC.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,

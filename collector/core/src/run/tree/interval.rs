@@ -68,10 +68,12 @@ impl Process {
         let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
         let process = self.process_interval(end_ns);
         let is_first = self.program.image_start_ns <= self.lifetime.start_ns;
+        // Where the image's peak is unknown, or less than the sample saw, the RSS of the sample counts.
+        let rss_bytes = self.last_image_peak().0.unwrap_or(0).max(self.observed.rss_bytes);
         LiveInterval {
             is_process: false,
             unread_bytes: self.is_image_sampled().then_some(self.observed.unread_bytes),
-            rss_bytes: self.last_image_peak().0.unwrap_or(0).max(self.observed.rss_bytes),
+            rss_bytes,
             start_ns,
             likely_start_ns: if is_first { process.likely_start_ns.min(start_ns) } else { start_ns },
             ..process
@@ -145,6 +147,7 @@ impl Process {
             rss_bytes: 0,
             counted_at_ns: end_ns,
             cpu_ns: 0,
+            // A process that no sample saw has one thread at least.
             threads: self.observed.threads.max(1),
         }
     }

@@ -62,7 +62,7 @@ impl Tree {
     }
 
     /// Adds a live process that the tree does not have, in an image group of its own. `start_ns` is CLOCK_MONOTONIC. Gives its
-    /// id.
+    /// id. If the tree has too many ended processes of that pid by now, the oldest is finalized.
     pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: FoundBy, start_ns: u64) -> ProcessId {
         let id = ProcessId(self.next_id);
         self.next_id += 1;
@@ -130,14 +130,15 @@ impl Tree {
     }
 
     /// Finalizes the oldest process of a pid, if it has ended and the tree has more than [`Tolerance::MOST_OF_ONE_PID`] processes
-    /// of that pid. Else ended processes without a REAPED record would add up without bound. `now_ns` is CLOCK_MONOTONIC.
-    fn finalize_oldest_of_pid(&mut self, key: Key, now_ns: u64) {
+    /// of that pid. Else ended processes without a REAPED record would add up without bound. `at_ns`: when the newest process of
+    /// that pid started, CLOCK_MONOTONIC nanoseconds.
+    fn finalize_oldest_of_pid(&mut self, key: Key, at_ns: u64) {
         let Some(of_pid) = self.by_state.by_pid.get(&key) else { return };
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
         if let Some(oldest) = oldest
             && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
         {
-            let replaced = self.finalize_one(oldest, now_ns).into_iter().collect();
+            let replaced = self.finalize_one(oldest, at_ns).into_iter().collect();
             self.replace_uninstrumented_ancestors(&replaced);
         }
     }
@@ -158,6 +159,7 @@ impl Tree {
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
         self.confirm_uninstrumented(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
+        // An end before the known start moves the start, or counts as at the start if that can't be earlier.
         process.note_alive(at_ns);
         let end_ns = at_ns.max(process.lifetime.start_ns);
         process.lifetime.end_ns = Some(end_ns);
@@ -183,6 +185,7 @@ impl Tree {
             cpu_ns: i64::try_from(unsampled_cpu_ns).unwrap_or(i64::MAX),
             ..process.process_interval(until_ns)
         });
+        // Samples may have counted more than its usage has by now. `uncounted_interval` corrects that in the end.
         process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
         let memory = process.contribution_since_sample(page_bytes);
         self.intervals.extend(process.memory_intervals(until_ns, memory));
@@ -190,7 +193,7 @@ impl Tree {
     }
 
     /// Ends the live process with this pid, if there is one: a new process has the pid at `at_ns`, CLOCK_MONOTONIC nanoseconds.
-    /// The old one ended by then, or earlier if the connector says so.
+    /// The old one ended by then, or earlier if the connector says so, and it is gone from /proc.
     pub(super) fn end_stale(&mut self, key: Key, at_ns: u64) {
         if let Some(old) = self.youngest_alive(key) {
             let exit = self.processes.get(&old).and_then(|process| process.end.kernel_exit);

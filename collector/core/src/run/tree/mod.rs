@@ -206,7 +206,8 @@ impl Tree {
         self.groups.changes()
     }
 
-    /// Gives the latest time at which any process certainly existed, CLOCK_MONOTONIC nanoseconds.
+    /// Gives the latest time at which a process that is not finalized existed or ended, as far as known, CLOCK_MONOTONIC
+    /// nanoseconds. 0: there is no such process.
     pub fn last_seen_ns(&self) -> u64 {
         let last_seen = |process: &Process| process.last_seen_ns().max(process.lifetime.end_ns.unwrap_or(0));
         self.processes.values().map(last_seen).max().unwrap_or(0)

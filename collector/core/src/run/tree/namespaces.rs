@@ -24,7 +24,7 @@ pub(super) struct MatchQuery {
     pub parent_pid: u32,
     /// Inode of a pidfd of it; 0: unknown.
     pub pidfd_inode: u64,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// When the record was written, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// What the record reports.
     pub evidence: Evidence,
@@ -80,7 +80,8 @@ impl Tree {
         }
     }
 
-    /// Notes that a process of the collector's pid namespace has a pidfd of this inode (0: unknown).
+    /// Notes that a process of the collector's pid namespace has a pidfd of this inode (0: unknown). From this pair
+    /// [`PidNumber::pid_of`] concludes which pid belongs to another inode.
     pub(crate) fn note_number(&mut self, pid: u32, inode: u64) {
         if inode != 0 {
             self.pid_number = Some(PidNumber { pid, inode });
@@ -208,6 +209,7 @@ impl Tree {
         process.ids.key = key;
         let fork = process.ids.fork_number.take().filter(|fork| fork.pid_ns == key.pid_ns);
         let forks = self.forks.entry(key.pid_ns).or_default();
+        // A process without a number there is taken for the newest fork.
         forks.last_known = (key.pid, fork.map_or(forks.count, |fork| fork.number));
         self.by_state.by_pid.entry(key).or_default().push(id);
         self.by_state.inner.insert((key.pid_ns, id));

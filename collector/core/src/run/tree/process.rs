@@ -265,7 +265,7 @@ pub struct CpuState {
     pub has_autoreaped_children: bool,
     /// The clock in `observed` was read after its end.
     pub is_clock_final: bool,
-    /// CPU time already counted into windows, nanoseconds.
+    /// CPU time already counted into the run's CPU over time, nanoseconds.
     pub counted_cpu_ns: u64,
     /// When that was counted.
     pub counted_at_ns: u64,
@@ -386,9 +386,10 @@ impl Process {
     }
 
     /// Notes that it was there at this time, CLOCK_MONOTONIC nanoseconds. If that is before the known start, it started by then,
-    /// and its first image with it.
+    /// and its first image with it. Then its CPU time counts from the middle of the times at which it can have started.
     pub(super) fn note_alive(&mut self, at_ns: u64) {
         let lifetime = &mut self.lifetime;
+        // A start that is known exactly stays: it is the earliest one, too.
         let start_ns = at_ns.max(lifetime.earliest_start_ns);
         if start_ns < lifetime.start_ns {
             if self.program.image_start_ns == lifetime.start_ns {
@@ -453,7 +454,7 @@ impl Process {
         reported_ns.max(self.observed.at_ns).max(self.program.image_start_ns)
     }
 
-    /// Whether it ignored SIGCHLD at its end, so that the kernel reaped its children by itself.
+    /// Whether it ignored SIGCHLD at its end, so that the kernel reaped its children by itself. False without an EXIT record.
     pub(super) fn ignores_children(&self) -> bool {
         self.end.exit.is_some_and(|exit| exit.flags & FLAG_AUTOREAP != 0)
     }

@@ -216,6 +216,7 @@ impl Process {
                 (None, observed.contribution_at(peak_bytes.unwrap_or(0)))
             }
             _ if self.is_image_sampled() => (peak_bytes, observed.contribution_at(peak_bytes.unwrap_or(0))),
+            // No sample tells how the image shared its memory, so all of its peak counts as its own.
             _ => (peak_bytes, Contribution::private(peak_bytes.unwrap_or(0))),
         }
     }

@@ -106,7 +106,8 @@ impl Tree {
         Some(id)
     }
 
-    /// Takes in what the record says of a process: usage, status, clock, and its pid (`child`) where that was unknown.
+    /// Takes in what the record says of a process: usage, status, clock, and its pid (`child`) where that was unknown. If the
+    /// process has ended already, queues the memory that only this record shows for the next sample.
     fn set_reaped(&mut self, id: ProcessId, reaper: Reaper, child: u32, record: ReapRecord) {
         let page = self.context.page;
         let Some(process) = self.processes.get_mut(&id) else { return };

@@ -111,7 +111,7 @@ impl ProcessSummary {
         }
     }
 
-    /// Gives the process as the report lists it.
+    /// Gives the process as the report lists it, without its use of GPUs, which the tree does not know.
     pub(crate) fn usage(&self) -> ProcessUsage {
         ProcessUsage {
             pid: self.ids.pid(),

@@ -4,14 +4,16 @@
 pub(in crate::run) struct Tolerance;
 
 impl Tolerance {
-    /// /proc rounds start times down to a clock tick (10 ms at 100 Hz); the kernel's event may be one more tick late.
+    /// How far two sources may differ about a start. /proc rounds start times down to a clock tick (10 ms at 100 Hz); the kernel's
+    /// event may be one more tick late.
     pub(crate) const START_ROUNDING_NS: u64 = 20_000_000;
 
     /// A dynamic loader has run the shim's constructor by then; only a loaded machine needs longer. A START record that comes
     /// later still counts.
     pub(crate) const TIME_TO_REPORT_NS: u64 = 50_000_000;
 
-    /// A process's clock (nanoseconds) and the kernel's sums (rounded per thread) are read at different moments of its end.
+    /// How far a process's clock may be ahead of the kernel's sums. The clock (nanoseconds) and the sums (rounded per thread) are
+    /// read at different moments of its end.
     pub(crate) const CLOCK_AHEAD_US: u64 = 1000;
 
     /// CPU time that the kernel takes to tear down each MiB of a process's memory. Measured: 0.1 ms per MB.

@@ -60,7 +60,8 @@ impl CpuUsage {
         }
     }
 
-    /// Takes in a sample. Gives the utilisation in the window that it completes, percent; `None`: it completes none.
+    /// Takes in a sample: adds its CPU time to the open window, and closes that if it is long enough. Gives the utilisation in the
+    /// window that the sample completes, percent; `None`: it completes none.
     pub(crate) fn add(&mut self, sample: &Sample) -> Groups<Option<f64>> {
         self.open_cpu_ns = self.open_cpu_ns.with(sample.cpu_ns, |open, ns| open + ns as f64);
         for interval in &sample.intervals {
@@ -98,8 +99,8 @@ impl CpuUsage {
         self.close(end_ns)
     }
 
-    /// Closes the open window, and opens the next one. Gives the closed one's utilisation, percent; `None`: it has no length, and
-    /// stays open.
+    /// Closes the open window, and opens the next one. The closed one's utilisation raises the maximum, goes into the histogram,
+    /// and is the last until another window closes. Gives it, percent; `None`: the window has no length, and stays open.
     fn close(&mut self, at_ns: u64) -> Groups<Option<f64>> {
         let length_ns = at_ns.saturating_sub(self.open_since_ns);
         if length_ns == 0 {
@@ -109,6 +110,7 @@ impl CpuUsage {
         self.last_percent = percent.map(Some);
         let larger = |max: Option<f64>, percent| Some(max.map_or(percent, |max| max.max(percent)));
         self.max_percent = self.max_percent.with(percent, larger);
+        // Intervals can take back CPU time that earlier windows have.
         let used_ns = (self.open_cpu_ns.main + self.open_cpu_ns.descendants).max(0.0);
         self.busy.add((used_ns / length_ns as f64).min(self.possible_percent() / 100.0), length_ns);
         self.open_cpu_ns = Groups::default();
@@ -116,8 +118,8 @@ impl CpuUsage {
         self.last_percent
     }
 
-    /// Gives the utilisation in the open window, which is `length_ns` long, percent. The clocks of a sample are read one after
-    /// another, which can give a little more than is possible.
+    /// Gives the utilisation in the open window, which is `length_ns` long, percent, from 0 to what is possible. The clocks of a
+    /// sample are read one after another, which can give a little more. Intervals can take back more than the window has.
     fn open_percent(&self, length_ns: u64) -> Groups<f64> {
         let combined = self.open_cpu_ns.main + self.open_cpu_ns.descendants;
         let open_cpu_ns = Groups { combined, ..self.open_cpu_ns };

@@ -85,7 +85,8 @@ impl PeakHolders {
     /// were there at that time.
     pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
-        // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment.
+        // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment. Only the
+        // first of these counts as a process.
         for interval in intervals {
             commands.add(&interval.command, interval.is_process.into(), interval.memory.added_bytes);
         }
@@ -157,6 +158,7 @@ struct Commands {
 impl Commands {
     /// Adds processes of a command, and what they held.
     fn add(&mut self, name: &Arc<str>, count: u64, added_bytes: u64) {
+        // Most names are known already, and `entry` would need a clone of each.
         let sum = match self.by_name.get_mut(name) {
             Some(sum) => sum,
             None => self.by_name.entry(name.clone()).or_default(),

@@ -281,9 +281,10 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with_sample, holders);
     }
 
-    /// Raises the maxima by the tree's sums at `at_ns`, in the window of the sample at `key_ns` (both CLOCK_MONOTONIC
-    /// nanoseconds). `raised` gives a maximum after these sums. `holders` gives what held the RAM, and is called only if the RAM
-    /// is the largest so far. If it gives none, [`Self::find_holders`] finds them later.
+    /// Raises the maxima of the run by the tree's sums at `at_ns`, and those of the sample at `key_ns`, in whose window that is
+    /// (both CLOCK_MONOTONIC nanoseconds). If the RAM is the largest so far, this is the peak. `raised` gives a maximum after these
+    /// sums. `holders` gives what held the RAM, and is called only for a peak. If it gives none, [`Self::find_holders`] finds them
+    /// later.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -310,8 +311,9 @@ impl RamUsage {
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
-    /// Goes through the time of a window, and raises the maxima by what was there at each moment. The sums begin with what was
-    /// there all the time. They go up where an interval begins, and down where one ends.
+    /// Goes through the time of a window, and raises the maxima by what was there at each moment. If the window has a new peak,
+    /// finds what held it. The sums begin with what was there all the time. They go up where an interval begins, and down where
+    /// one ends.
     fn sweep(&mut self, window: &Window) {
         // The sums are signed and wide: intervals are subtracted, too, and before that the sums must not saturate, whatever
         // size a record claims.

@@ -110,7 +110,7 @@ impl Totals {
         Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
 
-    /// Adds a finalized process to all sums and lists but the list by GPU memory.
+    /// Adds a finalized process to all sums and lists but the list by GPU memory. Keeps the machines that its arguments name.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         self.own_usage = self.own_usage.plus(&process.own_usage.usage);
         self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);
@@ -133,7 +133,7 @@ impl Totals {
     }
 
     /// Counts where the figures of a process come from, and how it was found. CPU time of which only a bound is known counts as
-    /// unknown.
+    /// unknown. Lists its executable, if that has no dynamic loader.
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;

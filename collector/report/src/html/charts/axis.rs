@@ -5,8 +5,8 @@ use crate::figures::thousands;
 /// An axis whose numbers need more decimals than this has 0 alone.
 const MOST_DECIMALS: usize = 12;
 
-/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Gives 0 alone if `largest` is no finite
-/// number above 0, or needs too many decimals.
+/// Gives 0 and at most `most` other round numbers up to `largest`, each with its text. Gives 0 alone if `largest` is no finite
+/// number above 0, or if the numbers would need too many decimals.
 pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     let least_step = largest / most as f64;
     let zero = || vec![(0.0, "0".to_owned())];

@@ -23,7 +23,7 @@ const AT_MOST: &str = "at most, of all";
 const SEVERAL_NODES_NOTE: &str = "Line: an upper bound in each point, the sum of the nodes' largest values.";
 /// Most columns of a name in the head of a table.
 const NAME_COLUMNS: usize = 40;
-/// A series whose end lacks less than this part of the run counts as one of the whole run.
+/// A series counts as one of the whole run if it ends before the run by less than this part of the run.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Draws RAM by command. `None`: nothing is known of it.

@@ -47,7 +47,7 @@ pub(super) struct Panel {
     pub(super) legend: Vec<Key>,
 }
 
-/// About how many numbers each axis has at most; 0: none.
+/// How many numbers each axis has at most, besides its 0. A chart without an axis of values has 0 `values`.
 #[derive(Clone, Copy)]
 pub(super) struct Ticks {
     pub(super) time: usize,

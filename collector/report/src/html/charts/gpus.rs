@@ -105,13 +105,13 @@ fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time
     let largest = run.iter().chain(all).flatten().copied().fold(0.0, f64::max);
     let total = device.memory.total_bytes.map(|bytes| units.gpu_ram.convert(bytes as f64));
     let total = total.filter(|total| *total <= largest * MOST_OF_TOTAL);
-    let area = |name: &str, values, figure| Some(Line { name: name.to_owned(), values, figure });
+    let line = |name: &str, values, figure| Some(Line { name: name.to_owned(), values, figure });
     let panels = [
         panel(
             "Utilization",
             "%",
             Some(100.0),
-            [area("busy", busy, percent(device.utilization.mean_percent)), None],
+            [line("busy", busy, percent(device.utilization.mean_percent)), None],
             time,
         ),
         panel(
@@ -119,12 +119,12 @@ fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time
             units.gpu_ram.symbol(),
             total,
             [
-                area("of the run", run, bytes(device.memory.max_combined_bytes)),
-                area("of all users", all, bytes(device.memory.max_used_bytes)),
+                line("of the run", run, bytes(device.memory.max_combined_bytes)),
+                line("of all users", all, bytes(device.memory.max_used_bytes)),
             ],
             time,
         ),
-        panel("Power", "W", None, [area("power", power, watts(device.power.mean_w)), None], time),
+        panel("Power", "W", None, [line("power", power, watts(device.power.mean_w)), None], time),
     ];
     panels.into_iter().flatten().collect()
 }

@@ -60,7 +60,7 @@ struct Stretch {
 }
 
 impl HeatMap {
-    /// Draws the map. `None`: it has fewer than two rows, or no value above zero.
+    /// Draws the map. `None`: it has fewer than two rows, no value above zero, or no points of time.
     pub(super) fn panel(self, time: &Time) -> Option<Panel> {
         let Self { label, unit, rows } = self;
         let points = time.start_s.len().min(time.end_s.len());
@@ -76,6 +76,8 @@ impl HeatMap {
         if rows.len() < 2 || cell_width <= 0.0 {
             return None;
         }
+        // Paths of cells have a cell and a row as their units. A matrix makes these the units of the plot, and puts each line into
+        // the middle of its row.
         let row_height = path::HEIGHT / rows.len() as f64;
         let (shades, unknown) = (shades(&cells, largest), unknown(&cells));
         let legend = legend(largest, unit, !unknown.is_empty());

@@ -111,23 +111,23 @@ impl Place {
 }
 
 impl Shown<'_> {
-    /// Draws lines and a heat map of the nodes, and a heat map of the ranks, as far as there are several.
+    /// Draws lines and a heat map of the nodes if values of at least two are known, and the heat map of [`Self::rank_map`].
     fn figures(&self, report: &Report, time: &Time) -> Vec<Figure> {
         let Some(merged) = &report.merged else { return Vec::new() };
         let nodes = largest_first(report.nodes.iter().map(self.of_node).collect());
         let count = (report.nodes.len() as u64).saturating_add(merged.unlisted_nodes);
-        let of_nodes = time.of_points(&merged.node_start_s, &merged.node_end_s);
+        let node_time = time.of_points(&merged.node_start_s, &merged.node_end_s);
         let of_nodes = match nodes.iter().filter(|node| node.is_known()).count() {
             // The chart of all nodes together shows that one already.
             ..2 => [None, None],
-            _ => [self.node_lines(&nodes, &of_nodes), self.node_map(nodes, count, &of_nodes)],
+            _ => [self.node_lines(&nodes, &node_time), self.node_map(nodes, count, &node_time)],
         };
         let of_ranks = report.ranks.as_ref().and_then(|ranks| self.rank_map(ranks, merged, time));
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
     /// Draws a line for each of the first [`place_lines::MOST`] nodes, and one for the mean of the others. Nodes of which nothing
-    /// is known are left out. `nodes`: the largest first.
+    /// is known are left out. `nodes`: the largest first. `None`: all values are zero.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, most, figure, .. } = self;
         let title = format!("{name} by node");
@@ -171,7 +171,7 @@ impl Shown<'_> {
     }
 
     /// Draws a heat map with a row for each of the largest nodes, in the order of their names. `nodes`: the largest first. `count`:
-    /// how many nodes the run had.
+    /// how many nodes the run had. `None` is as in [`HeatMap::panel`].
     fn node_map(&self, mut nodes: Vec<Place>, count: u64, time: &Time) -> Option<Figure> {
         let most = self.most;
         nodes.truncate(MOST_ROWS);
@@ -220,7 +220,7 @@ impl Shown<'_> {
     }
 
     /// Draws a heat map of these rows. `kind`: what each row is, `node` or `rank`. `which`: words for the note, on which rows there
-    /// are.
+    /// are. `None` is as in [`HeatMap::panel`].
     fn heat_map(
         &self,
         kind: &str,

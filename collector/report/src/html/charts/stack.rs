@@ -170,7 +170,8 @@ fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> 
         ..layer
     });
     let rest = others.into_iter().chain(small);
-    visible.extend(rest.reduce(|all, layer| Layer { values: add(&all.values, &layer.values), ..all }));
+    let sum = |all: Layer, layer: Layer| Layer { values: sum_by_point(&all.values, &layer.values), ..all };
+    visible.extend(rest.reduce(sum));
     visible
 }
 
@@ -191,7 +192,7 @@ fn upper_edges<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Vec<Optio
 }
 
 /// Adds values point by point, as far as they are known. A sum is unknown where both values are.
-fn add(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<Option<f64>> {
+fn sum_by_point(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<Option<f64>> {
     let sum = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
         (one, None) | (None, one) => *one,
@@ -215,7 +216,7 @@ mod tests {
         let layers = [layer([Some(1.0), None, Some(3.0)]), layer([Some(2.0), Some(5.0), None])];
         let edges = upper_edges(&layers);
         assert_eq!(edges, [[Some(1.0), None, Some(3.0)], [Some(3.0), Some(5.0), None]]);
-        let sums = add(&[Some(1.0), None, None], &[Some(2.0), Some(5.0), None]);
+        let sums = sum_by_point(&[Some(1.0), None, None], &[Some(2.0), Some(5.0), None]);
         assert_eq!(sums, [Some(3.0), Some(5.0), None]);
     }
 }

@@ -64,6 +64,7 @@ impl<'a> Time<'a> {
         quantities: impl IntoIterator<Item = (Rule, &'q [Option<f64>])>,
     ) -> Vec<Point> {
         let quantities: Vec<(Rule, &[Option<f64>])> = quantities.into_iter().collect();
+        // Only the rules of the columns count here, since the points alone are given back.
         let columns =
             quantities.iter().map(|(rule, _)| Column { name: String::new(), rule: *rule }).collect();
         let mut points = Vec::new();
@@ -74,8 +75,8 @@ impl<'a> Time<'a> {
         OverTime { columns, points }.every(self.wall_s / parts).points
     }
 
-    /// Gives about `most` round moments for an axis at most: the part of the run that is over then, and the moment as text. The
-    /// last text has the unit behind it.
+    /// Gives the start and at most `most` other round moments of the run, for the numbers of an axis. Each is the part of the run
+    /// that is over then, and the moment as text. The last text has the unit behind it.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let whole = self.unit.convert(self.wall_s);
         let ticks = super::axis::ticks(whole, most);

@@ -29,6 +29,7 @@ impl PacketFile {
         mut take: impl FnMut(&TracePacket) -> bool,
     ) -> io::Result<Self> {
         let mut file = GrowingFile::open(target)?;
+        // Packets that begin before this byte are not handed to `take`.
         let wanted = file.end().saturating_sub(most);
         // Where the next packet begins, and where the last whole item ends.
         let (mut end, mut whole) = (0, 0);

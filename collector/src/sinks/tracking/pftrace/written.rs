@@ -84,7 +84,7 @@ impl Written {
             match self.row_of(key_ns) {
                 Some(row) => row.footprint_bytes = bytes,
                 None => {
-                    self.known.add(Key::Revised { at_ns: key_ns, bytes: bytes.values() });
+                    self.known.insert(Key::Revised { at_ns: key_ns, bytes: bytes.values() });
                 }
             }
             return true;
@@ -98,7 +98,7 @@ impl Written {
             // Only now is the process noted: without its end, it is cut off, and has to be written again.
             Some(event::SLICE_END) => {
                 if let Some(process) = begun {
-                    self.known.add(process);
+                    self.known.insert(process);
                 }
                 true
             }

@@ -90,6 +90,7 @@ pub(super) fn write(
         data.execute(params_from_iter(values(DATA, row)))?;
         insert_gpus(&transaction, row)?;
     }
+    // It borrows the transaction, which `commit` consumes.
     drop(data);
     insert_commands(&transaction, &batch.rows)?;
     insert_processes(&transaction, batch)?;

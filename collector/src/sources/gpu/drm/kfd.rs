@@ -51,7 +51,8 @@ impl Kfd {
         }
         for (index, node) in (0..).zip(&mut nodes) {
             node.device.index = Some(index);
-            // A container may be given one partition of a device, whose number is not 0 then.
+            // A 0 that is alone at its address is that of an undivided device. A container may be given a single partition, which
+            // shows by a number above 0.
             node.partition = node.partition.filter(|n| *n > 0 || at_address.get(&node.address) > Some(&1));
         }
         number_partitions(&mut nodes);

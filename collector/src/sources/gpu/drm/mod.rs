@@ -151,8 +151,8 @@ impl Drm {
         samples
     }
 
-    /// Reads one device into an empty sample of it. `since_us`: time since the reading before, microseconds. `used`: what DRM clients
-    /// of these processes use of the device.
+    /// Reads one device into an empty sample of it. `since_us`: time since the reading before, microseconds. `used`: what DRM
+    /// clients of these processes use of the device.
     fn sample_device(
         &self,
         mut sample: DeviceSample,

@@ -92,8 +92,8 @@ impl ClientUsage {
         *owner
     }
 
-    /// Gives the utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process that
-    /// was not read before has the busy time since its start. A process whose use is not known is left out.
+    /// Gives the utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process
+    /// that was not read before has the busy time since its start. A process whose use is not known is left out.
     pub(super) fn by_process(&self, used: &OnDevice) -> Vec<ProcessBusy> {
         let known = used.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
@@ -162,6 +162,7 @@ const MOST_IN_A_STRETCH: f64 = 1.5;
 impl OnDevice {
     /// Adds memory to that of a process, bytes.
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
+        // The sum starts with 0, or with the reason if the first memory is not known.
         let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));
         *held = either(held.clone(), bytes, u64::saturating_add);
     }

@@ -29,7 +29,7 @@ impl Budget {
         Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
     }
 
-    /// Pays for a planned reading that was over at `now_ns` (CLOCK_MONOTONIC) and took `took_ns`.
+    /// Takes a planned reading off the balance. The reading was over at `now_ns` (CLOCK_MONOTONIC) and took `took_ns`.
     pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         // A driver call that hung for long must not stop the readings for as long again.
@@ -64,6 +64,7 @@ impl Budget {
         if self.at_ns == 0 {
             self.at_ns = now_ns;
         }
+        // A time can be before the last one: the readings of one visit are dated as if each was the first.
         let passed_ns = now_ns.saturating_sub(self.at_ns) as f64;
         self.at_ns = self.at_ns.max(now_ns);
         let repaid_ns = (passed_ns * self.repaid).min(self.debt_ns);

@@ -131,10 +131,11 @@ impl Nvml {
         handle.device = Device { pci_address, minor, name, memory_bytes, ..device };
         handle.events = Some(events);
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
-        self.plan.note_and_pay(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
+        self.plan.note_and_charge(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
     }
 
-    /// Whether the memory of all devices, or the description of all, is known by now, and was not when this was last true.
+    /// Whether something has become known of all devices since this was last true: their memory, or their descriptions. Each
+    /// counts once, until more devices are found.
     pub(super) fn has_news(&mut self) -> bool {
         let count =
             |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|handle| is_known(handle)).count();
@@ -169,8 +170,8 @@ impl Nvml {
         }
     }
 
-    /// Asks for the handles of all devices again. `count`: how many the driver has. The [`Beginning`] of all new devices is read
-    /// before any device is asked for more.
+    /// Asks for the handles of all devices again. `count`: how many the driver has. Known devices that it does not have any more
+    /// are no longer present. The [`Beginning`] of all new devices is read before any device is asked for more.
     pub(super) fn refresh(&mut self, count: u32) {
         for handle in &mut self.devices {
             (handle.is_present, handle.is_lost) = (false, false);

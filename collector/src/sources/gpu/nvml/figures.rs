@@ -167,7 +167,8 @@ fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     }
 }
 
-/// Reads the PCIe counters. NVML's call for a rate is not used, since it takes 20 ms to measure one.
+/// Reads the PCIe counters into a sample. Adds when they were read and what the link carries at most, which tells whether a counter
+/// can have wrapped. NVML's call for a rate is not used, since it takes 20 ms to measure one.
 ///
 /// The driver has the counters in 32 bits, and counts bytes: `NvU32 pexCounters[]` of NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS
 /// (open-gpu-kernel-modules, ctrl2080bus.h); "value can be wrapped" (nvml.h).
@@ -182,9 +183,9 @@ fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.values.extend([(Figure::PcieTx, tx), (Figure::PcieRx, rx)]);
 }
 
-/// Reads the memory in use and the lists of processes into a sample, and notes there if the device is lost. `kind` and `pids`
-/// decide which lists are read: see [`Lists::read`]. Gives when the memory in use was known, CLOCK_MONOTONIC nanoseconds, and
-/// whether lists were read after that.
+/// Reads the memory in use and the lists of processes into a sample, and notes there if the device is lost. Keeps the device's
+/// capacity and reserve in `handle`. `kind` and `pids` decide which lists are read: see [`Lists::read`]. Gives when the memory in
+/// use was known, CLOCK_MONOTONIC nanoseconds, and whether lists were read after that.
 pub(super) fn memory_and_lists(
     api: &Api,
     lists: &Lists,

@@ -94,8 +94,8 @@ impl Nvml {
         })
     }
 
-    /// Reads these kinds of figures of a device in one visit, and tells the plan what they cost. Of a lost device no figure is
-    /// kept. `pids`: the processes of the run. `None`: the device is not known.
+    /// Reads these kinds of figures of a device in one visit, and tells the plan what they cost. Notes in the handle whether the
+    /// device is lost; then the sample says only that. `pids`: the processes of the run. `None`: the device is not known.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
         if kinds.contains(&Kind::Details) {
             self.describe(id);
@@ -116,11 +116,12 @@ impl Nvml {
                     figures::memory_and_lists(&self.api, &self.lists, handle, &mut sample, *kind, pids);
                 let used_took_ns = used_known_ns.saturating_sub(from_ns);
                 let all_took_ns = has_read_lists.then(|| sample.listed_ns.saturating_sub(from_ns));
-                self.plan.note_and_pay_memory(&key, *kind, began_ns, used_took_ns, all_took_ns);
+                self.plan.note_and_charge_memory(&key, *kind, began_ns, used_took_ns, all_took_ns);
             } else {
                 figures::read(&self.api, handle, &mut sample, *kind, pids);
                 adapt(&mut self.plan, handle, &sample, *kind, pids);
-                self.plan.note_and_pay(&key, *kind, began_ns, clock::monotonic_ns().saturating_sub(from_ns));
+                let took_ns = clock::monotonic_ns().saturating_sub(from_ns);
+                self.plan.note_and_charge(&key, *kind, began_ns, took_ns);
             }
             handle.is_gone = sample.is_lost || sample.is_any_lost();
             if handle.is_gone {
@@ -146,7 +147,8 @@ impl Nvml {
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
         let errors = self.events.take(&self.api);
-        self.plan.note_and_pay(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
+        let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
+        self.plan.note_and_charge(&None, Kind::Events, began_ns, took_ns);
         let mut samples = Vec::new();
         for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some(registered) = handle.events.clone() else { continue };
@@ -237,6 +239,7 @@ impl Backend for Nvml {
             samples,
             again_ns: Some(again_ns),
             has_news: self.has_news(),
+            // At the end of the run, only `Step::Over` is complete.
             is_complete: !ask.is_last && self.plan.is_complete(),
         }
     }

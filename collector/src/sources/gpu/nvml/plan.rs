@@ -279,20 +279,20 @@ impl Plan {
         [visits(first), events, details, others].concat().into()
     }
 
-    /// Notes that a kind of figures was read at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`. Does not pay for it.
+    /// Notes that a kind of figures was read at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`. Does not charge it to the budget.
     pub(super) fn note_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.costs.entry(kind).or_default().add(took_ns);
         self.set_due(id, kind, began_ns);
     }
 
     /// Notes that a kind of figures was read in a visit that began at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`.
-    /// Pays for it.
-    pub(super) fn note_and_pay(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+    /// Charges it to the budget.
+    pub(super) fn note_and_charge(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.note_read(id, kind, began_ns, took_ns);
         self.spend(kind, began_ns, took_ns);
     }
 
-    /// Pays for a reading, but for at most [`PLAN`]'s `most_usual_costs` times what its kind usually costs.
+    /// Charges a reading to the budget, but at most [`PLAN`]'s `most_usual_costs` times what its kind usually costs.
     fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
         let most_ns = self.cost_ns(kind).saturating_mul(PLAN.most_usual_costs);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
@@ -303,10 +303,10 @@ impl Plan {
         self.due.get(id).is_some_and(|due| !due.contains_key(&Kind::Memory))
     }
 
-    /// Notes a reading of memory in a visit that began at `began_ns` (CLOCK_MONOTONIC), and pays for it. `asked` is the kind that
-    /// was to be read. The call for memory in use took `used_took_ns`; the lists and that call together took `all_took_ns`.
-    /// `None`: no list was read, because they are as they were, or the device is lost or divided.
-    pub(super) fn note_and_pay_memory(
+    /// Notes a reading of memory in a visit that began at `began_ns` (CLOCK_MONOTONIC), and charges it to the budget. `asked` is
+    /// the kind that was to be read. The call for memory in use took `used_took_ns`. The lists and that call together took
+    /// `all_took_ns`. `None`: no list was read, because they are as they were, or the device is lost or divided.
+    pub(super) fn note_and_charge_memory(
         &mut self,
         id: &Option<String>,
         asked: Kind,

@@ -190,8 +190,8 @@ pub(super) fn busy(
 }
 
 /// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
-/// The time before those is lost. If the rate can't be read, the reason is given, and no time counts as lost. Notes in `progress` that
-/// a rate covers this time.
+/// The time before those is lost. If the rate can't be read, the reason is given, and no time counts as lost. Notes in `progress`
+/// that a rate covers this time.
 fn rated(
     progress: &mut Progress,
     uncovered_us: u64,

@@ -80,8 +80,9 @@ impl<'a> Canvas<'a> {
         self.pieces(&[(text, look)]);
     }
 
-    /// Writes a line of several pieces, each with its look. A piece that has no room in the row is cut, and ends in `...`. If a
-    /// piece has the look `Selected`, the rest of the row gets it, too.
+    /// Writes a line of several pieces, each with its look, and goes on to the next row. Below the buffer nothing is written. A
+    /// piece that has no room in the row is cut, and ends in `...`. If a piece has the look `Selected`, the rest of the row gets
+    /// it, too.
     pub(super) fn pieces<T: AsRef<str>>(&mut self, pieces: &[(T, Look)]) {
         let area = self.buffer.area;
         let row = self.row;

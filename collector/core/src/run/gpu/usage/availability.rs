@@ -38,8 +38,8 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// Takes in a reading of a figure at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives the value. `None`: the figure was not read, or
-    /// the reading failed.
+    /// Takes in a reading of a figure at `at_ns`, CLOCK_MONOTONIC nanoseconds. A value closes the figure's gap, and a failure opens
+    /// one. Gives the value. `None`: the figure was not read, or the reading failed.
     pub(super) fn note<'a, T>(
         &mut self,
         at_ns: u64,

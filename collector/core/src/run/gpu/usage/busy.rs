@@ -25,7 +25,7 @@ pub(super) struct BusySum<T> {
 impl<T: Amount> BusySum<T> {
     /// Takes in a reading of a device, by its number, at `read_ns`: the stretches before it, oldest first. Each has its length in
     /// nanoseconds and its utilization. Lays them on the timeline, without those parts of the time for which the device is known
-    /// already. Gives the largest sum that is known now and was not before.
+    /// already. Notes until when the device is known. Gives the largest sum that is known now and was not before.
     pub(super) fn add_reading(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
         if read_ns > self.read_ns {
             self.forget(read_ns);

@@ -263,10 +263,12 @@ impl DeviceUsage {
         self.add_memory(reading, processes, maxima);
         self.add_run_busy(reading, processes, maxima);
         self.add_accounting(reading, processes, maxima);
+        // For the gaps that this reading has opened.
         self.figures.note_used(self.used_bytes);
     }
 
-    /// Takes in the figures of the device itself, and whether it is lost.
+    /// Takes in the figures of the device itself, and whether it is lost. If it is, its memory in use and its recent figures are
+    /// not known any more.
     fn add_figures(&mut self, reading: &DeviceReading, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         // The XID that explains a loss comes before it, or in the same reading.
@@ -309,6 +311,7 @@ impl DeviceUsage {
         let DeviceReading { at_ns, .. } = *reading;
         if figure == Figure::MemoryUsed {
             self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
+            // For the gaps that this reading will close.
             self.figures.note_used(self.used_bytes);
             if let Some(bytes) = self.used_bytes.filter(|_| !self.is_part) {
                 maxima.add_used(reading.number, at_ns, bytes);
@@ -400,12 +403,15 @@ impl DeviceUsage {
         sums
     }
 
-    /// Takes in the process list: which processes of the run are on the device, and with how much memory.
+    /// Takes in the process list: which processes of the run are on the device, and with how much memory. Finds the steps of their
+    /// memory, and notes if the device is full. A refused list is noted as such.
     fn add_memory(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
         let DeviceReading { number, sample, .. } = *reading;
+        // A lost device holds no memory.
         if sample.is_lost {
             processes.add_memory(number, &self.device.id, reading.at_ns, &BTreeMap::new());
         }
+        // 0: the list was read at the time of the whole reading.
         let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
         if let Some(Err(_)) = sample.processes {
@@ -441,7 +447,8 @@ impl DeviceUsage {
         }
     }
 
-    /// Takes in the utilisation of the device by each process of the run.
+    /// Takes in the utilisation of the device by each process of the run. Notes whether the driver gave any process's, and whether
+    /// one of them can be a process of the run under a pid of another namespace.
     fn add_run_busy(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
         let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());

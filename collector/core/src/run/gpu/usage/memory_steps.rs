@@ -92,8 +92,8 @@ impl Known {
 }
 
 impl Held {
-    /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives the step to that, of at least `least` bytes, as a
-    /// step of all processes.
+    /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives the step from what was held before, if it
+    /// is one of at least `least` bytes. The caller sets the process of the step.
     fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
         let before = self.known.since(list.oldest_ns);
         let Some(to) = to else {
@@ -113,6 +113,7 @@ impl MemorySteps {
     /// Takes in a list, and finds the steps to it.
     pub(super) fn add(&mut self, list: MemoryList) {
         for id in list.by_process.keys() {
+            // A new process held nothing at its start, nor at the last list, which did not have it. The later of both counts.
             let began = list.starts.get(id).map(|ns| Known::Began(self.listed_ns.max(*ns)));
             let new = Held { known: began.unwrap_or_default(), ..Held::default() };
             self.held.entry(*id).or_insert(new);

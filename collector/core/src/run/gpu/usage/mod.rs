@@ -85,6 +85,7 @@ impl GpuUsage {
             }
         }
         for sample in &batch.samples {
+            // 0: the backend dated only the batch.
             let at_ns = if sample.at_ns == 0 { batch.at_ns } else { sample.at_ns };
             let Some(number) = self.devices.iter().position(|usage| usage.device.id == sample.device) else {
                 continue;
@@ -158,11 +159,12 @@ impl GpuUsage {
         }
     }
 
-    /// Takes in that a process ended, or that the run did. Counts the process as unsampled unless all devices were read while it
-    /// lived. Then notes whether it may have used one, too.
+    /// Takes in that a process ended, or that the run did: the process holds no memory any more. Counts it as unsampled, unless all
+    /// devices were read while it lived. Of an unsampled one, notes whether it may have used a device.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         self.devices.iter_mut().for_each(|device| device.ended(ended.id));
+        // A process that still runs counts as one of a long life.
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =

@@ -56,7 +56,8 @@ impl ProcessLists {
         }
     }
 
-    /// Notes that the driver answered at `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// Notes that the driver answered at `at_ns`, CLOCK_MONOTONIC nanoseconds. After a refusal, the time since is no gap: see
+    /// [`Self::answers`]. `most_unread_ns`: as in [`Self::add`].
     fn add_answer(&mut self, at_ns: u64, most_unread_ns: u64) {
         if self.is_refused {
             self.answers.add_after_pause(at_ns);

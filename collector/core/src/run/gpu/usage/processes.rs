@@ -69,7 +69,8 @@ impl ProcessGpu {
         is_known.then(|| self.held.last())
     }
 
-    /// Takes in the driver's accounting entry of it: its peak on a device, bytes, and its mean utilisation there, percent.
+    /// Takes in the driver's accounting entry of it: its peak on a device, bytes, and its mean utilisation there, percent. The peak
+    /// counts if it is larger than samples show, and the utilisation if samples have none.
     pub(super) fn add_accounting(&mut self, device: &str, bytes: u64, percent: Option<u32>) {
         self.peak_bytes = self.peak_bytes.max(Some(bytes));
         let on_device = self.on_device(device);

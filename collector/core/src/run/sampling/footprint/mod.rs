@@ -90,7 +90,7 @@ pub(crate) struct Readings<'a> {
     pub shared_of_all_bytes: u64,
 }
 
-/// Makes the estimates for all live processes.
+/// Makes the estimates for all live processes, and their sums.
 pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
     // Makes an estimate for each process. The steps after it complete those.
@@ -193,13 +193,14 @@ fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, pa
     let AddedAnonymous { combined, descendants } = added;
     // If its sharing can't be read, it counts with all that it may add: nothing is left uncertain. Each sum has its own bounds.
     let is_denied = member.reading.is_sharing_denied;
-    let counted = |added: Anonymous| added.certain_bytes + if is_denied { added.uncertain_bytes } else { 0 };
+    let counted_bytes =
+        |added: Anonymous| added.certain_bytes + if is_denied { added.uncertain_bytes } else { 0 };
     // What is read next is that which makes either sum more certain.
     let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
     let contribution = Contribution {
-        added_bytes: counted(combined),
+        added_bytes: counted_bytes(combined),
         // The command's first process is no descendant.
-        added_to_descendants_bytes: if member.is_main { 0 } else { counted(descendants) },
+        added_to_descendants_bytes: if member.is_main { 0 } else { counted_bytes(descendants) },
         private_bytes: anonymous::private_bytes(member, is_alone)
             + anonymous::private_of_files_bytes(member, is_alone),
     };
@@ -212,7 +213,7 @@ fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, pa
     }
 }
 
-/// Adds each process's part of the file pages to the estimates.
+/// Adds each process's part of the file pages to the estimates, and how much more of them the footprint may have.
 fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut times = FileTimes::default();
     for id in readings.alive {
@@ -295,8 +296,8 @@ impl FilesReading {
     }
 }
 
-/// Adds to an estimate what the last reading says of the file pages. Also notes by how much private and proportional size may
-/// be wrong by now.
+/// Adds to an estimate what the last reading says of the file pages. If sharing was never read, they count as unread in both sizes,
+/// private and proportional. Also notes by how much these sizes may be wrong by now, which decides on another reading.
 fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
     let stale_bytes = if let Some(files) = FilesReading::of_process(reading, shared_of_all_bytes) {
         estimate.proportional_bytes += files.pss_bytes;

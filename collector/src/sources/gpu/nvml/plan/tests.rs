@@ -21,9 +21,9 @@ fn follow(
                     now_ns += cost_ns(kind);
                     if kind.is_memory() {
                         let lists_ns = Some(cost_ns(kind)).filter(|_| kind != Kind::Memory);
-                        plan.note_and_pay_memory(&id, kind, began_ns, cost_ns(Kind::Memory), lists_ns);
+                        plan.note_and_charge_memory(&id, kind, began_ns, cost_ns(Kind::Memory), lists_ns);
                     } else {
-                        plan.note_and_pay(&id, kind, began_ns, cost_ns(kind));
+                        plan.note_and_charge(&id, kind, began_ns, cost_ns(kind));
                     }
                     for also in [Kind::Memory, Kind::Lists]
                         .into_iter()
@@ -208,9 +208,9 @@ fn busy_in_five_seconds(percent: u32, cost_ns: u64) -> (f64, Plan) {
                     busy_ns += took_ns;
                     if kind.is_memory() {
                         let lists_ns = Some(took_ns).filter(|_| kind != Kind::Memory);
-                        plan.note_and_pay_memory(&id, kind, began_ns, cost_ns, lists_ns);
+                        plan.note_and_charge_memory(&id, kind, began_ns, cost_ns, lists_ns);
                     } else {
-                        plan.note_and_pay(&id, kind, began_ns, took_ns);
+                        plan.note_and_charge(&id, kind, began_ns, took_ns);
                     }
                 }
             }
