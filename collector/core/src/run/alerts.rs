@@ -218,7 +218,7 @@ impl AlertRule {
         self.state.was_on_ns.saturating_add(open_ns)
     }
 
-    /// Gives the kind of the event that the alert goes on.
+    /// Gives the kind of the event that tells that the alert is on.
     fn kind(&self) -> EventKind {
         match (self.alert.quantity, self.alert.threshold) {
             (AlertQuantity::Growth, _) => EventKind::Growth,
