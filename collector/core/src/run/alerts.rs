@@ -160,6 +160,7 @@ impl AlertState {
     }
 
     /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before.
+    /// `None`: it stays off.
     fn go_on_if_due(&mut self, now_ns: u64) -> Option<Change> {
         let since_ns = self.beyond_ns?;
         let went_on_lately = self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS);
@@ -170,7 +171,8 @@ impl AlertState {
         Some(Change::On { since_ns })
     }
 
-    /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on.
+    /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on. `None`: it
+    /// stays on.
     fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
         let stays_back_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
         if now_ns.saturating_sub(self.back_ns?) < stays_back_ns {
@@ -216,7 +218,7 @@ impl AlertRule {
         self.state.was_on_ns.saturating_add(open_ns)
     }
 
-    /// Gives the kind of the event that the alert goes on.
+    /// Gives the kind of the event that tells that the alert is on.
     fn kind(&self) -> EventKind {
         match (self.alert.quantity, self.alert.threshold) {
             (AlertQuantity::Growth, _) => EventKind::Growth,

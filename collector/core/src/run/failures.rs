@@ -38,7 +38,8 @@ pub(crate) struct Killed {
 }
 
 impl Failures {
-    /// Takes in a finalized process. One that succeeded, or whose exit is unknown, changes nothing.
+    /// Takes in a finalized process: counts it if it crashed, and keeps it if it may show what ended the command. One that
+    /// succeeded, or whose exit is unknown, changes nothing.
     pub(crate) fn add_if_failed(&mut self, process: &ProcessSummary) {
         let exit = process.exit;
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {

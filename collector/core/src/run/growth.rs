@@ -65,7 +65,8 @@ impl Growth {
         self.begin_ns.saturating_add(self.width_ns.saturating_mul(self.minima.len() as u64))
     }
 
-    /// Gives how fast RAM rises. `usable_bytes`: what the run may use. `None`: RAM does not rise all the time, or the run is too short.
+    /// Gives how fast RAM rises, and since when. `usable_bytes`: what the run may use. `None`: RAM does not rise all the time, or
+    /// the run is too short.
     pub(super) fn rise(&self, usable_bytes: Option<u64>) -> Option<Rise> {
         let count = self.minima.len();
         if self.width_ns.saturating_mul(count as u64) < SHORTEST_RUN_NS {

@@ -116,7 +116,7 @@ impl LimitRules {
         self.first_to_end(|rule| rule.has_acted)
     }
 
-    /// Gives the limit that was exceeded first, of those that end the tree and for which `fits` is true.
+    /// Gives the limit that was exceeded first, of those that end the tree and for which `fits` is true. `None`: none was exceeded.
     fn first_to_end(&self, fits: impl Fn(&LimitRule) -> bool) -> Option<(&RunLimit, &Exceeded)> {
         let ending = self.rules.iter().filter(|rule| rule.limit.action == LimitAction::End && fits(rule));
         let exceeded = ending.filter_map(|rule| Some((&rule.limit, rule.exceeded.as_ref()?)));

@@ -39,14 +39,14 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
     }
 }
 
-/// Gives the first [`ALERTS`] of those that are on.
+/// Gives the first [`ALERTS`] of the alerts that are on, as events.
 fn alerts(run: &RunState) -> Vec<RunEvent> {
     let rules = run.alerts.iter().flat_map(|alerts| alerts.list());
     let is_on = rules.filter_map(|rule| rule.now.as_ref()).take(ALERTS);
     is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()
 }
 
-/// Gives the first [`EVENTS`] of each kind, and how many others there were.
+/// Gives the first [`EVENTS`] of each kind (signals, crashes, troubles of outputs), and how many others there were.
 fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
     let signals = run.signals.iter().map(|received| LiveEvent::Signal {
         at_ns: received.at_ns,

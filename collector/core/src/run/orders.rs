@@ -38,8 +38,8 @@ impl Orders {
         }
     }
 
-    /// Notes that the launcher has answered. A collector that resumes an older state can hear of orders that it has not
-    /// decided yet.
+    /// Notes that the launcher has answered an order, which is then not sent again. A collector that resumes an older state can
+    /// hear of orders that it has not decided yet: it does not issue them.
     pub(super) fn answer(&mut self, id: OrderId) {
         self.open.retain(|order| order.id != id);
         self.taken.retain(|(taken, _)| *taken != id);

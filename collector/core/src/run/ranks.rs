@@ -117,7 +117,7 @@ impl Ranks {
         totals.gpu_bytes = totals.gpu_bytes.max(gpu_bytes);
     }
 
-    /// Takes in what the processes of each rank held at a sample.
+    /// Takes in what the processes of each rank held at a sample. The largest sum of a rank is kept.
     pub(crate) fn add_sample(&mut self, tree: &Tree, sample: &Sample) {
         // START records set both. So without a rank in `seen`, no process has one.
         if self.seen.is_empty() {

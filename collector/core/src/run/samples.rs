@@ -164,7 +164,8 @@ impl Samples {
         }
     }
 
-    /// Closes the open sample, which goes to the points of the run and to the sinks. Gives its key, `at_ns`. `None`: none is open.
+    /// Closes the open sample, which goes to the points of the run and to the sinks. The machine's largest figures begin anew.
+    /// Gives the sample's key, `at_ns`. `None`: none is open.
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;

@@ -520,7 +520,8 @@ impl RunState {
         self.limits.decide(&facts, &mut self.orders);
     }
 
-    /// Notes that the launcher has answered an order. If a limit's action was done, notes by how much the limit was exceeded.
+    /// Notes that the launcher has answered an order. If a limit's action was done, notes by how much the limit was exceeded, and
+    /// hands the event of that to the sinks.
     fn note_answer(&mut self, id: OrderId, result: OrderResult, excess: Option<Excess>) {
         self.orders.answer(id);
         if let (Rule::Limit(index), OrderResult::Done, Some(excess)) = (id.rule, result, excess) {
@@ -624,7 +625,8 @@ impl RunState {
         self.health.connector.absent.is_none()
     }
 
-    /// Notes that a collector resumes: connector events may have been lost meanwhile, and no sample was taken.
+    /// Notes that a collector resumes. Connector events may have been lost meanwhile, so no process's children are known to be
+    /// complete. The time since the last sample counts as unsampled.
     pub fn resume(&mut self, now_ns: u64) {
         self.tree.forget_watched();
         self.health.unsampled_ns += now_ns.saturating_sub(self.sampled_ns);

@@ -91,7 +91,7 @@ impl Trust {
         self.impossible_count(tree.counts().created, findings, now_ns)
     }
 
-    /// Compares the `reported` processes, and the number of `findings`, with what the machine can have made by `now_ns`
+    /// Gives the evidence that there are more `reported` processes, or more `findings`, than the machine can have made by `now_ns`
     /// (CLOCK_MONOTONIC). `None`: they are possible, or the kernel does not count processes.
     fn impossible_count(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;

@@ -139,7 +139,7 @@ impl Commands {
         self.others_cpu_percent.add_means_of(&cpu_percent);
     }
 
-    /// Gives all tracks.
+    /// Gives all tracks, those of the others last.
     pub(super) fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
         let others = [&mut self.others_ram_bytes, &mut self.others_cpu_percent];
         let kept = self.kept.iter_mut().flat_map(|tracks| [&mut tracks.ram_bytes, &mut tracks.cpu_percent]);

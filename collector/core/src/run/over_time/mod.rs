@@ -111,7 +111,8 @@ impl OverTime {
         self.axis.points()
     }
 
-    /// Adds a closed sample. `commands`: all commands of its time.
+    /// Adds a closed sample to the last point, or to a new one. Before that, joins points if they are too many. `commands`: all
+    /// commands of the sample's time.
     pub(in crate::run) fn push(&mut self, sample: &TreeSample, commands: &[CommandSample]) {
         if let Some(lengths_s) = self.axis.make_room() {
             self.tracks().for_each(|track| track.halve(&lengths_s));

@@ -440,8 +440,8 @@ impl Sampling {
         }
     }
 
-    /// Makes the sample of what the passes read, which [`Self::take`] gives, and notes with each process what was observed of it.
-    /// `from_ns`: the sample before, CLOCK_MONOTONIC nanoseconds.
+    /// Makes the sample of what the passes read, which [`Self::take`] gives. Notes with each process what was observed of it, with
+    /// its limits and arguments. `from_ns`: the sample before, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if self.current.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.

@@ -30,9 +30,9 @@ pub(crate) struct Span {
 }
 
 impl AllowedCores {
-    /// Takes in a reading of the cores at `at_ns`, CLOCK_MONOTONIC nanoseconds, or why there is none. The first reading and the last
-    /// one are kept. `tools_ns` is the CPU time of launcher and collector since the reading before, `own_ns` that of the run so
-    /// far, nanoseconds.
+    /// Takes in a reading of the cores at `at_ns`, CLOCK_MONOTONIC nanoseconds, or why there is none. The first reading and the
+    /// last one are kept. `tools_ns` is the CPU time of launcher and collector since the reading before, `own_ns` that of the run
+    /// so far, nanoseconds.
     pub(crate) fn add(
         &mut self,
         at_ns: u64,

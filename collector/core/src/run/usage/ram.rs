@@ -219,7 +219,7 @@ impl RamUsage {
     /// intervals, since records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
-        // This also opens the sample in `largest_by_sample`, where the window's moments then raise it.
+        // This opens the sample whose figures the window's moments then raise.
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
         let steady_holders = SteadyHolders::of(tree, sample);
@@ -268,7 +268,7 @@ impl RamUsage {
         self.recent = recent;
     }
 
-    /// Raises the maxima by the moment of the sample itself.
+    /// Opens the sample in `largest_by_sample`, and raises the maxima by the moment of the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
         // The combined figure is the sum of both parts' figures, each of which is capped.

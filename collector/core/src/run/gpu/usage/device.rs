@@ -300,7 +300,8 @@ impl DeviceUsage {
         self.last_ns = at_ns;
     }
 
-    /// Takes in the value of a gauge or a counter, in the figure's unit, or why there is none.
+    /// Takes in the value of a gauge or a counter, in the figure's unit, or why there is none. The memory in use also goes into the
+    /// sum over all devices, and into the gaps of other figures.
     fn add_value(
         &mut self,
         reading: &DeviceReading,
@@ -348,7 +349,8 @@ impl DeviceUsage {
         }
     }
 
-    /// Takes in the utilisation of the device, in stretches before the reading.
+    /// Takes in the utilisation of the device, in stretches before the reading: for the device, for the sample, and for the sum
+    /// over all devices.
     fn add_busy(&mut self, reading: &DeviceReading, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());

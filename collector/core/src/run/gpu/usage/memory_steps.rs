@@ -110,7 +110,7 @@ impl Held {
 }
 
 impl MemorySteps {
-    /// Takes in a list, and finds the steps to it.
+    /// Takes in a list, and finds the steps to it. Forgets the ended processes that it does not have.
     pub(super) fn add(&mut self, list: MemoryList) {
         for id in list.by_process.keys() {
             // A new process held nothing at its start, nor at the last list, which did not have it. The later of both counts.

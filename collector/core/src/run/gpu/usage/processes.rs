@@ -52,7 +52,8 @@ impl ProcessGpu {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// Takes in how much memory it has at `at_ns` on a device, given by number and id, bytes. `None`: none, or not known.
+    /// Takes in how much memory it has at `at_ns` on a device, given by number and id, bytes. Raises its peaks, there and over all
+    /// devices. `None`: none, or not known.
     fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
         let largest = self.held.add_reading(number, at_ns, bytes.unwrap_or(0));
         // A peak of 0 is known only if the driver reported 0.
@@ -97,7 +98,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Gives the figures of a process that the driver names by `driver_pid`. If it is new, adds it. `None`: there are too many.
+    /// Gives the figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
+    /// `None`: there are too many.
     pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
         if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
             return None;

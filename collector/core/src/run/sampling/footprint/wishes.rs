@@ -123,7 +123,8 @@ impl Estimates {
     }
 
     /// Gives how far beyond the budget a reading of these processes may go. There is credit only if the sample may set a new peak
-    /// (above `mark`) and more of the footprint is uncertain than is negligible.
+    /// (above `mark`) and more of the footprint is uncertain than is negligible. If one of them still grows, the credit is
+    /// smaller.
     fn credit(
         &self,
         tree: &Tree,
