@@ -31,7 +31,7 @@ impl Writer {
     fn query(&self, evidence: Evidence) -> MatchQuery {
         MatchQuery {
             key: self.key,
-            parent_pid: self.parent.pid,
+            parent: self.parent,
             pidfd_inode: self.pidfd_inode,
             at_ns: self.at_ns,
             evidence,
@@ -231,12 +231,12 @@ impl Tree {
             |id: &ProcessId| self.processes.get(id).is_some_and(|process| process.program.has_record);
         let known = self.youngest_alive(key).filter(|id| !is_borrowed || !has_record(id));
         let at_ns = self.time_of(known, origin, now_ns);
-        let parent_pid = origin.parent;
-        let query = MatchQuery { key, parent_pid, pidfd_inode: 0, at_ns, evidence: Evidence::Exit };
+        let parent = Key { pid_ns: key.pid_ns, pid: origin.parent };
+        let query = MatchQuery { key, parent, pidfd_inode: 0, at_ns, evidence: Evidence::Exit };
         let known = known.or_else(|| self.match_in_namespace(&query));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at_ns);
-            let parent = self.parent_of(Key { pid_ns: key.pid_ns, pid: parent_pid });
+            let parent = self.parent_of(parent);
             let id = self.insert(key, parent, FoundBy::Preload, at_ns);
             let command = self.command_of_parent(parent);
             if let (Some(process), Some(command)) = (self.processes.get_mut(&id), command) {

@@ -20,14 +20,22 @@ use super::{Image, Key, Parent, Process, ProcessId, Tree};
 pub(super) struct MatchQuery {
     /// Its pid inside.
     pub key: Key,
-    /// Its parent's pid inside.
-    pub parent_pid: u32,
+    /// Its parent's pid, in the namespace in which the record names it. A process that was made for a new namespace names its
+    /// parent there by the pid that the parent itself has.
+    pub parent: Key,
     /// Inode of a pidfd of it; 0: unknown.
     pub pidfd_inode: u64,
     /// When the record was written, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// What the record reports.
     pub evidence: Evidence,
+}
+
+impl MatchQuery {
+    /// Whether the record names the parent by a pid inside. Pid 0 is a parent outside.
+    fn has_parent_inside(&self) -> bool {
+        self.parent.pid != 0 && self.parent.pid_ns == self.key.pid_ns
+    }
 }
 
 /// What a record says has happened. The connector reports that, too.
@@ -97,7 +105,7 @@ impl Tree {
         if query.key.pid_ns == self.context.pid_ns {
             return None;
         }
-        let parent = self.parent_of(Key { pid: query.parent_pid, ..query.key }).known();
+        let parent = self.parent_of(query.parent).known();
         let candidates = self.by_state.known_by_kernel_alone.iter().filter_map(|id| self.processes.get(id));
         let scored = candidates.filter_map(|p| Some((self.score(p, query, parent)?, p.ids.id)));
         let (_, id) = scored.max()?;
@@ -109,11 +117,11 @@ impl Tree {
         self.set_pid_inside(id, query.key);
         // The record also names the pid inside of the process's parent.
         if let (None, Parent::Known(maker)) = (parent, maker)
-            && query.parent_pid != 0
+            && query.has_parent_inside()
             && self.by_state.known_by_kernel_alone.contains(&maker)
             && self.lacks_pid_inside(maker)
         {
-            self.set_pid_inside(maker, Key { pid: query.parent_pid, ..query.key });
+            self.set_pid_inside(maker, query.parent);
         }
         Some(id)
     }
@@ -178,7 +186,9 @@ impl Tree {
         match (process.ancestry.parent, parent) {
             (Parent::Known(maker), Some(parent)) if maker == parent => Some(3),
             // Its parent is known by its pid outside alone, as an uninstrumented process is.
-            (Parent::Known(maker), None) if query.parent_pid != 0 && self.lacks_pid_inside(maker) => Some(3),
+            (Parent::Known(maker), None) if query.has_parent_inside() && self.lacks_pid_inside(maker) => {
+                Some(3)
+            }
             // Its parent has ended, so another process has adopted it, and the record names that one.
             (Parent::Known(maker), Some(_)) if is_numbered && self.has_ended(maker) => Some(2),
             // The record names no known parent: this may be the first process in its namespace, or one that entered it.

@@ -47,8 +47,7 @@ impl Tree {
         // A child in another pid namespace may be known only by its pid in the collector's, which the connector has reported.
         if found.is_none() && reaper.id.is_some() && !reaper.is_tracer {
             let evidence = Evidence::Reaped(record.status);
-            let parent_pid = reaper_key.pid;
-            let query = MatchQuery { key: child_key, parent_pid, pidfd_inode: 0, at_ns, evidence };
+            let query = MatchQuery { key: child_key, parent: reaper_key, pidfd_inode: 0, at_ns, evidence };
             found = self.match_in_namespace(&query);
         }
         // A tracer also sees the ends of others' children. A late record is about a process that is finalized.

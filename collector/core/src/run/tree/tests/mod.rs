@@ -103,12 +103,13 @@ impl Run {
         self.start_as(pid, MAIN, 0, 50 * MIB_KIB, "slow").record(pid, MAIN, FLAG_IMAGE, event)
     }
 
+    /// The init of a namespace is made by a process of the collector's, all others by one of their own namespace.
     fn fork(&mut self, pid: u32, parent: u32, max_rss_kib: u64) -> &mut Self {
         let event = Event::Fork {
             realtime_ns: self.now_ns + 6 * T0,
             pidfd_inode: 0,
             max_rss_kib,
-            parent_pid_ns: HERE,
+            parent_pid_ns: if pid == 1 { HERE } else { self.pid_ns },
         };
         self.record(pid, parent, 0, event)
     }

@@ -228,6 +228,28 @@ fn pid_inside_of_a_static_init_is_known_from_its_child() {
 }
 
 #[test]
+fn maker_of_a_namespace_keeps_its_pid_and_outlives_the_init() {
+    let mut run = Run::new();
+    // A raw clone, which calls unshare(CLONE_NEWPID), and fork.
+    run.kernel_fork(500, MAIN).kernel_fork(501, 500);
+    let maker = run.id(500);
+    let event =
+        Event::Fork { realtime_ns: 7 * T0, pidfd_inode: 0, max_rss_kib: MIB_KIB, parent_pid_ns: HERE };
+    run.inside(INSIDE, |run| {
+        run.record(1, 500, 0, event);
+    });
+    assert_eq!((run.tree.counts().created, outside_of(&run, 1)), (3, Some(501)));
+    run.inside(INSIDE, |run| {
+        run.exit(1, 20, 0);
+    });
+    run.kernel(501, What::Exit { status: 3 << 8 }).reaped_with(500, 501, 0, 3 << 8, used(20, 0));
+    assert_eq!(run.id(500), maker);
+    run.exit(500, 30, 20).kernel(500, What::Exit { status: 0 }).reaped(MAIN, 500, 50);
+    let summaries = run.end();
+    assert_eq!((summaries.len(), total_us(&summaries)), (3, 50));
+}
+
+#[test]
 fn reaped_child_in_a_namespace_matches_by_wait_status() {
     let mut run = with_namespace();
     run.kernel_fork(501, 500).kernel_fork(502, 500).kernel(501, What::Exit { status: 9 });
