@@ -150,18 +150,20 @@ impl Handle {
     ) -> Result<Option<Size>, ReadingState> {
         let was_elsewhere = self.memory_thread != self.target.pid;
         // The process is being torn down: its memory is gone, and it is not yet a zombie. That may have begun since stat was
-        // read. If the memory was read from another thread, the first one had ended before.
-        let is_ending =
-            was_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
-        if !is_ending {
-            return if is_gone { Err(ReadingState::Gone(clock::monotonic_ns())) } else { Ok(None) };
-        }
-        // If the process has other threads, the first may have ended alone.
-        let of_thread = (stat.threads > 1).then(|| self.memory_of_other_thread(root, page_bytes)).flatten();
-        if of_thread.is_some() {
-            return Ok(of_thread);
+        // read.
+        let is_ending = stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
+        // The thread that showed the memory has ended alone, or it has exec'd. Then it is the process's only thread, and has its
+        // pid.
+        if was_elsewhere || (is_ending && stat.threads > 1) {
+            let of_thread = self.memory_of_thread(root, page_bytes);
+            if of_thread.is_some() {
+                return Ok(of_thread);
+            }
         }
         let at_ns = clock::monotonic_ns();
+        if !is_ending {
+            return if is_gone && !was_elsewhere { Err(ReadingState::Gone(at_ns)) } else { Ok(None) };
+        }
         // A thread whose file can't be read any more may have ended alone, too.
         Err(if is_gone && !was_elsewhere {
             ReadingState::Gone(at_ns)
@@ -172,7 +174,7 @@ impl Handle {
 
     /// Looks for a thread whose files show the process's memory. Memory is read there from now on, since /proc shows none for a
     /// main thread that has ended. `None`: no thread shows any, or the process is gone.
-    fn memory_of_other_thread(&mut self, root: &ProcRoot, page_bytes: u64) -> Option<Size> {
+    fn memory_of_thread(&mut self, root: &ProcRoot, page_bytes: u64) -> Option<Size> {
         root.threads(self.target.pid).into_iter().find_map(|thread| {
             let statm = root.open(thread, "statm").ok()?;
             // As long as the process is there, its pid and those of its threads are not used again: the file is the thread's.
@@ -273,5 +275,43 @@ mod tests {
         // It was reaped, and another process has its pid.
         runs_since(2);
         assert!(matches!(handle.read(&root, 4096, true, 3), ReadingState::Gone(_)));
+    }
+
+    #[test]
+    fn program_that_another_thread_execs_is_read_though_the_first_thread_had_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = ProcRoot::new(dir.path());
+        let thread = PID + 1;
+        for directory in [format!("{PID}/task/{PID}"), format!("{PID}/task/{thread}"), thread.to_string()] {
+            std::fs::create_dir_all(dir.path().join(directory)).unwrap();
+        }
+        let shows = |pid: u32, flags: u32, threads: u32, pages: u32| {
+            let stat =
+                format!("{PID} (x) S 1 1 1 0 -1 {flags} 9 0 0 0 5 6 0 0 20 0 {threads} 0 9 1 1 1 1 1 77\n");
+            std::fs::write(root.path(PID, "stat"), stat).unwrap();
+            std::fs::write(root.path(pid, "statm"), format!("{pages} {pages} 0 1 0 1 0\n")).unwrap();
+        };
+        let rss_bytes = |reading| match reading {
+            ReadingState::Alive(_, Some(size)) => size.rss_bytes,
+            other => panic!("{other:?}"),
+        };
+        shows(PID, 0, 2, 100);
+        let identity =
+            Identity { pidfd_inode: 0, latest_start_ns: u64::MAX, is_start_rough: true, is_pid_held: false };
+        let target = Target { id: ProcessId(1), pid: PID, identity };
+        let opened = Handle::open(&root, &target, TICK_US).unwrap();
+        let mut handle = Handle { files: None, ..opened };
+        assert_eq!(rss_bytes(handle.read(&root, 1, true, 2)), 100);
+        // The first thread ends alone.
+        const PF_EXITING: u32 = 4;
+        shows(thread, 0, 2, 200);
+        shows(PID, PF_EXITING, 2, 0);
+        assert_eq!(rss_bytes(handle.read(&root, 1, true, 3)), 200);
+        // The other one execs.
+        for directory in [format!("{PID}/task/{thread}"), thread.to_string()] {
+            std::fs::remove_dir_all(dir.path().join(directory)).unwrap();
+        }
+        shows(PID, 0, 1, 300);
+        assert_eq!(rss_bytes(handle.read(&root, 1, true, 4)), 300);
     }
 }
