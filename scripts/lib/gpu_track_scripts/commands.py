@@ -11,6 +11,9 @@ from typing import Union
 
 from gpu_track_scripts.paths import ROOT
 
+# Options of `cargo build` with which the dev profile has what `cargo test --workspace` built: the features of a package depend on
+# what is built with it, so with others nearly everything is compiled again.
+AS_TESTS = ("--workspace", "--bins", "--tests")
 # A word of a command line; numbers are written in decimal.
 Word = Union[str, int, float, "os.PathLike[str]"]
 
@@ -47,10 +50,10 @@ def compile_c(program: pathlib.Path, source: pathlib.Path, *options: str) -> pat
 
 
 def executables(messages: Iterable[str]) -> dict[str, pathlib.Path]:
-    """The executables that cargo's JSON messages name."""
+    """The executables that cargo's JSON messages name, tests left out."""
     found = {}
     for line in messages:
         message = json.loads(line)
-        if message.get("executable"):
+        if message.get("executable") and not message["profile"]["test"]:
             found[message["target"]["name"]] = pathlib.Path(message["executable"])
     return found

@@ -49,10 +49,15 @@ class Commands(unittest.TestCase):
     def test_first_line_of_no_output_is_empty(self) -> None:
         self.assertEqual(commands.first_line([sys.executable, "-c", ""]), "")
 
-    def test_executables_come_from_artifacts_only(self) -> None:
-        messages: list[dict[str, object]] = [
-            {"reason": "compiler-artifact", "target": {"name": "lib"}, "executable": None},
-            {"reason": "compiler-artifact", "target": {"name": "gpu-track-run"}, "executable": "/t/gpu-track-run"},
+    def test_executables_come_from_artifacts_that_are_no_tests(self) -> None:
+        def artifact(name: str, executable: str | None, is_test: bool) -> dict[str, object]:
+            target, profile = {"name": name}, {"test": is_test}
+            return {"reason": "compiler-artifact", "target": target, "profile": profile, "executable": executable}
+
+        messages = [
+            artifact("lib", None, is_test=False),
+            artifact("gpu-track-run", "/t/gpu-track-run", is_test=False),
+            artifact("gpu-track-run", "/t/deps/gpu_track_run-1", is_test=True),
             {"reason": "build-finished", "success": True},
         ]
         found = commands.executables(json.dumps(message) for message in messages)

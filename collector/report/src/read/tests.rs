@@ -1,5 +1,7 @@
 //! A report that is written and read back is the same, whatever is in it.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use serde_json::{Number, Value, json};
 
@@ -236,9 +238,13 @@ fn goldens_are_the_same_when_read_back() {
 #[test]
 fn every_value_of_a_report_is_read_back() {
     let mut count = 0;
+    let mut tried = HashSet::new();
     for report in filled() {
         let whole = serde_json::to_value(&report).unwrap();
         for (place, value) in all_places(&whole) {
+            if !tried.insert((place.clone(), value.to_string())) {
+                continue;
+            }
             let is_exit = place.len() > 1 && place[place.len() - 2] == "exit";
             let is_filled = !value.is_null() && value != json!([]) && value != json!({});
             assert!(is_filled || is_exit, "{place:?} is {value}: it must have a value here");
@@ -252,7 +258,7 @@ fn every_value_of_a_report_is_read_back() {
             count += usize::from(!value.is_object() && !value.is_array());
         }
     }
-    assert!(count > 6 * 200, "only {count} values");
+    assert!(count > 400, "only {count} values");
 }
 
 /// Puts other numbers in the place of all numbers with a fraction.
@@ -305,6 +311,7 @@ fn is_unknown(value: &Value) -> bool {
 #[test]
 fn missing_key_is_unknown_or_refused_by_its_name() {
     let (mut unknown, mut refused) = (0, 0);
+    let mut tried = HashSet::new();
     for report in filled() {
         let whole: Value = serde_json::from_str(&json(&report, &Style::default())).unwrap();
         for (place, _) in all_places(&serde_json::to_value(&report).unwrap()) {
@@ -314,6 +321,11 @@ fn missing_key_is_unknown_or_refused_by_its_name() {
                 continue;
             };
             object.remove(key).unwrap();
+            // An object of the same keys at the same place is of the same type.
+            let others: Vec<String> = object.keys().cloned().collect();
+            if !tried.insert((place.clone(), others)) {
+                continue;
+            }
             match read(&less.to_string()) {
                 Ok(read) => {
                     let again = serde_json::to_value(&read.report).unwrap();
@@ -331,7 +343,7 @@ fn missing_key_is_unknown_or_refused_by_its_name() {
             }
         }
     }
-    assert!(unknown > 6 * 100 && refused > 6 * 50, "{unknown} {refused}");
+    assert!(unknown > 100 && refused > 50, "{unknown} {refused}");
 }
 
 /// Puts a key that no version has into every object, but for those whose keys are names of limits, variables and kinds.

@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(begin / PAGE, (end - 1) / PAGE, "a line from {begin} to {end}");
             begin = end;
         }
-        for cut in (0..=whole.len()).rev().step_by(97) {
+        for cut in (0..=whole.len()).rev().step_by(389) {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let mut next = RowFile::open(&file.target(), 0).unwrap();
             let last = next.find_last(|line| line.trim().parse::<usize>().ok()).unwrap().unwrap_or(0);

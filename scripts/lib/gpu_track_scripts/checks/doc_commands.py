@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpu_track_scripts.commands import cargo_build
+from gpu_track_scripts.commands import AS_TESTS, cargo_build
 from gpu_track_scripts.paths import ROOT
 
 PAGES = ["README.md", "docs/GUIDE.md", "docs/NODES.md"]
@@ -204,7 +204,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", type=pathlib.Path, help="gpu-track-run; without it, it is built")
     given: pathlib.Path | None = parser.parse_args().program
-    program = (given or cargo_build("dev", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]).resolve()
+    program = (given or cargo_build("dev", *AS_TESTS, quiet=True)["gpu-track-run"]).resolve()
     results = [check(page, (ROOT / page).read_text(), program) for page in PAGES]
     faults = [problem for *_, problems in results for problem in problems]
     ran = sum(ran for ran, _, _ in results)

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from gpu_track_scripts.commands import Word, cargo_build, words
+from gpu_track_scripts.commands import AS_TESTS, Word, cargo_build, words
 from gpu_track_scripts.gpu_tracker import peer
 from gpu_track_scripts.gpu_tracker.lines import EXAMPLE, LINES, prepare
 from gpu_track_scripts.gpu_tracker.outcome import Outcome, Text, observe
@@ -90,7 +90,7 @@ def main() -> int:
     if os.path.exists("/proc/driver/nvidia"):
         print("SKIPPED scripts/gpu-tracker-table: it compares on machines without a GPU")
         return SKIPPED
-    program = cargo_build("dev", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]
+    program = cargo_build("dev", *AS_TESTS, quiet=True)["gpu-track-run"]
     with tempfile.TemporaryDirectory(prefix="gpu-tracker-table.") as directory:
         link = pathlib.Path(directory, "gpu-tracker")
         link.symlink_to(program)

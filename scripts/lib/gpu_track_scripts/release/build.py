@@ -23,13 +23,6 @@ from gpu_track_scripts.tools import Unavailable, python_with
 BUILD_TOOLS = ("maturin==1.16.0", "ziglang==0.17.1")
 # The glibc of CentOS 7, and the oldest one that Rust's standard library supports.
 OLDEST_GLIBC = "2.17"
-# A build that is checked and thrown away: a third of the time.
-QUICK = {
-    "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
-    "CARGO_PROFILE_RELEASE_LTO": "off",
-    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
-    "CARGO_PROFILE_SHIM_CODEGEN_UNITS": "1",
-}
 # The programs of a release.
 PROGRAMS = ("gpu-track-run", "gpu-track")
 # The files that each of them prints, and the option that prints each; {} stands for its name.
@@ -54,13 +47,13 @@ class Build:
     # Where cargo puts what it builds, for all targets.
     target_directory: pathlib.Path
     wheel: pathlib.Path
-    # Whether it was built without optimization.
-    is_quick: bool = False
+    # The profile of cargo.
+    profile: str = "release"
 
     @property
     def directory(self) -> pathlib.Path:
         """Where cargo puts what it builds for this target."""
-        return self.target_directory / self.target / "release"
+        return self.target_directory / self.target / self.profile
 
     @property
     def program(self) -> pathlib.Path:
@@ -111,26 +104,27 @@ def build(target: str, quick: bool, to: pathlib.Path) -> Build:
     version = next(package["version"] for package in about["packages"] if package["name"] == "gpu-track-run")
     # Not where other builds for this target go: they are linked otherwise, and cargo does not see the difference.
     target_directory = pathlib.Path(about["target_directory"], "packages")
-    variables = environment(python_with(*BUILD_TOOLS), target, target_directory, quick)
-    run_maturin(target, variables, ROOT / "scripts" / "packaging", ["--out", os.fspath(to)])
+    profile = "quick" if quick else "release"
+    variables = environment(python_with(*BUILD_TOOLS), target, target_directory)
+    run_maturin(target, profile, variables, ROOT / "scripts" / "packaging", ["--out", os.fspath(to)])
     (wheel,) = to.glob("*.whl")
-    built = Build(version, target, target_directory, wheel, quick)
+    built = Build(version, target, target_directory, wheel, profile)
     write_documents(built)
     return built
 
 
 def build_gpu_check(built: Build) -> pathlib.Path:
     """Builds tests/gpu-check for the same machines as the program. Raises `BuildFailed`."""
-    variables = environment(python_with(*BUILD_TOOLS), built.target, built.target_directory, built.is_quick)
+    variables = environment(python_with(*BUILD_TOOLS), built.target, built.target_directory)
     with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as wheel:
         options = ["--bindings", "bin", "--manifest-path", "tests/gpu-check/Cargo.toml", "--out", wheel]
-        run_maturin(built.target, variables, ROOT, options)
+        run_maturin(built.target, built.profile, variables, ROOT, options)
     return built.directory / "gpu-check"
 
 
-def run_maturin(target: str, variables: dict[str, str], cwd: pathlib.Path, options: list[str]) -> None:
+def run_maturin(target: str, profile: str, variables: dict[str, str], cwd: pathlib.Path, options: list[str]) -> None:
     """Lets maturin build a program against the oldest glibc. Raises `BuildFailed`."""
-    command = ["build", "--quiet", "--release", "--locked", "--target", target, "--zig"]
+    command = ["build", "--quiet", "--profile", profile, "--locked", "--target", target, "--zig"]
     command += ["--compatibility", "manylinux_" + OLDEST_GLIBC.replace(".", "_"), *options]
     done = subprocess.run(
         [os.fspath(python_with(*BUILD_TOOLS)), "-m", "maturin", *command],
@@ -144,7 +138,7 @@ def run_maturin(target: str, variables: dict[str, str], cwd: pathlib.Path, optio
         raise BuildFailed(done.stdout)
 
 
-def environment(python: pathlib.Path, target: str, target_directory: pathlib.Path, quick: bool) -> dict[str, str]:
+def environment(python: pathlib.Path, target: str, target_directory: pathlib.Path) -> dict[str, str]:
     """The variables of the build."""
     variables = {
         **os.environ,
@@ -153,7 +147,6 @@ def environment(python: pathlib.Path, target: str, target_directory: pathlib.Pat
         "CARGO_TARGET_DIR": os.fspath(target_directory),
         # No path of this machine is in the file.
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(f"--remap-path-prefix={old}={new}" for old, new in renamed_paths()),
-        **(QUICK if quick else {}),
     }
     if target.split("-", maxsplit=1)[0] != platform.machine():
         # zig can't link the shim (launcher/build.rs).

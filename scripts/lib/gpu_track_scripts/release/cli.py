@@ -112,7 +112,7 @@ def check_build(progress: Progress, built: Build) -> None:
     """Checks the program and the wheel."""
     progress.step("program", partial(checks.check_symbols, built))
     # A quick build is larger.
-    if not built.is_quick:
+    if built.profile == "release":
         progress.step("size", partial(checks.check_size, built))
     progress.step("shim", partial(checks.check_shim, built))
     progress.step("paths", partial(checks.check_paths, built))

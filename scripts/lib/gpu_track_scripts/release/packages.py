@@ -88,7 +88,7 @@ def shared_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
 def deb(built: Build, to: pathlib.Path) -> pathlib.Path:
     """A package for Debian and its relatives, as launcher/Cargo.toml describes it. Raises `Unavailable`."""
     program = crate_program("cargo-deb", "3.8.0")
-    options = ["--quiet", "--no-build", "--no-strip", "--package", "gpu-track-run", "--target", built.target]
+    options = ["--quiet", "--no-build", "--no-strip", "--package", "gpu-track-run"]
     return run_packer(built, to, "deb", [os.fspath(program), *options])
 
 
@@ -96,14 +96,15 @@ def rpm(built: Build, to: pathlib.Path) -> pathlib.Path:
     """A package for Red Hat, SUSE and their relatives, as launcher/Cargo.toml describes it. Raises `Unavailable`."""
     program = crate_program("cargo-generate-rpm", "0.21.1")
     # CentOS 7's rpm does not know zstd, which is the default. launcher/Cargo.toml says what the package requires.
-    options = ["--package", "launcher", "--target", built.target, "--payload-compress", "xz", "--auto-req", "no"]
+    options = ["--package", "launcher", "--payload-compress", "xz", "--auto-req", "no"]
     return run_packer(built, to, "rpm", [os.fspath(program), "generate-rpm", *options])
 
 
 def run_packer(built: Build, to: pathlib.Path, kind: str, command: list[str]) -> pathlib.Path:
     """Runs a program that packs what cargo built, and gives the package that it wrote."""
     variables = {**os.environ, "CARGO_TARGET_DIR": os.fspath(built.target_directory)}
-    subprocess.run([*command, "--output", f"{to}/"], cwd=ROOT, env=variables, check=True, stdout=subprocess.DEVNULL)
+    command += ["--target", built.target, "--profile", built.profile, "--output", f"{to}/"]
+    subprocess.run(command, cwd=ROOT, env=variables, check=True, stdout=subprocess.DEVNULL)
     (package,) = to.glob(f"*.{kind}")
     return package
 

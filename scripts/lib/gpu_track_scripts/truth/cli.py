@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 
 import trees
-from gpu_track_scripts.commands import cargo_build, output
+from gpu_track_scripts.commands import AS_TESTS, cargo_build, output
 from gpu_track_scripts.tools import Unavailable
 from gpu_track_scripts.truth.compare import Row
 from gpu_track_scripts.truth.runner import Runner, why_no_truth
@@ -131,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.install:
         install(workloads)
         return 0
-    built = cargo_build(options.profile, "-p", "gpu-track-run", "-p", "gpu-track-truth")
+    packages = AS_TESTS if options.profile == "dev" else ("-p", "gpu-track-run", "-p", "gpu-track-truth")
+    built = cargo_build(options.profile, *packages)
     recorder, tracker = built["gpu-track-truth"], options.tracker or built["gpu-track-run"]
     with contextlib.ExitStack() as stack:
         temporary = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpu-track-truth.")))
