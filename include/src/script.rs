@@ -152,9 +152,10 @@ impl Search {
         }
         match core::mem::replace(&mut self.next, Flag) {
             Flag => self.option_or_script(language, argument),
-            Code => Found::Nothing,
             // This argument is the value of the option before it.
-            Value | Rest => Found::NotYet,
+            Value => Found::NotYet,
+            // No option keeps one of these for the next argument.
+            Code | Rest => Found::Nothing,
             Script => Found::Script(argument),
             Module => Found::Module(argument),
         }

@@ -48,13 +48,14 @@ pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Re
     Ok(of_user(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
 }
 
-/// Gives the directory in which this user's reports are kept (XDG Base Directory), and the default number of reports. As that
-/// specification demands, a variable with a relative path is ignored. `None`: no variable names a directory.
+/// Gives where this user's reports are kept, with the default number of reports: below XDG_STATE_HOME, or else below HOME (XDG Base
+/// Directory). As that specification demands, a variable with a relative path is ignored. `None`: no variable names a directory.
 pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_state = || {
         let state = path("XDG_STATE_HOME")?;
         Some(Keep {
+            // What must exist. XDG_STATE_HOME itself is made if it is missing, as ~/.local/state is.
             home: state.parent()?.to_owned(),
             directory: state.join("gpu-track"),
             most: DEFAULT_MOST,

@@ -164,10 +164,12 @@ impl OldFile {
     }
 }
 
-/// Lists all files of shims in a directory. A link comes before its shim, so no process finds one that leads nowhere.
+/// Lists all files of shims in a directory, in the order in which they may be removed: a link before its shim, so that no process
+/// finds a link that leads nowhere.
 fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
     let mut paths =
         fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    // By name: `PREFIX.HASH.not-libasan.so`, the link, is before `PREFIX.HASH.so`.
     paths.sort();
     Ok(paths.into_iter().filter_map(OldFile::of).collect())
 }

@@ -37,7 +37,7 @@ pub(crate) fn held_most(process: &LargestProcess, rss: &str) -> String {
     format!("; {pid}({}) held most RAM, {rss}", quote::cut(&process.command, LONGEST_COMMAND))
 }
 
-/// Says how much there was of the quantity of an exceeded limit. `amount`: how much, with its unit.
+/// Says how much there was of the quantity of an exceeded limit. `amount`: how much, with its unit; a limit of time tells itself.
 pub(crate) fn excess(quantity: Quantity, amount: &str) -> String {
     match quantity {
         Quantity::Ram => format!("{amount} of RAM"),

@@ -36,7 +36,8 @@ const FIRST_INTERIM_NS: u64 = 2_000_000_000;
 const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
 
 impl Session {
-    /// Opens the session. If a killed collector left its state, the session goes on from that.
+    /// Opens the session. If a killed collector left its state, the session goes on from that. `subscription`: to the process
+    /// connector; `None`: the launcher could not subscribe. `orders`: the pipe to the launcher.
     ///
     /// # Errors
     /// If the connector's inbox can't be mapped, or the pump's thread can't be started.
@@ -49,7 +50,7 @@ impl Session {
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
-        // Only now: `host` has the limits that the command runs under, which this raises.
+        // After `host` was read: that must have the limits that the command got, and not the raised ones.
         rlimit::raise_own();
         // A driver can start programs in the collector. Their orphans come to the collector then, and not to the launcher, which
         // would count them as the command's.
@@ -88,7 +89,8 @@ impl Session {
         priority::prefer_short_slices();
         let mut readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
         run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
-        // The I/O of an attached process before the attach does not count, so `attach` reads it.
+        // A collector's first reading of I/O is what later ones are counted from, so it is made now. If a process is still to be
+        // attached, `attach` makes it, when the descendants of the process are known: what all did before does not count.
         let is_to_attach = config.attached.is_some() && !run.tree.has_main();
         let is_last = false;
         if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, is_last) {

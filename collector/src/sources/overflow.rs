@@ -70,17 +70,17 @@ impl Overflow {
         self.read.pop_front().map(|(read, _)| read)
     }
 
-    /// Reads the next batch of records from the file, and adds them to `read`. Ends reading for good at a damaged record, or if
-    /// none can be read.
+    /// Reads the next batch of records from the file into `read`, which must be empty. The file must have one (`next < end`). Ends
+    /// reading for good at a damaged record, or if none can be read.
     fn fetch(&mut self, segment: &Segment) {
         let count = usize::try_from(self.end - self.next).unwrap_or(BATCH).min(BATCH);
         let mut bytes = vec![0; count * SLOT];
         let at = START.saturating_add(self.next.saturating_mul(SLOT as u64));
         let length = rustix::io::pread(segment.named().file(), &mut bytes, at).unwrap_or(0);
+        // Read after the records: each writer took its record's `before` from the ring's head, which only grows.
         let head = segment.header().head.0.load(Ordering::Relaxed);
         for slot in bytes.get(..length).unwrap_or_default().chunks_exact(SLOT) {
             let (words, before) = record(slot);
-            // A writer has read `before` from the ring's head, which only grows.
             let is_possible = before <= head;
             let Some((origin, event)) = Event::decode(&words).filter(|_| is_possible) else {
                 self.is_damaged = true;

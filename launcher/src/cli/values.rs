@@ -79,7 +79,7 @@ pub(crate) enum ValueError {
 /// Parses a sampling interval, seconds.
 ///
 /// # Errors
-/// If `given` is none.
+/// If `given` is no number, or one below [`MIN_INTERVAL_S`] or above [`MAX_INTERVAL_S`].
 pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
     match given.parse() {
         Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),

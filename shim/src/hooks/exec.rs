@@ -177,7 +177,8 @@ unsafe fn next_execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     }
 }
 
-/// Calls the kernel's execveat, in libc's convention.
+/// Calls the kernel's execveat, for hooks whose function no other library has, as in an older libc. On an error it sets errno and
+/// returns -1, as libc does.
 unsafe fn raw_execveat(dir: c_int, path: *const c_char, argv: Array, envp: Array, flags: c_int) -> c_int {
     let args = [dir as usize, path as usize, argv as usize, envp as usize, flags as usize, 0];
     // SAFETY: the caller keeps execveat's contract.

@@ -128,7 +128,8 @@ fn withheld(report: &Report) -> Option<String> {
 }
 
 /// Makes the hint for memory: the largest use that is known, times the policy's factor. If the kernel killed a process at a limit,
-/// the hint is above that limit. `None`: neither is known. `cgroup_peak_bytes`: see [`Basis`].
+/// the hint is above that limit. `None`: neither is known. `cgroup_peak_bytes`: the peak of the
+/// launcher's cgroup, if it was reached in this run.
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));

@@ -142,21 +142,20 @@ impl<'a> Axis<'a> {
         Self { span, is_apart, series, is_sound }
     }
 
-    /// Gives a quantity of the report, which is the sum of `tracks`.
+    /// Gives the sum of `tracks` as a quantity of the report. `None`: no value of it is known.
     ///
-    /// `max`: the largest value that the report has beside the points; `None`: it has none, so that of the points counts.
-    /// `at_most`: the largest that it can have been; `None`: unknown. Gives `None` if neither `max` nor a point has a value.
+    /// `exact_max`: the largest value, which the report has apart from its series, such as a peak. No point of the result is above
+    /// it. `None`: the largest of the points counts. `at_most`: the largest that the quantity can have been, never below that.
     pub(super) fn quantity(
         &self,
         tracks: &[&Track],
         scale: Scale,
-        max: Option<f64>,
+        exact_max: Option<f64>,
         at_most: Option<f64>,
     ) -> Option<Quantity> {
         let points = self.points(tracks, scale);
-        let largest = points.iter().filter_map(|point| point.max).max();
-        let max = max.map(|max| scale.units(max));
-        let max = max.or(largest)?;
+        let max_of_points = points.iter().filter_map(|point| point.max).max();
+        let max = exact_max.map(|max| scale.units(max)).or(max_of_points)?;
         let at_most = at_most.map(|at_most| scale.units(at_most).max(max));
         let points = points.into_iter().map(|point| point.within(max)).collect();
         Some(Quantity { span: self.span, points, max, at_most, is_apart: self.is_apart })

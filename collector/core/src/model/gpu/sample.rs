@@ -116,33 +116,25 @@ impl DeviceSample {
         Self { is_lost: true, ..Self::of_device(id) }
     }
 
-    /// Adds a later reading of the device. A figure that both have stays as it was read first, but `values` then has both of them,
-    /// the first one before the later one. All times stay those of the first reading.
-    pub fn with_later(mut self, later: Self) -> Self {
-        self.values.extend(later.values);
+    /// Puts this reading over an earlier one of the device: each figure is that of its last reading. All times are this reading's.
+    /// A lost device is back once a figure was read.
+    pub fn over_earlier(mut self, earlier: Self) -> Self {
+        let is_lost = self.is_lost || (earlier.is_lost && !self.has_figures());
+        for (figure, value) in earlier.values {
+            if self.values.iter().all(|(known, _)| *known != figure) {
+                self.values.push((figure, value));
+            }
+        }
         Self {
-            busy: self.busy.or(later.busy),
-            throttle: self.throttle.or(later.throttle),
-            xids: self.xids.or(later.xids),
-            processes: self.processes.or(later.processes),
-            process_busy: self.process_busy.or(later.process_busy),
-            accounting: self.accounting.or(later.accounting),
-            is_lost: self.is_lost || later.is_lost,
+            busy: self.busy.or(earlier.busy),
+            throttle: self.throttle.or(earlier.throttle),
+            xids: self.xids.or(earlier.xids),
+            processes: self.processes.or(earlier.processes),
+            process_busy: self.process_busy.or(earlier.process_busy),
+            accounting: self.accounting.or(earlier.accounting),
+            is_lost,
             ..self
         }
-    }
-
-    /// Puts this reading over an earlier one of the device: each figure is that of its last reading.
-    pub fn over_earlier(self, earlier: Self) -> Self {
-        // `with_later` keeps what is known of `self`, and appends the earlier values behind its own.
-        let mut both = self.with_later(earlier);
-        let mut seen = Vec::new();
-        both.values.retain(|(figure, _)| {
-            let is_new = !seen.contains(figure);
-            seen.push(*figure);
-            is_new
-        });
-        both
     }
 
     /// Whether a figure could not be read because the device is lost.
@@ -191,5 +183,24 @@ impl DeviceSample {
             (figure, reading.unwrap_or(Err(Missing::NotSupported)))
         };
         Figure::ALL.map(capability).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_reading_of_a_figure_counts_and_a_lost_device_comes_back_with_one() {
+        let reading = |values: &[(Figure, f64)]| DeviceSample {
+            values: values.iter().map(|(figure, value)| (*figure, Ok(*value))).collect(),
+            ..DeviceSample::of_device("GPU-1")
+        };
+        let of_both = reading(&[(Figure::Power, 2.0)])
+            .over_earlier(reading(&[(Figure::Power, 1.0), (Figure::Temperature, 40.0)]));
+        assert_eq!(of_both, reading(&[(Figure::Power, 2.0), (Figure::Temperature, 40.0)]));
+        let with_errors = DeviceSample { xids: Some(Ok(vec![79])), ..DeviceSample::of_device("GPU-1") };
+        let lost = with_errors.over_earlier(DeviceSample::lost("GPU-1"));
+        assert!(lost.is_lost && !of_both.over_earlier(lost).is_lost);
     }
 }

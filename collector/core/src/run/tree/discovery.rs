@@ -263,14 +263,17 @@ impl Tree {
         }
         let is_uninstrumented = process.program.image == Image::Uninstrumented;
         match &mut process.program.unreported_exec {
+            // Kept aside: the START record of the program can still come, and counts then.
             Some(exec) => exec.program = Some(seen),
+            // No record is of the present program: the process has written none, or its earlier programs alone did.
             None if !process.program.has_record || is_uninstrumented => process.take_seen_program(seen),
+            // A record has named the present program.
             None => {}
         }
     }
 
     /// Gives the live processes that were made, or exec'd, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), have written no record
-    /// since, and were not read since.
+    /// since, and were not read since. Later ones still have time to write their record.
     pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
         let unread = self.by_state.unreported.iter().filter_map(|id| self.processes.get(id));
         unread.filter(move |process| {

@@ -167,7 +167,8 @@ impl Commands {
         sum.added_bytes = sum.added_bytes.saturating_add(added_bytes);
     }
 
-    /// Keeps the sums of the [`COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first.
+    /// Keeps the sums of the [`COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first. A
+    /// command that is added to again after it went to `others` counts as another one.
     fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
         all.sort_unstable_by(|(a_name, a), (b_name, b)| {

@@ -213,11 +213,13 @@ pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
     TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, any_rank) }
 }
 
-/// Computes the number of a track from a key. The number has 56 bits, of which [`COMPUTED`] is set.
+/// Computes the number of a track from a key: a GPU's id, or the GPU's track and the rank of a counter in it. So no table of numbers
+/// is kept, and a collector that goes on with the file computes the same ones. The number is 55 bits of the key's hash and the bit
+/// [`COMPUTED`], which sets it apart from the numbers of other tracks.
 fn computed(key: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     key.hash(&mut hasher);
-    // The finalizer of MurmurHash3: each bit of the hash changes each bit of the number.
+    // Only a part of the hash is kept, and FxHasher does not mix all bits into each part. The finalizer of MurmurHash3 does.
     let mut number = hasher.finish();
     number = (number ^ (number >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     number = (number ^ (number >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

@@ -30,7 +30,7 @@ impl Events {
         device: nvmlDevice_t,
         registered: &[nvmlDevice_t],
     ) -> Reading<()> {
-        let failure = match self.ask(api, device) {
+        let failure = match Self::ask(api, device, self.0.clone()?) {
             Ok(()) => return Ok(()),
             Err(failure) if failure != Failure(code::UNKNOWN) => return Err(failure.into()),
             Err(failure) => failure,
@@ -38,11 +38,9 @@ impl Events {
         // nvml.h: the set is undefined after this error and has to be freed.
         self.free(api);
         *self = Self::new(api);
-        for other in registered {
-            if self.ask(api, *other) == Err(failure) {
-                self.free(api);
-                break;
-            }
+        let set = self.0.clone()?;
+        if registered.iter().any(|other| Self::ask(api, *other, set) == Err(failure)) {
+            self.free(api);
         }
         Err(failure.into())
     }
@@ -52,12 +50,9 @@ impl Events {
         self.0.clone().map(|_| ())
     }
 
-    /// Asks the driver to queue the errors of a device.
-    fn ask(&self, api: &Api, device: nvmlDevice_t) -> Result<(), Failure> {
-        match self.0 {
-            Ok(set) => call!(api, nvmlDeviceRegisterEvents(device, XID_EVENT, set)),
-            Err(_) => Err(Failure(code::FUNCTION_NOT_FOUND)),
-        }
+    /// Asks the driver to queue the errors of a device in `set`.
+    fn ask(api: &Api, device: nvmlDevice_t, set: nvmlEventSet_t) -> Result<(), Failure> {
+        call!(api, nvmlDeviceRegisterEvents(device, XID_EVENT, set))
     }
 
     /// Frees the set. There is none from then on.
