@@ -185,13 +185,13 @@ impl GpuTracker {
             shared_rss: ram(set.shared_bytes),
         };
         let cpu = &report.cpu;
-        let percentages = |percent: Percent, units| Percentages {
+        let percentages = |percent: Percent, units: Option<u32>| Percentages {
             max_sum_percent: percent.max_sum.or(unknown.figure),
             max_hardware_percent: percent.max_hardware(units).or(unknown.figure),
             mean_sum_percent: percent.mean_sum.or(unknown.figure),
             mean_hardware_percent: percent.mean_hardware(units).or(unknown.figure),
         };
-        let of_expected = |percent| percentages(percent, cpu.expected_cores);
+        let of_expected = |percent| percentages(percent, Some(cpu.expected_cores));
         let threads = |threads: Option<u64>| threads.or(unknown.count.map(u64::from));
         Self {
             max_ram: MaxRam {
@@ -213,7 +213,7 @@ impl GpuTracker {
             cpu_utilization: CpuUtilization {
                 system_core_count: cpu.system_core_count,
                 n_expected_cores: cpu.expected_cores,
-                system: percentages(cpu.system, cpu.system_core_count),
+                system: percentages(cpu.system, Some(cpu.system_core_count)),
                 main: of_expected(cpu.main),
                 descendants: of_expected(cpu.descendants),
                 combined: of_expected(cpu.combined),
@@ -224,7 +224,7 @@ impl GpuTracker {
             gpu_utilization: GpuUtilization {
                 system_gpu_count: report.gpu.system_gpu_count.or(unknown.count),
                 n_expected_gpus: report.gpu.expected_gpus.or(unknown.count),
-                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
+                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
         }
