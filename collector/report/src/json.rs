@@ -7,7 +7,7 @@ mod layout;
 use serde::Serialize;
 use serde_json::{Value, ser};
 
-use super::quote::escape_json;
+use super::quote::{escape_json, json_line};
 use crate::model::gpu::listing::Listing;
 use crate::model::report::{Percent, Report, SetRam, Stage};
 use crate::model::style::{RamUnit, Style, TimeUnit};
@@ -74,7 +74,7 @@ pub(super) fn gpu_list(listing: &Listing) -> String {
 
 /// Renders the output of `gpu-track gpus` as JSON in one line, since it can be written again and again.
 pub(super) fn gpu_line(listing: &Listing) -> String {
-    serde_json::to_string(listing).unwrap_or_default() + "\n"
+    json_line(listing)
 }
 
 /// The objects of gpu_tracker 5.

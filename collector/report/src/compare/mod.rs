@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::model::report::{CommandUsage, Report, Stage};
 use crate::quantities::{QUANTITIES, Quantity};
+use crate::quote;
 pub use crate::statistics::Summary;
 use crate::statistics::summary;
 pub use text::text;
@@ -191,6 +192,12 @@ pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Repo
     let machine = |report: &'a Report| (&report.host.hostname, report.host.cores, report.host.ram_bytes);
     let first = machine(reports.next()?);
     reports.any(|report| machine(report) != first).then(|| "Not all runs are of the same machine.".to_owned())
+}
+
+/// Writes a comparison as JSON, with a newline at its end.
+#[must_use]
+pub fn json(comparison: &Comparison) -> String {
+    quote::escape_json(&serde_json::to_string_pretty(comparison).unwrap_or_default()) + "\n"
 }
 
 /// How much more a way may use than the first one.

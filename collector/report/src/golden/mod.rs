@@ -1,6 +1,7 @@
 //! The forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-report golden`
 //! rewrites those; read the difference before it is committed.
 
+pub(crate) mod every_text;
 mod merged;
 mod summaries;
 
