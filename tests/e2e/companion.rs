@@ -96,9 +96,14 @@ fn finished_run_is_shown_over_time_and_by_its_events_from_each_file() {
         let last = text(&run(&["report", file, "--list-events", "--last", "1"]).stdout);
         assert!(last.contains(" exit ") && last.contains(" sh ") && last.contains("status 3"), "{last}");
     }
-    // A file without a report shows what it has.
+    // A file without a report shows what it has. One with a report can be asked for the same.
     let shown = run(&["report", tables]);
     assert!(text(&shown.stdout).contains("\nram_combined_bytes "), "{}", text(&shown.stdout));
+    let said = text(&shown.stderr);
+    assert!(said.ends_with("t.sqlite has no report: these are its points\n"), "{said}");
+    let shown = run(&["report", lines, "-f", "csv"]);
+    assert!(csv(&text(&shown.stdout))[0].contains_key("ram_combined_bytes"));
+    assert_eq!(text(&shown.stderr), "");
     let shown = run(&["report", lines]);
     assert!(text(&shown.stdout).contains("FAILED, exit 3"), "{}", text(&shown.stdout));
     let said = text(&run(&["report", report, "--every", "0.05"]).stderr);

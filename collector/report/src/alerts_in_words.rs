@@ -5,10 +5,10 @@ use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
 use crate::model::run_limit::Unit;
 use crate::quote::escape;
 
-/// Gives the line about an event for the user. An event's rule and message stand in it as they are: a caller has to escape them.
+/// Gives the line about an event for the user, without hidden characters.
 #[must_use]
 pub fn event_in_words(event: &RunEvent) -> String {
-    let rule = event.rule.as_deref().unwrap_or_default();
+    let rule = escape(event.rule.as_deref().unwrap_or_default());
     let at = readable(event.at_s);
     match event.kind {
         EventKind::Start => "the command started".to_owned(),
@@ -25,8 +25,9 @@ pub fn event_in_words(event: &RunEvent) -> String {
         EventKind::Allocation => format!("GPU RAM{} rose {}", on_device(event), step_range(event)),
         EventKind::Deallocation => format!("GPU RAM{} fell {}", on_device(event), step_range(event)),
         EventKind::Error => {
-            let alert = event.rule.as_deref().map(|rule| format!("alert {rule}: ")).unwrap_or_default();
-            format!("{alert}{}, {at} after the start", event.message.as_deref().unwrap_or_default())
+            let alert = event.rule.as_ref().map(|_| format!("alert {rule}: ")).unwrap_or_default();
+            let message = escape(event.message.as_deref().unwrap_or_default());
+            format!("{alert}{message}, {at} after the start")
         }
         EventKind::Recovered => {
             let on_s = event.since_s.map_or(0.0, |since_s| event.at_s - since_s);

@@ -105,13 +105,13 @@ fn gpu_utilization(report: &Report) -> Section {
     Section::new("GPU utilization")
         .count("System GPU count", gpu.system_gpu_count.map(u64::from))
         .count("Number of expected GPUs", gpu.expected_gpus.map(u64::from))
-        // If a driver failed, the number of GPUs is unknown, and this form has 0 for what is unknown.
-        .section(percentages("GPU percentages", gpu.percent, gpu.expected_gpus.unwrap_or(0)))
+        .section(percentages("GPU percentages", gpu.percent, gpu.expected_gpus))
 }
 
 /// Makes a section of four percentages: the largest and the mean sum, and each divided by `units`, the number of cores or GPUs.
 /// With 0 units, as on a machine without a GPU, gpu_tracker gives 0, and so does the division.
-fn percentages(title: &str, percent: Percent, units: u32) -> Section {
+fn percentages(title: &str, percent: Percent, units: impl Into<Option<u32>>) -> Section {
+    let units = units.into();
     Section::new(title)
         .number("Max sum percent", percent.max_sum, "")
         .number("Max hardware percent", percent.max_hardware(units), "")

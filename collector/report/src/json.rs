@@ -7,7 +7,7 @@ mod layout;
 use serde::Serialize;
 use serde_json::{Value, ser};
 
-use super::quote::escape_json;
+use super::quote::{escape_json, json_line};
 use crate::model::gpu::listing::Listing;
 use crate::model::report::{Percent, Report, SetRam, Stage};
 use crate::model::style::{RamUnit, Style, TimeUnit};
@@ -74,7 +74,7 @@ pub(super) fn gpu_list(listing: &Listing) -> String {
 
 /// Renders the output of `gpu-track gpus` as JSON in one line, since it can be written again and again.
 pub(super) fn gpu_line(listing: &Listing) -> String {
-    serde_json::to_string(listing).unwrap_or_default() + "\n"
+    json_line(listing)
 }
 
 /// The objects of gpu_tracker 5.
@@ -185,13 +185,13 @@ impl GpuTracker {
             shared_rss: ram(set.shared_bytes),
         };
         let cpu = &report.cpu;
-        let percentages = |percent: Percent, units| Percentages {
+        let percentages = |percent: Percent, units: Option<u32>| Percentages {
             max_sum_percent: percent.max_sum.or(unknown.figure),
             max_hardware_percent: percent.max_hardware(units).or(unknown.figure),
             mean_sum_percent: percent.mean_sum.or(unknown.figure),
             mean_hardware_percent: percent.mean_hardware(units).or(unknown.figure),
         };
-        let of_expected = |percent| percentages(percent, cpu.expected_cores);
+        let of_expected = |percent| percentages(percent, Some(cpu.expected_cores));
         let threads = |threads: Option<u64>| threads.or(unknown.count.map(u64::from));
         Self {
             max_ram: MaxRam {
@@ -213,7 +213,7 @@ impl GpuTracker {
             cpu_utilization: CpuUtilization {
                 system_core_count: cpu.system_core_count,
                 n_expected_cores: cpu.expected_cores,
-                system: percentages(cpu.system, cpu.system_core_count),
+                system: percentages(cpu.system, Some(cpu.system_core_count)),
                 main: of_expected(cpu.main),
                 descendants: of_expected(cpu.descendants),
                 combined: of_expected(cpu.combined),
@@ -224,7 +224,7 @@ impl GpuTracker {
             gpu_utilization: GpuUtilization {
                 system_gpu_count: report.gpu.system_gpu_count.or(unknown.count),
                 n_expected_gpus: report.gpu.expected_gpus.or(unknown.count),
-                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
+                gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
         }

@@ -8,7 +8,7 @@
 //! no locks, a report has none.
 //!
 //! Any user that can open a file can lock it. So a lock file has mode 0600, and a lock file of another user than root is not
-//! used. Otherwise, that user could keep commands from running in /tmp.
+//! used. Otherwise, that user could keep commands from running in /tmp. Nor is one of root that this user can't open.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -62,22 +62,26 @@ impl fmt::Display for NoLock {
 }
 
 impl OutputLock {
-    /// Takes the lock of this report file. `None`: the file system has no locks, or the lock file can't be opened.
+    /// Takes the lock of this report file. `None`: the file system has no locks, or no lock file can be made.
     ///
     /// # Errors
-    /// If another run holds the lock, or a file of another user has the lock file's name.
+    /// If another run holds the lock, or a file of another user has the lock file's name. Root's is refused only if it can't be
+    /// opened.
     pub fn take(report: &Path) -> Result<Option<Self>, NoLock> {
         let Some(path) = lock_path(report) else { return Ok(None) };
         let may_create = true;
         let mut result = Self::take_file(&path, may_create);
-        if let Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) = result {
+        let is_refused = matches!(result, Err(Errno::ACCESS | Errno::ROFS | Errno::PERM));
+        // Checked after the open, to find another user's file that was there before or was put there since. A killed run of root
+        // leaves a file that only root can open.
+        let foreign = if is_refused { other_owner(&path) } else { foreign_owner(&path) };
+        if let Some(uid) = foreign {
+            return Err(NoLock::Foreign { path, uid });
+        }
+        if is_refused {
             // No lock file can be made in the directory, so the report will be written in place.
             let may_create = false;
             result = Self::take_file(report, may_create);
-        }
-        // Checked after the open, to find another user's file that was there before or was put there since.
-        if let Some(uid) = foreign_owner(&path) {
-            return Err(NoLock::Foreign { path, uid });
         }
         match result {
             Ok(lock) => Ok(lock),
@@ -148,8 +152,13 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
 
 /// Gives the owner of the file or link at `path`. `None`: it is this user's or root's, or there is none.
 fn foreign_owner(path: &Path) -> Option<u32> {
+    other_owner(path).filter(|owner| *owner != 0)
+}
+
+/// Gives the owner of the file or link at `path`. `None`: it is this user's, or there is none.
+fn other_owner(path: &Path) -> Option<u32> {
     let owner = std::fs::symlink_metadata(path).ok()?.uid();
-    (owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
+    (owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
 /// Opens a file to lock it, and creates a missing one if `may_create`. Nothing is written to the file, so a link that another user
@@ -158,14 +167,7 @@ fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let create = if may_create { OFlags::CREATE } else { OFlags::empty() };
     // NFS gives an exclusive lock on files that are open for writing only.
-    let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
-    match result {
-        // The file is root's, left behind by a killed run. Or it is missing, and no file may be created in its directory: then this
-        // open fails with ENOENT, and EACCES stays the error.
-        Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())
-            .map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error }),
-        result => result,
-    }
+    rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::RUSR | Mode::WUSR)
 }
 
 #[cfg(test)]
@@ -262,7 +264,39 @@ mod tests {
         drop(own);
     }
 
-    /// Root may write anywhere, so a thread becomes another user: the kernel keeps credentials per thread.
+    /// Runs `test` in a thread that is no root: root may write anywhere, and the kernel keeps credentials per thread.
+    fn without_root(test: impl FnOnce() + Send) {
+        let as_nobody = || {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            test();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(as_nobody);
+        });
+    }
+
+    // Requirement: OUT-22
+    #[test]
+    fn lock_file_that_roots_killed_run_left_behind_is_no_lock_of_another_users_run() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root, for a file of root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let report = directory.path().join("r");
+        let path = lock_path(&report).unwrap();
+        drop(open(&path, true).unwrap());
+        let foreign = NoLock::Foreign { path: path.clone(), uid: 0 };
+        without_root(|| assert_eq!(OutputLock::take(&report).unwrap_err(), foreign, "no report yet"));
+        fs::write(&report, "old").unwrap();
+        without_root(|| assert_eq!(OutputLock::take(&report).unwrap_err(), foreign, "with a report"));
+        assert!(path.exists() && OutputLock::take(&report).unwrap().is_some(), "root uses it again");
+    }
+
     // Requirement: OUT-12
     #[test]
     fn report_in_a_read_only_directory_is_locked_itself() {
@@ -271,20 +305,14 @@ mod tests {
         fs::write(&report, "old").unwrap();
         fs::set_permissions(&report, fs::Permissions::from_mode(0o666)).unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                if rustix::process::geteuid().is_root() {
-                    let nobody = rustix::process::Uid::from_raw(65534);
-                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-                }
-                let first = OutputLock::take(&report).unwrap().unwrap();
-                assert_eq!(OutputLock::take(&report).unwrap_err(), NoLock::InUse);
-                let fd = first.file().try_clone().unwrap().into_fd();
-                drop(OutputLock::inherited(&report, fd).unwrap());
-                drop(first);
-                assert_eq!(names_in(directory.path()), ["r"], "the report stays");
-                assert!(OutputLock::take(&report).unwrap().is_some());
-            });
+        without_root(|| {
+            let first = OutputLock::take(&report).unwrap().unwrap();
+            assert_eq!(OutputLock::take(&report).unwrap_err(), NoLock::InUse);
+            let fd = first.file().try_clone().unwrap().into_fd();
+            drop(OutputLock::inherited(&report, fd).unwrap());
+            drop(first);
+            assert_eq!(names_in(directory.path()), ["r"], "the report stays");
+            assert!(OutputLock::take(&report).unwrap().is_some());
         });
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -123,6 +123,7 @@ mod tests {
 
     use super::*;
     use crate::store::state_file::StateFile;
+    use crate::sys::segment::live::{LiveFile, path_of};
 
     /// A session of the current user.
     fn session(dir: &Path, random: u64) -> (PathBuf, StateFile) {
@@ -167,6 +168,20 @@ mod tests {
             (here() <= 2).then_some(())
         });
         assert_eq!(here(), 2, "other files stay");
+    }
+
+    // Requirement: FAULT-4
+    #[test]
+    fn session_whose_live_file_is_open_in_a_reader_is_stale() {
+        let dir = tempfile::tempdir().unwrap();
+        let (segment, state) = session(dir.path(), 1);
+        let live = path_of(&segment);
+        drop((state, LiveFile::create(&live, 1).unwrap()));
+        let reader = LiveFile::open(&live).unwrap();
+        let found = once_unlocked(|| Stale::all(dir.path(), uid()).pop());
+        assert!(found.live.is_some() && LiveFile::open(&live).is_ok(), "a session that is being recovered");
+        found.remove();
+        assert_eq!((std::fs::read_dir(dir.path()).unwrap().count(), reader.count()), (0, 0));
     }
 
     // Requirement: FAULT-11

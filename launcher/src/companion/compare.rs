@@ -56,7 +56,7 @@ pub(super) fn serve(arguments: &CompareArguments) -> Result<ExitCode, UsageError
     let runs: Vec<Run> = arguments.files.iter().map(|given| run(given)).collect::<Result<_, _>>()?;
     let comparison = compare::compare(&runs);
     let text = match arguments.format.as_str() {
-        "json" => serde_json::to_string_pretty(&comparison).unwrap_or_default() + "\n",
+        "json" => compare::json(&comparison),
         _ => compare::text(&comparison),
     };
     let printed = console::print(&text);

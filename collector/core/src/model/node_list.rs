@@ -9,9 +9,13 @@ const MOST_BYTES: usize = 255;
 pub fn expanded(list: &str, most: usize) -> Vec<String> {
     let mut names = Vec::new();
     // Commas in brackets separate ranges, all others separate nodes.
-    let mut open_brackets = 0;
+    let mut open_brackets = 0_usize;
     let parts = list.split(|c: char| {
-        open_brackets += i32::from(c == '[') - i32::from(c == ']');
+        open_brackets = match c {
+            '[' => open_brackets + 1,
+            ']' => open_brackets.saturating_sub(1),
+            _ => open_brackets,
+        };
         c == ',' && open_brackets == 0
     });
     for part in parts.filter(|part| !part.is_empty()) {
@@ -63,6 +67,7 @@ mod tests {
         assert_eq!(all("r[01-02]"), ["r01", "r02"]);
         assert_eq!(all("n[1-999999999,1-999999999],m[1-9]").len(), 1000);
         assert_eq!(all("a[1][2],"), ["a[1][2]"]);
+        assert_eq!(all("a],b[1-2]"), ["a]", "b1", "b2"], "a bracket that none opens");
         for long in ["x".repeat(300) + "[1-9]", format!("n[{}1-9]", "0".repeat(300))] {
             assert_eq!(all(&long).len(), 1, "it is not repeated");
         }

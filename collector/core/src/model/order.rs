@@ -22,7 +22,7 @@ pub struct Order {
 }
 
 /// Names an order. A collector that resumes an older state decides again, and gives the order the same id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OrderId {
     /// The rule that decided it.
     pub rule: Rule,

@@ -3,11 +3,11 @@
 //! An order without an answer is sent again after a while, and at once by a collector that replaces a killed one. So a line that
 //! finds the pipe full may be dropped, and the launcher may leave an order undone that it can't obey yet.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::order::{Order, OrderId, Rule};
+use crate::model::order::{Order, OrderId};
 
 /// An order without an answer after this time is sent again: the pipe to the launcher was full, or the launcher could not obey
 /// yet.
@@ -18,8 +18,8 @@ pub const REPEATED_AFTER_NS: u64 = 1_000_000_000;
 pub(crate) struct Orders {
     /// Those without an answer.
     open: Vec<Order>,
-    /// The last epoch of each rule that the launcher has answered.
-    answered: BTreeMap<Rule, u32>,
+    /// Those that the launcher has answered. A rule's orders can be answered in any order: one of them can find the pipe full.
+    answered: BTreeSet<OrderId>,
     /// When each of the open orders was last sent, CLOCK_MONOTONIC nanoseconds. A collector that replaces another has sent none.
     #[serde(skip)]
     taken: Vec<(OrderId, u64)>,
@@ -28,7 +28,7 @@ pub(crate) struct Orders {
 impl Orders {
     /// Whether this order was issued or answered before.
     pub(super) fn knows(&self, id: OrderId) -> bool {
-        self.is_answered(id) || self.open.iter().any(|order| order.id == id)
+        self.answered.contains(&id) || self.open.iter().any(|order| order.id == id)
     }
 
     /// Adds an order that a rule has decided, unless it is known already.
@@ -43,9 +43,7 @@ impl Orders {
     pub(super) fn answer(&mut self, id: OrderId) {
         self.open.retain(|order| order.id != id);
         self.taken.retain(|(taken, _)| *taken != id);
-        // An order that was sent twice is answered twice, perhaps after a later one.
-        let last = self.answered.entry(id.rule).or_insert(id.epoch);
-        *last = id.epoch.max(*last);
+        self.answered.insert(id);
     }
 
     /// Gives the open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds, and notes them as sent.
@@ -62,17 +60,12 @@ impl Orders {
     pub(super) fn open(&self) -> &[Order] {
         &self.open
     }
-
-    /// Whether the launcher has answered this order, or a later one of the same rule.
-    fn is_answered(&self, id: OrderId) -> bool {
-        self.answered.get(&id.rule).is_some_and(|last| id.epoch <= *last)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::order::Action;
+    use crate::model::order::{Action, Rule};
 
     const S: u64 = 1_000_000_000;
 
@@ -112,5 +105,10 @@ mod tests {
         successor.answer(order(0).id);
         successor.issue(order(0));
         assert_eq!(successor.take(S), []);
+        // The line of an order found the pipe full, and a later one was answered.
+        let mut successor = Orders::default();
+        successor.answer(order(2).id);
+        (1..=2).for_each(|epoch| successor.issue(order(epoch)));
+        assert_eq!(successor.take(S), [order(1)]);
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::model::report::{CommandUsage, Report, Stage};
 use crate::quantities::{QUANTITIES, Quantity};
+use crate::quote;
 pub use crate::statistics::Summary;
 use crate::statistics::summary;
 pub use text::text;
@@ -193,6 +194,12 @@ pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Repo
     reports.any(|report| machine(report) != first).then(|| "Not all runs are of the same machine.".to_owned())
 }
 
+/// Writes a comparison as JSON, with a newline at its end.
+#[must_use]
+pub fn json(comparison: &Comparison) -> String {
+    quote::escape_json(&serde_json::to_string_pretty(comparison).unwrap_or_default()) + "\n"
+}
+
 /// How much more a way may use than the first one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
@@ -203,27 +210,32 @@ pub struct Limit {
 }
 
 /// Gives a line for each limit that a way exceeds, and for each that can't be checked: a run lacks the quantity, or the first
-/// way's mean is 0. Means of a part of the runs are not compared.
+/// way's mean is 0 and the other's is not. Means of a part of the runs are not compared.
 #[must_use]
 pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
+    let Some(first_way) = comparison.ways.first() else { return Vec::new() };
     let mut lines = Vec::new();
     for Limit { metric: name, percent } in limits {
         let metric = comparison.metrics.iter().find(|metric| metric.metric == *name);
+        // The mean over the runs of a way; `None`: it is not known in all of them.
+        let mean = |at: usize| {
+            let summary = metric.map(|metric| metric.ways[at])?;
+            summary.mean.filter(|_| summary.known == comparison.ways[at].runs)
+        };
         for (at, way) in comparison.ways.iter().enumerate().skip(1) {
-            let ratio = metric.and_then(|metric| metric.ratios[at]);
-            let is_complete = metric.is_some_and(|metric| {
-                metric.ways[at].known == way.runs && metric.ways[0].known == comparison.ways[0].runs
-            });
-            let percent_above = ratio.filter(|_| is_complete).map(|ratio| (ratio - 1.0) * 100.0);
-            match percent_above {
-                Some(above) if above > *percent => lines.push(format!(
-                    "{name} of {} is {above:.1}% above that of {}; {percent}% are allowed",
-                    way.name, comparison.ways[0].name
-                )),
-                Some(_) => {}
-                None => lines
-                    .push(format!("{name} of {} can't be compared: it is not known in all runs", way.name)),
-            }
+            let problem = match Option::zip(mean(0), mean(at)) {
+                None => "can't be compared: it is not known in all runs".to_owned(),
+                Some((first, mean)) if first > 0.0 => {
+                    let above = (mean / first - 1.0) * 100.0;
+                    if above <= *percent {
+                        continue;
+                    }
+                    format!("is {above:.1}% above that of {}; {percent}% are allowed", first_way.name)
+                }
+                Some((_, mean)) if mean <= 0.0 => continue,
+                Some(_) => format!("can't be compared: it is 0 in all runs of {}", first_way.name),
+            };
+            lines.push(format!("{name} of {} {problem}", way.name));
         }
     }
     lines

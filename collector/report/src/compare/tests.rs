@@ -63,6 +63,13 @@ fn unknown_figure_is_said_and_never_within_a_limit() {
 }
 
 #[test]
+fn quantity_that_is_0_in_the_first_way_is_said_and_0_is_not_above_it() {
+    let comparison = compare(&[run("a", Some(0.0), 0), run("b", Some(0.0), 5)]);
+    let limits = ["cpu", "ram"].map(|metric| Limit { metric, percent: 5.0 });
+    assert_eq!(exceeded(&comparison, &limits), ["ram of b can't be compared: it is 0 in all runs of a"]);
+}
+
+#[test]
 fn text_has_a_column_for_each_way() {
     let runs = [run("first", Some(1.0), 100_000_000), run("second", Some(1.5), 50_000_000)];
     let text = text(&compare(&runs));

@@ -1,6 +1,7 @@
 //! The forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-report golden`
 //! rewrites those; read the difference before it is committed.
 
+pub(crate) mod every_text;
 mod merged;
 mod summaries;
 
@@ -154,6 +155,21 @@ fn json_begins_with_gpu_tracker_keys_in_their_order() {
         assert_eq!(ours[..theirs.len()], theirs);
         assert_eq!(keys(&gpu_tracker_json(&report, &Style::default())), theirs, "its own form has no more");
     }
+}
+
+// Requirement: OUT-3
+#[test]
+fn percentages_of_an_unknown_number_of_gpus_are_unknown() {
+    let mut report = killed();
+    report.gpu.expected_gpus = None;
+    let read: serde_json::Value = serde_json::from_str(&json(&report, &Style::default())).unwrap();
+    let percentages = &read["gpu_utilization"]["gpu_percentages"];
+    assert!(percentages["max_sum_percent"].is_f64() && percentages["mean_sum_percent"].is_f64());
+    assert!(percentages["max_hardware_percent"].is_null() && percentages["mean_hardware_percent"].is_null());
+    let text = gpu_tracker::text(&report, &Style::default());
+    assert!(text.contains("      Max hardware percent: 0.0\n"), "{text}");
+    let named = stand_ins(&report, "gpu_tracker text").unwrap();
+    assert!(named.contains("gpu_percentages.max_hardware_percent"), "{named}");
 }
 
 // Requirement: OUT-2

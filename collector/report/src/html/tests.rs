@@ -4,17 +4,17 @@
 use std::time::UNIX_EPOCH;
 
 use roxmltree::{Document, Node};
-use serde_json::Value;
 
 use super::head::{SCRIPT, STYLE};
 use super::html;
 use crate::golden::compare;
+use crate::golden::every_text::with_texts;
 use crate::metrics::{MetricPoints, MetricValue};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};
 use crate::text::text;
-use crate::{format, json, merge, over_time, quote, read};
+use crate::{format, merge, over_time, quote};
 use gpu_track_core::samples::{all, full, killed, nodes, unknown};
 
 /// Most bytes of a page, and those for each GPU, and for each node or rank that has a row.
@@ -50,40 +50,6 @@ fn markup(page: &str) -> Vec<String> {
         };
         elements.map(line).collect()
     })
-}
-
-/// Puts `text` in place of each text of a report: also in names of limits, never in a word that the report chooses itself.
-fn with_texts(report: &Report, text: &str) -> (Report, usize) {
-    let mut document: Value = serde_json::from_str(&json::json(report, &Style::default())).unwrap();
-    let mut replaced = 0;
-    for pointer in pointers(&document, String::new()) {
-        let before = document.clone();
-        *document.pointer_mut(&pointer).unwrap() = text.into();
-        match read::read(&document.to_string()) {
-            Ok(_) => replaced += 1,
-            Err(_) => document = before,
-        }
-    }
-    let mut report = read::read(&document.to_string()).unwrap().report;
-    let ulimits = std::mem::take(&mut report.limits.ulimits);
-    report.limits.ulimits =
-        ulimits.into_iter().map(|(name, limit)| (format!("{name}{text}"), limit)).collect();
-    let slurm = std::mem::take(&mut report.limits.slurm);
-    report.limits.slurm = slurm.into_iter().map(|(name, value)| (format!("{name}{text}"), value)).collect();
-    (report, replaced)
-}
-
-/// Gives the place of each text in a JSON document.
-fn pointers(value: &Value, at: String) -> Vec<String> {
-    let key = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
-    match value {
-        Value::String(_) => vec![at],
-        Value::Array(items) => {
-            items.iter().enumerate().flat_map(|(i, item)| pointers(item, format!("{at}/{i}"))).collect()
-        }
-        Value::Object(fields) => fields.iter().flat_map(|(name, value)| pointers(value, key(name))).collect(),
-        _ => Vec::new(),
-    }
 }
 
 /// A report with everything that a page can show: one with GPUs, and what only another one has.

@@ -17,8 +17,6 @@ const LEAST_GAP_US: i64 = 60_000_000;
 const MOST_LENGTH_US: u64 = 366 * 86_400 * 1_000_000;
 /// A report may be longer than [`MOST_LENGTH_US`] if it is no longer than so many times the median of all reports.
 const MOST_TIMES: u64 = 100;
-/// Most batch jobs that are told apart.
-const MOST_JOBS: usize = 100;
 
 /// A file with a report.
 #[derive(Debug, Clone)]
@@ -104,7 +102,7 @@ impl Plan {
             (of_node, Reverse(span.length_us()), span.start_us, *at)
         });
         Self {
-            jobs: sources.iter().filter_map(|source| source.head.job.clone()).take(MOST_JOBS).collect(),
+            jobs: sources.iter().filter_map(|source| source.head.job.clone()).collect(),
             grid: Grid::over(times.extent.start_us, times.extent.end_us),
             apart: times.apart,
             outside: times.outside,

@@ -96,13 +96,20 @@ impl MetricPoints {
             (0, true) => notes.push("there is no metric".to_owned()),
             (0, false) => {}
             (_, true) => notes.push("no metric is of the time of this run".to_owned()),
+            (1, false) => {
+                notes.push("1 value is of no point, before the first or after the last one".to_owned());
+            }
             (values, false) => {
                 notes
                     .push(format!("{values} values are of no point, before the first or after the last one"));
             }
         }
-        if self.beyond > 0 {
-            notes.push(format!("{} values are left out: they are of more than {MOST} metrics", self.beyond));
+        match self.beyond {
+            0 => {}
+            1 => notes.push(format!("1 value is left out: it is of more than {MOST} metrics")),
+            values => {
+                notes.push(format!("{values} values are left out: they are of more than {MOST} metrics"))
+            }
         }
         notes
     }
@@ -186,9 +193,10 @@ mod tests {
         let (over_time, mut metrics) = points(0.5);
         assert_eq!(metrics.notes(), ["there is no metric"]);
         add(&mut metrics, 6, "loss", 99.0, 8.0);
-        add(&mut metrics, 6, "loss", 104.5, 8.0);
         assert_eq!(metrics.notes(), ["no metric is of the time of this run"]);
         add(&mut metrics, 7, "loss", 101.0, 1.0);
+        assert_eq!(metrics.notes(), ["1 value is of no point, before the first or after the last one"]);
+        add(&mut metrics, 6, "loss", 104.5, 8.0);
         assert_eq!(metrics.notes(), ["2 values are of no point, before the first or after the last one"]);
         let joined = metrics.joined(over_time);
         assert_eq!(joined.columns[1].name, "metric_loss", "the other process is none of this run's");
@@ -211,6 +219,9 @@ mod tests {
         let (over_time, mut metrics) = points(0.0);
         for number in 0..300 {
             add(&mut metrics, 7, &format!("step {number}"), 100.5, 1.0);
+            if number == 256 {
+                assert_eq!(metrics.notes(), ["1 value is left out: it is of more than 256 metrics"]);
+            }
         }
         assert_eq!(metrics.notes(), ["44 values are left out: they are of more than 256 metrics"]);
         assert_eq!(metrics.joined(over_time).columns.len(), 257);

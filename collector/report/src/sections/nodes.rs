@@ -57,7 +57,7 @@ pub(super) fn bounds(report: &Report, units: Units) -> Option<String> {
 /// none.
 fn gpu_use(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     let count = report.gpu.expected_gpus.filter(|count| *count > 0)?;
-    let busy = report.gpu.percent.mean_hardware(count).map(|percent| format!("{percent:.0} % busy"));
+    let busy = report.gpu.percent.mean_hardware(Some(count)).map(|percent| format!("{percent:.0} % busy"));
     let ram = &report.max_gpu_ram;
     let of = ram.system_capacity_bytes.map(|bytes| format!(" of {}", units.gpu_bytes(bytes)));
     let held =

@@ -119,7 +119,7 @@ mod tests {
             pstate: Some(0),
             processes: Some(vec![
                 process(4711, Some("ada"), Some("python3"), Some(11_000_000_000)),
-                process(9, None, Some("a\x1b[2J"), None),
+                process(9, None, Some("a\x1b[2J\u{9b}"), None),
             ]),
             ..GpuNow::default()
         };
@@ -132,11 +132,13 @@ mod tests {
 GPU  name          used     free    total  util  temp  power  state
 0    H100       12.0 GB  68.0 GB  80.0 GB  87 %  54 C  302 W     P0
         4711  ada         python3          11.0 GB
-           9  n/a         a\\x1b[2J         n/a
+           9  n/a         a\\x1b[2J\\u009b   n/a
 1    A100 80GB      n/a      n/a  80.0 GB   n/a   n/a    n/a    n/a
      processes: n/a
 ";
         assert_eq!(gpus_now(&listing), expected);
+        let line = crate::format::render_gpus_now(&listing, "json");
+        assert!(line.contains("\"a\\u001b[2J\\u009b\"") && line.lines().count() == 1, "{line}");
         assert_eq!(gpus_now(&Listing { count: Some(0), ..Listing::default() }), "no GPU\n");
         let drivers =
             vec![Driver { name: "NVIDIA".into(), reason: "driver not initialised within 30 s".into() }];

@@ -91,20 +91,16 @@ impl Sink for CsvFile {
 }
 
 impl CsvFile {
-    /// Writes a row. In an empty file, writes the head before it. If the row gets into the file, the next one begins at its end.
+    /// Writes a row. In an empty file, writes the head before it.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
-        let at_ns = row.sample.at_ns;
         let mut lines = Vec::new();
         if rows.is_empty() {
             lines.push(head(self.form));
         }
         let epoch_ns = clock::realtime_ns().saturating_sub(clock::monotonic_ns());
         lines.push(line(self.form, row, epoch_ns) + "\n");
-        if rows.append(&lines)? {
-            self.intervals.last_ns = at_ns;
-        }
-        Ok(())
+        rows.append(&lines).map(drop)
     }
 }
 

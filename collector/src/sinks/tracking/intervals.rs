@@ -18,8 +18,8 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct Intervals {
     interval_ns: u64,
-    /// The key of the last row that was written: the time of its end, CLOCK_MONOTONIC nanoseconds. 0: there is no row. The
-    /// writer sets it.
+    /// The key of the last row that was given, whether it gets into the file or is lost: the time of its end, CLOCK_MONOTONIC
+    /// nanoseconds. 0: there is no row. A writer that goes on in a file sets it to the key of the file's last row.
     pub last_ns: u64,
     /// The samples since then, joined. They are shorter than an interval.
     waiting: Option<Row>,
@@ -31,8 +31,8 @@ impl Intervals {
         Self { interval_ns, last_ns: 0, waiting: None }
     }
 
-    /// Joins a sample to those that wait. Gives the row if it is now as long as an interval; the writer then sets
-    /// [`Self::last_ns`]. `None`: the row still waits, or the file has the sample already.
+    /// Joins a sample to those that wait. Gives the row if it is now as long as an interval. `None`: the row still waits, or the
+    /// file has the sample already.
     pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
         if sample.at_ns <= self.last_ns {
             return None;
@@ -50,6 +50,7 @@ impl Intervals {
             self.waiting = Some(row);
             return None;
         }
+        self.last_ns = row.sample.at_ns;
         Some(row)
     }
 
@@ -70,11 +71,31 @@ impl Intervals {
 
     /// Takes the samples that wait as a row, though it is shorter than an interval: the run is over.
     pub(super) fn take_rest(&mut self) -> Option<Row> {
-        self.waiting.take()
+        let row = self.waiting.take()?;
+        self.last_ns = row.sample.at_ns;
+        Some(row)
     }
 
     /// Whether no sample waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: TIME-1
+    #[test]
+    fn every_row_is_as_long_as_an_interval_whatever_becomes_of_the_rows_before() {
+        let mut intervals = Intervals::new(100);
+        let samples =
+            (0..35).map(|n| TreeSample { from_ns: n * 10, at_ns: n * 10 + 10, ..TreeSample::default() });
+        let rows: Vec<_> = samples.filter_map(|sample| intervals.add(&sample)).collect();
+        let ends: Vec<_> = rows.iter().map(|row| (row.sample.from_ns, row.sample.at_ns, row.count)).collect();
+        assert_eq!(ends, [(0, 100, 10), (100, 200, 10), (200, 300, 10)]);
+        assert_eq!(intervals.take_rest().map(|row| (row.sample.at_ns, row.count)), Some((350, 5)));
+        assert_eq!(intervals.last_ns, 350);
     }
 }

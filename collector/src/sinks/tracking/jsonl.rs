@@ -134,12 +134,11 @@ impl JsonLines {
         }
     }
 
-    /// Writes a row as the line of a sample. If it gets into the file, the next row begins at its end, and its largest RAM goes
-    /// into the line of the end.
+    /// Writes a row as the line of a sample. If it gets into the file, its largest RAM goes into the line of the end.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
-        let (at_ns, max_ram) = (row.sample.at_ns, row.sample.max_ram);
+        let max_ram = row.sample.max_ram;
         if self.write(&Line::Sample(Box::new(row.sample)))? {
-            (self.intervals.last_ns, self.written_max_ram) = (at_ns, max_ram);
+            self.written_max_ram = max_ram;
         }
         Ok(())
     }

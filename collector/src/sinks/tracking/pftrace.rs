@@ -148,18 +148,18 @@ impl TraceFile {
     }
 
     /// Writes the values of a row, at the time at which its interval begins. Tracks of its GPUs that are new are declared before.
-    /// If the row gets into the file, the next one begins at its end, and it is noted: [`Self::event`] may raise its RAM, and
-    /// [`Self::write_end`] compares its largest RAM.
+    /// If the row gets into the file, it is noted: [`Self::event`] may raise its RAM, and [`Self::write_end`] compares its largest
+    /// RAM.
     fn write_row(&mut self, Row { sample, .. }: &Row) -> io::Result<()> {
         // After a restart, the first sample may begin before the last row in the file ends.
-        let (begin_ns, key_ns) = (sample.from_ns.max(self.intervals.last_ns), sample.at_ns);
+        let (begin_ns, key_ns) = (sample.from_ns.max(self.written.last_row_ns()), sample.at_ns);
         let devices = sample.gpu.devices.iter().zip(0..);
         let gpus = devices.map(|(gpu, rank)| tracks::gpu_track(&gpu.device, rank));
         let mut packets: Vec<TracePacket> = gpus.filter_map(|track| self.sequence.declare(track)).collect();
         packets.extend(self.sequence.values(begin_ns, tracks::values(sample)));
         add_to_last(&mut packets, Name::RowEnd, key_ns);
         if self.write(packets)? {
-            (self.intervals.last_ns, self.written_max_ram) = (key_ns, Some(sample.max_ram));
+            self.written_max_ram = Some(sample.max_ram);
             let footprint_bytes = sample.footprint_bytes.map(|span| span.max);
             self.written.add_row(WrittenRow { begin_ns, key_ns, footprint_bytes });
         }

@@ -180,10 +180,9 @@ impl Database {
         add(&mut self.batch);
     }
 
-    /// Adds a row to the batch. Later rows begin after this one, whether it gets written or lost.
+    /// Adds a row to the batch.
     fn gather_row(&mut self, row: Row) {
         let form = self.form;
-        self.intervals.last_ns = row.sample.at_ns;
         self.gather(|batch| batch.rows.push(DataRow { form, interval: row, epoch_ns: batch.epoch_ns }));
     }
 

@@ -45,10 +45,11 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
         error: error.to_string(),
     })?;
     let mut run = RunCgroup { home, dir, aside: None, enabled: Vec::new(), missing: Vec::new() };
-    if enable_controllers(&mut run) == Err(Occupied)
-        && words(&run.home.join("cgroup.procs")) == [launcher.to_string()]
-    {
-        move_launcher_aside(&mut run, &name, launcher);
+    if enable_controllers(&mut run) == Err(Occupied) {
+        let is_alone = words(&run.home.join("cgroup.procs")) == [launcher.to_string()];
+        let moved =
+            if is_alone { move_launcher_aside(&mut run, &name, launcher) } else { Err(occupied(&run)) };
+        run.missing.extend(moved.err());
     }
     Ok(run)
 }
@@ -67,7 +68,7 @@ fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
 }
 
 /// Enables as many of [`CONTROLLERS`] as possible for the command's group. Notes in `run` which were enabled, and why others were
-/// not.
+/// not, but for those that processes in `home` prevent.
 ///
 /// # Errors
 /// If processes in `home` prevent it.
@@ -90,27 +91,34 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
             Err(error) => missing.push(format!("cannot enable the {controller} controller: {error}")),
         }
     }
-    if is_occupied {
-        missing.push(format!("{home} holds other processes: start gpu-track-run in a group of its own"));
-    }
     run.missing = missing;
     if is_occupied { Err(Occupied) } else { Ok(()) }
 }
 
+/// Says why controllers are not enabled where other processes are in `home`.
+fn occupied(run: &RunCgroup) -> String {
+    format!("{} holds other processes: start gpu-track-run in a group of its own", run.home.display())
+}
+
 /// Moves the launcher out of `home` into a group of its own, and tries again to enable controllers. If that works, notes the
 /// launcher's group in `run`, else moves the launcher back. `name` is that of the command's group.
-fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
+///
+/// # Errors
+/// Why that does not work.
+fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) -> Result<(), String> {
     let aside = run.home.join(format!("{name}{ASIDE}"));
-    if std::fs::create_dir(&aside).is_err() {
-        return;
+    let not_moved =
+        |error: io::Error| format!("gpu-track-run cannot be moved into {}: {error}", aside.display());
+    std::fs::create_dir(&aside).map_err(not_moved)?;
+    let moved = std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).map_err(not_moved);
+    match moved.and_then(|()| enable_controllers(run).map_err(|Occupied| occupied(run))) {
+        Ok(()) => run.aside = Some(aside),
+        Err(reason) => {
+            empty_into(&aside, &run.home);
+            return Err(reason);
+        }
     }
-    if std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).is_ok()
-        && enable_controllers(run).is_ok()
-    {
-        run.aside = Some(aside);
-    } else {
-        empty_into(&aside, &run.home);
-    }
+    Ok(())
 }
 
 /// Opens the file `cgroup.procs`: a process moves itself into the group by writing "0".
@@ -328,6 +336,21 @@ mod tests {
         assert_eq!(io_bytes(stat, "rbytes=", dir.path()), 1013);
         assert_eq!(io_bytes(stat, "wbytes=", dir.path()), 204);
         assert_eq!(io_bytes("", "rbytes=", dir.path()), 0);
+    }
+
+    // Requirement: CGROUP-53
+    #[test]
+    fn launcher_that_can_not_be_moved_is_the_reason_and_not_other_processes() {
+        let (dir, root) = tree("0::/\n", MOUNTS);
+        put(&dir, "fs/cgroup.controllers", "memory io\n");
+        let mut run = create(&root, 7, 1).unwrap();
+        put(&dir, "fs/x.aside/cgroup.controllers", "the group is there already");
+        let reason = move_launcher_aside(&mut run, "x", 7).unwrap_err();
+        assert!(
+            reason.starts_with("gpu-track-run cannot be moved into /") && reason.ends_with("(os error 17)"),
+            "{reason}"
+        );
+        assert_eq!(run.aside, None);
     }
 
     // Requirement: CGROUP-58

@@ -69,7 +69,7 @@ impl LiveFile {
     /// # Errors
     /// `NotFound` if there is none. Other errors if it is another user's, or of another session or version.
     pub fn resume(path: &Path, session_id: u64) -> io::Result<Self> {
-        let live = Self::existing(path, OFlags::RDWR, ProtFlags::READ | ProtFlags::WRITE)?;
+        let live = Self::existing(path, OFlags::RDWR, ProtFlags::READ | ProtFlags::WRITE, NamedFile::opened)?;
         let is_own = fstat(live.named.file())?.st_uid == rustix::process::geteuid().as_raw();
         if is_own && live.header().session_id == session_id {
             Ok(live)
@@ -78,16 +78,22 @@ impl LiveFile {
         }
     }
 
-    /// Opens a live file to read it. It may be another user's, so that root can watch that user's run.
+    /// Opens a live file to read it. It may be another user's, so that root can watch that user's run. It is not locked: a reader
+    /// must not keep the files of a killed run from being found.
     ///
     /// # Errors
     /// If there is no such file, or it is of another version.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::existing(path, OFlags::RDONLY, ProtFlags::READ)
+        Self::existing(path, OFlags::RDONLY, ProtFlags::READ, |path, file| Ok(NamedFile::held(path, file)))
     }
 
-    /// Opens, locks and maps an existing live file. Fails if it has another length or version.
-    fn existing(path: &Path, access: OFlags, protection: ProtFlags) -> io::Result<Self> {
+    /// Opens and maps an existing live file. `named` takes the open file, and may lock it. Fails if it has another length or version.
+    fn existing(
+        path: &Path,
+        access: OFlags,
+        protection: ProtFlags,
+        named: fn(&Path, OwnedFd) -> io::Result<NamedFile>,
+    ) -> io::Result<Self> {
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
         let stat = fstat(&file)?;
@@ -95,7 +101,7 @@ impl LiveFile {
         if !is_file || stat.st_size != LIVE_SIZE as i64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let live = Self::map(NamedFile::opened(path, file)?, protection)?;
+        let live = Self::map(named(path, file)?, protection)?;
         if live.header().is_compatible() { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 

@@ -92,8 +92,9 @@ pub(super) fn of_recording(
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
     if !time.list_events {
-        // Neither points nor events were asked for: a report was, or CSV.
-        if !time.is_any() {
+        let has_report = recording.report.is_some() || recording.report_of_nodes.is_some();
+        // Neither points nor events were asked for: a report was, or CSV, which a report can't be.
+        if !time.is_any() && !has_report {
             message(format_args!("{} has no report: these are its points", path.display()));
         }
         let clock = recording.clock.ok_or("has no time of day, which metrics need");

@@ -15,16 +15,16 @@ pub struct Percent {
 }
 
 impl Percent {
-    /// [`Percent::max_sum`] divided by the number of units.
+    /// [`Percent::max_sum`] divided by the number of units. `None`: either is unknown.
     #[must_use]
-    pub fn max_hardware(self, units: u32) -> Option<f64> {
-        self.max_sum.map(|sum| per_unit(sum, units))
+    pub fn max_hardware(self, units: Option<u32>) -> Option<f64> {
+        Some(per_unit(self.max_sum?, units?))
     }
 
-    /// [`Percent::mean_sum`] divided by the number of units.
+    /// [`Percent::mean_sum`] divided by the number of units. `None`: either is unknown.
     #[must_use]
-    pub fn mean_hardware(self, units: u32) -> Option<f64> {
-        self.mean_sum.map(|sum| per_unit(sum, units))
+    pub fn mean_hardware(self, units: Option<u32>) -> Option<f64> {
+        Some(per_unit(self.mean_sum?, units?))
     }
 }
 

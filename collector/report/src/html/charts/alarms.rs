@@ -10,7 +10,6 @@ use crate::html::escape::escape;
 use crate::html::table::{self, MOST_ROWS};
 use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
 use crate::model::report::Report;
-use crate::quote;
 
 /// The events that a chart marks.
 pub(super) struct Alarms<'a> {
@@ -62,7 +61,7 @@ impl<'a> Alarms<'a> {
                 EventKind::Recovered => (colours::PAGE, String::new()),
                 _ => (colour, format!(" class=\"halo\" stroke=\"{}\"", colours::PAGE)),
             };
-            let words = escape(&quote::escape(&event_in_words(event)));
+            let words = escape(&event_in_words(event));
             Some(format!(
                 "<g class=\"{class}\" stroke=\"{colour}\" fill=\"{fill}\"><title>{}: {words}</title><line x1=\"{x}%\" x2=\"{x}%\" \
                  y1=\"{ABOVE}\" y2=\"{y}\" stroke-dasharray=\"2 3\"/><svg x=\"{x}%\" y=\"{y}\" overflow=\"visible\"><path{edge} \

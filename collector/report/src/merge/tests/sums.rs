@@ -150,6 +150,17 @@ fn reports_that_do_not_belong_together_are_merged_with_a_warning() {
 
 // Requirement: NODE-4
 #[test]
+fn job_of_the_last_of_many_reports_is_told_apart() {
+    let mut reports = vec![of_node("n1"); 101];
+    // Its file's name, 99.json, comes last.
+    reports[99].limits.slurm.insert("SLURM_JOB_ID".into(), "18".into());
+    let report = merged(&reports);
+    let is_said = |text: &str| text.starts_with("These are reports of different Slurm jobs (17, 18).");
+    assert!(report.warnings.iter().any(|warning| is_said(&warning.text)), "{:?}", report.warnings);
+}
+
+// Requirement: NODE-4
+#[test]
 fn containers_of_one_machine_are_nodes_whose_machine_counts_once() {
     let reports = ["a", "b"].map(|name| {
         let mut report = of_node(name);
