@@ -280,7 +280,7 @@ fn gpus_shows_figures_and_processes_as_they_are_now() {
     let children = format!("/proc/{0}/task/{0}/children", watched.id());
     let lister = Path::new("/proc").join(fs::read_to_string(children).unwrap().trim());
     assert!(lister.join("stat").exists(), "{lister:?}");
-    kill(watched.id(), libc::SIGINT);
+    kill(watched.id(), libc::SIGTERM);
     watched.wait().unwrap();
     wait_until("the end of the process that asks the drivers", || !lister.exists());
     assert!(first.starts_with("GPU  name "), "{first}");
