@@ -327,7 +327,7 @@ fn command_that_can_not_be_started_is_told() {
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o777);
     std::fs::set_permissions(alerted.directory.path(), permissions).unwrap();
     let running = or_skip!(alerted.tracked(":", &[]).by_user(USER)).start();
-    wait_until("the run", || leftovers::collector(running.mark(), running.pid()).is_some());
+    wait_until("the command", || alerted.path("began").exists());
     let user = become_user(USER);
     let mut limit = Command::new(&user[0]);
     limit.args(&user[1..]).args(["prlimit", "--nproc=0:0", "--pid"]).arg(running.pid().to_string());

@@ -16,7 +16,8 @@ use crate::support::{installed, program, skip, skipped, static_program};
 /// A job, or the reason why it cannot run here.
 type Made = Result<Job, String>;
 
-/// Makes the list of jobs and two tests for each: as root and as an ordinary user.
+/// Makes the list of jobs and two tests for each: as root and as an ordinary user. Both read the same files, and root's tests take
+/// half a minute, so these are run by hand.
 macro_rules! jobs {
     ($($name:ident)*) => {
         const JOBS: &[(&str, fn() -> Made)] = &[$((stringify!($name), jobs::$name)),*];
@@ -24,6 +25,7 @@ macro_rules! jobs {
             use crate::support::footprints::User;
 
             #[test]
+            #[ignore = "run by hand: cargo test --test e2e -- --ignored as_root"]
             fn as_root() {
                 super::check(super::jobs::$name, User::Root);
             }
