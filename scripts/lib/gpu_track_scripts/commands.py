@@ -11,8 +11,8 @@ from typing import Union
 
 from gpu_track_scripts.paths import ROOT
 
-# Options of `cargo build` with which the dev profile has what `cargo test --workspace` built: the features of a package depend on
-# what is built with it, so with others nearly everything is compiled again.
+# Options of `cargo build` with which the dev profile has what `cargo test --workspace` built. The features of a package
+# depend on what is built with it, so with other options nearly everything is compiled again.
 AS_TESTS = ("--workspace", "--bins", "--tests")
 # A word of a command line; numbers are written in decimal.
 Word = Union[str, int, float, "os.PathLike[str]"]
