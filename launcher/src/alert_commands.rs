@@ -206,12 +206,11 @@ impl AlertCommands {
     /// Forgets the runners in whose sessions no child of the launcher is left: the pids can be other sessions' from now on. `ended`: a
     /// child that is reaped next.
     fn forget_ended_sessions(&mut self, ended: u32) {
-        let root = ProcRoot::default();
-        if self.failed_runners.is_empty() || !root.lists_children() {
+        if self.failed_runners.is_empty() {
             return;
         }
-        // 1: the first thread's children, which are all.
-        let children = root.children(std::process::id(), 1).into_iter().filter(|child| *child != ended);
+        let Some(children) = ProcRoot::default().own_children() else { return };
+        let children = children.into_iter().filter(|child| *child != ended);
         let sessions: Vec<u32> = children.filter_map(session_of).collect();
         self.failed_runners.retain(|runner| sessions.contains(runner));
     }

@@ -260,8 +260,7 @@ fn strangers(options: &Options) -> Vec<TreeMember> {
         return Vec::new();
     }
     let root = ProcRoot::default();
-    // 1: the first thread's children, which are all.
-    let children = root.children(std::process::id(), 1);
+    let children = root.own_children().unwrap_or_default();
     children.into_iter().filter_map(|pid| TreeMember::of(&root, pid)).collect()
 }
 

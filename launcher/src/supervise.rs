@@ -327,20 +327,24 @@ impl<A: Account> Supervisor<A> {
         if let Subject::Attached { .. } = self.subject {
             return Vec::new();
         }
-        // 1: the list of the first thread is read. That thread has forked all children, and inherits the orphans.
-        let mut children = ProcRoot::default().children(std::process::id(), 1);
+        self.listed_children().unwrap_or_default()
+    }
+
+    /// Lists the launcher's children that belong to the run, if there is a /proc that shows them.
+    fn listed_children(&self) -> Option<Vec<u32>> {
+        // The first thread has forked all children, and inherits the orphans.
+        let mut children = ProcRoot::default().own_children()?;
         children.retain(|pid| !self.account.is_foreign(*pid) && !self.executor.is_helper(*pid));
-        children
+        Some(children)
     }
 
     /// Whether a child that belongs to the run is left. Without /proc, one that does not belong to the run counts, too.
     fn has_children(&self) -> bool {
-        let is_listed = ProcRoot::default().lists_children();
-        !self.children().is_empty() || (!is_listed && reap::has_children())
+        self.listed_children().map_or_else(reap::has_children, |children| !children.is_empty())
     }
 
-    /// Writes gpu_tracker's last line to stdout if this is gpu_tracker, and gives up the alerts that wait. Then tells the account
-    /// that the run has ended, and waits for the report.
+    /// Writes gpu_tracker's last line to stdout if this is gpu_tracker. Gives up the alerts that wait, and tells the account what
+    /// failed of `--on-alert`, and that the run has ended. Then waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
         if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);

@@ -38,8 +38,7 @@ impl Untracked {
     /// Makes the account before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
         let root = ProcRoot::default();
-        // 1: the first thread's children, which are all.
-        let children_before = root.children(std::process::id(), 1);
+        let children_before = root.own_children().unwrap_or_default();
         let mut untracked = Self { children_before, ..Self::beside(&config::of(options, &root)) };
         untracked.begin(reason);
         untracked
@@ -74,16 +73,11 @@ impl Untracked {
 
     /// Finds the command's children that still run. /proc lists them. Without /proc, waitid(2) says whether there are any.
     fn children_left(&self) -> Left {
-        let root = ProcRoot::default();
-        let mut children = root.children(std::process::id(), 1);
+        let Some(mut children) = ProcRoot::default().own_children() else {
+            return if reap::has_children() { Left::Unknown } else { Left::None };
+        };
         children.retain(|pid| !self.children_before.contains(pid));
-        if !children.is_empty() {
-            Left::Some(children)
-        } else if !root.lists_children() && reap::has_children() {
-            Left::Unknown
-        } else {
-            Left::None
-        }
+        if children.is_empty() { Left::None } else { Left::Some(children) }
     }
 }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::descriptors::{SIGNAL_FD, descriptors};
 use crate::support::run::Running;
-use crate::support::{kill, program, tracked, wait_until};
+use crate::support::{is_root, kill, program, skip, tracked, wait_until};
 
 /// The line that says what is waited for, once it is there.
 fn told(running: &Running) -> String {
@@ -47,6 +47,20 @@ impl Daemon {
             self.pid()
         )
     }
+}
+
+// Requirement: SEE-6
+#[test]
+fn wait_ends_with_the_last_process_where_the_kernel_lists_no_children() {
+    if !is_root() {
+        skip!("needs root (mount)");
+    }
+    let (daemon, empty) = (Daemon::new(), tempfile::tempdir().unwrap());
+    let mounts = format!("mount --bind {} /proc/$$/task", empty.path().display());
+    let running = tracked(daemon.words()).options(&["--wait-all"]).with_mounts(&mounts).start();
+    assert_eq!(told(&running), daemon.line());
+    kill(daemon.pid(), libc::SIGTERM);
+    assert_eq!(running.wait().status.code(), Some(0));
 }
 
 // Requirement: SEE-102

@@ -116,7 +116,7 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
     let mut all = Vec::new();
     for process in recording.processes.iter().flatten() {
-        all.extend(of_process(process, at_s(process.start_ns)));
+        all.extend(of_process(process, at_s));
     }
     for &(ns, bytes) in &recording.revisions {
         all.push(new_event(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes)));
@@ -164,8 +164,8 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     all.split_off(first)
 }
 
-/// Gives the start and the end of a process that started `start_s` seconds after the start of the run.
-fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
+/// Gives the start and the end of a process. `at_s` gives a time of the file as seconds after the start of the run.
+fn of_process(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
     let kind = if process.is_still_running {
         Recorded::StillRunning
     } else if process.exit.signal.is_some() {
@@ -177,10 +177,11 @@ fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
         pid: Some(process.pid),
         ppid: process.ppid,
         command: Some(process.command.clone()),
-        ..new_event(START, start_s, None)
+        ..new_event(START, at_s(process.start_ns), None)
     };
+    let end_ns = process.start_ns.saturating_add((process.wall_s * NS_PER_S) as u64);
     let end = Event {
-        at_s: start_s + process.wall_s,
+        at_s: at_s(end_ns),
         kind: Kind::Recorded(kind),
         exit: Some(process.exit),
         cpu_s: process.cpu_s,
@@ -318,6 +319,8 @@ mod tests {
             process(12, 1_500_000_000, exit(None, Some(9)), false),
             process(11, 1_000_000_000, exit(Some(3), None), false),
             process(13, 9_000_000_000, exit(None, None), true),
+            // It started before the first row of a database, which does not tell the start of the run.
+            process(10, 500_000_000, exit(Some(0), None), false),
         ];
         Recording {
             start_ns: 1_000_000_000,
@@ -333,8 +336,10 @@ mod tests {
         let report = gpu_track_core::samples::full();
         let all = events(&recording(), Some(&report), &Filter::default());
         let expected = "       0.000 s  start                11 a,\"b\\x1b         parent n/a
+       0.000 s  start                10 a,\"b\\x1b         parent n/a
        0.500 s  start                12 a,\"b\\x1b         parent n/a
        1.000 s  revision       the tree turned out to have held 7.00 MB
+       2.000 s  exit                 10 a,\"b\\x1b         status 0, 1.50 s CPU, peak RSS n/a
        2.500 s  exit                 11 a,\"b\\x1b         status 3, 1.50 s CPU, peak RSS n/a
        3.000 s  killed               12 a,\"b\\x1b         SIGKILL, 1.50 s CPU, peak RSS n/a
        8.000 s  start                13 a,\"b\\x1b         parent n/a
@@ -345,8 +350,8 @@ mod tests {
         let rows = csv(&all);
         assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,,,,,,,,,,\n"), "{rows}");
         let read: serde_json::Value = serde_json::from_str(&json(&all)).unwrap();
-        assert_eq!((&read[4]["type"], &read[4]["exit"]["signal"]), (&"killed".into(), &9.into()));
-        assert!(read[4]["ram_bytes"].is_null());
+        assert_eq!((&read[6]["type"], &read[6]["exit"]["signal"]), (&"killed".into(), &9.into()));
+        assert!(read[6]["ram_bytes"].is_null());
     }
 
     // Requirement: ALERT-9
@@ -407,10 +412,13 @@ mod tests {
             all.iter().map(|event| (event.kind.name(), event.at_s)).collect::<Vec<_>>()
         };
         let kinds = [Recorded::Exit, Recorded::Killed].map(Kind::Recorded).into();
-        assert_eq!(with(Filter { kinds, ..Filter::default() }), [("exit", 2.5), ("killed", 3.0)]);
+        assert_eq!(
+            with(Filter { kinds, ..Filter::default() }),
+            [("exit", 2.0), ("exit", 2.5), ("killed", 3.0)]
+        );
         let last = with(Filter { since_s: 0.5, last: Some(2), ..Filter::default() });
         assert_eq!(last, [("start", 8.0), ("still_running", 10.5)]);
-        assert_eq!(with(Filter { since_s: 0.6, last: Some(99), ..Filter::default() }).len(), 5);
+        assert_eq!(with(Filter { since_s: 0.6, last: Some(99), ..Filter::default() }).len(), 6);
         for kind in Kind::all() {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

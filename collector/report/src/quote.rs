@@ -264,7 +264,8 @@ pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) 
     lines
 }
 
-/// Escapes every character of `text` that is not ASCII.
+/// Escapes every character of `text` that is not ASCII, for a terminal that shows only ASCII. `text` must be escaped or quoted
+/// already: control characters of ASCII stay as they are.
 #[must_use]
 pub fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -137,7 +137,9 @@ impl SoFar {
         self.config.tracking.bundles.as_ref()
     }
 
-    /// Makes a bundle, and gives its path.
+    /// Makes a bundle of the run so far, and gives its path. `bundles`: the directory in which it is made, and how many may be there.
+    /// `asked`: what the program that asks for it says of itself, for the manifest. Without a live file the bundle lacks the last
+    /// samples.
     ///
     /// # Errors
     /// If it can't be written. Nothing of it is left then.

@@ -313,16 +313,19 @@ fn coverage(inputs: &Inputs) -> Coverage {
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
+    let has_no_preload = inputs.config.attached.is_none() && !inputs.config.discovery.uses(Layer::Preload);
     let reason = if inputs.config.discovery.untracked.is_some() {
         "tracking could not begin: other processes are not counted"
     } else if inputs.config.attached.is_some() && is_connector_absent {
         "short children of programs that ran before the attach are not counted"
-    } else if inputs.config.attached.is_none() && !inputs.config.discovery.uses(Layer::Preload) {
+    } else if is_connector_absent && has_no_preload {
         "the preload layer is off: short processes are not counted"
     } else if is_connector_absent && totals.coverage.uninstrumented > 0 && is_static {
         "short children of static programs are not counted"
     } else if is_connector_absent && totals.coverage.uninstrumented > 0 {
         "short children of programs without the shim are not counted"
+    } else if health.connector.overruns > 0 && has_no_preload {
+        "events of the kernel were lost: short processes may be missing"
     } else if health.connector.overruns > 0 {
         "events of the kernel were lost: short processes of static programs may be missing"
     } else if inputs.end.dropped_events > 0 || health.unread > 0 || health.is_state_lost {

@@ -4,6 +4,7 @@ use super::Inputs;
 use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLimitUse};
 use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit};
 use crate::model::signal::signal_name;
+use crate::model::tree_sample::GpuSums;
 
 /// The kernel kills at a limit only if the charge is above this part of it. A charge grows by pages, which can be huge.
 const LEAST_CHARGED_PART: f64 = 0.9;
@@ -65,8 +66,11 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
 /// that limit. `None`: it did not.
 fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
     let was_oom_killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
-    let limit =
-        inputs.run.limits.list().map(|(limit, _)| limit).find(|limit| is_held_by_kernel(inputs, limit))?;
+    // Of several, the kernel was given the strictest.
+    let held =
+        inputs.run.limits.list().map(|(limit, _)| limit).filter(|limit| is_held_by_kernel(inputs, limit));
+    let allowed_by = |limit: &&RunLimit| inputs.run.limits.allowed(limit, &GpuSums::default());
+    let limit = held.min_by_key(|limit| allowed_by(limit).unwrap_or(u64::MAX))?;
     let Some(KernelLimit::Set(allowed)) = inputs.config.cgroups.ram_limit else { return None };
     let unit = limit.quantity.unit();
     let charged = cgroup.and_then(|cgroup| cgroup.memory_peak_bytes);
@@ -130,4 +134,45 @@ fn enforcer(inputs: &Inputs, limit: &RunLimit) -> Enforcer {
 /// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
 fn since_start_s(inputs: &Inputs, at_ns: u64) -> f64 {
     at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::config::Config;
+    use crate::model::host_info::HostInfo;
+    use crate::model::report::Limits;
+    use crate::model::run_end::RunEnd;
+    use crate::model::run_limit::Threshold;
+    use crate::run::RunState;
+
+    // Requirement: LIMIT-8
+    #[test]
+    fn strictest_limit_of_ram_is_the_one_that_the_kernel_held() {
+        let limit = |words: &str, bytes| RunLimit {
+            words: words.into(),
+            quantity: Quantity::Ram,
+            threshold: Threshold::Amount(bytes),
+            action: LimitAction::End,
+        };
+        let mut config = Config::of_test();
+        config.tracking.limits.list = vec![limit("ram=16G", 16 << 30), limit("ram=8G", 8 << 30)];
+        config.cgroups.ram_limit = Some(KernelLimit::Set(8 << 30));
+        let full = crate::samples::full();
+        let host_info = HostInfo {
+            host: full.host,
+            ticks_per_second: 100,
+            page_bytes: 4096,
+            limits: Limits::default(),
+            own_ranks: Vec::new(),
+        };
+        let run = RunState::of_run(&config, &host_info);
+        let end = RunEnd::of_exit(9, None);
+        let inputs = Inputs { config: &config, host_info: &host_info, run: &run, end: &end };
+        let cgroup = Cgroup { oom_kills: Some(1), memory_peak_bytes: Some(8 << 30), ..Cgroup::default() };
+        let Some(Cause::Limit(cause)) = killed_by_kernel(&inputs, Some(&cgroup), &full.max_ram) else {
+            panic!("no limit");
+        };
+        assert_eq!((cause.limit.as_str(), cause.overshoot_bytes), ("ram=8G", Some(0)));
+    }
 }

@@ -71,6 +71,9 @@ struct Head {
     form_version: u32,
 }
 
+/// Most runs of a variant, and most to warm up.
+pub const MOST_RUNS: usize = 10_000;
+
 impl Plan {
     /// Makes a plan. Its order is random, and each round has every variant once. So what changes on the machine meanwhile
     /// is not taken for a difference of the variants.
@@ -121,6 +124,13 @@ impl Plan {
         // The names of files are made of it. A slash in it would lead out of the study's directory.
         if plan.variants.iter().any(|variant| variant.file != file_stem(&variant.file)) {
             return Err(NoPlan::Damaged("the name of a file has characters that no plan gives it"));
+        }
+        // An order is made for as many runs as the file says, so their number is checked first.
+        let is_of_order = plan.runs.checked_mul(plan.variants.len()) == Some(plan.order.len());
+        if !is_of_order || plan.warmup > MOST_RUNS {
+            return Err(NoPlan::Damaged(
+                "it has another number of runs than it says, or too many to warm up",
+            ));
         }
         // After this check, each run is of a variant that there is, and more runs continue the order.
         if plan.order != Self::new(plan.variants.clone(), plan.runs, plan.warmup, plan.shell, plan.seed).order
@@ -230,6 +240,12 @@ mod tests {
             ("\"file\": \"a\"", "\"file\": \"../a\"", "it is damaged: the name of a file"),
             ("\"seed\": 7", "\"seed\": 8", "it is damaged: the order of the runs"),
             ("\"runs\": 3", "\"runs\": \"many\"", "it is no plan of a study: "),
+            ("\"runs\": 3", "\"runs\": 18446744073709551615", "it is damaged: it has another number of runs"),
+            (
+                "\"warmup\": 2",
+                "\"warmup\": 18446744073709551615",
+                "it is damaged: it has another number of runs",
+            ),
         ] {
             let json = begun.json();
             assert!(json.contains(from), "{json}");

@@ -236,11 +236,17 @@ impl ProcRoot {
         children
     }
 
-    /// Whether the kernel lists the children of processes in this /proc (CONFIG_PROC_CHILDREN).
+    /// Reads the pids of the children of this process: those that its first thread has made or inherited. Where the kernel lists none
+    /// (no CONFIG_PROC_CHILDREN), all processes are read for their parent. `None`: there is no /proc.
     #[must_use]
-    pub fn lists_children(&self) -> bool {
+    pub fn own_children(&self) -> Option<Vec<u32>> {
         let own = std::process::id();
-        self.path(own, &format!("task/{own}/children")).exists()
+        if self.path(own, &format!("task/{own}/children")).exists() {
+            return Some(self.children(own, 1));
+        }
+        let pids = self.pids();
+        let is_child = |pid: &u32| self.stat(*pid).is_some_and(|stat| stat.ppid == own);
+        (!pids.is_empty()).then(|| pids.into_iter().filter(is_child).collect())
     }
 
     /// Reads the ids of the threads of a process. Gives none if the process is gone.

@@ -108,7 +108,7 @@ pub(super) fn of_recording(
     show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
 }
 
-/// Shows the points or the events that a report has. Its events are the RAM peak, and what alerts and limits did.
+/// Shows the points or the events that a report has. It has no events of processes but the command's.
 ///
 /// # Errors
 /// If `json` is no report or has no points, or a place can't be used.

@@ -5,14 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 use clap::{ArgAction, Args};
 use gpu_track_collector::study::Plan;
 use gpu_track_collector::study::expand::{NoVariants, Parameter, Template, expand};
+use gpu_track_collector::study::plan::MOST_RUNS;
 
 use crate::cli::UsageError;
 
 /// Runs of each variant if the user gives no number. With 5, differences from the first variant can be sure for up to 6 others. With 4,
 /// only for one.
 const DEFAULT_RUNS: usize = 5;
-/// Most runs of each variant.
-const MOST_RUNS: usize = 10_000;
 
 /// The options that make a plan.
 #[derive(Debug, Default, Args)]

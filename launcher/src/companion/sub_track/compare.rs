@@ -48,8 +48,8 @@ struct Config {
 
 /// Parses `NAME=FILE`.
 fn mapping(given: &str) -> Result<(String, PathBuf), String> {
-    let (name, file) =
-        given.split_once('=').ok_or_else(|| format!("\"{given}\" has no name: write it as NAME=FILE"))?;
+    let named = given.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, file) = named.ok_or_else(|| format!("\"{given}\" has no name: write it as NAME=FILE"))?;
     Ok((name.to_owned(), file.into()))
 }
 

@@ -86,11 +86,14 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=HELP)
     parser.add_argument("--check", action="store_true", help="fail if the guide has another table; runs ours only")
-    check: bool = parser.parse_args().check
+    parser.add_argument("--program", type=pathlib.Path, help="gpu-track-run; without it, it is built")
+    arguments = parser.parse_args()
+    check: bool = arguments.check
+    given: pathlib.Path | None = arguments.program
     if os.path.exists("/proc/driver/nvidia"):
         print("SKIPPED scripts/gpu-tracker-table: it compares on machines without a GPU")
         return SKIPPED
-    program = cargo_build("dev", *AS_TESTS, quiet=True)["gpu-track-run"]
+    program = (given or cargo_build("dev", *AS_TESTS, quiet=True)["gpu-track-run"]).resolve()
     with tempfile.TemporaryDirectory(prefix="gpu-tracker-table.") as directory:
         link = pathlib.Path(directory, "gpu-tracker")
         link.symlink_to(program)

@@ -194,11 +194,12 @@ fn attached_unseen(context: &Context) -> Option<String> {
     ))
 }
 
-/// Warns that processes are missed because the user switched the preload layer off. `None`: it was on, or the run attached to a
-/// process. Then [`attached_unseen`] says what the layer's absence means.
+/// Warns that processes are missed because the user switched the preload layer off. `None`: it was on, the process connector shows
+/// all processes, or the run attached to a process. Then [`attached_unseen`] says what the layer's absence means.
 fn preload_off(context: &Context) -> Option<String> {
     let config = context.inputs.config;
-    (config.attached.is_none() && !config.discovery.uses(Layer::Preload)).then(|| {
+    let are_missed = context.coverage.connector_absent.is_some() && !config.discovery.uses(Layer::Preload);
+    (config.attached.is_none() && are_missed).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
          the process that reaped them."
             .into()

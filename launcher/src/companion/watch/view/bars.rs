@@ -32,8 +32,10 @@ pub(super) fn title(model: &Model, canvas: &mut Canvas<'_>) {
     if model.is_frozen {
         parts.push("frozen".into());
     }
-    if model.run.restarts > 0 {
-        parts.push(format!("{} collectors were killed", model.run.restarts));
+    match model.run.restarts {
+        0 => {}
+        1 => parts.push("a collector was killed".into()),
+        restarts => parts.push(format!("{restarts} collectors were killed")),
     }
     let told = parts.join(", ");
     let room = canvas.width().saturating_sub(quote::width(&told) + 2);

@@ -117,7 +117,7 @@ impl GpuUsage {
     }
 
     /// Gives for how long the process lists of a device were not read, nanoseconds, whether or not the driver refused them. It is
-    /// the time between readings further apart than two intervals, or as far from the run's start or end.
+    /// the time between readings further apart than two intervals, or as far from the run's start or end. Without any list it is 0.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.read.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
     }

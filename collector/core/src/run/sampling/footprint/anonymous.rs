@@ -333,8 +333,9 @@ pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: 
     most_bytes.saturating_sub(private_bytes(member, is_alone))
 }
 
-/// Gives the file pages that no other process had mapped when it was read, bytes: its private pages less the anonymous ones of
-/// them. 0: it was never read. `is_alone`: no other process of its image group has memory.
+/// Gives the pages of files, shared memory and hugetlbfs that no other process had mapped when its sharing was read, bytes: its
+/// private pages less the private anonymous ones. It is an upper bound, unless all of its anonymous pages are its own or smaps was
+/// read. 0: its sharing was never read. `is_alone`: no other process of its image group has memory.
 pub(super) fn private_of_files_bytes(member: &Member, is_alone: bool) -> u64 {
     let Some(sharing) = &member.reading.sharing else { return 0 };
     let private_anonymous = if member.owns_all(is_alone) {
