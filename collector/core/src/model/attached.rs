@@ -81,7 +81,8 @@ impl UsedBefore {
     }
 
     /// Gives a high-water mark, bytes, if it is of the time since. `None`: it is not known, or is not known to have risen, so the
-    /// process may have reached it before. The mark of a program that began later (`program_start_ns`, CLOCK_MONOTONIC) is always of the time since.
+    /// process may have reached it before. The mark of a program that began later (`program_start_ns`, CLOCK_MONOTONIC) is always of
+    /// the time since.
     #[must_use]
     pub fn later_peak(&self, vm_hwm_bytes: Option<u64>, program_start_ns: u64) -> Option<u64> {
         let has_risen = |peak: u64| self.vm_hwm_bytes.is_some_and(|before| peak > before);
