@@ -4,6 +4,9 @@ use crate::support::report::Report;
 use crate::support::run::Run;
 use crate::support::{is_root, or_skip, program, skip, static_program, tracked};
 
+/// Starts 20 children, one after another.
+const CHILDREN: &str = "i=0; while [ $i -lt 20 ]; do /bin/true; i=$((i + 1)); done";
+
 /// A run's report, or the reason why connector events are absent or incomplete.
 fn complete_report(run: &Run) -> Result<&Report, String> {
     let report = run.assert_clean(0);
@@ -50,6 +53,22 @@ fn count_without_the_connector_is_called_a_lower_bound() {
     let summary = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(summary.contains("Processes at least ") && summary.contains(reason), "{}", run.stderr);
     assert!(!summary.contains("all exact"), "{}", run.stderr);
+}
+
+// Requirement: SEE-107
+#[test]
+fn count_without_the_preload_layer_is_a_lower_bound_only_where_the_connector_is_off() {
+    let of_layers = |layers: &str| tracked(["sh", "-c", CHILDREN]).options(&["--layers", layers]).run();
+    let reason = "the preload layer is off: short processes are not counted";
+    let warning = "The preload layer is off";
+    let without = of_layers("wait,subreaper,scan");
+    assert_eq!(without.report().at("coverage.uncounted_reason"), reason);
+    assert!(without.report().warnings().contains(warning), "{}", without.report());
+    let with = of_layers("wait,subreaper,scan,connector");
+    let report = or_skip!(complete_report(&with));
+    assert_eq!(report.u64("processes.total"), 21, "{report}");
+    assert!(report.at("coverage.uncounted_reason").is_null(), "{report}");
+    assert!(!report.warnings().contains(warning), "{report}");
 }
 
 // Requirement: SEE-7, SEE-53
