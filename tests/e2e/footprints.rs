@@ -17,7 +17,7 @@ use crate::support::{installed, program, skip, skipped, static_program};
 type Made = Result<Job, String>;
 
 /// Makes the list of jobs and two tests for each: as root and as an ordinary user. Both read the same files, and root's tests take
-/// half a minute, so these are run by hand.
+/// half a minute, so scripts/soak runs these.
 macro_rules! jobs {
     ($($name:ident)*) => {
         const JOBS: &[(&str, fn() -> Made)] = &[$((stringify!($name), jobs::$name)),*];
@@ -25,7 +25,7 @@ macro_rules! jobs {
             use crate::support::footprints::User;
 
             #[test]
-            #[ignore = "run by hand: cargo test --test e2e -- --ignored as_root"]
+            #[ignore = "scripts/soak runs it"]
             fn as_root() {
                 super::check(super::jobs::$name, User::Root);
             }
