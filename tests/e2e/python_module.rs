@@ -9,7 +9,7 @@ use crate::support::{WATCHDOG, is_root, leftovers, or_skip, skip, wait_until};
 
 /// Arguments of unittest for all tests of the module.
 const ALL: [&str; 5] = ["discover", "-s", "gpu_track_tests", "-t", "."];
-/// Those that start runs and write their files. Who the user is has no part in what the others test.
+/// The tests that start runs and write their files. What the others test does not depend on the user.
 const OF_USERS: [&str; 2] = ["gpu_track_tests.test_tracker", "gpu_track_tests.test_record"];
 
 /// Where the module and its tests are.

@@ -91,8 +91,8 @@ impl Session {
         self.told.is_cancelled
     }
 
-    /// Ends the session: takes in what is left to be read, writes the report, waits a little for the other sinks, and removes the
-    /// session's files in shared memory.
+    /// Ends the session. Takes in what is left to be read, writes the report, and waits a little for the other sinks. Then removes
+    /// the session's files in shared memory.
     ///
     /// If the command could not be executed, does nothing: there is no report, and the launcher removes the files.
     ///

@@ -8,7 +8,8 @@
 //! no locks, a report has none.
 //!
 //! Any user that can open a file can lock it. So a lock file has mode 0600, and a lock file of another user than root is not
-//! used. Otherwise, that user could keep commands from running in /tmp. Nor is one of root that this user can't open.
+//! used. Otherwise, that user could keep commands from running in /tmp. A lock file of root is not used
+//! if this user can't open it.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

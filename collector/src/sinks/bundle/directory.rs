@@ -157,8 +157,8 @@ struct Found {
     bytes: u64,
 }
 
-/// Opens the directory `name` if it is a bundle of this user, a whole one or an unfinished one that a killed process left, and adds
-/// up its bytes. `None`: its name, owner, age or files are those of something else, or it can't be read.
+/// Opens the directory `name` and adds up its bytes, if it is a bundle of this user. The bundle can be whole, or one that a killed
+/// process left unfinished. `None`: its name, owner, age or files are those of something else, or it can't be read.
 fn recognize(parent: &OwnedFd, name: &str) -> Option<Found> {
     let is_unfinished = name.ends_with(UNFINISHED);
     if !has_form(name.strip_suffix(UNFINISHED).unwrap_or(name)) {

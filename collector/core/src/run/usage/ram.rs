@@ -281,8 +281,8 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with_sample, holders);
     }
 
-    /// Raises the maxima of the run by the tree's sums at `at_ns`, and those of the sample at `key_ns`, in whose window that is
-    /// (both CLOCK_MONOTONIC nanoseconds). If the RAM is the largest so far, this is the peak. `raised` gives a maximum after these
+    /// Raises the maxima of the run by the tree's sums at `at_ns`. Also raises those of the sample at `key_ns`, in whose window that
+    /// is. Both times are CLOCK_MONOTONIC nanoseconds. If the RAM is the largest so far, this is the peak. `raised` gives a maximum after these
     /// sums. `holders` gives what held the RAM, and is called only for a peak. If it gives none, [`Self::find_holders`] finds them
     /// later.
     fn raise(

@@ -71,8 +71,8 @@ enum End {
     Unknown(f64),
 }
 
-/// Gives the end of a process that was there for `wall_s` seconds from `start_s` on. The exit status of an ended process can be
-/// unknown, so a process without one counts as running only if it was there until the end of the report.
+/// Gives the end of a process that was there for `wall_s` seconds from `start_s` on. An ended process can have an
+/// unknown exit status. So one without a status counts as running only if it was there until the end of the report.
 fn end(report: &Report, process: &ProcessUsage, start_s: f64) -> End {
     /// Times of a report that differ by less are the same, seconds.
     const SAME_S: f64 = 0.001;
