@@ -13,7 +13,6 @@ use std::time::Duration;
 use gpu_track_collector::{
     AlertCommandFailure, LargestProcess, Message, ProcRoot, RunEvent, clock, event_in_words,
 };
-use rustix::process::{Pid, getsid};
 
 use crate::alert_output::MOST_OUTPUT;
 use crate::alert_runner::Outcome;
@@ -259,10 +258,13 @@ impl AlertCommands {
     }
 }
 
-/// Gives the session of a process that is not reaped yet.
+/// Gives the session of a process that is not reaped yet. 0: that of a process outside this pid namespace, or that in which the kernel
+/// starts init. `None`: there is no such process.
 fn session_of(pid: u32) -> Option<u32> {
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    getsid(Some(pid)).ok().map(|session| session.as_raw_pid().cast_unsigned())
+    // rustix's getsid() panics at a session of 0.
+    // SAFETY: the call reads no memory of this process.
+    let session = unsafe { libc::getsid(i32::try_from(pid).ok()?) };
+    u32::try_from(session).ok()
 }
 
 /// Reads what a runner that has ended has written. `None`: nothing, so it was killed.
@@ -307,6 +309,16 @@ mod tests {
     use gpu_track_collector::{AlertQuantity, EventKind};
 
     use super::*;
+
+    /// On some machines, init and all that it starts are in session 0.
+    #[test]
+    fn session_is_that_of_proc_with_0() {
+        for pid in [1, std::process::id()] {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            let (_, after_name) = stat.rsplit_once(") ").unwrap();
+            assert_eq!(session_of(pid), after_name.split(' ').nth(3).unwrap().parse().ok());
+        }
+    }
 
     fn event(quantity: AlertQuantity, amount: f64, allowed: Option<f64>) -> RunEvent {
         RunEvent {
