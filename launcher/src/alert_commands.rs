@@ -258,8 +258,8 @@ impl AlertCommands {
     }
 }
 
-/// Gives the session of a process that is not reaped yet. 0: that of a process outside this pid namespace, or that in which the kernel
-/// starts init. `None`: there is no such process.
+/// Gives the session of a process that is not reaped yet. 0: the session of a process outside this pid namespace, or the one in which
+/// the kernel starts init. `None`: there is no such process.
 fn session_of(pid: u32) -> Option<u32> {
     // rustix's getsid() panics at a session of 0.
     // SAFETY: the call reads no memory of this process.
@@ -301,6 +301,8 @@ fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
     add("GPU_TRACK_LARGEST_PID".into(), largest.and_then(|process| process.pid).map(|pid| pid.to_string()));
     add("GPU_TRACK_LARGEST_COMMAND".into(), largest.map(|process| process.command.clone()));
     add("GPU_TRACK_LARGEST_RSS_BYTES".into(), largest.map(|process| process.rss_bytes.to_string()));
+    let gpu_ram_bytes = largest.and_then(|process| process.gpu_ram_bytes);
+    add("GPU_TRACK_LARGEST_GPU_RAM_BYTES".into(), gpu_ram_bytes.map(|bytes| bytes.to_string()));
     facts
 }
 
@@ -358,7 +360,7 @@ mod tests {
             ["GPU_TRACK_VALUE_SECONDS=300.500", "GPU_TRACK_THRESHOLD_SECONDS=300.000"]
         );
         let growth = RunEvent { left_s: Some(1.5), ..event(AlertQuantity::Growth, 9e9 + 0.6, None) };
-        let unseen = LargestProcess { pid: None, command: "a".into(), rss_bytes: 5 };
+        let unseen = LargestProcess { pid: None, command: "a".into(), rss_bytes: 5, gpu_ram_bytes: None };
         assert_eq!(
             facts(&growth, Some(&unseen)),
             [
@@ -376,7 +378,8 @@ mod tests {
             let event = event(quantity, 1.0, Some(2.0));
             let event =
                 RunEvent { since_s: Some(1.0), rate_bytes_per_s: Some(1.0), left_s: Some(1.0), ..event };
-            let largest = LargestProcess { pid: Some(1), command: "a".into(), rss_bytes: 5 };
+            let largest =
+                LargestProcess { pid: Some(1), command: "a".into(), rss_bytes: 5, gpu_ram_bytes: None };
             facts_of(&event, Some(&largest))
         });
         let mut names: Vec<_> = all.iter().flatten().map(|(name, _)| name.to_str().unwrap()).collect();

@@ -21,7 +21,7 @@ pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duratio
         Unit::Processes => processes(used),
         Unit::Percent => percent(unit.of_report(used) / 100.0),
     };
-    let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));
+    let held = exceeded.largest.as_ref().map(|process| held_most(process, bytes));
     format!(
         "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
         limit.words,
@@ -31,10 +31,13 @@ pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duratio
     )
 }
 
-/// Says which process held most RAM, as the rest of a sentence. `rss`: its RSS, with the unit.
-pub(crate) fn held_most(process: &LargestProcess, rss: &str) -> String {
+/// Says which process held most RAM or GPU RAM, as the rest of a sentence. `bytes` writes a number of bytes with its unit.
+pub(crate) fn held_most(process: &LargestProcess, bytes: impl Fn(u64) -> String) -> String {
     let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
-    format!("; {pid}({}) held most RAM, {rss}", quote::cut(&process.command, LONGEST_COMMAND))
+    let (memory, held) =
+        process.gpu_ram_bytes.map_or(("RAM", process.rss_bytes), |gpu_ram_bytes| ("GPU RAM", gpu_ram_bytes));
+    let command = quote::cut(&process.command, LONGEST_COMMAND);
+    format!("; {pid}({command}) held most {memory}, {}", bytes(held))
 }
 
 /// Says how much there was of the quantity of an exceeded limit. `amount`: how much, with its unit; a limit of time tells itself.

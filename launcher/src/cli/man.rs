@@ -46,7 +46,7 @@ const SECTIONS: [Section; 2] = [
                  GPU_TRACK_VALUE_BYTES, GPU_TRACK_VALUE_PERCENT, GPU_TRACK_VALUE_SECONDS, GPU_TRACK_THRESHOLD_BYTES, \
                  GPU_TRACK_THRESHOLD_PERCENT, GPU_TRACK_THRESHOLD_SECONDS, GPU_TRACK_RATE_BYTES_PER_SECOND, \
                  GPU_TRACK_LEFT_SECONDS, GPU_TRACK_LARGEST_PID, GPU_TRACK_LARGEST_COMMAND, GPU_TRACK_LARGEST_RSS_BYTES, \
-                 GPU_TRACK_COMMAND, GPU_TRACK_COMMAND_PID, GPU_TRACK_LAUNCHER_PID",
+                 GPU_TRACK_LARGEST_GPU_RAM_BYTES, GPU_TRACK_COMMAND, GPU_TRACK_COMMAND_PID, GPU_TRACK_LAUNCHER_PID",
                 "Set for the command of --on-alert: what happened, the alert as it was given, the line that stderr gets, and the \
                  figures. What is not known is not set.",
             ),

@@ -87,7 +87,7 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
             at_s: None,
             enforced_by: Enforcer::Kernel,
             overshoot_bytes: Some(amount.saturating_sub(allowed)),
-            process: inputs.run.limits.largest.clone(),
+            process: inputs.run.limits.largest.in_ram.clone(),
             was_killed: Some(true),
             left: None,
         })

@@ -114,7 +114,7 @@ impl Default for RunLimits {
 pub struct Exceeded {
     /// By how much, and when.
     pub by: Excess,
-    /// The process that held most memory at the last sample.
+    /// The process that held most RAM at the last sample, or most memory of GPUs if the limit is of that.
     pub largest: Option<LargestProcess>,
 }
 
@@ -129,7 +129,7 @@ pub struct Excess {
     pub amount: u64,
 }
 
-/// The process with the largest RSS.
+/// The process that held most RAM, or most memory of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargestProcess {
     /// Its pid, as the launcher sees it; `None`: it can't be seen from there.
@@ -138,6 +138,25 @@ pub struct LargestProcess {
     pub command: String,
     /// Its RSS, bytes.
     pub rss_bytes: u64,
+    /// Its memory on all GPUs, bytes. `None`: it is the process that held most RAM.
+    #[serde(default)]
+    pub gpu_ram_bytes: Option<u64>,
+}
+
+/// The processes that held most at a sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LargestProcesses {
+    /// The one with the largest RSS.
+    pub in_ram: Option<LargestProcess>,
+    /// The one with most memory on GPUs; `None`: none has any.
+    pub in_gpu_ram: Option<LargestProcess>,
+}
+
+impl LargestProcesses {
+    /// Gives the process that matters for memory of GPUs, if `is_gpu_ram`, or else for RAM.
+    pub fn holder(&self, is_gpu_ram: bool) -> Option<&LargestProcess> {
+        self.in_gpu_ram.as_ref().filter(|_| is_gpu_ram).or(self.in_ram.as_ref())
+    }
 }
 
 /// Whether the kernel enforces a limit of RAM, too.

@@ -19,7 +19,7 @@ use super::orders::Orders;
 use super::steps::jumps::Jumps;
 use crate::model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, Rule};
-use crate::model::run_limit::{LargestProcess, Threshold};
+use crate::model::run_limit::{LargestProcess, LargestProcesses, Threshold};
 use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
 
 /// An alert goes on when its figure was beyond the threshold for this time, nanoseconds.
@@ -79,8 +79,8 @@ pub(super) struct Facts<'a> {
     pub are_all_stopped: bool,
     /// The sample that is complete.
     pub sample: &'a TreeSample,
-    /// The process with the largest RSS; `None`: not known.
-    pub largest: Option<&'a LargestProcess>,
+    /// The processes that hold most; `None`: not known.
+    pub largest: Option<&'a LargestProcesses>,
 }
 
 /// An alert, and whether it is on.
@@ -324,7 +324,9 @@ impl AlertRules {
         let rise = self.growth.rise(self.usable.ram_bytes);
         for index in 0..self.rules.len() {
             if let Some(event) = self.decide_one(index, facts, rise) {
-                self.order(index as u32, &event, facts.largest, orders);
+                let is_gpu_ram = event.quantity == Some(AlertQuantity::GpuRam);
+                let largest = facts.largest.and_then(|largest| largest.holder(is_gpu_ram));
+                self.order(index as u32, &event, largest, orders);
                 self.add(event);
             }
         }
@@ -768,13 +770,15 @@ mod tests {
     // Requirement: ALERT-11
     #[test]
     fn users_command_is_ordered_for_each_alert_that_goes_on_or_off() {
-        let largest = LargestProcess { pid: Some(7), command: "hold".into(), rss_bytes: 900 * MB };
+        let largest =
+            LargestProcess { pid: Some(7), command: "hold".into(), rss_bytes: 900 * MB, gpu_ram_bytes: None };
+        let all = LargestProcesses { in_ram: Some(largest.clone()), in_gpu_ram: None };
         let ordered = |run_a_command| {
             let asked = Alerts { list: vec![ram(80.0)], run_a_command, ..Alerts::default() };
             let (mut rules, mut orders) = (*AlertRules::new(&asked, USABLE).unwrap(), Orders::default());
             for (at_ms, mb) in [(0, 900), (1000, 900), (2000, 100), (3000, 100)] {
                 let sample = with_ram(at_ms, mb * MB);
-                rules.decide(&Facts { largest: Some(&largest), ..facts(&sample) }, &mut orders);
+                rules.decide(&Facts { largest: Some(&all), ..facts(&sample) }, &mut orders);
             }
             orders
                 .take(START_NS)

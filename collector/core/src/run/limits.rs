@@ -12,7 +12,7 @@ use super::idle::{Activity, Idle};
 use super::orders::Orders;
 use crate::model::order::{Action, Order, OrderId, Rule};
 use crate::model::run_limit::{
-    Exceeded, Excess, LargestProcess, LimitAction, Quantity, RunLimit, Threshold, TreeEnd,
+    Exceeded, Excess, LargestProcesses, LimitAction, Quantity, RunLimit, Threshold, TreeEnd,
 };
 use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
 
@@ -49,8 +49,8 @@ pub(crate) struct LimitRules {
     /// The time between two samples, nanoseconds.
     interval_ns: u64,
     idle: Idle,
-    /// The process that held most at the last sample.
-    pub(crate) largest: Option<LargestProcess>,
+    /// The processes that held most at the last sample.
+    pub(crate) largest: LargestProcesses,
     /// What came of ending the tree.
     pub(crate) tree_end: Option<TreeEnd>,
 }
@@ -145,7 +145,8 @@ impl LimitRules {
     pub(super) fn acted(&mut self, index: u32, excess: Excess) {
         let index = usize::try_from(index).ok();
         let Some(rule) = index.and_then(|index| self.rules.get_mut(index)) else { return };
-        rule.exceeded.get_or_insert(Exceeded { by: excess, largest: self.largest.clone() });
+        let largest = self.largest.holder(rule.limit.quantity == Quantity::GpuRam).cloned();
+        rule.exceeded.get_or_insert(Exceeded { by: excess, largest });
         rule.has_acted = true;
     }
 
@@ -162,7 +163,7 @@ impl LimitRules {
         };
         (amount > allowed.saturating_add(slack)).then(|| Exceeded {
             by: Excess { at_ns: facts.now_ns, allowed, amount },
-            largest: self.largest.clone(),
+            largest: self.largest.holder(rule.limit.quantity == Quantity::GpuRam).cloned(),
         })
     }
 

@@ -12,7 +12,7 @@ use super::live::Largest;
 use super::orders::Orders;
 use super::ranks::Ranks;
 use super::samples::{Completed, Parts, Samples};
-use super::sampling::{Sample, Sampling};
+use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
@@ -27,7 +27,7 @@ use crate::model::live::LiveProcesses;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::{Order, OrderId, OrderResult, Rule};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
-use crate::model::run_limit::{Excess, LargestProcess};
+use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
 use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::{GpuSums, TreeSample};
 
@@ -424,7 +424,7 @@ impl RunState {
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
-        self.limits.largest = self.largest_process(&sample);
+        self.limits.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
         // What the sample before has of GPUs. Limits and alerts need it, and closing that sample resets it.
         let gpus = self.gpu.usage.now(self.sampled_ns);
@@ -472,7 +472,7 @@ impl RunState {
                 interval_ns: self.limits.interval_ns(),
                 are_all_stopped: self.sampling.are_all_stopped(),
                 sample: &sample,
-                largest: self.limits.largest.as_ref(),
+                largest: Some(&self.limits.largest),
             };
             alerts.decide(&facts, &mut self.orders);
         }
@@ -488,16 +488,25 @@ impl RunState {
         }
     }
 
-    /// Gives the process with the largest RSS at this sample. `None`: there is none, or neither a limit nor `--on-alert` needs it.
-    fn largest_process(&self, sample: &Sample) -> Option<LargestProcess> {
+    /// Gives the processes that hold most at this sample. None is given if neither a limit nor `--on-alert` needs them.
+    fn largest_processes(&self, sample: &Sample) -> LargestProcesses {
         let runs_a_command = self.alerts.as_ref().is_some_and(|alerts| alerts.runs_a_command());
         if self.limits.is_empty() && !runs_a_command {
-            return None;
+            return LargestProcesses::default();
         }
-        let held = sample.holders.iter().max_by_key(|held| held.rss_bytes)?;
-        let process = self.tree.get(held.id)?;
-        let (pid, command) = (process.ids.host_pid, process.name.command.to_string());
-        Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })
+        let describe = |held: &Held, gpu_ram_bytes| {
+            let process = self.tree.get(held.id)?;
+            let (pid, command) = (process.ids.host_pid, process.name.command.to_string());
+            Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes, gpu_ram_bytes })
+        };
+        let gpu_ram_bytes = |held: &Held| self.gpu.usage.processes.held_bytes(held.id.0).unwrap_or(0);
+        let in_ram = sample.holders.iter().max_by_key(|held| held.rss_bytes);
+        let in_gpu_ram = sample.holders.iter().map(|held| (held, gpu_ram_bytes(held)));
+        let in_gpu_ram = in_gpu_ram.filter(|(_, bytes)| *bytes > 0).max_by_key(|(_, bytes)| *bytes);
+        LargestProcesses {
+            in_ram: in_ram.and_then(|held| describe(held, None)),
+            in_gpu_ram: in_gpu_ram.and_then(|(held, bytes)| describe(held, Some(bytes))),
+        }
     }
 
     /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them, with the largest figures

@@ -273,7 +273,12 @@ fn limit(words: &str, quantity: Quantity, allowed: f64, amount: f64) -> Cause {
         at_s: Some(83.125),
         enforced_by: if quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
         overshoot_bytes: is_ram.then_some(500_000_000),
-        process: Some(LargestProcess { pid: Some(4243), command: "solve".into(), rss_bytes: 900_000_000 }),
+        process: Some(LargestProcess {
+            pid: Some(4243),
+            command: "solve".into(),
+            rss_bytes: 900_000_000,
+            gpu_ram_bytes: None,
+        }),
         was_killed: Some(!is_ram),
         left: Some(u32::from(quantity == Quantity::Processes)),
     })

@@ -90,7 +90,12 @@ fn filled_causes() -> Vec<Cause> {
             at_s: Some(1.25),
             enforced_by: Enforcer::Samples,
             overshoot_bytes: Some(2),
-            process: Some(LargestProcess { pid: Some(3), command: "b".into(), rss_bytes: 4 }),
+            process: Some(LargestProcess {
+                pid: Some(3),
+                command: "b".into(),
+                rss_bytes: 4,
+                gpu_ram_bytes: Some(6),
+            }),
             was_killed: Some(true),
             left: Some(5),
         }),

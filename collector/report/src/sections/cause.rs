@@ -150,7 +150,7 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
     let over = end.overshoot_bytes.filter(|bytes| *bytes > 0);
     let over =
         over.map(|bytes| format!(", up to {} more than allowed", units.bytes(bytes))).unwrap_or_default();
-    let held = end.process.as_ref().map(|process| held_most(process, &units.bytes(process.rss_bytes)));
+    let held = end.process.as_ref().map(|process| held_most(process, |bytes| units.bytes(bytes)));
     let how = match (end.enforced_by, end.was_killed) {
         (Enforcer::Kernel, _) => "; the kernel killed all processes",
         (_, Some(true)) => "; SIGTERM, then SIGKILL ended all processes",

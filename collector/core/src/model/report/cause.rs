@@ -49,7 +49,7 @@ pub struct LimitExceeded {
     pub enforced_by: Enforcer,
     /// RAM and GPU RAM: how much more there was in the run than is allowed, bytes.
     pub overshoot_bytes: Option<u64>,
-    /// The process that held most memory; `None`: not known.
+    /// The process that held most RAM, or most memory of GPUs if the limit is of that; `None`: not known.
     pub process: Option<LargestProcess>,
     /// SIGKILL was needed; `None`: not known.
     pub was_killed: Option<bool>,
