@@ -13,7 +13,7 @@ use crate::support::{skip, tracked, wait_until};
 fn gpu_figures_of_one_process_are_exact() {
     let idle = "0.samples 500000:0\n0.process_times\n0.energy 5000000";
     let busy = "0.memory_used 3000000000\n0.power 300000\n0.energy 5001000\n0.temperature 77\n0.pstate 2\n\
-        0.ecc_corrected 6\n0.samples 500001:0 1500001:80 2500001:40\n0.process_times 1000000\n0.pcie_tx 5000\n\
+        0.ecc_corrected 6\n0.samples 500001:0 1500001:80 2500001:40\n0.process_times 2500001\n0.pcie_tx 5000\n\
         0.memory_utilization 21";
     let (_, run) = FakeGpus::with_these_samples(1, idle, |gpus| {
         let script = format!("script:{}", gpus.script("busy", busy));

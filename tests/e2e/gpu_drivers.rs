@@ -260,11 +260,12 @@ fn gpu_list_that_fills_its_buffer_is_read_completely() {
 /// As in issue 110 of nvtop: the driver counts 100 entries, and most of them are uninitialised memory.
 #[test]
 fn garbage_in_gpu_process_samples_is_ignored() {
-    // Up to then the samples are of a foreign process.
-    let gpus = FakeGpus::new(1, "0.noise 99");
+    // Up to then the samples are of a foreign process. The device has none of its own, so no other time counts.
+    let gpus = FakeGpus::new(1, "0.noise 99\n0.samples !3");
     std::fs::write(gpus.path("held/1.0"), "800 c 10").unwrap();
     let [none, first, second] = ["", "9000000", "9000000 9500000"].map(|times| {
-        let script = gpus.script(&format!("at{times}"), &format!("0.process_times {times}\n0.noise 99"));
+        let script =
+            gpus.script(&format!("at{times}"), &format!("0.process_times {times}\n0.noise 99\n0.samples !3"));
         format!("script:{script}")
     });
     let words =

@@ -134,6 +134,8 @@ fn gpu_memory_above_its_limit_ends_the_tree_at_any_interval() {
         assert!(cause["amount"].as_f64().unwrap() > allowed, "{cause}");
         let most = run.report().f64("max_gpu_ram_bytes.combined");
         assert_eq!(cause["overshoot_bytes"].as_f64(), Some(most - allowed), "{cause}");
+        assert_eq!(cause["process"]["gpu_ram_bytes"].as_f64(), cause["amount"].as_f64(), "{cause}");
+        assert!(run.stderr.contains("held most GPU RAM, "), "{}", run.stderr);
     }
 }
 
@@ -150,11 +152,15 @@ fn gpu_memory_that_the_driver_does_not_tell_exceeds_no_limit() {
 // Requirement: LIMIT-9
 #[test]
 fn run_that_does_not_use_its_gpu_is_ended_or_told() {
+    // An H200 samples itself each 0.2 s, so half of the run's samples have no new one.
+    for samples in ["", "*.samples ring 70 200000 0"] {
+        let gpus = FakeGpus::new(1, samples);
+        let idle = gpus.words(&["hold:0:600000000,c", LONG]);
+        let run = gpus.tracked(idle).options(&["--limit", "gpu_idle=1s"]).run();
+        let cause = ended_by_limit(&run, "gpu_idle");
+        assert_eq!((&cause["unit"], &cause["overshoot_bytes"]), (&"seconds".into(), &Value::Null), "{cause}");
+    }
     let gpus = FakeGpus::new(1, "");
-    let idle = gpus.words(&["hold:0:600000000,c", LONG]);
-    let run = gpus.tracked(idle).options(&["--limit", "gpu_idle=1s"]).run();
-    let cause = ended_by_limit(&run, "gpu_idle");
-    assert_eq!((&cause["unit"], &cause["overshoot_bytes"]), (&"seconds".into(), &Value::Null), "{cause}");
     // The signal ends it: it has no handler.
     let idle = gpus.words(&["hold:0:600000000,c", LONG]);
     let run = gpus.tracked(idle).options(&["--signal-at", "gpu_idle>1s=USR1"]).run();

@@ -10,7 +10,7 @@ use crate::support::program;
 use crate::support::report::{Report, SLOW_GPU_READINGS, UNREAD_GPUS};
 
 /// The fake driver's answers once all processes hold their memory.
-const BUSY: &str = "*.process_times 1000000\n*.samples 500001:0 1500001:40 2500001:80\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
+const BUSY: &str = "*.process_times 2500001\n*.samples 500001:0 1500001:40 2500001:80\n*.pcie_tx 4001000\n*.pcie_rx 1502000\n\
                     *.energy 5010000\n*.ecc_corrected 6\n*.xids 13 31 13\n*.pstate 2\n";
 
 /// A shell script that runs three processes at the same time. Two are of a program `trainer` (2.5 GB on two GPUs, 60%
@@ -72,11 +72,7 @@ fn gpu_columns_of_commands_and_processes_are_exact() {
     assert_eq!(of_pid(third), r#"{"max_sm_percent":null,"peak_ram_bytes":500000000}"#);
     let on = |gpu: &Report, place: usize| {
         let process = &gpu.array("processes")[place];
-        (
-            process["pid"].as_u64().unwrap(),
-            process["peak_bytes"].as_u64(),
-            process["mean_sm_percent"].as_f64(),
-        )
+        (process["pid"].as_u64().unwrap(), process["peak_bytes"].as_u64(), process["max_sm_percent"].as_f64())
     };
     let (gpu0, gpu1) = (report.gpu(GPU0), report.gpu(GPU1));
     assert_eq!(on(&gpu0, 0), (first, Some(2_000_000_000), Some(60.0)));
@@ -380,15 +376,15 @@ fn gpu_list_as_json_is_exact() {
         };
         names.map(figure_json).collect()
     };
-    let now = |free_bytes: u64, processes: &serde_json::Value| {
+    let now = |free_bytes: u64, utilization_percent: Option<f64>, processes: &serde_json::Value| {
         json!({
-            "memory_used_bytes": 1_000_000_000, "memory_free_bytes": free_bytes, "utilization_percent": null,
+            "memory_used_bytes": 1_000_000_000, "memory_free_bytes": free_bytes, "utilization_percent": utilization_percent,
             "memory_utilization_percent": 7.0, "temperature_c": 41.0, "power_w": 100.0, "sm_clock_mhz": 1410.0,
             "pstate": 0, "processes": processes,
         })
     };
     let no_process_list = serde_json::Value::Null;
-    let mut of_instance = now(8_728_000_000, &json!([]));
+    let mut of_instance = now(8_728_000_000, None, &json!([]));
     (of_instance["memory_utilization_percent"], of_instance["power_w"]) = (json!(null), json!(null));
     let expected = json!({
         "count": 3,
@@ -399,7 +395,8 @@ fn gpu_list_as_json_is_exact() {
                 "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": false, "figures": figures_json(REASONS[0]), "now": now(84_899_345_920, &no_process_list),
+                "tracked": false, "visible": false, "figures": figures_json(REASONS[0]),
+                "now": now(84_899_345_920, None, &no_process_list),
             },
             {
                 "id": "MIG-fake-a", "uuid": "MIG-fake-a", "index": null, "minor": null,
@@ -411,7 +408,8 @@ fn gpu_list_as_json_is_exact() {
                 "id": GPU1, "uuid": GPU1, "index": 1, "minor": null, "pci_address": "0000:b1:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": true, "figures": figures_json(REASONS[2]), "now": now(84_899_345_920, &no_process_list),
+                "tracked": false, "visible": true, "figures": figures_json(REASONS[2]),
+                "now": now(84_899_345_920, Some(30.0), &no_process_list),
             },
         ],
     });

@@ -21,8 +21,8 @@ pub(super) struct ReadingPolicy {
     pub unresponsive_ns: u64,
     /// Most readings that wait to be taken. If there are more, the oldest is dropped, which bounds the memory.
     pub most_waiting: usize,
-    /// At the end of the run the report waits this long for a last reading. It waits only for an idle worker, not for one
-    /// that is in a driver call or still initialises the driver.
+    /// At the end of the run the report waits this long for a last reading. It does not wait for a driver that is unresponsive, or
+    /// still being initialised.
     pub last_reading_wait: Duration,
     /// After a longer run the report waits for up to one part in this many of the run. With calls of 4.5 ms, the energy of
     /// eight devices takes 37 ms; what is not read is missing.

@@ -73,6 +73,12 @@ impl State {
         }
     }
 
+    /// As [`Worker::unresponsive_since_ns`].
+    fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
+        let since_ns = self.in_driver_since_ns.filter(|_| self.phase == Phase::Ready)?;
+        (now_ns.saturating_sub(since_ns) >= POLICY.unresponsive_ns).then_some(since_ns)
+    }
+
     /// Notes that a turn is over, and what backend and reader know by now. `is_complete` is that of the turn.
     fn note_turn(&mut self, backend: &dyn Backend, reader: &Reader, is_complete: bool) {
         self.has_read_all |= is_complete;
@@ -164,23 +170,19 @@ impl Worker {
         self.shared.lock().warnings.clone()
     }
 
-    /// Asks for a last reading, as far as it can be read until the time `until`. Gives whether it will come soon: the thread
-    /// pauses, or has begun a turn only lately.
+    /// Asks for a last reading, as far as it can be read until the time `until`. Gives whether it can come soon: the thread pauses, or
+    /// the driver is not unresponsive. While a process that used a GPU ends, calls wait for the driver: for 0.2 s on an H200.
     pub(super) fn ask_for_last(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
         state.last_until = Some(until);
         self.shared.changed.notify_all();
-        let now_ns = clock::monotonic_ns();
-        let in_driver_ns = state.in_driver_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        state.phase == Phase::Ready && Duration::from_nanos(in_driver_ns) < POLICY.last_reading_wait
+        state.phase == Phase::Ready && state.unresponsive_since_ns(clock::monotonic_ns()).is_none()
     }
 
     /// Gives since when a driver that had answered before has not returned from a turn, CLOCK_MONOTONIC nanoseconds.
     /// `None`: it answers, or the turn began less than `POLICY.unresponsive_ns` ago.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
-        let state = self.shared.lock();
-        let since_ns = state.in_driver_since_ns.filter(|_| state.phase == Phase::Ready)?;
-        (now_ns.saturating_sub(since_ns) >= POLICY.unresponsive_ns).then_some(since_ns)
+        self.shared.lock().unresponsive_since_ns(now_ns)
     }
 
     /// Gives how long before `now_ns` (CLOCK_MONOTONIC) the last reading began.

@@ -85,6 +85,8 @@ pub struct DeviceSample {
     pub busy: Option<Reading<Vec<Busy>>>,
     /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
     pub busy_lost_us: u64,
+    /// The driver's own rate of the device at this moment, percent: what `nvidia-smi` shows. `None`: not known.
+    pub rate_percent: Option<f64>,
     /// When the PCIe bytes had been read, CLOCK_MONOTONIC nanoseconds; 0: at the time of the whole reading. How long two
     /// readings are apart decides whether the counters may have wrapped.
     pub counted_ns: u64,
@@ -101,6 +103,9 @@ pub struct DeviceSample {
     pub processes: Option<Reading<Vec<ProcessMemory>>>,
     /// The processes that ran on it since the sample before.
     pub process_busy: Option<Reading<Vec<ProcessBusy>>>,
+    /// The length of the time that `process_busy` is about, microseconds. In all of it that an entry does not cover, its process did
+    /// nothing, as did processes without an entry. 0: that is not known.
+    pub process_busy_us: u64,
     /// The driver's accounting entries.
     pub accounting: Option<Reading<Vec<AccountingEntry>>>,
 }
@@ -131,6 +136,7 @@ impl DeviceSample {
             xids: self.xids.or(earlier.xids),
             processes: self.processes.or(earlier.processes),
             process_busy: self.process_busy.or(earlier.process_busy),
+            rate_percent: self.rate_percent.or(earlier.rate_percent),
             accounting: self.accounting.or(earlier.accounting),
             is_lost,
             ..self

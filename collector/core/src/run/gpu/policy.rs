@@ -22,6 +22,8 @@ pub(super) struct GpuPolicy {
     pub shortest_gpu_use_ns: u64,
     /// A driver reports a process that runs on its device at least this often.
     pub process_sample_interval_ns: u64,
+    /// A driver that samples devices takes a sample of a busy one at least this often.
+    pub longest_sample_ns: u64,
     /// If a driver samples a device, its newest sample is at most this old.
     pub longest_sample_age_ns: u64,
     /// How long the utilization of a device waits for that of the others. Drivers keep samples for less, and reading all devices
@@ -51,6 +53,7 @@ pub(super) const POLICY: GpuPolicy = GpuPolicy {
     fastest_link_bytes_per_s: 128_000_000_000,
     shortest_gpu_use_ns: 50_000_000,
     process_sample_interval_ns: 2_000_000_000,
+    longest_sample_ns: 1_000_000_000,
     longest_sample_age_ns: 2_500_000_000,
     busy_kept_ns: 10_000_000_000,
     most_busy_steps: 4096,

@@ -143,7 +143,10 @@ fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
 fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
-    put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
+    let rates = rates(api, device);
+    let rate = rates.as_ref().ok().filter(|_| !handle.is_divided);
+    sample.rate_percent = rate.map(|rates| f64::from(rates.gpu.min(100)));
+    put(Figure::MemoryUtilization, rates.map(|rates| f64::from(rates.memory.min(100))));
     // The calls also give the driver's sampling period, which is not needed.
     let mut period_us = 0;
     let encoder = gauge(|v| call!(api, nvmlDeviceGetEncoderUtilization(device, v, &mut period_us)));
@@ -259,11 +262,12 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
 
 /// Reads the utilization by process into a sample.
 fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
-    sample.process_busy = Some(if handle.is_divided {
-        Err(Missing::ReportedByInstances)
-    } else {
-        process_busy(api, handle.raw, &mut handle.progress)
-    });
+    if handle.is_divided {
+        sample.process_busy = Some(Err(Missing::ReportedByInstances));
+        return;
+    }
+    let read = process_busy(api, handle.raw, &mut handle.progress);
+    (sample.process_busy, sample.process_busy_us) = (Some(read.busy), read.known_us);
 }
 
 /// Reads a gauge that a call writes as a whole number. Its unit is the call's.

@@ -185,7 +185,12 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
             None => {}
             // No sample counts: none is new or, at the first reading, all are from before the run.
             Some(Ok(stretches)) if stretches.is_empty() => {}
-            Some(_) => plan.set_sample_memory(id, handle.progress.memory_ns()),
+            Some(_) => {
+                plan.set_sample_memory(id, handle.progress.memory_ns());
+                if let Some(spacing_ns) = handle.progress.spacing_ns() {
+                    plan.set_sample_spacing(id, spacing_ns);
+                }
+            }
         },
         Kind::ProcessUtilization => {
             let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);

@@ -69,6 +69,8 @@ pub(super) struct Plan {
     hidden: BTreeSet<String>,
     /// Longest time between two readings of a device's utilization samples that loses none, nanoseconds.
     most_for_samples_ns: BTreeMap<String, u64>,
+    /// How far apart the driver's utilization samples of a device are, nanoseconds: to read them more often shows nothing new.
+    sample_spacing_ns: BTreeMap<String, u64>,
     /// Longest time between two readings of a device's PCIe counters in which they surely do not wrap, nanoseconds.
     most_before_wrap_ns: BTreeMap<String, u64>,
     /// What is left to read at the end of the run. `None`: the end has not begun.
@@ -88,6 +90,7 @@ impl Plan {
             since_ns: BTreeMap::new(),
             hidden: BTreeSet::new(),
             most_for_samples_ns: BTreeMap::new(),
+            sample_spacing_ns: BTreeMap::new(),
             most_before_wrap_ns: BTreeMap::new(),
             left_at_end: None,
         }
@@ -115,6 +118,11 @@ impl Plan {
     /// Notes that the driver keeps a device's utilization samples for `kept_ns`. They are to be read twice in that time.
     pub(super) fn set_sample_memory(&mut self, device: &str, kept_ns: u64) {
         self.most_for_samples_ns.insert(device.to_owned(), (kept_ns / 2).max(PLAN.shortest_sample_memory_ns));
+    }
+
+    /// Notes that the driver's utilization samples of a device are `spacing_ns` apart.
+    pub(super) fn set_sample_spacing(&mut self, device: &str, spacing_ns: u64) {
+        self.sample_spacing_ns.insert(device.to_owned(), spacing_ns);
     }
 
     /// Notes that a device's PCIe counters take at least `wrap_ns` to wrap.
@@ -342,13 +350,24 @@ impl Plan {
     /// Sets when a kind of figures is due again, after a reading at `began_ns` (CLOCK_MONOTONIC). A reading of a device that is
     /// gone counts, too.
     pub(super) fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
-        self.set_due_after(id, kind, began_ns, self.interval_ns_of(id, kind));
+        let interval_ns = self.interval_ns_of(id, kind).max(self.longest_loss_ns(id, kind, began_ns));
+        self.set_due_after(id, kind, began_ns, interval_ns);
         // A reading of all lists includes the lists that show the run, and any reading of lists includes memory.
         match kind {
             Kind::AllLists => self.set_due(id, Kind::Lists, began_ns),
             Kind::Lists => self.set_due(id, Kind::Memory, began_ns),
             _ => {}
         }
+    }
+
+    /// Gives how much of the time until `at_ns` (CLOCK_MONOTONIC) a kind may lose if its last reading fails, nanoseconds. A counter
+    /// loses nothing between two readings, so it is read no more often than that.
+    fn longest_loss_ns(&self, id: &Option<String>, kind: Kind, at_ns: u64) -> u64 {
+        if kind != Kind::Energy {
+            return 0;
+        }
+        let known_ns = self.since_ns.get(id).map_or(0, |since_ns| at_ns.saturating_sub(*since_ns));
+        (known_ns / PLAN.lost_part).min(PLAN.longest_loss_ns)
     }
 
     /// Sets when a kind of figures is due again: `interval_ns` after it was due before, or after `began_ns`.
@@ -402,10 +421,11 @@ impl Plan {
     /// Gives the time from one reading of a kind to the next that is wanted, whatever it costs, nanoseconds.
     fn wanted_interval_ns(&self, id: &Option<String>, kind: Kind) -> u64 {
         let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
+        let new_sample_ns = || self.interval_ns.max(known_ns(&self.sample_spacing_ns).unwrap_or(0));
         match kind {
-            Kind::Utilization => self
-                .interval_ns
+            Kind::Utilization => new_sample_ns()
                 .min(known_ns(&self.most_for_samples_ns).unwrap_or(PLAN.shortest_sample_memory_ns)),
+            Kind::ProcessUtilization => new_sample_ns(),
             Kind::Pcie => {
                 // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);

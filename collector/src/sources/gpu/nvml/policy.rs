@@ -46,6 +46,10 @@ pub(super) struct PlanPolicy {
     /// Where little may be read, utilization comes before the first reading of other kinds. That holds up to this many times the
     /// interval that loses none of it, half of what the driver keeps. Beyond it, most is lost in any case.
     pub most_kept_up: u64,
+    /// A counter that does not wrap is read so often that a last reading that fails costs one part in this many of the time.
+    pub lost_part: u64,
+    /// The most that it costs, nanoseconds.
+    pub longest_loss_ns: u64,
     /// A counter that can wrap is read after this part of the time in which the link can fill it. The rest is a reserve for a
     /// thread that wakes late.
     pub wrap_part: f64,
@@ -79,6 +83,8 @@ pub(super) const PLAN: PlanPolicy = PlanPolicy {
     hidden_factor: 3.0,
     shortest_sample_memory_ns: 250_000_000,
     most_kept_up: 3,
+    lost_part: 20,
+    longest_loss_ns: 1_000_000_000,
     wrap_part: 0.5,
     wrap_factor: 4.0,
 };

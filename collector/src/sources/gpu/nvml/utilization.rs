@@ -24,8 +24,14 @@ pub(super) struct Progress {
     /// The longest time between the oldest and the newest sample of one reading, microseconds. The driver keeps samples for at
     /// least this long.
     memory_us: u64,
-    /// The newest sample of processes.
+    /// How far the samples of processes were read: up to the newest of the device by then, or of a process if that is newer.
     processes: Newest,
+    /// The time that samples of the device stand for which were read since those of processes, microseconds.
+    sampled_us: u64,
+    /// The time between these in which the driver took none, since the device was idle, microseconds.
+    idle_us: u64,
+    /// Of the time to come of `sampled_us`, that which newer samples of processes were counted for already, microseconds.
+    ahead_us: u64,
     /// Capacity that was enough last for the samples of the device; 0: not read yet.
     device_capacity: usize,
     /// Capacity that was enough last for the samples of its processes; 0: not read yet.
@@ -37,6 +43,40 @@ impl Progress {
     pub(super) fn memory_ns(&self) -> u64 {
         self.memory_us.saturating_mul(1000)
     }
+
+    /// Gives how far apart the driver's samples of the device are while it takes any, nanoseconds. `None`: not known.
+    pub(super) fn spacing_ns(&self) -> Option<u64> {
+        self.spacing.usual_us().map(|us| us.saturating_mul(1000))
+    }
+
+    /// Gives the time since the samples of processes were last read, as far as it is known. Notes that they are read again:
+    /// `newest_us` is the newest by the driver's clock, microseconds; `None`: there is none. `now_ns`: CLOCK_MONOTONIC.
+    /// `None`: it is the first reading, whose samples are from before the run.
+    fn since_process_reading(&mut self, newest_us: Option<u64>, now_ns: u64) -> Option<Since> {
+        let last = self.processes;
+        let (sampled_us, idle_us) = (std::mem::take(&mut self.sampled_us), std::mem::take(&mut self.idle_us));
+        let before = Newest { newest_us: self.device.newest_us.max(last.newest_us), ..last };
+        let newest_us = newest_us.unwrap_or(0).max(before.newest_us);
+        let is_new = newest_us > last.newest_us;
+        if !self.processes.note_reading(is_new.then_some(newest_us), now_ns) {
+            return None;
+        }
+        // The device's samples catch up with what was counted before them.
+        let counted_us = self.ahead_us.min(sampled_us);
+        // A sample that is newer than those of the device: it came between the two calls, or the driver has none of the device.
+        let newer_us = before.gap_us(newest_us, 0, now_ns).min(SAMPLES.longest_sample_us);
+        self.ahead_us = self.ahead_us - counted_us + newer_us;
+        Some(Since { sampled_us: sampled_us - counted_us + newer_us, idle_us })
+    }
+}
+
+/// The time since samples of processes were last read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Since {
+    /// The time that the driver's samples stand for, microseconds.
+    sampled_us: u64,
+    /// The time in which the driver took no samples, since the device was idle, microseconds.
+    idle_us: u64,
 }
 
 /// How far apart the driver's samples of a device are while it takes any: some drivers take none of an idle device.
@@ -62,16 +102,20 @@ impl Spacing {
         self.gaps_us.drain(..excess);
     }
 
-    /// Gives the time that a sample stands for, microseconds, of the `gap_us` since the sample before it. In the rest of the gap
-    /// the device was idle.
-    fn covered_us(&self, gap_us: u64) -> u64 {
+    /// Gives the usual time between two samples, microseconds. `None`: not known yet.
+    fn usual_us(&self) -> Option<u64> {
         let mut gaps_us: Vec<u64> = self.gaps_us.iter().copied().collect();
         gaps_us.sort_unstable();
         // The lower quartile, since most gaps may be idle times.
-        let is_known = gaps_us.len() >= Self::LEAST;
-        let usual_us = if is_known { gaps_us.get((gaps_us.len() - 1) / 4).copied() } else { None };
+        (gaps_us.len() >= Self::LEAST).then(|| gaps_us[(gaps_us.len() - 1) / 4])
+    }
+
+    /// Gives the time that a sample stands for, microseconds, of the `gap_us` since the sample before it. In the rest of the gap
+    /// the device was idle.
+    fn covered_us(&self, gap_us: u64) -> u64 {
         // A gap has idle time in it only if it is more than twice as long as usual.
-        let covered_us = usual_us.filter(|usual_us| gap_us > usual_us.saturating_mul(2)).unwrap_or(gap_us);
+        let usual_us = self.usual_us().filter(|usual_us| gap_us > usual_us.saturating_mul(2));
+        let covered_us = usual_us.unwrap_or(gap_us);
         covered_us.min(SAMPLES.longest_sample_us)
     }
 }
@@ -133,6 +177,8 @@ impl Newest {
 pub(super) struct Utilization {
     /// The stretches of time since the last reading.
     pub busy: Reading<Vec<Busy>>,
+    /// Of these, the time in which the driver took no samples, since the device was idle, microseconds.
+    pub idle_us: u64,
     /// Time since the last reading that the driver no longer knows, microseconds.
     pub lost_us: u64,
 }
@@ -175,18 +221,22 @@ pub(super) fn busy(
     // The samples of the first reading are from before the run.
     if !progress.device.note_reading(samples.last().map(|(at_us, _)| *at_us), now_ns) {
         progress.rated_us = 0;
-        return Utilization { busy: Ok(Vec::new()), lost_us: 0 };
+        return Utilization { busy: Ok(Vec::new()), idle_us: 0, lost_us: 0 };
     }
     if samples.is_empty() {
         // Some drivers have the call, but never give a new sample, or give none while nothing runs.
         return if uncovered_us > SAMPLES.longest_gap_us {
             rated(progress, uncovered_us, u64::MAX, rates)
         } else {
-            Utilization { busy: Ok(Vec::new()), lost_us: 0 }
+            Utilization { busy: Ok(Vec::new()), idle_us: 0, lost_us: 0 }
         };
     }
     let rated_us = std::mem::take(&mut progress.rated_us);
-    stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns)
+    let read = stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns);
+    let known_us: u64 = read.busy.iter().flatten().map(|stretch| stretch.us).sum();
+    progress.sampled_us += known_us - read.idle_us;
+    progress.idle_us += read.idle_us;
+    read
 }
 
 /// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
@@ -201,7 +251,7 @@ fn rated(
     progress.rated_us += uncovered_us;
     let us = uncovered_us.min(longest_us);
     let busy = rates().map(|rates| vec![Busy { us, percent: f64::from(rates.gpu).min(100.0) }]);
-    Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, busy }
+    Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, idle_us: 0, busy }
 }
 
 /// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as
@@ -224,7 +274,7 @@ fn stretches(
         _ => SAMPLES.longest_sample_us,
     };
     let mut before = last;
-    let (mut busy, mut lost_us) = (Vec::new(), 0);
+    let (mut busy, mut whole_idle_us, mut lost_us) = (Vec::new(), 0, 0);
     // These hold for the first sample. The samples after it follow each other, and no rate was counted between them.
     let (mut counted_us, mut is_joined) = (rated_us, follows_last);
     for (at_us, percent) in samples.iter().copied() {
@@ -233,6 +283,7 @@ fn stretches(
         if is_joined {
             // The driver takes no samples while the device is idle.
             let idle_us = gap_us - covered_us;
+            whole_idle_us += idle_us;
             busy.extend((idle_us > 0).then_some(Busy { us: idle_us, percent: 0.0 }));
         } else {
             // The driver has overwritten the samples of this time.
@@ -243,7 +294,7 @@ fn stretches(
         before = Newest { newest_us: at_us, has_sample: true, ..before };
         (counted_us, is_joined) = (0, true);
     }
-    Utilization { busy: Ok(busy), lost_us }
+    Utilization { busy: Ok(busy), idle_us: whole_idle_us, lost_us }
 }
 
 /// Asks for the device's samples that are newer than `since_us`, oldest first: time in microseconds by the driver's clock, and
@@ -266,30 +317,46 @@ fn own_samples(
     Ok(read)
 }
 
+/// What a reading of the utilisation by process gave.
+pub(super) struct ProcessUtilization {
+    /// The processes that the driver reports.
+    pub busy: Reading<Vec<ProcessBusy>>,
+    /// The time since the last reading, without what the driver no longer knows, microseconds.
+    pub known_us: u64,
+}
+
 /// Reads the utilisation by process since the last reading. Gives nothing at the first reading.
-pub(super) fn process_busy(
-    api: &Api,
-    device: nvmlDevice_t,
-    progress: &mut Progress,
-) -> Reading<Vec<ProcessBusy>> {
+///
+/// The driver keeps one ring of samples. Each is of the device, and names the one process that was active when it was taken
+/// (`NV2080_CTRL_PERF_GPUMON_ENGINE_UTIL_SAMPLE`: `util`, `procId`; open-gpu-kernel-modules, ctrl2080perf.h). A process's figure is
+/// its part of all samples that are newer than asked for (seen with the driver 580). So each figure is a mean over the same time:
+/// that of the device's samples since the last reading.
+pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> ProcessUtilization {
     let now_ns = clock::monotonic_ns();
     let last = progress.processes;
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
     let capacity = &mut progress.process_capacity;
-    let samples = processes::utilization(api, device, last.newest_us, latest_us, capacity)?;
-    if !progress.processes.note_reading(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
-        return Ok(Vec::new());
-    }
-    let newest_us = progress.processes.newest_us;
-    let busy = |(pid, at_us, percent): (u32, u64, u32)| {
-        let us = last.gap_us(at_us, newest_us - at_us, now_ns).min(SAMPLES.longest_sample_us);
-        // Some drivers report more than 100 percent.
-        let busy = Busy { us, percent: f64::from(percent).min(100.0) };
-        ProcessBusy { pid, busy, is_from_start: false }
+    let samples = match processes::utilization(api, device, last.newest_us, latest_us, capacity) {
+        Ok(samples) => samples,
+        Err(missing) => return ProcessUtilization { busy: Err(missing), known_us: 0 },
     };
-    Ok(samples.into_iter().map(busy).collect())
+    let newest_us = samples.iter().map(|(_, at_us, _)| *at_us).max();
+    let Some(since) = progress.since_process_reading(newest_us, now_ns) else {
+        return ProcessUtilization { busy: Ok(Vec::new()), known_us: 0 };
+    };
+    // Some drivers report more than 100 percent.
+    let percent = |percent: u32| f64::from(percent).min(100.0);
+    let busy = |(pid, _, part): (u32, u64, u32)| ProcessBusy {
+        pid,
+        busy: Busy { us: since.sampled_us, percent: percent(part) },
+        is_from_start: false,
+    };
+    ProcessUtilization {
+        busy: Ok(samples.into_iter().map(busy).collect()),
+        known_us: since.sampled_us + since.idle_us,
+    }
 }
 
 #[cfg(test)]
@@ -331,6 +398,31 @@ mod tests {
             spans(&late, 12 * S, true).0,
             [[(20_000, 100.0); 5].as_slice(), &[(35_000, 100.0)]].concat()
         );
+    }
+
+    /// Samples of an H200: one each 0.2 s, in one ring for the device and its processes, which are read 3 ms apart.
+    #[test]
+    fn samples_of_processes_are_over_the_time_of_those_of_the_device() {
+        let mut progress = Progress::default();
+        let mut read = |device_us: u64, newest_us: Option<u64>| {
+            let new_us = device_us.saturating_sub(progress.device.newest_us);
+            // Those of the first reading are from before the run.
+            progress.sampled_us += if progress.device.has_begun { new_us } else { 0 };
+            progress.device.note_reading((new_us > 0).then_some(device_us), 1);
+            let since = progress.since_process_reading(newest_us, 2);
+            since.map(|since| (since.sampled_us, progress.processes.newest_us))
+        };
+        let us = |n: u64| 100 * S + n * 200_000;
+        assert_eq!(read(us(0), None), None);
+        // No process ran, then one did.
+        assert_eq!(read(us(1), None), Some((200_000, us(1))));
+        assert_eq!(read(us(2), Some(us(2))), Some((200_000, us(2))));
+        // Nothing is new.
+        assert_eq!(read(us(2), None), Some((0, us(2))));
+        // A sample came after that of the device was asked for. It counts once.
+        assert_eq!(read(us(2), Some(us(3))), Some((200_000, us(3))));
+        assert_eq!(read(us(3), None), Some((0, us(3))));
+        assert_eq!(read(us(5), Some(us(4))), Some((400_000, us(5))));
     }
 
     // Requirement: GPU-23

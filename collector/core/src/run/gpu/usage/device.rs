@@ -359,10 +359,12 @@ impl DeviceUsage {
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
+        // The driver's next sample comes after as long as this one took. Until then there is nothing newer to be known.
+        let newest_ns = stretches.last().map_or(0, |(ns, _)| (*ns).min(POLICY.longest_sample_ns));
         for (_, percent) in &stretches {
-            self.recent.busy_percent.add(at_ns, *percent);
+            self.recent.busy_percent.add(at_ns.saturating_add(newest_ns), *percent);
         }
-        maxima.add_busy(reading.number, at_ns, &stretches);
+        maxima.add_busy(reading.number, at_ns, &stretches, at_ns.saturating_add(newest_ns));
     }
 
     /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560
@@ -478,6 +480,9 @@ impl DeviceUsage {
             if let Some(kept) = processes.named(process, listed.pid) {
                 kept.on_device(&self.device.id).busy.add(busy);
             }
+        }
+        if sample.process_busy_us > 0 {
+            processes.add_idle(number, &self.device.id, sample.process_busy_us, &stretches);
         }
         self.run.has_any_samples |= !list.is_empty();
         maxima.add_process_busy(number, at_ns, &stretches.sums());

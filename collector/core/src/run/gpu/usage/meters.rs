@@ -187,6 +187,11 @@ impl BusyMeter {
         self.covered_us += busy.us as f64;
     }
 
+    /// Adds time in which nothing ran, microseconds. It counts once a stretch is known.
+    pub(crate) fn add_idle(&mut self, us: u64) {
+        self.covered_us += us as f64;
+    }
+
     /// Adds time of which the driver no longer knows the utilisation, microseconds.
     pub(crate) fn add_lost(&mut self, us: u64) {
         self.lost_us += us as f64;
@@ -316,5 +321,10 @@ mod tests {
         assert_eq!((busy.max, busy.mean(), busy.active_s()), (Some(100.0), Some(80.0), Some(1.6)));
         busy.add(Busy { us: 1_000_000, percent: 900.0 });
         assert_eq!((busy.mean(), busy.active_s()), (Some(100.0), Some(3.0)));
+        let mut seldom = BusyMeter::default();
+        seldom.add_idle(3_000_000);
+        assert_eq!((seldom.max, seldom.mean()), (None, None));
+        seldom.add(Busy { us: 1_000_000, percent: 60.0 });
+        assert_eq!((seldom.max, seldom.mean()), (Some(60.0), Some(15.0)));
     }
 }

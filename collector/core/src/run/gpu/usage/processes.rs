@@ -143,6 +143,17 @@ impl Processes {
         }
     }
 
+    /// Takes in that, for `us` microseconds before a reading, nothing but `busy` ran on a device, given by number and id. The rest of
+    /// the time counts as idle for each process that has memory there.
+    pub(super) fn add_idle(&mut self, number: u32, device: &str, us: u64, busy: &BusyProcesses) {
+        for (id, process) in &mut self.by_id {
+            if process.held.is_held_on(number) {
+                let busy_us = busy.by_id.get(id).map_or(0, |(_, busy)| busy.us);
+                process.on_device(device).busy.add_idle(us.saturating_sub(busy_us));
+            }
+        }
+    }
+
     /// Gives the memory of a process, by its id, on all devices by the last reading of each, bytes; 0: no driver has named the
     /// process. `None`: a driver does not report it, or there are too many processes to know them all.
     pub(crate) fn held_bytes(&self, id: u64) -> Option<u64> {

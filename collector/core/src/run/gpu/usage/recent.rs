@@ -19,8 +19,8 @@ pub(super) struct Recent<T> {
 }
 
 impl<T: Amount> Recent<T> {
-    /// Takes in a value that a reading made known. `read_ns`: the reading's time, CLOCK_MONOTONIC nanoseconds, not before that of the
-    /// last call.
+    /// Takes in a value that a reading made known. `read_ns`: the reading's time, CLOCK_MONOTONIC nanoseconds. If the source makes values
+    /// more rarely than it is read, it is the time of its next one.
     pub(super) fn add(&mut self, read_ns: u64, value: T) {
         self.largest = Some(self.largest.map_or(value, |largest| largest.larger(value)));
         self.last = Some((read_ns, value));

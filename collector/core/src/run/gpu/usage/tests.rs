@@ -295,6 +295,50 @@ fn utilisation_sums_over_devices_and_processes() {
     assert_eq!(bench.usage.processes.by_id[&2].devices["a"].busy.mean(), Some(55.0));
 }
 
+/// Drivers report only processes that ran. Some name one process for each sample of the device.
+#[test]
+fn process_that_is_on_a_device_and_not_reported_is_idle() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    let read = |pids: &[u32]| {
+        let busy = Busy { us: 1_000_000, percent: 60.0 };
+        let list = pids.iter().map(|pid| ProcessBusy { pid: *pid, busy, is_from_start: false }).collect();
+        DeviceSample {
+            process_busy: Some(Ok(list)),
+            process_busy_us: 1_000_000,
+            ..memory("a", vec![listed(10, 500), listed(20, 500)])
+        }
+    };
+    for (s, pids) in (2..).zip([&[20][..], &[10], &[], &[20]]) {
+        bench.at(s, vec![read(pids)]);
+    }
+    let busy = |bench: &Bench, id| {
+        let busy = bench.usage.processes.by_id[&id].devices["a"].busy;
+        (busy.mean(), busy.max, busy.measured_s())
+    };
+    assert_eq!(busy(&bench, 2), (Some(30.0), Some(60.0), 4.0));
+    assert_eq!(busy(&bench, 1), (Some(15.0), Some(60.0), 4.0));
+    // Some drivers take no samples of an idle device.
+    bench.at(6, vec![DeviceSample { process_busy_us: 5_000_000, ..read(&[10]) }]);
+    assert_eq!(busy(&bench, 1), (Some(120.0 / 9.0), Some(60.0), 9.0));
+}
+
+/// With samples of the driver that are further apart than readings, half of the readings have none.
+#[test]
+fn utilization_is_known_until_the_next_sample_of_the_driver() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    bench.usage.interval_ns = S / 10;
+    let busy = Busy { us: 400_000, percent: 70.0 };
+    bench.at(2, vec![DeviceSample { busy: Some(Ok(vec![busy])), ..sample("a") }]);
+    bench.usage.begin_sample();
+    let now = |at_ns| {
+        let sums = bench.usage.now(at_ns);
+        [sums.busy_percent, sums.devices[0].busy_percent]
+    };
+    // It is old a quarter of a second after the next sample is due.
+    assert_eq!(now(2 * S + 600_000_000), [Some(70.0); 2]);
+    assert_eq!(now(2 * S + 700_000_000), [None; 2]);
+}
+
 // Requirement: ATTACH-2
 #[test]
 fn busy_time_from_before_an_attach_is_not_counted() {

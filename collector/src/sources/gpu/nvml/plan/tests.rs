@@ -93,7 +93,8 @@ fn memory_in_use_of_eight_devices_is_read_every_150_ms_if_all_calls_are_slow() {
             let most_ms = match kind {
                 Kind::Memory => memory_ms,
                 Kind::Lists => lists_ms,
-                Kind::Utilization | Kind::Energy => others_ms,
+                Kind::Utilization => others_ms,
+                Kind::Energy => others_ms.max(PLAN.longest_loss_ns / MS + 5),
                 _ => continue,
             };
             let longest_ms = longest(times) / MS;
@@ -151,6 +152,23 @@ fn rings_of_samples_are_read_before_they_are_overwritten() {
     let read = follow(&mut plan, 100_000 * MS, |_| 50_000);
     assert!(longest(&read[&(Some("GPU-0".into()), Kind::Utilization)]) <= 1_010 * MS);
     assert!(read[&(Some("GPU-0".into()), Kind::Power)].len() < 5);
+}
+
+#[test]
+fn figures_that_are_not_new_are_not_read() {
+    let mut plan = plan(1);
+    plan.set_sample_spacing("GPU-0", 400 * MS);
+    plan.set_sample_memory("GPU-0", 14_000 * MS);
+    let read = follow(&mut plan, 60_000 * MS, |_| 50_000);
+    let times = |kind| &read[&(Some("GPU-0".to_owned()), kind)];
+    for kind in [Kind::Utilization, Kind::ProcessUtilization] {
+        // The first reading does not know the spacing.
+        assert!(times(kind).len().abs_diff(60_000 / 400) <= 2, "{kind:?}: {}", times(kind).len());
+    }
+    // The counter of energy: each twentieth of the time, up to a second.
+    let energy = times(Kind::Energy);
+    assert!(energy.windows(2).all(|pair| pair[1] - pair[0] <= (pair[0] / 20).max(100 * MS) + 10 * MS));
+    assert!(energy.len() < 120, "{}", energy.len());
 }
 
 #[test]
