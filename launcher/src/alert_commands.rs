@@ -28,7 +28,7 @@ const LONGEST_COMMAND: usize = 4096;
 
 /// All variables that CMD can have. CMD's environment loses them before it gets those of its alert. Otherwise a run within another
 /// run's CMD would tell its own CMD of that run's alert.
-const VARIABLES: [&str; 19] = [
+const VARIABLES: [&str; 20] = [
     "GPU_TRACK_EVENT",
     "GPU_TRACK_ALERT",
     "GPU_TRACK_MESSAGE",
@@ -48,6 +48,7 @@ const VARIABLES: [&str; 19] = [
     "GPU_TRACK_LARGEST_PID",
     "GPU_TRACK_LARGEST_COMMAND",
     "GPU_TRACK_LARGEST_RSS_BYTES",
+    "GPU_TRACK_LARGEST_GPU_RAM_BYTES",
 ];
 const COMMAND: &str = "GPU_TRACK_COMMAND";
 const COMMAND_PID: &str = "GPU_TRACK_COMMAND_PID";
@@ -115,7 +116,8 @@ impl AlertCommands {
     }
 
     /// Runs CMD for an alert, now or when CMD has run for the alerts before. If [`MOST_WAITING`] wait already, notes that as a
-    /// failure. `largest`: the process that held most RAM then. `main`: the pid of what is tracked, while that lives.
+    /// failure. `largest`: the process that held most RAM then, or most memory of GPUs if the alert is of that. `main`: the pid of
+    /// what is tracked, while that lives.
     pub(crate) fn add(
         &mut self,
         turn: Turn,
@@ -258,7 +260,7 @@ impl AlertCommands {
     }
 }
 
-/// Gives the session of a process that is not reaped yet. 0: the session of a process outside this pid namespace, or the one in which
+/// Gives the session of a process that is not reaped yet. 0: a session of a process outside this pid namespace, or the one in which
 /// the kernel starts init. `None`: there is no such process.
 fn session_of(pid: u32) -> Option<u32> {
     // rustix's getsid() panics at a session of 0.
@@ -312,13 +314,14 @@ mod tests {
 
     use super::*;
 
-    /// On some machines, init and all that it starts are in session 0.
+    /// Outside of containers, pid 2 is the kernel's, in session 0. On some machines init and all that it starts are, too.
     #[test]
-    fn session_is_that_of_proc_with_0() {
-        for pid in [1, std::process::id()] {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    fn session_of_the_kernels_processes_is_0() {
+        for pid in [1, 2, std::process::id()] {
+            // /proc may hide the processes of others, and a container need not have a pid 2.
+            let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
             let (_, after_name) = stat.rsplit_once(") ").unwrap();
-            assert_eq!(session_of(pid), after_name.split(' ').nth(3).unwrap().parse().ok());
+            assert_eq!(session_of(pid), after_name.split(' ').nth(3).unwrap().parse().ok(), "pid {pid}");
         }
     }
 
@@ -379,7 +382,7 @@ mod tests {
             let event =
                 RunEvent { since_s: Some(1.0), rate_bytes_per_s: Some(1.0), left_s: Some(1.0), ..event };
             let largest =
-                LargestProcess { pid: Some(1), command: "a".into(), rss_bytes: 5, gpu_ram_bytes: None };
+                LargestProcess { pid: Some(1), command: "a".into(), rss_bytes: 5, gpu_ram_bytes: Some(6) };
             facts_of(&event, Some(&largest))
         });
         let mut names: Vec<_> = all.iter().flatten().map(|(name, _)| name.to_str().unwrap()).collect();

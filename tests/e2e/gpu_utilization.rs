@@ -48,6 +48,28 @@ fn first_gpu_samples_after_a_long_idle_time_count() {
     assert_eq!((gpu.f64("processes.0.max_sm_percent"), gpu.f64("utilization.max_percent")), (60.0, 60.0));
 }
 
+/// The driver counts each sample of a device for the process that is active then. Two that take turns share its utilization, and a
+/// third has none.
+// Requirement: GPU-3
+#[test]
+fn processes_that_take_turns_share_the_utilization() {
+    let gpus = FakeGpus::new(1, "*.samples ring 70 50000 80\n*.process_times turns");
+    let [first, second, done] = ["first", "second", "done"].map(|name| gpus.path(name));
+    let turn = |held: &str, path: &str| gpus.line(&[held, &format!("touch:{path}"), &format!("wait:{done}")]);
+    let both = [format!("wait:{first}"), format!("wait:{second}")];
+    let idle = gpus.line(&["hold:0:100,c", &both[0], &both[1], "for:2500", &format!("touch:{done}")]);
+    let turns = [turn("hold:0:300,c,1", &first), turn("hold:0:200,c,1", &second)];
+    let run = gpus.tracked(["sh", "-c", &format!("{} & {} & {idle}; wait", turns[0], turns[1])]).run();
+    let gpu = run.assert_clean(0).gpu(GPU0);
+    let [a, b, none] = gpu.array("processes") else { panic!("{}", gpu.at("processes")) };
+    let mut means = [a, b].map(|process| process["mean_sm_percent"].as_f64().unwrap());
+    means.sort_by(f64::total_cmp);
+    // The one that came first was alone for a while.
+    assert_within("mean", means[0], 40.0, 20.0);
+    assert!(means[1] < 70.0, "{means:?}");
+    assert!(none["mean_sm_percent"].is_null(), "{none}");
+}
+
 /// While samples cannot be read, the rate is used. Neither source counts any time twice or counts time before the run.
 #[test]
 fn unreadable_gpu_samples_add_no_busy_time() {

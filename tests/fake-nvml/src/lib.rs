@@ -430,17 +430,13 @@ pub unsafe extern "C" fn nvmlDeviceGetSamples(
     if kind != 1 {
         return INVALID_ARGUMENT;
     }
-    let list = match text(&name(device), "samples") {
-        Ok(list) => list,
+    script::keep_process_times(&name(device));
+    let samples = match script::samples(&name(device)) {
+        Ok(samples) => samples,
         Err(code) => return code,
     };
     // A driver with stale samples returns all samples, whatever the caller's start time.
     let is_stale = text(&name(device), "stale").is_ok();
-    let samples = match (list.strip_prefix("ring "), list.strip_prefix("bursts ")) {
-        (Some(ring), _) => script::ring(ring),
-        (_, Some(bursts)) => script::bursts(bursts),
-        _ => script::listed(&list),
-    };
     let samples: Vec<Sample> = samples
         .into_iter()
         .map(|(time_us, value)| Sample { time_us, value })

@@ -148,6 +148,31 @@ pub struct ProcessUtilization {
     decoder: c_uint,
 }
 
+/// The utilization of processes that take turns, over the device's samples since `since_us`. Each sample counts for one process.
+fn turns(device: &str, since_us: u64) -> Result<Vec<ProcessUtilization>, Return> {
+    let samples = script::samples(device)?;
+    let period_us = samples.windows(2).map(|pair| pair[1].0 - pair[0].0).min().unwrap_or(1).max(1);
+    let samples: Vec<_> = samples.into_iter().filter(|(at_us, _)| *at_us > since_us).collect();
+    if samples.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut pids: Vec<c_uint> = of_processes("held", device)
+        .into_iter()
+        .filter(|(_, words)| words.len() > 2)
+        .map(|(pid, _)| pid)
+        .collect();
+    pids.sort_unstable();
+    let is_active = |at_us: u64, pid: c_uint| pids[(at_us / period_us) as usize % pids.len()] == pid;
+    let of_process = |pid: &c_uint| {
+        let own: Vec<_> = samples.iter().filter(|(at_us, _)| is_active(*at_us, *pid)).collect();
+        let sum: u64 = own.iter().map(|(_, percent)| percent).sum();
+        let sm = c_uint::try_from(sum.div_ceil(samples.len() as u64)).unwrap_or(0);
+        let time_us = own.last()?.0;
+        Some(ProcessUtilization { pid: *pid, time_us, sm, memory: 0, encoder: 0, decoder: 0 })
+    };
+    Ok(pids.iter().filter_map(of_process).collect())
+}
+
 /// Each process with a utilization in its file has one sample at each of `process_times`. If that is `now`, the other
 /// processes have samples of 0%. With `outer_pids` they have other pids than in the lists, as in a container.
 #[unsafe(no_mangle)]
@@ -160,10 +185,18 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     let _call = script::called("nvmlDeviceGetProcessUtilization");
     let device = name(device);
     script::sampled(&device, Part::Utilization);
-    let times = match text(&device, "process_times") {
+    let times = match script::process_times(&device) {
         Ok(times) => times,
         Err(code) => return code,
     };
+    if times.trim() == "turns" {
+        return match turns(&device, since_us) {
+            Ok(samples) if samples.is_empty() => NOT_FOUND,
+            // SAFETY: nvml.h's contract, passed on.
+            Ok(samples) => unsafe { put_list(count, place, &samples) },
+            Err(code) => code,
+        };
+    }
     let is_stale = text(&device, "stale").is_ok();
     let includes_idle = times.trim() == "now";
     let times: Vec<u64> = times.split_whitespace().map(script::time_us).collect();

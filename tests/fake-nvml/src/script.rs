@@ -13,6 +13,9 @@
 //!   With `memory_held 1` the device's memory in use is `memory_used` and what processes hold. `crowd 100` puts 100 foreign
 //!   processes on a device, from the pid `crowd_first` on.
 //!
+//!   `process_times` are the times of samples of processes. With `turns` the samples are those of the device, and the processes
+//!   that have a utilization take turns: each sample is that of the one that is active then, as in NVIDIA's driver 580.
+//!
 //!   Times are microseconds after the driver's start, or `now`. With the key `clock` they are by another clock: one that
 //!   counts from boot (`boot`), or one that is off by a number of microseconds.
 //! - `held/PID.DEVICE`: `BYTES [LISTS [SM]]`: the memory of a process (`na`: not available), the lists that contain it
@@ -151,14 +154,40 @@ pub fn number(device: &str, key: &str) -> Result<u64, u32> {
     }
 }
 
+/// What `process_times` of each device was when the device's samples were asked for last.
+static PROCESS_TIMES: LazyLock<Mutex<HashMap<String, Result<String, u32>>>> = LazyLock::new(Mutex::default);
+
+/// Keeps `process_times` of a device for [`process_times`]. A driver has one ring of samples for the device and its processes. So a
+/// script that comes between these two calls must not make the samples of processes newer than those of the device.
+pub fn keep_process_times(device: &str) {
+    let times = text(device, "process_times");
+    PROCESS_TIMES.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned(), times);
+}
+
+/// The times of the samples of a device's processes.
+pub fn process_times(device: &str) -> Result<String, u32> {
+    let kept = PROCESS_TIMES.lock().unwrap_or_else(PoisonError::into_inner).get(device).cloned();
+    kept.unwrap_or_else(|| text(device, "process_times"))
+}
+
+/// The utilization samples that a device has now, oldest first: time in microseconds, and percent.
+pub fn samples(device: &str) -> Result<Vec<(u64, u64)>, u32> {
+    let list = text(device, "samples")?;
+    Ok(match (list.strip_prefix("ring "), list.strip_prefix("bursts ")) {
+        (Some(words), _) => ring(words),
+        (_, Some(words)) => bursts(words),
+        _ => listed(&list),
+    })
+}
+
 /// Utilization samples `TIME:PERCENT ...`.
-pub fn listed(list: &str) -> Vec<(u64, u64)> {
+fn listed(list: &str) -> Vec<(u64, u64)> {
     let words = list.split_whitespace().filter_map(|word| word.split_once(':'));
     words.map(|(at, value)| (time_us(at), value.parse().unwrap_or(0))).collect()
 }
 
 /// The samples that are in a ring buffer now.
-pub fn ring(words: &str) -> Vec<(u64, u64)> {
+fn ring(words: &str) -> Vec<(u64, u64)> {
     let mut words = words.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
     let [length, period, percent] = [(); 3].map(|()| words.next().unwrap_or(1));
     let (from, until) = (words.next().unwrap_or(0), words.next().unwrap_or(u64::MAX));
@@ -171,7 +200,7 @@ pub fn ring(words: &str) -> Vec<(u64, u64)> {
 }
 
 /// The samples that are in a ring buffer now, of a device that is sampled while it is busy only.
-pub fn bursts(words: &str) -> Vec<(u64, u64)> {
+fn bursts(words: &str) -> Vec<(u64, u64)> {
     let words: Vec<u64> = words.split_whitespace().map(|word| word.parse().unwrap_or(1)).collect();
     let [length, period, percent, busy, every] = words[..] else { return Vec::new() };
     let last = now_us().saturating_sub(*START_US) / period;

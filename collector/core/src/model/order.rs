@@ -56,7 +56,7 @@ pub enum Action {
         alert: u32,
         /// The alert that went on or off.
         event: RunEvent,
-        /// The process that held most RAM then; `None`: not known.
+        /// The process that held most RAM then, or most memory of GPUs if the alert is of that; `None`: not known.
         largest: Option<LargestProcess>,
     },
     /// End every process of the tree, because a limit is exceeded.

@@ -107,7 +107,7 @@ pub struct SystemSample {
 }
 
 /// All GPUs together. A sum is the largest that became known within the sample's time; `None`: no device gave the figure
-/// within two of its intervals.
+/// within two intervals. Where a driver's own samples of utilization are further apart than readings, that much later.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSums {
     /// Memory in use by all processes of the machine, bytes.
@@ -122,8 +122,8 @@ pub struct GpuSums {
     pub devices: Vec<GpuSample>,
 }
 
-/// One GPU. A figure is the largest that was read within the sample's time. If none was, it is the last one; `None` if that is
-/// older than two intervals.
+/// One GPU. A figure is the largest that was read within the sample's time. If none was, it is the last one. `None`: that is too
+/// old, as in [`GpuSums`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// The device.

@@ -20,7 +20,10 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
     GpuNow {
         memory_used_bytes: used,
         memory_free_bytes: used.and_then(|used| device.free_bytes(used)),
-        utilization_percent: sample.rate_percent.or_else(|| utilization(sample)),
+        utilization_percent: match &sample.rate_percent {
+            Some(Ok(percent)) => Some(*percent),
+            _ => utilization(sample),
+        },
         memory_utilization_percent: value(Figure::MemoryUtilization),
         temperature_c: value(Figure::Temperature),
         power_w: value(Figure::Power),
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!((seen.utilization_percent, seen.power_w, seen.pstate), (Some(75.0), None, None));
         // In the short time of a listing, a driver may take no sample of its own.
         let unsampled =
-            DeviceSample { busy: Some(Ok(Vec::new())), rate_percent: Some(40.0), ..sample.clone() };
+            DeviceSample { busy: Some(Ok(Vec::new())), rate_percent: Some(Ok(40.0)), ..sample.clone() };
         assert_eq!(now(&device, &unsampled, &mut processes).utilization_percent, Some(40.0));
         let listed = seen.processes.unwrap();
         assert_eq!([listed[0].memory_bytes, listed[1].memory_bytes], [Some(20), None]);

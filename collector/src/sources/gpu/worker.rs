@@ -170,8 +170,8 @@ impl Worker {
         self.shared.lock().warnings.clone()
     }
 
-    /// Asks for a last reading, as far as it can be read until the time `until`. Gives whether it can come soon: the thread pauses, or
-    /// the driver is not unresponsive. While a process that used a GPU ends, calls wait for the driver: for 0.2 s on an H200.
+    /// Asks for a last reading, as far as it can be read until the time `until`. Gives whether it can come soon. It can't if the
+    /// driver is unresponsive. While a process that used a GPU ends, calls wait for the driver: for 0.2 s on an H200.
     pub(super) fn ask_for_last(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
         state.last_until = Some(until);

@@ -85,8 +85,10 @@ pub struct DeviceSample {
     pub busy: Option<Reading<Vec<Busy>>>,
     /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
     pub busy_lost_us: u64,
-    /// The driver's own rate of the device at this moment, percent: what `nvidia-smi` shows. `None`: not known.
-    pub rate_percent: Option<f64>,
+    /// How far apart the driver's own samples of utilisation are, microseconds. 0: each reading makes one.
+    pub busy_every_us: u64,
+    /// The driver's own rate of the device at this moment, percent: what `nvidia-smi` shows.
+    pub rate_percent: Option<Reading<f64>>,
     /// When the PCIe bytes had been read, CLOCK_MONOTONIC nanoseconds; 0: at the time of the whole reading. How long two
     /// readings are apart decides whether the counters may have wrapped.
     pub counted_ns: u64,
@@ -103,8 +105,8 @@ pub struct DeviceSample {
     pub processes: Option<Reading<Vec<ProcessMemory>>>,
     /// The processes that ran on it since the sample before.
     pub process_busy: Option<Reading<Vec<ProcessBusy>>>,
-    /// The length of the time that `process_busy` is about, microseconds. In all of it that an entry does not cover, its process did
-    /// nothing, as did processes without an entry. 0: that is not known.
+    /// The length of the time that `process_busy` is about, microseconds. A process did nothing in the part of it that none of its
+    /// entries covers. 0: that is not known.
     pub process_busy_us: u64,
     /// The driver's accounting entries.
     pub accounting: Option<Reading<Vec<AccountingEntry>>>,

@@ -237,7 +237,7 @@ pub struct GpuProcess {
     pub is_main: bool,
     /// Its largest memory on this GPU, bytes; `None` if the driver never reported it.
     pub peak_bytes: Option<u64>,
-    /// Mean utilisation over the driver's samples, else from its accounting, percent.
+    /// Mean utilisation over the time in which it had memory there, else from its accounting, percent.
     pub mean_sm_percent: Option<f64>,
     /// Largest sample of its utilisation, percent.
     pub max_sm_percent: Option<f64>,

@@ -144,9 +144,13 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     let rates = rates(api, device);
-    let rate = rates.as_ref().ok().filter(|_| !handle.is_divided);
-    sample.rate_percent = rate.map(|rates| f64::from(rates.gpu.min(100)));
-    put(Figure::MemoryUtilization, rates.map(|rates| f64::from(rates.memory.min(100))));
+    let percent = |percent: c_uint| f64::from(percent.min(100));
+    sample.rate_percent = Some(match &rates {
+        _ if handle.is_divided => Err(Missing::ReportedByInstances),
+        Ok(rates) => Ok(percent(rates.gpu)),
+        Err(missing) => Err(missing.clone()),
+    });
+    put(Figure::MemoryUtilization, rates.map(|rates| percent(rates.memory)));
     // The calls also give the driver's sampling period, which is not needed.
     let mut period_us = 0;
     let encoder = gauge(|v| call!(api, nvmlDeviceGetEncoderUtilization(device, v, &mut period_us)));
@@ -252,6 +256,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let read = busy(api, device, &mut handle.progress, || rates(api, device));
     (sample.busy, sample.busy_lost_us) = (Some(read.busy), read.lost_us);
+    sample.busy_every_us = if read.is_sampled { handle.progress.spacing_us().unwrap_or(0) } else { 0 };
     if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent_raw) {
         let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, parent, device));
         if let Some(gpm) = gpm {

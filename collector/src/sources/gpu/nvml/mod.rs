@@ -187,8 +187,8 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
             Some(Ok(stretches)) if stretches.is_empty() => {}
             Some(_) => {
                 plan.set_sample_memory(id, handle.progress.memory_ns());
-                if let Some(spacing_ns) = handle.progress.spacing_ns() {
-                    plan.set_sample_spacing(id, spacing_ns);
+                if let Some(spacing_us) = handle.progress.spacing_us() {
+                    plan.set_sample_spacing(id, spacing_us.saturating_mul(1000));
                 }
             }
         },

@@ -188,8 +188,11 @@ impl Plan {
 
     /// Gives the next reading of figures other than memory and lists. If none is due, gives when the next figure of any kind is.
     fn next_other(&self, now_ns: u64) -> Step {
-        let others =
-            || self.due.keys().flat_map(|id| kinds(id.is_some()).iter().map(move |kind| (id, *kind)));
+        // Utilization by process waits for a visit that reads that of the device.
+        let of_visit = |id: &Option<String>| {
+            kinds(id.is_some()).iter().copied().filter(|kind| *kind != Kind::ProcessUtilization)
+        };
+        let others = || self.due.keys().flat_map(|id| of_visit(id).map(move |kind| (id, kind)));
         // Figures come first that are due and lost if they are read late: the first readings of all other kinds can take seconds.
         let order = |id, kind| {
             let due_ns = self.due_ns(id, kind);
@@ -226,14 +229,26 @@ impl Plan {
     /// short enough. The lists of other devices wait meanwhile.
     fn visit(&self, id: &Option<String>, first: Kind, now_ns: u64) -> Vec<Kind> {
         let is_due = |other: &Kind| *other != first && self.due_ns(id, *other) <= now_ns;
-        let mut cost_ns = self.estimate_ns(first);
+        // A process's utilization is over the time of the device's samples, so these must be as new: it is read with them only.
+        let with_processes = is_due(&Kind::ProcessUtilization);
+        let estimate_ns = |kind: Kind| match kind {
+            Kind::Utilization if with_processes => {
+                self.estimate_ns(kind) + self.estimate_ns(Kind::ProcessUtilization)
+            }
+            _ => self.estimate_ns(kind),
+        };
+        let mut cost_ns = estimate_ns(first);
         let mut read = vec![first];
-        for other in kinds(id.is_some()).iter().copied().filter(is_due) {
-            cost_ns += self.estimate_ns(other);
+        let others = kinds(id.is_some()).iter().copied().filter(|kind| *kind != Kind::ProcessUtilization);
+        for other in others.filter(is_due) {
+            cost_ns += estimate_ns(other);
             if cost_ns > PLAN.longest_visit_ns {
                 break;
             }
             read.push(other);
+        }
+        if with_processes && read.contains(&Kind::Utilization) {
+            read.push(Kind::ProcessUtilization);
         }
         read.sort_unstable();
         read
@@ -423,9 +438,8 @@ impl Plan {
         let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         let new_sample_ns = || self.interval_ns.max(known_ns(&self.sample_spacing_ns).unwrap_or(0));
         match kind {
-            Kind::Utilization => new_sample_ns()
+            Kind::Utilization | Kind::ProcessUtilization => new_sample_ns()
                 .min(known_ns(&self.most_for_samples_ns).unwrap_or(PLAN.shortest_sample_memory_ns)),
-            Kind::ProcessUtilization => new_sample_ns(),
             Kind::Pcie => {
                 // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);

@@ -30,7 +30,7 @@ pub(super) struct Progress {
     sampled_us: u64,
     /// The time between these in which the driver took none, since the device was idle, microseconds.
     idle_us: u64,
-    /// Of the time to come of `sampled_us`, that which newer samples of processes were counted for already, microseconds.
+    /// Time that readings of processes counted before the device's samples covered it, microseconds.
     ahead_us: u64,
     /// Capacity that was enough last for the samples of the device; 0: not read yet.
     device_capacity: usize,
@@ -44,9 +44,9 @@ impl Progress {
         self.memory_us.saturating_mul(1000)
     }
 
-    /// Gives how far apart the driver's samples of the device are while it takes any, nanoseconds. `None`: not known.
-    pub(super) fn spacing_ns(&self) -> Option<u64> {
-        self.spacing.usual_us().map(|us| us.saturating_mul(1000))
+    /// Gives how far apart the driver's samples of the device are while it takes any, microseconds. `None`: not known.
+    pub(super) fn spacing_us(&self) -> Option<u64> {
+        self.spacing.usual_us().map(|us| us.min(SAMPLES.longest_sample_us))
     }
 
     /// Gives the time since the samples of processes were last read, as far as it is known. Notes that they are read again:
@@ -63,10 +63,19 @@ impl Progress {
         }
         // The device's samples catch up with what was counted before them.
         let counted_us = self.ahead_us.min(sampled_us);
+        let has_caught_up = self.device.newest_us >= last.newest_us;
+        let ahead_us = if has_caught_up { 0 } else { self.ahead_us - counted_us };
+        // The driver keeps no more than this of what it is asked for.
+        let kept_us = if self.memory_us == 0 { u64::MAX } else { self.memory_us };
+        let of_device_us = (sampled_us - counted_us).min(kept_us);
         // A sample that is newer than those of the device: it came between the two calls, or the driver has none of the device.
-        let newer_us = before.gap_us(newest_us, 0, now_ns).min(SAMPLES.longest_sample_us);
-        self.ahead_us = self.ahead_us - counted_us + newer_us;
-        Some(Since { sampled_us: sampled_us - counted_us + newer_us, idle_us })
+        let newer_us = if newest_us > before.newest_us {
+            before.gap_us(newest_us, 0, now_ns).min(SAMPLES.longest_sample_us)
+        } else {
+            0
+        };
+        self.ahead_us = ahead_us + newer_us;
+        Some(Since { sampled_us: of_device_us + newer_us, idle_us })
     }
 }
 
@@ -177,6 +186,8 @@ impl Newest {
 pub(super) struct Utilization {
     /// The stretches of time since the last reading.
     pub busy: Reading<Vec<Busy>>,
+    /// They are the driver's own samples.
+    pub is_sampled: bool,
     /// Of these, the time in which the driver took no samples, since the device was idle, microseconds.
     pub idle_us: u64,
     /// Time since the last reading that the driver no longer knows, microseconds.
@@ -221,14 +232,18 @@ pub(super) fn busy(
     // The samples of the first reading are from before the run.
     if !progress.device.note_reading(samples.last().map(|(at_us, _)| *at_us), now_ns) {
         progress.rated_us = 0;
-        return Utilization { busy: Ok(Vec::new()), idle_us: 0, lost_us: 0 };
+        return Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 };
     }
     if samples.is_empty() {
         // Some drivers have the call, but never give a new sample, or give none while nothing runs.
         return if uncovered_us > SAMPLES.longest_gap_us {
-            rated(progress, uncovered_us, u64::MAX, rates)
+            let read = rated(progress, uncovered_us, u64::MAX, rates);
+            // No process ran, either. What each did while the device was busy is not known.
+            let is_idle = |stretch: &&Busy| stretch.percent <= 0.0;
+            progress.idle_us += read.busy.iter().flatten().filter(is_idle).map(|idle| idle.us).sum::<u64>();
+            read
         } else {
-            Utilization { busy: Ok(Vec::new()), idle_us: 0, lost_us: 0 }
+            Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 }
         };
     }
     let rated_us = std::mem::take(&mut progress.rated_us);
@@ -251,7 +266,12 @@ fn rated(
     progress.rated_us += uncovered_us;
     let us = uncovered_us.min(longest_us);
     let busy = rates().map(|rates| vec![Busy { us, percent: f64::from(rates.gpu).min(100.0) }]);
-    Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, idle_us: 0, busy }
+    Utilization {
+        lost_us: if busy.is_ok() { uncovered_us - us } else { 0 },
+        is_sampled: false,
+        idle_us: 0,
+        busy,
+    }
 }
 
 /// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as
@@ -294,7 +314,7 @@ fn stretches(
         before = Newest { newest_us: at_us, has_sample: true, ..before };
         (counted_us, is_joined) = (0, true);
     }
-    Utilization { busy: Ok(busy), idle_us: whole_idle_us, lost_us }
+    Utilization { busy: Ok(busy), is_sampled: true, idle_us: whole_idle_us, lost_us }
 }
 
 /// Asks for the device's samples that are newer than `since_us`, oldest first: time in microseconds by the driver's clock, and
@@ -321,7 +341,7 @@ fn own_samples(
 pub(super) struct ProcessUtilization {
     /// The processes that the driver reports.
     pub busy: Reading<Vec<ProcessBusy>>,
-    /// The time since the last reading, without what the driver no longer knows, microseconds.
+    /// The time since the last reading of which the driver knows what each process did, microseconds.
     pub known_us: u64,
 }
 
@@ -423,6 +443,29 @@ mod tests {
         assert_eq!(read(us(2), Some(us(3))), Some((200_000, us(3))));
         assert_eq!(read(us(3), None), Some((0, us(3))));
         assert_eq!(read(us(5), Some(us(4))), Some((400_000, us(5))));
+        // The device's samples could not be read for a while. What is counted meanwhile is no debt afterwards.
+        assert_eq!(read(us(5), Some(us(8))), Some((600_000, us(8))));
+        progress.device.newest_us = us(8);
+        let mut read_later = |sampled_us, newest_us| {
+            (progress.sampled_us, progress.device.newest_us) = (sampled_us, newest_us);
+            progress.since_process_reading(None, 3).map(|since| since.sampled_us)
+        };
+        assert_eq!(read_later(0, us(8)), Some(0));
+        assert_eq!(read_later(400_000, us(10)), Some(400_000));
+        // The driver keeps samples of 2 s.
+        progress.memory_us = 2 * S;
+        progress.sampled_us = 9 * S;
+        assert_eq!(progress.since_process_reading(None, 4), Some(Since { sampled_us: 2 * S, idle_us: 0 }));
+    }
+
+    #[test]
+    fn without_samples_no_time_of_processes_is_known() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.since_process_reading(None, 1), None);
+        for s in 1..9 {
+            let since = progress.since_process_reading(None, s * S * 1000);
+            assert_eq!(since, Some(Since { sampled_us: 0, idle_us: 0 }));
+        }
     }
 
     // Requirement: GPU-23

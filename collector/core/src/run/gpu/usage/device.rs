@@ -359,12 +359,13 @@ impl DeviceUsage {
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
-        // The driver's next sample comes after as long as this one took. Until then there is nothing newer to be known.
-        let newest_ns = stretches.last().map_or(0, |(ns, _)| (*ns).min(POLICY.longest_sample_ns));
+        // Nothing newer is to be known until the driver takes its next sample.
+        let every_ns = sample.busy_every_us.saturating_mul(1000).min(POLICY.longest_sample_ns);
+        let until_ns = at_ns.saturating_add(every_ns);
         for (_, percent) in &stretches {
-            self.recent.busy_percent.add(at_ns.saturating_add(newest_ns), *percent);
+            self.recent.busy_percent.add(until_ns, *percent);
         }
-        maxima.add_busy(reading.number, at_ns, &stretches, at_ns.saturating_add(newest_ns));
+        maxima.add_busy(reading.number, at_ns, &stretches, until_ns);
     }
 
     /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560

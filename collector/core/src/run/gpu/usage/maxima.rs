@@ -59,12 +59,12 @@ impl Maxima {
     }
 
     /// Takes in how busy a device, given by its number, was in these stretches before a reading: their lengths in nanoseconds, and
-    /// percent. `next_ns`: when the driver's next sample is due, CLOCK_MONOTONIC nanoseconds. Nothing newer is to be known until then.
-    pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)], next_ns: u64) {
+    /// percent. `until_ns`: until when nothing newer is to be known, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)], until_ns: u64) {
         // Without stretches, too: a device's first reading says from when on it is known.
         let largest = self.busy_sum.add_reading(device, read_ns, stretches);
         if !stretches.is_empty() {
-            self.recent_busy.add(next_ns, largest);
+            self.recent_busy.add(until_ns, largest);
             raise(&mut self.busy, largest);
         }
     }

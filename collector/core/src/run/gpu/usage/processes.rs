@@ -147,7 +147,8 @@ impl Processes {
     /// the time counts as idle for each process that has memory there.
     pub(super) fn add_idle(&mut self, number: u32, device: &str, us: u64, busy: &BusyProcesses) {
         for (id, process) in &mut self.by_id {
-            if process.held.is_held_on(number) {
+            let is_unreported = process.devices.get(device).is_some_and(|on| on.is_unreported);
+            if is_unreported || process.held.is_held_on(number) {
                 let busy_us = busy.by_id.get(id).map_or(0, |(_, busy)| busy.us);
                 process.on_device(device).busy.add_idle(us.saturating_sub(busy_us));
             }

@@ -14,22 +14,23 @@ use crate::model::groups::Groups;
 pub(super) struct Recent<T> {
     /// The largest since the sample began.
     largest: Option<T>,
-    /// When the newest value was read, CLOCK_MONOTONIC nanoseconds, and the value. It may be older than the sample.
+    /// The newest value, and until when nothing newer could be known, CLOCK_MONOTONIC nanoseconds. It may be older than the sample.
     last: Option<(u64, T)>,
 }
 
 impl<T: Amount> Recent<T> {
-    /// Takes in a value that a reading made known. `read_ns`: the reading's time, CLOCK_MONOTONIC nanoseconds. If the source makes values
-    /// more rarely than it is read, it is the time of its next one.
-    pub(super) fn add(&mut self, read_ns: u64, value: T) {
+    /// Takes in a value that a reading made known. `newest_ns`: until when it is the newest that can be known, CLOCK_MONOTONIC
+    /// nanoseconds. That is the reading's time, or later if the source makes values more rarely than it is read.
+    pub(super) fn add(&mut self, newest_ns: u64, value: T) {
         self.largest = Some(self.largest.map_or(value, |largest| largest.larger(value)));
-        self.last = Some((read_ns, value));
+        let newest_ns = self.last.map_or(newest_ns, |(last_ns, _)| last_ns.max(newest_ns));
+        self.last = Some((newest_ns, value));
     }
 
-    /// Gives the largest value since the sample began, or else the last one before. `None`: there is none, or the last reading was
-    /// before `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// Gives the largest value since the sample began, or else the last one before. `None`: there is none, or a newer one could
+    /// have been known before `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
-        let last = self.last.filter(|(read_ns, _)| *read_ns >= oldest_ns);
+        let last = self.last.filter(|(newest_ns, _)| *newest_ns >= oldest_ns);
         last.map(|(_, value)| self.largest.unwrap_or(value))
     }
 

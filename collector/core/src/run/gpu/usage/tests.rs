@@ -327,8 +327,8 @@ fn process_that_is_on_a_device_and_not_reported_is_idle() {
 fn utilization_is_known_until_the_next_sample_of_the_driver() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.usage.interval_ns = S / 10;
-    let busy = Busy { us: 400_000, percent: 70.0 };
-    bench.at(2, vec![DeviceSample { busy: Some(Ok(vec![busy])), ..sample("a") }]);
+    let busy = Some(Ok(vec![Busy { us: 400_000, percent: 70.0 }]));
+    bench.at(2, vec![DeviceSample { busy, busy_every_us: 400_000, ..sample("a") }]);
     bench.usage.begin_sample();
     let now = |at_ns| {
         let sums = bench.usage.now(at_ns);
