@@ -36,6 +36,8 @@ pub(super) use nodes::write as write_nodes;
 const BETWEEN: Duration = Duration::from_secs(1);
 /// How long a transaction waits while another program has the database locked. At the end of the run, sinks have half a second.
 const BUSY: Duration = Duration::from_millis(100);
+/// How long the open waits for that. Without it there are no rows at all, and the sink's thread has a queue.
+const BUSY_AT_OPEN: Duration = Duration::from_secs(10);
 /// A batch of so many rows and processes is written at once.
 const MOST: usize = 4096;
 /// Most rows and processes that are kept while another program has the database locked.
@@ -87,12 +89,13 @@ impl Sink for Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<(Connection, u64)> {
             let connection = Connection::open_with_flags(&self.target.path, flags)?;
-            connection.busy_timeout(BUSY)?;
+            connection.busy_timeout(BUSY_AT_OPEN)?;
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.pragma_update(None, "temp_store", "MEMORY")?;
             connection.pragma_update(None, "journal_mode", "PERSIST")?;
             // The first access rolls back what a killed collector had begun.
             let last_ns = tables::last_key(&connection)?;
+            connection.busy_timeout(BUSY)?;
             Ok((connection, last_ns))
         };
         let (connection, last_ns) = open().map_err(io::Error::other)?;
@@ -362,6 +365,24 @@ mod tests {
         sink.report(&samples::full(), Stage::Over).unwrap();
         let loss = sink.loss();
         assert!(loss.lines == 4 && loss.error.unwrap().contains("locked"));
+    }
+
+    // Requirement: TIME-12
+    #[test]
+    fn successor_waits_for_a_program_that_has_the_database_locked() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let other = Connection::open(file.target().path).unwrap();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let locking = std::thread::spawn(move || {
+            std::thread::sleep(3 * BUSY);
+            other.execute_batch("ROLLBACK").unwrap();
+        });
+        let mut next = sink(file.target());
+        locking.join().unwrap();
+        give(&mut next, 1..=2);
+        next.flush().unwrap();
+        assert!(next.is_written());
     }
 
     // Requirement: TIME-12
