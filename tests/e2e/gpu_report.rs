@@ -72,7 +72,12 @@ fn gpu_columns_of_commands_and_processes_are_exact() {
     assert_eq!(of_pid(third), r#"{"max_sm_percent":null,"peak_ram_bytes":500000000}"#);
     let on = |gpu: &Report, place: usize| {
         let process = &gpu.array("processes")[place];
-        (process["pid"].as_u64().unwrap(), process["peak_bytes"].as_u64(), process["max_sm_percent"].as_f64())
+        assert_eq!(process["mean_sm_percent"], process["max_sm_percent"], "there is one sample");
+        (
+            process["pid"].as_u64().unwrap(),
+            process["peak_bytes"].as_u64(),
+            process["mean_sm_percent"].as_f64(),
+        )
     };
     let (gpu0, gpu1) = (report.gpu(GPU0), report.gpu(GPU1));
     assert_eq!(on(&gpu0, 0), (first, Some(2_000_000_000), Some(60.0)));

@@ -19,6 +19,8 @@ fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
     // The driver samples at least once a second while there is work: 0.5 s idle, 1 s at 100%, 0.5 s at 20%.
     assert_eq!((gpu.f64("utilization.active_s"), gpu.f64("utilization.mean_percent")), (1.1, 55.0));
     assert_eq!(gpu.f64("processes.0.max_sm_percent"), 100.0);
+    // It was active in all samples, and idle with the device before them.
+    assert_eq!(gpu.f64("processes.0.mean_sm_percent"), 75.0);
 }
 
 /// Each driver dates its samples by a clock of its own.

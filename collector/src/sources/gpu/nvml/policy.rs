@@ -63,8 +63,8 @@ pub(super) const PLAN: PlanPolicy = PlanPolicy {
     shares_at_less: [0.44, 0.38],
     shares: [
         (Kind::AllLists, 0.03),
-        (Kind::Utilization, 0.05),
-        (Kind::ProcessUtilization, 0.03),
+        (Kind::Utilization, 0.055),
+        (Kind::ProcessUtilization, 0.025),
         (Kind::Energy, 0.05),
         (Kind::Power, 0.035),
         (Kind::Pcie, 0.02),
@@ -84,7 +84,7 @@ pub(super) const PLAN: PlanPolicy = PlanPolicy {
     shortest_sample_memory_ns: 250_000_000,
     most_kept_up: 3,
     lost_part: 20,
-    longest_loss_ns: 1_000_000_000,
+    longest_loss_ns: 500_000_000,
     wrap_part: 0.5,
     wrap_factor: 4.0,
 };
