@@ -210,6 +210,15 @@ fn compare_tells_which_way_needs_more_memory() {
     let stderr = text(&shown.stderr);
     assert!(stderr.starts_with("gpu-track: ram of large is ") && stderr.lines().count() == 1, "{stderr}");
     assert_eq!(compare(&["--fail-above", "ram=100%"]).status.code(), Some(0));
+    // Two reports of one command line are compared, too. One way alone is nothing to compare.
+    let [first, second] = ["b1.json", "a1.json"].map(path);
+    let unnamed = run(&["compare", "--fail-above", "ram=5%", &first, &second]);
+    assert!(text(&unnamed.stderr).contains("ram of "), "{}", text(&unnamed.stderr));
+    assert_eq!(unnamed.status.code(), Some(3));
+    let one_way = ["b1.json", "a1.json"].map(|name| format!("all={}", path(name)));
+    let alone = run(&["compare", "--fail-above", "ram=5%", &one_way[0], &one_way[1]]);
+    assert!(text(&alone.stderr).contains("all reports have one NAME"), "{}", text(&alone.stderr));
+    assert_eq!(alone.status.code(), Some(2));
     for (options, line) in [
         (&["--fail-above", "rma=5%"][..], "gpu-track: --fail-above: \"rma\" is not compared: one of wall, "),
         (&["/nowhere"], "gpu-track: \"/nowhere\" cannot be read: "),

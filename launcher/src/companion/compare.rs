@@ -18,7 +18,7 @@ const ABOVE: u8 = 3;
 /// The arguments of `gpu-track compare`.
 #[derive(Debug, Args)]
 pub(super) struct CompareArguments {
-    /// Reports in JSON. Those of one NAME are runs of one way to do the work; without NAME, those of one command line are
+    /// Reports in JSON. Those of one NAME are runs of one way to do the work; a report without NAME is a way by itself
     #[arg(value_name = "[NAME=]FILE", required = true, num_args = 2.., value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 
@@ -51,10 +51,15 @@ fn limit(given: &str) -> Result<Limit, String> {
 /// Writes the comparison to stdout, and the exceeded limits to stderr. The status is 3 if a limit is exceeded.
 ///
 /// # Errors
-/// If a report can't be read.
+/// If a report can't be read, or `--fail-above` has nothing to compare.
 pub(super) fn serve(arguments: &CompareArguments) -> Result<ExitCode, UsageError> {
     let runs: Vec<Run> = arguments.files.iter().map(|given| run(given)).collect::<Result<_, _>>()?;
     let comparison = compare::compare(&runs);
+    if let ([_], false) = (&comparison.ways[..], arguments.fail_above.is_empty()) {
+        return Err(UsageError::new(
+            "--fail-above compares ways, and all reports have one NAME: give each way its own",
+        ));
+    }
     let text = match arguments.format.as_str() {
         "json" => compare::json(&comparison),
         _ => compare::text(&comparison),

@@ -19,7 +19,7 @@ const COMMANDS: usize = 10;
 /// A run to be compared.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What the user calls the way in which it did the work. `None`: runs of the same command line are one way.
+    /// What the user calls the way in which it did the work. `None`: the run is a way by itself.
     pub name: Option<String>,
     /// The file of its report.
     pub file: String,
@@ -43,7 +43,7 @@ pub struct Comparison {
 /// A way of doing the work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Way {
-    /// Its name, or its command line.
+    /// Its name. Without one it is the command line, or the file's name if another way has the same command line.
     pub name: String,
     /// How many runs.
     pub runs: usize,
@@ -81,15 +81,16 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The name of a way, and its runs.
 type RunsOfWay<'a> = (String, Vec<&'a Run>);
 
-/// Compares runs, at least one. Those of one name are a way; without names, those of one command line are.
+/// Compares runs, at least one. Those of one name are a way, and each without a name is a way by itself.
 #[must_use]
 pub fn compare(runs: &[Run]) -> Comparison {
     let mut ways: Vec<RunsOfWay> = Vec::new();
     for run in runs {
-        let name = run.name.clone().unwrap_or_else(|| run.report.command.join(" "));
-        match ways.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, runs)) => runs.push(run),
-            None => ways.push((name, vec![run])),
+        let known = ways.iter_mut().find(|(name, _)| run.name.as_ref() == Some(name));
+        match (known, &run.name) {
+            (Some((_, runs)), _) => runs.push(run),
+            (None, Some(name)) => ways.push((name.clone(), vec![run])),
+            (None, None) => ways.push((name_of_unnamed(run, runs), vec![run])),
         }
     }
     let metric = |quantity: &Quantity| {
@@ -103,6 +104,15 @@ pub fn compare(runs: &[Run]) -> Comparison {
         commands: commands(&ways),
         remarks: remarks(runs),
         ways: ways.into_iter().map(|(name, runs)| way(name, &runs)).collect(),
+    }
+}
+
+/// Names a way without a name: by its command line, or by its file if that of another run is the same.
+fn name_of_unnamed(run: &Run, all: &[Run]) -> String {
+    let is_same = |other: &&Run| other.report.command == run.report.command;
+    match all.iter().filter(is_same).count() {
+        1 => run.report.command.join(" "),
+        _ => run.file.clone(),
     }
 }
 

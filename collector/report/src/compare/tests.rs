@@ -34,11 +34,15 @@ fn runs_of_one_name_are_a_way_with_mean_extremes_and_deviation() {
 }
 
 #[test]
-fn runs_without_names_are_ways_by_their_command_lines() {
-    let unnamed = |report: Report| Run { name: None, file: "f".into(), report };
-    let comparison = compare(&[unnamed(full()), unnamed(killed()), unnamed(full())]);
-    assert_eq!(comparison.ways.iter().map(|way| way.runs).collect::<Vec<_>>(), [2, 1]);
-    assert_eq!(comparison.ways[0].name, full().command.join(" "));
+fn run_without_a_name_is_a_way_by_itself_called_by_its_command_or_file() {
+    let unnamed = |file: &str, report| Run { name: None, file: file.into(), report };
+    let comparison = compare(&[
+        unnamed("old.json", full()),
+        unnamed("killed.json", killed()),
+        unnamed("new.json", full()),
+    ]);
+    let names: Vec<&str> = comparison.ways.iter().map(|way| way.name.as_str()).collect();
+    assert_eq!(names, ["old.json", &killed().command.join(" "), "new.json"]);
     let remarks = comparison.remarks.join("\n");
     assert!(remarks.contains("not succeed") || remarks.contains("so far"), "{remarks}");
 }
