@@ -30,12 +30,10 @@ pub(super) fn contention(contention: &Contention) -> Section {
         .text("Not known", contention.reason.clone())
 }
 
-/// Makes the row below the cores that the run used. `None`: others did not keep it from using more, or what they had is unknown.
+/// Makes the row below the cores that the run used. `None`: it is not known that others kept it from using more, or what they had.
 pub(super) fn row(report: &Report) -> Option<Block> {
-    let contention = Some(&report.contention).filter(|contention| contention.may_be_contended())?;
-    let doubt =
-        if contention.is_contended.is_none() { "; whether it waited for them is not known" } else { "" };
-    Some(Block::text("", format!("others had {}{doubt}", others(contention)?)))
+    let contention = Some(&report.contention).filter(|contention| contention.is_contended == Some(true))?;
+    Some(Block::text("", format!("others had {}", others(contention)?)))
 }
 
 /// Writes what others had: `1.30 of 2 cores`. `None`: it is not known.
@@ -98,10 +96,9 @@ mod tests {
 
     // Requirement: HINT-5
     #[test]
-    fn doubt_is_said() {
+    fn doubt_is_in_the_full_text_alone() {
         let [summary, full] = texts(None);
-        let line = "others had 1.30 of 2 cores; whether it waited for them is not known\n";
-        assert!(summary.contains(line), "{summary}");
+        assert!(!summary.contains("others had"), "{summary}");
         assert!(
             full.contains("   The run waited for others: not known\n   Not known: no schedstat\n"),
             "{full}"

@@ -63,7 +63,7 @@ fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
     };
     let (time, from) = (slurm_time(hint.time_s), units.seconds(hint.basis_s));
     let given = given(hint.given_s.map(|s| units.seconds(s)), hint.is_fitting);
-    let alone = if report.contention.may_be_contended() { "; alone it may take less" } else { "" };
+    let alone = if report.contention.is_contended == Some(true) { "; alone it may take less" } else { "" };
     format!("{}{time}, from {basis}, {from}{given}{alone}", at_least(hint.is_lower_bound))
 }
 
@@ -183,7 +183,7 @@ fn remarks(report: &Report, units: Units) -> Vec<String> {
     if hints.cpus.is_some_and(|hint| hint.is_serial) {
         remarks.push(format!("it ran serially on {} cores", report.usable.cores.count));
     }
-    if report.contention.may_be_contended() {
+    if report.contention.is_contended == Some(true) {
         remarks.push("alone it may use more cores, and take less time".to_owned());
     }
     match hints.gpus.as_ref().map_or(0, |hint| hint.held_idle.len()) {
