@@ -67,6 +67,28 @@ fn out_of_memory_kill_names_process_and_limit() {
     }
 }
 
+// Requirement: HINT-1, RECORD-1
+#[test]
+fn hints_and_bundle_know_of_a_killed_process_whose_command_succeeded() {
+    let group = or_skip!(Group::with_memory_limit(64 << 20));
+    let bundles = tempfile::tempdir().unwrap();
+    let run = shell("\"$@\"; sleep 1", &[&program("touch"), "hold", "209715200", "0"])
+        .through(&group.enter().each_ref().map(String::as_str))
+        .options(&["--record", bundles.path().to_str().unwrap()])
+        .run();
+    let report = run.report();
+    assert_eq!((run.status.code(), report.at("exit.cause").is_null()), (Some(0), true));
+    assert_eq!(
+        (report.at("hints.memory.is_lower_bound"), report.at("hints.memory.is_fitting")),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(report.at("hints.memory.basis"), "out_of_memory_limit");
+    assert!(report.at("hints.time").is_null() && report.at("hints.cpus").is_null(), "{}", report.at("hints"));
+    let bundle = std::fs::read_dir(bundles.path()).unwrap().next().expect("a bundle").unwrap().path();
+    let manifest = std::fs::read_to_string(bundle.join("manifest.json")).unwrap();
+    assert!(manifest.contains("out_of_memory"), "{manifest}");
+}
+
 // Requirement: WHY-53
 #[test]
 fn limit_of_address_space_is_told_where_nothing_else_explains_a_failure() {

@@ -106,9 +106,14 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     recorder.into_iter().collect()
 }
 
-/// Gives why a bundle is made of this run: the kind of what ended it. `None`: it ended by itself, or by a signal that asks it to end.
+/// Gives why a bundle is made of this run: the kind of what ended it, or of what ended a process of it. `None`: it ended by itself, or by
+/// a signal that asks it to end.
 fn trigger(report: &Report) -> Option<String> {
-    let cause = report.ending.cause.as_ref()?;
+    let Some(cause) = report.ending.cause.as_ref() else {
+        // Among the crashes, SIGKILL stands for kills for want of memory only.
+        let mut crashes = report.crashes.iter().flatten();
+        return crashes.any(|crash| crash.signal == libc::SIGKILL).then(|| "out_of_memory".to_owned());
+    };
     if let Cause::Signal(end) = cause
         && matches!(end.signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)
     {

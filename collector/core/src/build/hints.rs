@@ -93,11 +93,21 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
         return Hints { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Hints::default() };
     }
     // A run that a limit ended needs more of what the limit is on. How much it needs of anything else is unknown.
+    if was_short_of_memory(report) {
+        return Hints { memory: hints.memory, ..ended_by("memory", hints.withheld) };
+    }
     match &report.ending.cause {
-        Some(Cause::OutOfMemory(_)) => Hints { memory: hints.memory, ..ended_by("memory", hints.withheld) },
         Some(Cause::TimeLimit(_)) => Hints { time: hints.time, ..ended_by("time", hints.withheld) },
         _ => hints,
     }
+}
+
+/// Whether the kernel killed a process of the run for want of memory. The command may have succeeded all the same. Among the crashes,
+/// SIGKILL stands for such kills only.
+fn was_short_of_memory(report: &Report) -> bool {
+    let mut crashes = report.crashes.iter().flatten();
+    matches!(report.ending.cause, Some(Cause::OutOfMemory(_)))
+        || crashes.any(|crash| crash.signal == libc::SIGKILL)
 }
 
 /// Makes the hints of a run that a limit ended, without the hint for what the limit is on: the caller adds that one. `limited`: what
@@ -113,7 +123,7 @@ fn withheld(report: &Report) -> Option<String> {
     let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
     if report.stage != Stage::Over {
         Some("the run is not over".into())
-    } else if matches!(report.ending.cause, Some(Cause::OutOfMemory(_) | Cause::TimeLimit(_))) {
+    } else if was_short_of_memory(report) || matches!(report.ending.cause, Some(Cause::TimeLimit(_))) {
         None
     } else if let Some(Cause::Limit(end)) = &report.ending.cause {
         Some(format!(
@@ -134,8 +144,12 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
     // What a killed process would have needed is unknown. It is more than the limit.
-    if let Some(Cause::OutOfMemory(killed)) = &report.ending.cause {
-        let basis_bytes = killed.limit_bytes.or(memory.bytes)?;
+    if was_short_of_memory(report) {
+        let limit_bytes = match &report.ending.cause {
+            Some(Cause::OutOfMemory(killed)) => killed.limit_bytes,
+            _ => None,
+        };
+        let basis_bytes = limit_bytes.or(memory.bytes)?;
         return Some(MemoryHint {
             bytes: round_up_memory(basis_bytes as f64 * POLICY.after_limit_factor),
             is_lower_bound: true,
