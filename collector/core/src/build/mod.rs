@@ -408,7 +408,7 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
 
 /// Gives the most that the largest RAM can have been, bytes. `None`: no RAM is known, or that of some process is unknown.
 fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
-    if inputs.run.totals.ram_missing > 0 {
+    if inputs.run.totals.ram_missing.processes > 0 {
         return Groups::default();
     }
     let known = Groups {

@@ -135,8 +135,8 @@ fn warnings() -> Vec<Warning> {
         ),
         Warning::new(
             Topic::Figures,
-            "The RAM of 1 process is unknown and missing from the RAM figures: no sample saw it, and no record has it. A \
-             smaller --st shows more."
+            "The RAM of 1 process is unknown and missing from the RAM figures, because no sample saw it, and no record has it: \
+             a smaller --st shows more."
                 .into(),
         ),
     ]

@@ -425,14 +425,24 @@ fn unknown_cpu(context: &Context) -> Option<String> {
     })
 }
 
-/// Warns of processes whose RAM is in no figure.
+/// Warns of processes whose RAM is in no figure, unless they can't have held enough to matter.
 fn unknown_ram(context: &Context) -> Option<String> {
-    let count = context.inputs.run.totals.ram_missing;
-    (count > 0).then(|| {
+    /// This much needs no warning: no batch system is asked for memory in such small steps.
+    const LITTLE_BYTES: u64 = 16_000_000;
+    /// Nor does less than one part in this many of the largest RAM.
+    const PART: u64 = 20;
+    let missing = &context.inputs.run.totals.ram_missing;
+    let known = context.max_ram.combined.footprint_bytes.unwrap_or(0);
+    let at_most = missing.at_most_bytes();
+    let is_little = at_most.is_some_and(|bytes| bytes < LITTLE_BYTES.max(known / PART));
+    (missing.processes > 0 && !is_little).then(|| {
+        let amount = match at_most {
+            Some(bytes) => format!("at most {:.1} MB in all", bytes as f64 / 1e6),
+            None => "a smaller --st shows more".to_owned(),
+        };
         format!(
-            "The RAM of {} is unknown and missing from the RAM figures: no sample saw it, and no record has it. A smaller \
-             --st shows more.",
-            processes(count)
+            "The RAM of {} is unknown and missing from the RAM figures, because no sample saw it, and no record has it: {amount}.",
+            processes(missing.processes)
         )
     })
 }
@@ -488,7 +498,7 @@ fn no_ram(context: &Context) -> Option<String> {
             names.push(name);
         }
     }
-    let has_other_warning = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
+    let has_other_warning = unknown_ram(context).is_some() || context.coverage.processes == 0;
     (!names.is_empty() && !has_other_warning).then(|| {
         format!(
             "The RAM of {} is unknown: the processes ended before a sample saw them, and no record has it. A smaller --st \

@@ -54,7 +54,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
             peak_rss_bytes: Some(u64::from(pid) * MIB),
             peak_quality: Quality::Exact,
             known_rss: KnownRss::default(),
-            is_missing: false,
+            missing: None,
         },
         bounds: Bounds::default(),
         provenance: Provenance {

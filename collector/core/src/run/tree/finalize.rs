@@ -218,7 +218,7 @@ impl Tree {
         }
         self.intervals.extend(process.uncounted_interval(own.cpu_us().saturating_mul(1000)));
         let parent_pid = self.parent_pid(&process);
-        self.summaries.push(ProcessSummary::new(process, own, parent_pid, now_ns));
+        self.summaries.push(ProcessSummary::new(process, own, parent_pid, now_ns, self.context.page));
         replaced
     }
 

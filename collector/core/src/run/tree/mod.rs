@@ -55,6 +55,7 @@ pub(crate) use image_groups::Group;
 pub use interval::LiveInterval;
 pub(crate) use process::{Image, Process};
 pub use rusage::Rusage;
+pub(crate) use summary::MissingRam;
 pub use summary::ProcessSummary;
 
 use before::IoBefore;

@@ -13,7 +13,7 @@ use gpu_track_abi::record::FLAG_IMAGE;
 
 use super::process::{Image, Process};
 use super::records::{ExitRecord, ReapRecord};
-use super::summary::KnownRss;
+use super::summary::{KnownRss, MissingRam};
 use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
@@ -61,12 +61,24 @@ impl Process {
         KnownRss { own_bytes: own, copied_bytes: copied, below_bytes: below, either_bytes: either }
     }
 
-    /// Whether the tree's RAM lacks its memory: its peak is unknown, and it may have been large.
-    pub(super) fn is_ram_missing(&self) -> bool {
+    /// Says how much of its memory the tree's RAM may lack. `None`: its peak is known, or it held next to nothing of its own in the
+    /// memory of its parent. `page_bytes`: the size of a page.
+    pub(super) fn missing_ram(&self, page_bytes: u64) -> Option<MissingRam> {
         let held_little = self.end.exit.as_ref().is_some_and(|exit| {
             exit.has_borrowed_memory() && exit.own_usage.minor_faults < Tolerance::FEW_FAULTS
         });
-        self.peak() == (None, Quality::Unknown) && !held_little
+        if self.peak() != (None, Quality::Unknown) || held_little {
+            return None;
+        }
+        // Its maximum is no more than what it inherited, else the peak would be known. If it read in few pages, it held no more than
+        // those of its own: the pages of its libraries are those of other processes, too.
+        let at_most_bytes = self.end.reaped.map(|ReapRecord { usage, .. }| match usage.minor_faults {
+            0..Tolerance::FEW_FAULTS => {
+                usage.max_rss_bytes.min(usage.minor_faults.saturating_mul(page_bytes))
+            }
+            _ => usage.max_rss_bytes,
+        });
+        Some(MissingRam { at_most_bytes })
     }
 
     /// Gives the peak of the image that it ran last, bytes, and how that is known. The source is EXIT, else the kernel's account

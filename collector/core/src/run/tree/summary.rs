@@ -32,8 +32,15 @@ pub struct MemorySummary {
     pub peak_quality: Quality,
     /// RSS that it, or a process below it, is known to have had.
     pub known_rss: KnownRss,
-    /// The tree's RAM lacks its memory.
-    pub is_missing: bool,
+    /// What the tree's RAM lacks of it. `None`: nothing.
+    pub(crate) missing: Option<MissingRam>,
+}
+
+/// Memory of a process that is in no sum of RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MissingRam {
+    /// The most that it can be, bytes. `None`: that is unknown.
+    pub(crate) at_most_bytes: Option<u64>,
 }
 
 /// Which sources reported a process.
@@ -80,8 +87,14 @@ pub struct ProcessSummary {
 
 impl ProcessSummary {
     /// Makes the final figures of a process that was taken out of the tree. `now_ns`, CLOCK_MONOTONIC, stands for the end of one
-    /// that still runs.
-    pub(super) fn new(process: Process, own_usage: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
+    /// that still runs. `page_bytes`: the size of a page.
+    pub(super) fn new(
+        process: Process,
+        own_usage: OwnUsage,
+        parent_pid: Option<u32>,
+        now_ns: u64,
+        page_bytes: u64,
+    ) -> Self {
         let (peak_rss_bytes, peak_quality) = process.peak();
         let lifetime = process.lifetime;
         let start_ns = lifetime.likely_start_ns();
@@ -97,7 +110,7 @@ impl ProcessSummary {
                 peak_rss_bytes,
                 peak_quality,
                 known_rss: process.known_rss(),
-                is_missing: process.is_ram_missing(),
+                missing: process.missing_ram(page_bytes),
             },
             bounds: process.bounds,
             provenance: Provenance {

@@ -11,7 +11,7 @@ use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Exit, Peaks, Running};
 use crate::run::nodes::RemoteStarts;
-use crate::run::tree::{FoundBy, ProcessSummary, Quality, Rusage};
+use crate::run::tree::{FoundBy, MissingRam, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
 const COMMANDS: usize = 10_000;
@@ -35,8 +35,8 @@ pub(crate) struct Totals {
     pub floors: Groups<Floor>,
     /// CPU time that could not be attributed to a process, microseconds.
     pub unattributed_us: u64,
-    /// How many processes have memory that is in no sum.
-    pub ram_missing: u64,
+    /// Memory that is in no sum.
+    pub ram_missing: RamMissing,
     /// Processes that still ran at the end.
     pub survivors: Survivors,
     /// How many processes are known from which source.
@@ -50,6 +50,32 @@ pub(crate) struct Totals {
     /// Sums by command name.
     commands: HashMap<Arc<str>, Command>,
     heaviest: Heaviest,
+}
+
+/// Memory of processes that is in no sum of RAM.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct RamMissing {
+    /// How many processes had it.
+    pub(crate) processes: u64,
+    /// How many of them had an unknown amount.
+    unbounded: u64,
+    /// The most that the others had together, bytes, as if all had lived at once.
+    at_most_bytes: u64,
+}
+
+impl RamMissing {
+    fn add(&mut self, missing: MissingRam) {
+        self.processes += 1;
+        match missing.at_most_bytes {
+            Some(bytes) => self.at_most_bytes = self.at_most_bytes.saturating_add(bytes),
+            None => self.unbounded += 1,
+        }
+    }
+
+    /// Gives the most that all of them had together, bytes. `None`: that is unknown.
+    pub(crate) fn at_most_bytes(&self) -> Option<u64> {
+        (self.unbounded == 0).then_some(self.at_most_bytes)
+    }
 }
 
 /// The counts of a report's [`Coverage`](crate::model::report::Coverage) over the finalized processes. They have a type of their
@@ -123,7 +149,9 @@ impl Totals {
         if process.is_still_running {
             self.survivors.add(process);
         }
-        self.ram_missing += u64::from(process.memory.is_missing);
+        if let Some(missing) = process.memory.missing {
+            self.ram_missing.add(missing);
+        }
         if let Some(args) = &process.name.args {
             self.remote.add(args);
         }

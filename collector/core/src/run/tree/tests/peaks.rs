@@ -16,11 +16,26 @@ fn vfork_child_without_exec_has_no_memory() {
         (9, None, false)
     );
     // A child of a raw clone writes the same record, and has memory of its own, which it copies when it writes to it.
-    assert_eq!((child.memory.peak_quality, child.memory.is_missing), (Quality::Unknown, false));
+    assert_eq!((child.memory.peak_quality, child.memory.missing), (Quality::Unknown, None));
     let own = Usage { minor_faults: 400, ..used(7, 400 * MIB_KIB) };
     let mut run = Run::new();
     run.exit_with(102, MAIN, FLAG_BORROWED_MEMORY, own, used(0, 0)).reaped(MAIN, 102, 9);
-    assert!(summary_of(&run.end(), 102).memory.is_missing);
+    assert!(summary_of(&run.end(), 102).memory.missing.is_some());
+}
+
+// Requirement: RAM-6
+#[test]
+fn program_that_was_killed_below_what_it_inherited_held_no_more_than_it_read_in() {
+    let missing_of = |minor_faults| {
+        let mut run = Run::new();
+        let usage = Usage { minor_faults, ..used(7, 400 * MIB_KIB) };
+        run.start_as(102, MAIN, 0, 400 * MIB_KIB, "sleep").reaped_with(MAIN, 102, 0, libc::SIGKILL, usage);
+        let memory = summary_of(&run.end(), 102).memory;
+        assert_eq!(memory.peak_quality, Quality::Unknown);
+        memory.missing.unwrap().at_most_bytes
+    };
+    assert_eq!(missing_of(100), Some(100 * 4096));
+    assert_eq!(missing_of(300), Some(400 << 20), "its maximum is the bound");
 }
 
 #[test]
