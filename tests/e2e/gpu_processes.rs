@@ -441,20 +441,17 @@ fn forbidden_gpu_accounting_is_warned_about() {
 
 // Requirement: GPU-52
 #[test]
-fn gpu_processes_between_samples_are_warned_about() {
+fn processes_without_a_gpu_library_between_two_readings_need_no_warning() {
     let gpus = FakeGpus::new(1, "");
     let go = gpus.path("go");
     let stall = format!("script:{}", gpus.script("stall", &format!("power.stall {go}")));
     // The first process ends during a reading, which stalls until the others have ended.
     let first = gpus.line(&["sampled", &stall, "stalled"]);
     let script =
-        format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/true; done; : >{go}; exit 0");
+        format!("{first}; for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; sleep 0.06; done; : >{go}; exit 0");
     let run = gpus.tracked(["sh", "-c", &script]).run();
     let warnings = run.assert_clean(0).warnings();
-    // What follows depends on how busy the machine is: whether one lived for long, and whether a smaller --st would do.
-    let warning = "20 processes lived between two readings of the GPUs: GPU memory and utilization of such processes are missing";
-    assert!(warnings.lines().any(|line| line.starts_with(warning)), "{warnings}");
-    assert!(warnings.contains("Use --gpu-accounting"), "{warnings}");
+    assert!(!warnings.contains("between two readings"), "{warnings}");
 }
 
 // Requirement: GPU-36
@@ -478,7 +475,11 @@ fn short_process_with_a_gpu_library_that_no_reading_saw_is_unknown() {
         assert_eq!(report.gpu_ram(), [Some(0), known, known], "{file}: {}", report.warnings());
         assert_eq!(gpu.at("used").as_bool(), is_known.then_some(false), "{file}");
         assert_eq!(report.at("hints.gpus").is_null(), !is_known, "{file}: {}", report.at("hints"));
-        let warning = "so it is not known whether any GPU memory was used";
-        assert_eq!(report.warnings().contains(warning), !is_known, "{}", report.warnings());
+        for warning in [
+            "1 process lived between two readings of the GPUs: GPU memory and utilization of such processes are missing",
+            "so it is not known whether any GPU memory was used",
+        ] {
+            assert_eq!(report.warnings().contains(warning), !is_known, "{}", report.warnings());
+        }
     }
 }

@@ -131,7 +131,7 @@ fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceU
     // A gap hides processes only of a group that has some.
     let has_any = Groups { main: true, descendants: usage.has_descendants, combined: true };
     let unread = has_any.map(|has_any| has_any && is_unread);
-    usage.unsampled.is_any_long.with(unread, |is_long, is_unread| (is_long || is_unread) && !has_accounts)
+    usage.unsampled.with(unread, |unsampled, is_unread| (unsampled > 0 || is_unread) && !has_accounts)
 }
 
 /// Whether a process of the run was seen on a device. `None`: none was, and one can have been missed.

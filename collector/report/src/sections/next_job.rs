@@ -4,7 +4,7 @@
 use crate::document::{Block, Section};
 use crate::figures::short;
 use crate::model::report::{
-    CpusHint, GpuMemoryHint, Hints, MemoryBasis, MemoryHint, Report, TimeBasis, TimeHint,
+    CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, Report, TimeBasis, TimeHint,
 };
 use crate::units::Units;
 
@@ -105,11 +105,16 @@ fn known_cpus(hints: &Hints) -> Option<CpusHint> {
     hints.cpus.filter(|hint| !hint.is_lower_bound)
 }
 
+/// Gives the GPUs to ask for. `None`: that is not known, as where GPUs held memory of the run and none was seen busy.
+fn known_gpus(hints: &Hints) -> Option<&GpusHint> {
+    hints.gpus.as_ref().filter(|hint| hint.count > 0 || hint.held_idle.is_empty())
+}
+
 /// Writes Slurm's options: all of them if `wants_all`, else those for resources of which another amount should be asked for.
 pub(crate) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
     let cpus = known_cpus(hints).filter(|hint| is_wanted(hint.is_fitting));
-    let gpus = hints.gpus.as_ref().filter(|hint| is_wanted(hint.is_fitting));
+    let gpus = known_gpus(hints).filter(|hint| is_wanted(hint.is_fitting));
     let memory = hints.memory.filter(|hint| is_wanted(hint.is_fitting));
     let time = hints.time.filter(|hint| is_wanted(hint.is_fitting));
     let parts = [
@@ -132,7 +137,7 @@ fn slurm(hints: &Hints) -> String {
 fn nextflow(hints: &Hints) -> String {
     let parts = [
         known_cpus(hints).map(|hint| format!("cpus {}", hint.count)),
-        hints.gpus.as_ref().filter(|hint| hint.count > 0).map(|hint| format!("accelerator {}", hint.count)),
+        known_gpus(hints).filter(|hint| hint.count > 0).map(|hint| format!("accelerator {}", hint.count)),
         // Nextflow's MB is a MiB.
         hints.memory.map(|hint| format!("memory {}.MB", hint.bytes.div_ceil(MIB))),
         hints.time.map(|hint| format!("time {}.min", hint.time_s.div_ceil(60))),
@@ -143,7 +148,7 @@ fn nextflow(hints: &Hints) -> String {
 /// Writes the resources and threads of a Snakemake rule; empty if there are no hints.
 fn snakemake(hints: &Hints) -> String {
     let parts = [
-        hints.gpus.as_ref().map(|hint| format!("gpu={}", hint.count)),
+        known_gpus(hints).map(|hint| format!("gpu={}", hint.count)),
         hints.memory.map(|hint| format!("mem_mib={}", hint.bytes.div_ceil(MIB))),
         hints.time.map(|hint| format!("runtime={}", hint.time_s.div_ceil(60))),
     ];
@@ -216,6 +221,21 @@ mod tests {
         };
         let words = |cores: &str| format!("1, from {cores} cores: for 95% of the time no more were busy");
         assert_eq!([0.0, 0.05].map(|p95| cpus(hint(p95))), ["<0.05", "0.050"].map(words));
+    }
+
+    #[test]
+    fn no_gpus_are_asked_for_only_where_none_held_memory() {
+        let hints = |held_idle: &[&str]| Hints {
+            gpus: Some(GpusHint {
+                count: 0,
+                given: 1,
+                is_fitting: false,
+                held_idle: held_idle.iter().map(|id| (*id).to_owned()).collect(),
+            }),
+            ..Hints::default()
+        };
+        let options = |hints: &Hints| slurm_options(hints, true);
+        assert_eq!([hints(&[]), hints(&["GPU-1"])].map(|hints| options(&hints)), ["--gpus=0", ""]);
     }
 
     #[test]

@@ -368,13 +368,13 @@ fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
 /// sampled or not: then there is no warning.
 fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
     let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
-    (usage.unsampled.count > 0 && has_gap).then(|| {
+    (usage.unsampled.combined > 0 && has_gap).then(|| {
         let is_null = may_have_missed(usage).combined && usage.max.memory.is_none_or(|max| max.combined == 0);
         let cure = if is_any_slow(usage) { "" } else { ", or a smaller --st" };
         format!(
             "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing{}. Use \
              --gpu-accounting{cure}.",
-            processes(usage.unsampled.count),
+            processes(usage.unsampled.combined),
             if is_null { ", so it is not known whether any GPU memory was used" } else { "" }
         )
     })

@@ -63,7 +63,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
             ended_without_exit_record: false,
             joined: false,
         },
-        had_gpu_library: false,
+        had_gpu_library: None,
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct PidEntry {
     pub is_main: bool,
     /// Its command name.
     pub command: Arc<str>,
-    /// Its EXIT record says that it had a library of a GPU's driver loaded.
-    pub had_gpu_library: bool,
+    /// Whether it had a library of a GPU's driver loaded at its end. `None`: it wrote no EXIT record.
+    pub had_gpu_library: Option<bool>,
 }
 
 impl PidEntry {
@@ -342,7 +342,7 @@ pub(crate) mod tests {
             ran_before: false,
             is_main: id == 1,
             command,
-            had_gpu_library: false,
+            had_gpu_library: None,
         }
     }
 

@@ -459,9 +459,9 @@ impl Process {
         self.end.exit.is_some_and(|exit| exit.flags & FLAG_AUTOREAP != 0)
     }
 
-    /// Whether its EXIT record says that it had a library of a GPU's driver loaded. Without that record it is not known.
-    pub(crate) fn had_gpu_library(&self) -> bool {
-        self.end.exit.is_some_and(|exit| exit.had_gpu_library())
+    /// Whether its EXIT record says that it had a library of a GPU's driver loaded. `None`: it wrote no such record.
+    pub(crate) fn had_gpu_library(&self) -> Option<bool> {
+        self.end.exit.map(|exit| exit.had_gpu_library())
     }
 
     /// Whether its last program was uninstrumented, as far as its end shows, so that children of it may be unknown.

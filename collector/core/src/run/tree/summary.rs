@@ -81,8 +81,8 @@ pub struct ProcessSummary {
     pub(crate) bounds: Bounds,
     /// Which sources reported it.
     pub provenance: Provenance,
-    /// Its EXIT record says that it had a library of a GPU's driver loaded.
-    pub had_gpu_library: bool,
+    /// Whether it had a library of a GPU's driver loaded at its end. `None`: it wrote no EXIT record.
+    pub had_gpu_library: Option<bool>,
 }
 
 impl ProcessSummary {

@@ -48,8 +48,8 @@ pub struct GpuUsage {
     pub processes: Processes,
     /// Maxima over all devices.
     pub max: Maxima,
-    /// Processes that no reading of the devices can have seen.
-    pub unsampled: Unsampled,
+    /// How many processes may have used a device that was not read while they lived.
+    pub unsampled: Groups<u64>,
     /// Backends that have not returned from a driver call, and since when, CLOCK_MONOTONIC nanoseconds.
     pub unresponsive: Vec<(String, u64)>,
     /// How the backends ended.
@@ -62,16 +62,6 @@ pub struct GpuUsage {
     pub end_ns: Option<u64>,
     /// The run had a process besides the first one.
     pub has_descendants: bool,
-}
-
-/// Processes of the run during whose life not every device was read.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Unsampled {
-    /// How many.
-    pub count: u64,
-    /// One of them lived long enough to use a device. Besides, it had a GPU's library loaded, or lived for longer than two
-    /// intervals at which devices should be read.
-    pub is_any_long: Groups<bool>,
 }
 
 impl GpuUsage {
@@ -159,8 +149,8 @@ impl GpuUsage {
         }
     }
 
-    /// Takes in that a process ended, or that the run did: the process holds no memory any more. Counts it as unsampled, unless all
-    /// devices were read while it lived. Of an unsampled one, notes whether it may have used a device.
+    /// Takes in that a process ended, or that the run did: the process holds no memory any more. Counts it as unsampled if it may
+    /// have used a device that was not read while it lived.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         self.devices.iter_mut().for_each(|device| device.ended(ended.id));
@@ -173,17 +163,10 @@ impl GpuUsage {
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
         }
-        self.unsampled.count += 1;
+        // One that ended without a library of a GPU's driver used no GPU. Of one that wrote no EXIT record this is unknown.
         let lived_ns = end_ns.saturating_sub(ended.start_ns);
-        let may_have_used_gpu = self.may_use_gpu_in(lived_ns, ended.had_gpu_library);
-        self.unsampled.is_any_long.add(ended.is_main, may_have_used_gpu, |a, b| a || b);
-    }
-
-    /// Whether a process that lived for `lived_ns` may have used a device. Without a library of a GPU's driver it hardly has.
-    /// Then it counts only if it lived for longer than two intervals at which devices should be read.
-    fn may_use_gpu_in(&self, lived_ns: u64, had_gpu_library: bool) -> bool {
-        let least_ns = POLICY.shortest_gpu_use_ns;
-        let two_intervals_ns = self.interval_ns.saturating_mul(2);
-        (had_gpu_library && lived_ns >= least_ns) || lived_ns > least_ns.max(two_intervals_ns)
+        if ended.had_gpu_library != Some(false) && lived_ns >= POLICY.shortest_gpu_use_ns {
+            self.unsampled.add(ended.is_main, 1, |a, b| a + b);
+        }
     }
 }
