@@ -134,6 +134,7 @@ impl Crashes {
             signal_name: signal_name(signal),
             count,
             is_probe: command.is_some_and(is_probe),
+            places: Vec::new(),
         };
         let of_sigkill = || self.counts.iter().filter(|((signal, _), _)| *signal == libc::SIGKILL);
         let killed: u64 = of_sigkill().map(|(_, count)| count).sum();

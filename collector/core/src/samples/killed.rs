@@ -133,6 +133,7 @@ pub fn killed() -> Report {
         signal_name: signal_name.into(),
         count,
         is_probe,
+        places: Vec::new(),
     };
     report.crashes = Some(vec![
         crash("python3 worker.py", 11, "SIGSEGV", 3, false),

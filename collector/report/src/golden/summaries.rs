@@ -114,6 +114,7 @@ fn crashed() -> Report {
         signal_name: name.into(),
         count,
         is_probe: command == "conftest",
+        places: Vec::new(),
     };
     let crashes = vec![
         crash(9, "SIGKILL", "python3 worker.py", 3),

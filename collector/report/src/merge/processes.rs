@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::head::cut;
 use super::totals::{Known, millionths, saturated};
-use crate::model::report::{CommandGpu, CommandUsage, Crash, HeavyProcess, ProcessUsage, Report};
+use crate::model::report::{
+    CommandGpu, CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, ProcessUsage, Report,
+};
 
 /// Most command names with sums of their own while reports are read; the others share one.
 const MOST_NAMES: usize = 20_000;
@@ -15,6 +17,8 @@ const LISTED: usize = 1000;
 const OTHER: &str = "(other)";
 /// How many single processes are listed of each kind: as many as a report has by default.
 const HEAVIEST: usize = 10;
+/// Most places of crashes of one kind that are named.
+const MOST_PLACES: usize = 10;
 /// Most bytes of a process's arguments that are kept: those of thousands of processes pass through memory.
 const MOST_ARGUMENTS: usize = 8192;
 
@@ -24,8 +28,8 @@ pub(super) struct Processes {
     commands: HashMap<String, Command>,
     /// The heaviest processes by CPU time, by peak RSS, and by GPU memory, in the order of [`WEIGHTS`].
     heaviest: [Vec<HeavyProcess>; 3],
-    /// For each kind, the name of the signal and how many processes crashed. `None`: no report has a list.
-    crashes: Option<BTreeMap<CrashKind, (String, u64)>>,
+    /// The crashes of each kind. `None`: no report has a list.
+    crashes: Option<BTreeMap<CrashKind, Crash>>,
 }
 
 /// Crashes that count together, in the order in which those of equal counts are listed.
@@ -57,19 +61,29 @@ impl Processes {
             self.add_heavy(node, process, start_s);
         }
         if let Some(crashes) = &report.crashes {
-            self.add_crashes(crashes);
+            self.add_crashes(node, crashes, &report.job_ranks);
         }
     }
 
-    /// Adds the list of crashes of a report. An empty list says that nothing crashed. Kinds beyond [`LISTED`] are left out.
-    fn add_crashes(&mut self, of_report: &[Crash]) {
+    /// Adds the list of crashes of a report of this node, whose command started these ranks. An empty list says that nothing crashed.
+    /// Kinds beyond [`LISTED`] are left out.
+    fn add_crashes(&mut self, node: &str, of_report: &[Crash], ranks: &[JobRank]) {
         let crashes = self.crashes.get_or_insert_default();
         for crash in of_report {
             let Crash { is_probe, signal, .. } = *crash;
             let kind = CrashKind { is_probe, signal, command: crash.command.as_deref().map(cut) };
             if crashes.len() < LISTED || crashes.contains_key(&kind) {
-                let (_, count) = crashes.entry(kind).or_insert_with(|| (cut(&crash.signal_name), 0));
-                *count = count.saturating_add(crash.count);
+                let command = kind.command.clone();
+                let merged = crashes.entry(kind).or_insert_with(|| Crash {
+                    command,
+                    signal_name: cut(&crash.signal_name),
+                    count: 0,
+                    places: Vec::new(),
+                    ..*crash
+                });
+                merged.count = merged.count.saturating_add(crash.count);
+                let room = MOST_PLACES.saturating_sub(merged.places.len());
+                merged.places.extend(places(node, crash, ranks).into_iter().take(room));
             }
         }
     }
@@ -138,19 +152,24 @@ impl Processes {
 
     /// Lists what crashed, most first. Probes, the test programs of build systems, come last. `None`: no report tells.
     pub(super) fn crashes(&self) -> Option<Vec<Crash>> {
-        let kinds = self.crashes.as_ref()?.iter();
-        let mut list: Vec<Crash> = kinds
-            .map(|(kind, (signal_name, count))| Crash {
-                command: kind.command.clone(),
-                signal: kind.signal,
-                signal_name: signal_name.clone(),
-                count: *count,
-                is_probe: kind.is_probe,
-            })
-            .collect();
+        let mut list: Vec<Crash> = self.crashes.as_ref()?.values().cloned().collect();
         list.sort_by_key(|crash| (crash.is_probe, Reverse(crash.count)));
         Some(list)
     }
+}
+
+/// Names where the processes of a crash on this node were: at the ranks whose first process it was, or else on the node.
+fn places(node: &str, crash: &Crash, ranks: &[JobRank]) -> Vec<CrashPlace> {
+    let has_crashed = |rank: &&JobRank| {
+        rank.exit.signal == Some(crash.signal) && crash.command.as_ref() == Some(&rank.command)
+    };
+    let at = |rank: Option<u32>| CrashPlace { node: node.to_owned(), rank };
+    let mut places: Vec<CrashPlace> =
+        ranks.iter().filter(has_crashed).take(MOST_PLACES).map(|rank| at(Some(rank.rank.rank))).collect();
+    if places.is_empty() {
+        places.push(at(None));
+    }
+    places
 }
 
 /// What the heaviest processes are chosen by: CPU time, microseconds; peak RSS, bytes; peak GPU memory, bytes. 0: unknown.

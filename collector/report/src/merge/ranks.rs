@@ -11,7 +11,7 @@ use super::rank_series::{self, OpenSeries, Sampling};
 use super::spread::spread;
 use super::totals::millionths;
 use crate::model::report::{
-    Exit, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
+    Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
 };
 use crate::quote;
 
@@ -35,6 +35,8 @@ pub(super) struct RankTable {
     open: BTreeMap<Key, Vec<OpenRank>>,
     /// All ranks; empty before [`RankTable::close`].
     ranks: BTreeMap<Key, RankUsage>,
+    /// The rank that failed first, and when, microseconds since the epoch. `None` before [`RankTable::close`], too.
+    first_failed: Option<(i64, RankUsage)>,
     /// Jobs that only their reports tell apart from another job, each with its number of ranks. Which of their ranks are missing
     /// is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
@@ -56,8 +58,7 @@ struct OpenRank {
 
 /// Sums up the ranks of a report of one node. `None`: its command started none.
 pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
-    // Ranks that a command started have no series, so any grid will do. Their times are compared only with each other, so any start
-    // of the command will do.
+    // Ranks that a command started have no series, so any grid will do that begins with the command. Their times count from there.
     let (grid, start_us) = (Grid::over(0, 1), 0);
     let mut table = RankTable::new(grid);
     table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, start_us);
@@ -73,6 +74,7 @@ impl RankTable {
             sampling: Sampling::default(),
             open: BTreeMap::new(),
             ranks: BTreeMap::new(),
+            first_failed: None,
             split: BTreeSet::new(),
             series: BTreeMap::new(),
         }
@@ -181,7 +183,7 @@ impl RankTable {
             next
         };
         for ((job, of, rank), open) in std::mem::take(&mut self.open) {
-            for (at, OpenRank { mut usage, series, .. }) in open.into_iter().enumerate() {
+            for (at, OpenRank { mut usage, exit_us, series, .. }) in open.into_iter().enumerate() {
                 // The first rank of a key keeps the job's number.
                 let mut number = job;
                 if at > 0 {
@@ -191,6 +193,10 @@ impl RankTable {
                 usage.place.job = number;
                 if let Some(series) = series {
                     self.series.insert((number, of, rank), series.close(usage.place.clone()));
+                }
+                let is_first = self.first_failed.as_ref().is_none_or(|(first_us, _)| exit_us < *first_us);
+                if is_failure(usage.exit) && is_first {
+                    self.first_failed = Some((exit_us, usage.clone()));
                 }
                 self.ranks.insert((number, of, rank), usage);
             }
@@ -227,6 +233,11 @@ impl RankTable {
             expected: self.expected(&jobs),
             jobs: jobs.len() as u64,
             missing: self.missing(&jobs),
+            first_failed: self.first_failed.as_ref().map(|(at_us, rank)| FailedRank {
+                place: rank.place.clone(),
+                at_s: at_us.saturating_sub(self.grid.start_us).max(0) as f64 / 1e6,
+                exit: rank.exit,
+            }),
             peak_ram_bytes: spread_of(&compared, |rank| as_f64(rank.peak_ram_bytes)),
             cpu_s: spread_of(&compared, |rank| rank.cpu_s),
             // Ranks that used no GPU do not differ in it.

@@ -121,6 +121,9 @@ fn filled() -> Vec<Report> {
         ..device
     }];
     report.usable.memory.process_address_space_bytes = Some(1 << 40);
+    for crash in report.crashes.iter_mut().flatten() {
+        crash.places = vec![CrashPlace { node: "n1".into(), rank: Some(3) }];
+    }
     let of_full = samples::full();
     report.hints = Hints {
         withheld: Some("it failed".into()),

@@ -3,7 +3,7 @@
 use crate::document::{Block, Column, Section, Table, Tone};
 use crate::figures::thousands;
 use crate::model::counts_in_words::processes;
-use crate::model::report::{Cause, Crash, DeadProcess, Report};
+use crate::model::report::{Cause, Crash, CrashPlace, DeadProcess, Report};
 
 /// Most kinds of crashes that the summary names.
 const MOST: usize = 3;
@@ -78,11 +78,22 @@ fn sentence(crash: &Crash) -> String {
         (Some(command), 1) => command.clone(),
         (Some(command), count) => format!("{} of {command}", processes(count)),
     };
+    let places = places(crash).map(|places| format!(" ({places})")).unwrap_or_default();
     match crash.signal_name.as_str() {
         // A SIGKILL is a crash only if the kernel sent it for lack of memory (see `Crash`).
-        "SIGKILL" => format!("the kernel killed {which} for lack of memory"),
-        signal => format!("{signal} ended {which}"),
+        "SIGKILL" => format!("the kernel killed {which} for lack of memory{places}"),
+        signal => format!("{signal} ended {which}{places}"),
     }
+}
+
+/// Writes where the processes were: `rank 3 on n2, n4`. `None`: the report is of one node.
+fn places(crash: &Crash) -> Option<String> {
+    let place = |place: &CrashPlace| match place.rank {
+        Some(rank) => format!("rank {rank} on {}", place.node),
+        None => place.node.clone(),
+    };
+    let places: Vec<String> = crash.places.iter().map(place).collect();
+    (!places.is_empty()).then(|| places.join(", "))
 }
 
 /// Makes a table of all crashes.
@@ -133,6 +144,7 @@ mod tests {
             signal_name: signal_name(signal),
             count,
             is_probe,
+            places: Vec::new(),
         };
         let crashes = vec![crash(SEGV, "helper", 1, false), crash(ABRT, "conftest", 12, true)];
         let ending = Ending { exit, cause, ..Ending::default() };

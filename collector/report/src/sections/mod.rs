@@ -17,7 +17,7 @@ mod warnings;
 use super::document::{Block, Section, Tone};
 use super::gpu_tracker;
 use super::units::Units;
-use crate::model::report::Report;
+use crate::model::report::{Cause, Report};
 use crate::model::style::Style;
 pub(crate) use headline::brief_end;
 pub(crate) use next_job::slurm_options;
@@ -141,6 +141,13 @@ fn evidence_remark(text: String) -> Block {
 }
 
 /// Gives the evidence of what ended the command, in a sentence. `None`: the headline says it all, or the cause is not known.
+///
+/// Where a rank of a job fails, srun and mpirun end the others by signals. So the rank that failed first says more than a signal does.
 fn evidence(report: &Report, units: Units) -> Option<String> {
-    report.ending.cause.as_ref().and_then(|cause| cause::evidence(cause, units))
+    let cause = report.ending.cause.as_ref();
+    let rank = || nodes::first_failed_rank(report, units).filter(|_| !report.ending.is_success());
+    match cause {
+        Some(Cause::Signal(_)) | None => rank().or_else(|| cause::evidence(cause?, units)),
+        Some(cause) => cause::evidence(cause, units),
+    }
 }

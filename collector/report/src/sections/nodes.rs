@@ -109,15 +109,24 @@ fn ranks_here(report: &Report) -> Option<String> {
     Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), imbalance_of_ranks(report)?))
 }
 
+/// Writes `rank 3 on n2 failed first: exit 3 after 1.10 s`. `None`: no rank is known to have failed.
+pub(super) fn first_failed_rank(report: &Report, units: Units) -> Option<String> {
+    let ranks = all_ranks(report)?;
+    let failed = ranks.first_failed.as_ref()?;
+    let place = rank_place(report, &failed.place);
+    Some(format!("{place} failed first: {} after {}", ended(failed.exit), units.seconds(failed.at_s)))
+}
+
+/// Writes `rank 3 on n1`, or `rank 3` in a report of one node, which has all ranks on that one.
+fn rank_place(report: &Report, place: &RankPlace) -> String {
+    let on_node = report.merged.is_some().then(|| format!(" on {}", short_name(&place.node)));
+    format!("rank {}{}", place.rank, on_node.unwrap_or_default())
+}
+
 /// Writes `CPU 1.17 (rank 3 on n1), RAM 1.24 (rank 5 on n2)`. `None`: there are no two ranks, or nothing is known of them.
 fn imbalance_of_ranks(report: &Report) -> Option<String> {
     let ranks = all_ranks(report).filter(|ranks| ranks.seen > 1)?;
-    // A report of one node has them all on that one.
-    let is_node_told = report.merged.is_some();
-    let place = |place: &RankPlace| {
-        let on_node = is_node_told.then(|| format!(" on {}", short_name(&place.node)));
-        format!("rank {}{}", place.rank, on_node.unwrap_or_default())
-    };
+    let place = |place: &RankPlace| rank_place(report, place);
     joined([
         largest_over_mean("CPU", ranks.cpu_s.as_ref(), place),
         largest_over_mean("RAM", ranks.peak_ram_bytes.as_ref(), place),

@@ -15,4 +15,16 @@ pub struct Crash {
     pub count: u64,
     /// A build system made the program to test whether it runs, so its crash is a result of the test and no fault.
     pub is_probe: bool,
+    /// Where they were: the first ones of a merged report. Empty in a report of one node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<CrashPlace>,
+}
+
+/// Where a process crashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashPlace {
+    /// The node.
+    pub node: String,
+    /// The rank, if the process was the first one of a rank.
+    pub rank: Option<u32>,
 }

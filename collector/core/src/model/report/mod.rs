@@ -37,7 +37,7 @@ pub use cause::{
 pub use contention::Contention;
 pub use coverage::{Coverage, Layers, LeftReport, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
-pub use crashes::Crash;
+pub use crashes::{Crash, CrashPlace};
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,
     GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
@@ -47,8 +47,8 @@ pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use nodes::{
-    AtMost, JobRank, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries, NodeState, OwnRank,
-    RankPlace, RankSeries, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
+    AtMost, FailedRank, JobRank, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries,
+    NodeState, OwnRank, RankPlace, RankSeries, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
 };
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};

@@ -255,6 +255,9 @@ pub struct Ranks {
     pub jobs: u64,
     /// Ranks without a report, the first 100 in the order of their jobs.
     pub missing: Vec<u32>,
+    /// The rank that failed first; `None`: none is known to have failed.
+    #[serde(default)]
+    pub first_failed: Option<FailedRank>,
     /// Largest RAM of the ranks' processes, bytes, of the job that used most CPU time; `None`: it is known of none.
     pub peak_ram_bytes: Option<Spread<RankPlace>>,
     /// CPU time of the ranks of that job, seconds; `None`: it is known of none.
@@ -297,6 +300,18 @@ pub struct RankPlace {
     pub rank: u32,
     /// Its node.
     pub node: String,
+}
+
+/// A rank that failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FailedRank {
+    /// Which one.
+    #[serde(flatten)]
+    pub place: RankPlace,
+    /// When it ended, seconds after the first start.
+    pub at_s: f64,
+    /// How it ended.
+    pub exit: Exit,
 }
 
 /// A rank.

@@ -2,6 +2,7 @@
 
 use super::{merged, steady};
 use crate::model::report::*;
+use crate::model::style::Style;
 
 /// A report of this rank of two, of a job without an id.
 fn of_rank(node: &str, rank: u32, start_s: u64, cpu_s: Option<f64>, exit: Option<i32>) -> Report {
@@ -122,4 +123,72 @@ fn of_many_ranks_some_at_regular_steps_have_a_series_in_any_order_of_reports() {
     // Rank 0 of each is a multiple of any step.
     assert_eq!(with_series(&(1..=65).map(|job| of(job, 0)).collect::<Vec<_>>()), []);
     assert_eq!(with_series(&(1..=64).map(|job| of(job, 0)).collect::<Vec<_>>()).len(), 64);
+}
+
+// Requirement: NODE-8
+#[test]
+fn rank_that_failed_first_is_named_and_not_the_one_that_was_killed_for_it() {
+    let signal = |node: &str, rank, wall_s| {
+        let mut report = Report { wall_s, ..of_rank(node, rank, 0, Some(1.0), None) };
+        report.ending.exit = Exit { code: None, signal: Some(9) };
+        report.ending.cause = Some(Cause::Signal(FatalSignal {
+            process: DeadProcess {
+                pid: 2120,
+                command: "app".into(),
+                args: None,
+                is_main: true,
+                exit: report.ending.exit,
+                at_s: wall_s,
+                peak_rss_bytes: None,
+                cpu_s: None,
+            },
+            signal: 9,
+            signal_name: "SIGKILL".into(),
+            sender: None,
+        }));
+        report
+    };
+    let failed = Report { wall_s: 4.0, ..of_rank("n2", 1, 1, Some(1.0), Some(3)) };
+    let report = merged(&[signal("n1", 0, 6.1), failed]);
+    let first = report.ranks.as_ref().unwrap().first_failed.as_ref().unwrap();
+    assert_eq!(
+        (first.place.rank, first.place.node.as_str(), first.at_s, first.exit.code),
+        (1, "n2", 5.0, Some(3))
+    );
+    let text = crate::text::text(&report, &Style::default());
+    assert!(text.contains("rank 1 on n2 failed first: exit 3 after 5.00 s"), "{text}");
+    assert!(!text.contains("2120"), "{text}");
+    assert_eq!(ranks(&[of_rank("n1", 0, 0, None, Some(0))]).first_failed, None);
+}
+
+// Requirement: NODE-8
+#[test]
+fn crashes_have_the_nodes_and_ranks_where_they_were() {
+    let crashed = |node: &str, ranks: &[u32]| {
+        let mut report = steady(node, 0, 10.0, 1000);
+        report.crashes = Some(vec![Crash {
+            command: Some("app".into()),
+            signal: 11,
+            signal_name: "SIGSEGV".into(),
+            count: 1,
+            is_probe: false,
+            places: Vec::new(),
+        }]);
+        report.job_ranks = ranks
+            .iter()
+            .map(|rank| JobRank {
+                rank: OwnRank { job: 0, rank: *rank, of: 8, pid: None },
+                command: "app".into(),
+                exit: Exit { code: None, signal: Some(11) },
+                ..JobRank::default()
+            })
+            .collect();
+        report
+    };
+    let report = merged(&[crashed("n1", &[3]), crashed("n2", &[])]);
+    let crashes = report.crashes.as_ref().unwrap();
+    let places: Vec<_> = crashes[0].places.iter().map(|place| (place.node.as_str(), place.rank)).collect();
+    assert_eq!((crashes[0].count, places), (2, vec![("n1", Some(3)), ("n2", None)]));
+    let text = crate::text::text(&report, &Style::default());
+    assert!(text.contains("SIGSEGV ended 2 processes of app (rank 3 on n1, n2)"), "{text}");
 }

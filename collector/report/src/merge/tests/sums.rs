@@ -37,7 +37,9 @@ fn single_report_has_its_own_sums_when_it_is_merged() {
             let others = CommandUsage { cpu_s: own.cpu_s, wall_s: own.wall_s, ..other.clone() };
             assert_eq!(*own, others);
         }
-        assert_eq!(merged.crashes, report.crashes);
+        let mut crashes = merged.crashes.clone();
+        crashes.iter_mut().flatten().for_each(|crash| crash.places.clear());
+        assert_eq!(crashes, report.crashes);
         assert_eq!(merged.limits, Limits { oom_kills: merged.limits.oom_kills, ..report.limits });
         assert_eq!(merged.hints, report.hints);
         let cpu = |cpu: &Cpu| [cpu.system, cpu.main, cpu.descendants, cpu.combined];
