@@ -1,7 +1,8 @@
-//! Steps of the run's memory on a device. A step is between two of the driver's lists of processes: the memory of one process rose
-//! or fell by much. If the memory of all together rose by very much, it is a jump.
+//! Steps of the run's memory on a device. A step is the memory of one process that rose or fell by much: between two of the driver's
+//! lists of processes, or little by little over many of them. If the memory of all together rose by very much from one list to the
+//! next, it is a jump.
 //!
-//! Both amounts of a step must be known, and the first must not be too old. A process that began during the run held nothing before it
+//! All amounts of a step must be known, and none be too old when the next is read. A process that began during the run held nothing before it
 //! was first listed. One that is no longer listed holds nothing. Memory that a list does not tell is unknown, and so is all memory on
 //! a lost device.
 
@@ -62,6 +63,9 @@ pub(super) struct MemorySteps {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Held {
     known: Known,
+    /// The smallest and the largest amount since the last step, each with its time, CLOCK_MONOTONIC nanoseconds. `None`: no amount
+    /// was read since then.
+    extremes: Option<[(u64, u64); 2]>,
     told: StepsTold,
     /// The process has ended. It is forgotten when a list does not have it.
     has_ended: bool,
@@ -92,20 +96,51 @@ impl Known {
 }
 
 impl Held {
-    /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives the step from what was held before, if it
-    /// is one of at least `least` bytes. The caller sets the process of the step.
-    fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
+    /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives when and what was held before, and what is
+    /// held now. `None`: one of both is not known.
+    fn change(&mut self, list: MemoryList, to: Option<u64>) -> Option<((u64, u64), u64)> {
         let before = self.known.since(list.oldest_ns);
-        let Some(to) = to else {
-            // What was known stays, but can get too old from now on. A process that held nothing before it was listed may hold memory
-            // by now.
-            self.known = before.map_or(Known::No, |(ns, bytes)| Known::Held(ns, bytes));
-            return None;
+        // Where the list does not tell, what was known stays, but can get too old from now on. A process that held nothing before it
+        // was listed may hold memory by now.
+        self.known = match to {
+            Some(to) => Known::Held(list.at_ns, to),
+            None => before.map_or(Known::No, |(ns, bytes)| Known::Held(ns, bytes)),
         };
-        self.known = Known::Held(list.at_ns, to);
-        let (from_ns, from) = before.filter(|(_, from)| from.abs_diff(to) >= least)?;
+        if before.is_none() {
+            self.extremes = None;
+        }
+        before.zip(to)
+    }
+
+    /// Takes in what is held at a list, as [`Held::change`] does. Gives the step to it, if it is at least `least` bytes from the
+    /// smallest or the largest amount since the last step. The caller sets the process of the step.
+    fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
+        let (before, to) = self.change(list, to)?;
+        let [smallest, largest] = self.extremes.unwrap_or([before; 2]);
+        let from = if to.abs_diff(smallest.1) > to.abs_diff(largest.1) { smallest } else { largest };
+        if from.1.abs_diff(to) < least {
+            let now = (list.at_ns, to);
+            self.extremes = Some([
+                if to < smallest.1 { now } else { smallest },
+                if to > largest.1 { now } else { largest },
+            ]);
+            return None;
+        }
+        self.extremes = None;
+        Some(self.told(list, from, to, least))
+    }
+
+    /// Takes in what is held at a list, as [`Held::change`] does. Gives the rise since the list before, if it is at least `least`
+    /// bytes.
+    fn jump(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
+        let (from, to) = self.change(list, to)?;
+        (to >= from.1.saturating_add(least)).then(|| self.told(list, from, to, least))
+    }
+
+    /// Makes a step, and decides whether it is told.
+    fn told(&mut self, list: MemoryList, (from_ns, from): (u64, u64), to: u64, least: u64) -> MemoryStep {
         let is_told = self.told.tells(list.at_ns, from, to, least);
-        Some(MemoryStep { process: None, from_ns, at_ns: list.at_ns, from, to, is_told })
+        MemoryStep { process: None, from_ns, at_ns: list.at_ns, from, to, is_told }
     }
 }
 
@@ -126,9 +161,7 @@ impl MemorySteps {
             self.found.extend(step.map(|step| MemoryStep { process: Some(*id), ..step }));
         }
         if let Some(least) = POLICY.least_jump(list.memory_bytes) {
-            let of_run = self.run.step(list, list.of_run, least);
-            // A fall of all together is no jump.
-            self.found.extend(of_run.filter(|step| step.to > step.from));
+            self.found.extend(self.run.jump(list, list.of_run, least));
         }
         self.held.retain(|id, held| !held.has_ended || list.by_process.contains_key(id));
         self.listed_ns = list.at_ns;
@@ -196,11 +229,28 @@ mod tests {
         let mut began = Bench { start_ns: Some(S), ..Bench::default() };
         assert_eq!(began.at(9, Some(Some(500))), Some((0, 500)), "however long ago");
         assert_eq!(began.at(10, Some(Some(563))), None, "63 MiB are no step");
-        assert_eq!(began.at(11, Some(Some(627))), Some((563, 627)));
+        assert_eq!(began.at(11, Some(Some(627))), Some((500, 627)), "small changes add up");
         assert_eq!(began.at(12, None), Some((627, 0)));
         let mut ran_before = Bench::default();
         assert_eq!(ran_before.at(1, Some(Some(500))), None, "what it held before is not known");
         assert_eq!(ran_before.at(2, Some(Some(400))), Some((500, 400)));
+    }
+
+    // Requirement: ALERT-14
+    #[test]
+    fn slow_growth_is_a_step_for_each_amount_and_trembling_is_none() {
+        let mut bench = Bench { start_ns: Some(S), ..Bench::default() };
+        bench.at(1, Some(Some(500)));
+        let growing: Vec<_> = (1..=20).filter_map(|n| bench.at(1 + n, Some(Some(500 + 50 * n)))).collect();
+        assert_eq!(growing.first(), Some(&(500, 600)));
+        assert_eq!((growing.len(), growing.last()), (10, Some(&(1400, 1500))));
+        let trembling = (0..20).filter_map(|n| bench.at(22 + n, Some(Some(1500 - 50 * (n % 2)))));
+        assert_eq!(trembling.count(), 0);
+        // From its highest amount, which was no step itself.
+        assert_eq!(
+            (bench.at(42, Some(Some(1550))), bench.at(43, Some(Some(1470)))),
+            (Some((1450, 1550)), Some((1550, 1470)))
+        );
     }
 
     // Requirement: ALERT-14
