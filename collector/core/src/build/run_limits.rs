@@ -5,6 +5,7 @@ use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLi
 use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit};
 use crate::model::signal::signal_name;
 use crate::model::tree_sample::GpuSums;
+use crate::run::limits::untold;
 
 /// The kernel kills at a limit only if the charge is above this part of it. A charge grows by pages, which can be huge.
 const LEAST_CHARGED_PART: f64 = 0.9;
@@ -115,6 +116,9 @@ fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
     }
     if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {
         return Some("it was not held: no GPU is tracked".to_owned());
+    }
+    if inputs.run.limits.untold().any(|untold| untold == limit) {
+        return Some(format!("it was not held: {}", untold(limit.quantity)));
     }
     match kernel_limit(inputs, limit)? {
         KernelLimit::Refused(reason) => Some(format!("samples held it: {reason}")),

@@ -18,6 +18,8 @@ use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
 
 /// A launcher that has not acted this long after a limit of wall time is gone, nanoseconds.
 const WALL_GRACE_NS: u64 = 1_000_000_000;
+/// If a figure of GPUs is unknown for this long from the first reading on, the driver does not tell it, nanoseconds.
+const UNTOLD_NS: u64 = 5_000_000_000;
 
 /// What the rules look at.
 #[derive(Debug, Clone)]
@@ -49,6 +51,8 @@ pub(crate) struct LimitRules {
     /// The time between two samples, nanoseconds.
     interval_ns: u64,
     idle: Idle,
+    /// The first sample with a reading of a GPU, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
+    gpu_read_ns: Option<u64>,
     /// The processes that held most at the last sample.
     pub(crate) largest: LargestProcesses,
     /// What came of ending the tree.
@@ -62,12 +66,19 @@ struct LimitRule {
     exceeded: Option<Exceeded>,
     /// What it orders was done.
     has_acted: bool,
+    /// Its figures were known at a sample, so it was held from then on.
+    was_known: bool,
 }
 
 impl LimitRules {
     /// Makes the rules. `usable_ram_bytes`: the memory that the run may use, if it is known. `interval_ns`: the time between two samples.
     pub(super) fn new(limits: &[RunLimit], usable_ram_bytes: Option<u64>, interval_ns: u64) -> Self {
-        let rule = |limit: &RunLimit| LimitRule { limit: limit.clone(), exceeded: None, has_acted: false };
+        let rule = |limit: &RunLimit| LimitRule {
+            limit: limit.clone(),
+            exceeded: None,
+            has_acted: false,
+            was_known: false,
+        };
         Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, interval_ns, ..Self::default() }
     }
 
@@ -96,6 +107,12 @@ impl LimitRules {
     /// Gives the limits, in the order of the command line, and how far each was exceeded.
     pub(crate) fn list(&self) -> impl Iterator<Item = (&RunLimit, Option<&Exceeded>)> {
         self.rules.iter().map(|rule| (&rule.limit, rule.exceeded.as_ref()))
+    }
+
+    /// Gives the limits whose figures a GPU's driver has not told. They were not held.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = &RunLimit> {
+        let untold = self.rules.iter().filter(|rule| !rule.was_known && self.gpu_read_ns.is_some());
+        untold.map(|rule| &rule.limit)
     }
 
     /// Gives what a limit allows, in bytes, nanoseconds or processes by its quantity. `None`: the limit is a percentage of an
@@ -129,6 +146,9 @@ impl LimitRules {
         let Facts { now_ns, cpu_ns, io, gpu, are_all_stopped, .. } = *facts;
         let interval_ns = self.interval_ns;
         self.idle.note_activity(&Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped });
+        if gpu.devices.iter().any(|device| device.read_ns > 0) {
+            self.gpu_read_ns.get_or_insert(now_ns);
+        }
         for index in 0..self.rules.len() {
             let is_to_end = self.first_to_end(|_| true).is_some();
             if is_to_end {
@@ -137,6 +157,25 @@ impl LimitRules {
             if let Some(exceeded) = self.exceeded(index, facts) {
                 self.order(index, exceeded, orders);
             }
+            self.note_known(index, facts, orders);
+        }
+    }
+
+    /// Notes whether the figures of a limit, given by its index, are known. Where a driver does not tell them, tells the user once that
+    /// the limit is not held.
+    fn note_known(&mut self, index: usize, facts: &Facts, orders: &mut Orders) {
+        let Some(rule) = self.rules.get(index) else { return };
+        let is_known = self.allowed(&rule.limit, facts.gpu).is_some() && is_known(rule.limit.quantity, facts);
+        let is_untold =
+            self.gpu_read_ns.is_some_and(|read_ns| facts.now_ns.saturating_sub(read_ns) >= UNTOLD_NS);
+        let (Some(rule), Ok(number)) = (self.rules.get_mut(index), u32::try_from(index)) else { return };
+        rule.was_known |= is_known;
+        // The order that the limit itself gives has the number 0.
+        let id = OrderId { rule: Rule::Limit(number), epoch: 1 };
+        if is_untold && !rule.was_known && !orders.knows(id) {
+            let text =
+                format!("the limit {} is not held: {}.", rule.limit.words, untold(rule.limit.quantity));
+            orders.issue(Order { id, action: Action::Tell(text) });
         }
     }
 
@@ -194,6 +233,24 @@ fn amount(quantity: Quantity, facts: &Facts, idle: &Idle) -> Option<u64> {
     }
 }
 
+/// Whether a quantity is known at a sample. A GPU of unknown utilization counts as active, so idleness is not known then.
+fn is_known(quantity: Quantity, facts: &Facts) -> bool {
+    match quantity {
+        Quantity::GpuRam => facts.gpu.run_bytes.is_some(),
+        Quantity::GpuIdle => facts.gpu.busy_percent.is_some(),
+        Quantity::Stall => facts.gpu.expected == 0 || facts.gpu.busy_percent.is_some(),
+        Quantity::Ram | Quantity::Cpu | Quantity::Wall | Quantity::Processes => true,
+    }
+}
+
+/// Says which figure of a limit of this quantity the GPUs' drivers do not tell.
+pub(crate) fn untold(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::GpuIdle | Quantity::Stall => "the drivers of the GPUs do not tell how busy they are",
+        _ => "the drivers of the GPUs do not tell this memory",
+    }
+}
+
 /// Gives the memory of all GPUs together, bytes. A part of a device is not counted beside the device. `None`: there is no GPU, or
 /// the memory of one is not known.
 fn gpu_memory_bytes(gpu: &GpuSums) -> Option<u64> {
@@ -207,6 +264,8 @@ fn gpu_memory_bytes(gpu: &GpuSums) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -323,6 +382,32 @@ mod tests {
         rules.acted(0, excess);
         rules.acted(0, Excess { amount: GIB, ..excess });
         assert_eq!(rules.that_ended().unwrap().1.by, excess, "what was told first stays");
+    }
+
+    // Requirement: LIMIT-9
+    #[test]
+    fn limit_whose_figures_no_driver_tells_is_said_once_not_to_be_held() {
+        let device = GpuSample { read_ns: 1, ..GpuSample::default() };
+        let known = GpuSums { devices: vec![device.clone()], ..gpu(Some(0), Some(0.0)) };
+        let unknown = GpuSums { devices: vec![device], ..gpu(None, None) };
+        let all = [
+            ends_at(Quantity::GpuIdle, 99 * S),
+            ends_at(Quantity::Stall, 99 * S),
+            ends_at(Quantity::GpuRam, GIB),
+            ends_at(Quantity::Cpu, 99 * S),
+        ];
+        let told = |gpus: &dyn Fn(u64) -> &'static GpuSums| {
+            let (mut rules, mut orders) = rules(&all);
+            let actions = (0..9).flat_map(|s| ordered(&mut rules, &mut orders, &facts(s, gpus(s))));
+            // An order comes again until the launcher has answered it.
+            let told: BTreeSet<String> = actions.map(|action| format!("{action:?}")).collect();
+            (told.len(), rules.untold().map(|limit| limit.quantity).collect::<Vec<_>>())
+        };
+        let [known, unknown] = [known, unknown].map(|gpu| &*Box::leak(Box::new(gpu)));
+        let unheld = vec![Quantity::GpuIdle, Quantity::Stall, Quantity::GpuRam];
+        assert_eq!(told(&|_| unknown), (3, unheld));
+        assert_eq!(told(&|_| known), (0, Vec::new()));
+        assert_eq!(told(&|s| if s == 4 { known } else { unknown }), (0, Vec::new()), "it was known once");
     }
 
     // Requirement: LIMIT-9
