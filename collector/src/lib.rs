@@ -85,8 +85,8 @@ pub use sub_tracking::{
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
-pub use sys::{clock, pidfd, priority, safe_path};
-pub use tree_end::{Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_if_started_as_ender};
+pub use sys::{clock, own_program, pidfd, priority, safe_path};
+pub use tree_end::{ENDER, Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_ender};
 
 /// Parsers and parts of the core that tests hand garbage to.
 pub mod hostile_input {

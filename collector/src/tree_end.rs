@@ -20,7 +20,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use arguments::TreeToEnd;
+pub use arguments::{ENDER, TreeToEnd};
 pub use members::Member;
 use members::Members;
 use progress::Progress;
@@ -60,8 +60,8 @@ pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
 
 /// Ends the tree and gives the exit status. `None`: these are not the arguments of an ender.
 #[must_use]
-pub fn serve_if_started_as_ender(args: &[std::ffi::OsString]) -> Option<i32> {
-    let tree = TreeToEnd::of_ender(args)?;
+pub fn serve_ender(args: &[std::ffi::OsString]) -> Option<i32> {
+    let tree = TreeToEnd::from_args(args)?;
     // If another ender is at work, it ends before this one begins.
     let _lock = lock(&stale::state_name(&tree.segment));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.

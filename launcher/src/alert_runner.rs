@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::{AlertCommandFailure, TreeToEnd};
+use gpu_track_collector::{AlertCommandFailure, TreeToEnd, own_program};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, wait};
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +22,9 @@ use crate::before_main::close_inherited;
 use crate::signals;
 use crate::spawn::Environment;
 
-/// argv\[0\] of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
+/// The name of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
 /// milliseconds, and CMD.
-const RUNNER: &str = "gpu-track-alert";
+pub(crate) const RUNNER: &str = "gpu-track-alert";
 /// The time that CMD, and all that it starts, may take.
 const MOST: Duration = Duration::from_secs(30);
 /// From SIGTERM, after [`MOST`], to SIGKILL.
@@ -55,11 +55,11 @@ pub(crate) fn start(
     variables: &[&str],
     facts: Environment,
 ) -> io::Result<Child> {
-    let mut runner = Command::new("/proc/self/exe");
+    let mut runner = own_program::command(RUNNER);
     for name in variables {
         runner.env_remove(name);
     }
-    runner.arg0(RUNNER).arg(segment).arg(std::process::id().to_string());
+    runner.arg(segment).arg(std::process::id().to_string());
     runner.arg(MOST.as_millis().to_string()).arg(command).envs(facts);
     runner.stdin(Stdio::null()).stdout(Stdio::piped());
     // SAFETY: setsid(2) is async-signal-safe.
@@ -73,11 +73,8 @@ pub(crate) fn start(
 }
 
 /// Runs CMD, writes what came of it to stdout, and gives the exit status. `None`: these are not the arguments of a runner.
-pub(crate) fn serve_if_started_as_runner(args: &[OsString]) -> Option<i32> {
-    let [program, _segment, launcher, most_ms, command] = args else { return None };
-    if program != RUNNER {
-        return None;
-    }
+pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
+    let [_segment, launcher, most_ms, command] = args else { return None };
     let launcher = launcher.to_str()?.parse().ok().and_then(Pid::from_raw)?;
     let most_ms = most_ms.to_str()?.parse().ok()?;
     close_inherited();

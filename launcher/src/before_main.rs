@@ -3,7 +3,11 @@
 //! inherited besides those.
 
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FileType;
 
 use crate::signals;
 
@@ -28,6 +32,17 @@ pub(crate) fn was_sigpipe_ignored() -> bool {
 /// Gives the standard descriptors that were closed when the launcher was started.
 pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
+}
+
+/// Whether this process has this descriptor open, and it is a file of this type. The one that starts a helper opens what that works on.
+pub(crate) fn is_open(fd: RawFd, kind: FileType) -> bool {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fstat writes to `found` alone. It fails if the descriptor is not open. Zeroed is a valid stat.
+    let mode = unsafe {
+        let result = libc::fstat(fd, found.as_mut_ptr());
+        (result == 0).then(|| found.assume_init().st_mode)
+    };
+    mode.is_some_and(|mode| FileType::from_raw_mode(mode) == kind)
 }
 
 /// Closes what this process has inherited besides its standard streams: a reader of a pipe must see its end, however long the process

@@ -1,4 +1,4 @@
-//! The collector process: the same executable, started again under another name.
+//! The collector process: the same executable, started again by another name.
 //!
 //! Its arguments are descriptors, then the paths of the segment and the state file. "-" stands for a descriptor that is missing:
 //!
@@ -12,18 +12,19 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::priority::prefer_at_once;
 use gpu_track_collector::segment::named::NamedFile;
-use gpu_track_collector::{Config, Inheritance, Output, ReportTarget, clock};
+use gpu_track_collector::{Config, Inheritance, Output, ReportTarget, clock, own_program};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
-
+use rustix::fs::FileType;
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use crate::before_main::is_open;
 use crate::pipes::{MessagePipe, OrderPipe};
-use crate::{console, exit, name, signals};
+use crate::{console, name, signals};
 
 /// Signals that a batch system or a user may send to all processes at the end of a job. The collector ignores them: it
 /// ends when the command has ended, and must write the report until then.
@@ -53,7 +54,7 @@ impl Collector {
         let (reader, writer) = io::pipe()?;
         let (orders_reader, orders_writer) = io::pipe()?;
         let orders = OrderPipe::new(orders_reader)?;
-        // The arguments, in the order in which `serve_if_started_as_one` reads them.
+        // The arguments, in the order in which `serve` reads them.
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
         let [socket_fd, inbox_fd, ranks_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
@@ -65,8 +66,8 @@ impl Collector {
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
         let inherited: Vec<RawFd> = fds.iter().chain(&lock_fds).copied().flatten().collect();
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(name::of_collectors()).args(fds.iter().map(argument)).arg(lock_list);
+        let mut command = own_program::command(name::of_collectors());
+        command.args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
         // An agent writes nothing to stderr, which is that of the job.
         if config.report.node_part.is_some_and(|part| part.is_agent) {
@@ -112,35 +113,38 @@ fn writes_to_stdout(config: &Config) -> bool {
 /// share.
 type MakeJointReport = fn(&Config, OwnedFd);
 
-/// Runs the collector and ends with it, if these are the arguments of one. Returns if they are not.
-pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: MakeJointReport) {
+/// Runs the collector, and gives its exit status. `None`: this process lacks the arguments or the descriptors of one.
+pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Option<i32> {
+    let [pipe, orders, segment, state, socket, inbox, ranks, locks, segment_path, state_path] = args else {
+        return None;
+    };
     let number = |arg: &str| arg.parse().ok();
     let fd = |arg: &OsString| arg.to_str().and_then(number);
-    if let [program, pipe, orders, segment, state, socket, inbox, ranks, locks, segment_path, state_path] =
-        args
-        && name::is_collector(program)
-        && let [Some(pipe), Some(orders), Some(segment), Some(state)] = [pipe, orders, segment, state].map(fd)
-    {
-        // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
-        let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-        let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
-        let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
-        // The keeper, which can outlive this process, must not hold the ranks' lock.
-        let _ = ranks.as_ref().map(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC));
-        let locks = locks.to_string_lossy();
-        let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
-        let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
-        let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        let inheritance =
-            Inheritance { pipe, orders, segment, state, connector, output_locks, segment_path, state_path };
-        let is_reported = serve(inheritance, ranks, make_joint_report);
-        exit::without_handlers(i32::from(!is_reported));
+    let [pipes, files] = [[pipe, orders], [segment, state]];
+    let are_open =
+        |args: [&OsString; 2], kind| args.into_iter().all(|arg| fd(arg).is_some_and(|fd| is_open(fd, kind)));
+    if !are_open(pipes, FileType::Fifo) || !are_open(files, FileType::RegularFile) {
+        return None;
     }
+    // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
+    let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+    let [pipe, orders, segment, state] = [fd(pipe)?, fd(orders)?, fd(segment)?, fd(state)?].map(owned);
+    let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
+    // The keeper, which can outlive this process, must not hold the ranks' lock.
+    let _ = ranks.as_ref().map(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC));
+    let locks = locks.to_string_lossy();
+    let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
+    let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
+    let (segment_path, state_path) = (segment_path.into(), state_path.into());
+    let inheritance =
+        Inheritance { pipe, orders, segment, state, connector, output_locks, segment_path, state_path };
+    let is_reported = collect(inheritance, ranks, make_joint_report);
+    Some(i32::from(!is_reported))
 }
 
 /// Runs this process as a collector, and makes the joint report if it has the ranks' lock. Gives whether the report is written. If
 /// not, a line on stderr says why.
-fn serve(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
+fn collect(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
     for signal in IGNORED {
         signals::set_ignored(signal, true);
     }

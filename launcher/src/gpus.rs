@@ -9,19 +9,19 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{self, ChildStdout, Command, ExitCode, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{self, ChildStdout, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::{GpuConfig, GpuLister, Listing, PresentGpus, format, present_gpus};
+use gpu_track_collector::{GpuConfig, GpuLister, Listing, PresentGpus, format, own_program, present_gpus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::UsageError;
-use crate::{console, exit, signals};
+use crate::{console, signals};
 
-/// argv\[0\] of the child that lists the GPUs; its arguments are a [`GpuConfig`] and the time between two lists, as JSON.
-const LISTER_NAME: &str = "gpu-track-gpus";
+/// The name of the child that lists the GPUs; its arguments are a [`GpuConfig`] and the time between two lists, as JSON.
+pub(crate) const LISTER: &str = "gpu-track-gpus";
 /// A driver that takes longer than this to initialise counts as unresponsive.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -72,27 +72,24 @@ fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, Usag
     Err(UsageError::of("--guuids", problem))
 }
 
-/// Lists the GPUs and ends this process, if `args` are those of a [`Child`]. Else it returns, and nothing happened.
-pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
-    if let [name, config, every] = args
-        && name == LISTER_NAME
-    {
-        let _ = serve(config, every);
-        // The parent looks only at the lines, and at a signal that ended this process.
-        exit::without_handlers(2)
-    }
+/// Lists the GPUs, as a [`Child`] does, and gives the exit status. `None`: these are not its arguments. They are a [`GpuConfig`] and
+/// the time between two lists, both as JSON.
+pub(crate) fn serve_lister(args: &[OsString]) -> Option<i32> {
+    let [config, every] = args else { return None };
+    let config = serde_json::from_slice(config.as_bytes()).ok()?;
+    let every = serde_json::from_slice(every.as_bytes()).ok()?;
+    let _ = write_lists(&config, every);
+    // The parent looks only at the lines, and at a signal that ended this process.
+    Some(0)
 }
 
-/// Writes listings to stdout, each as a line of JSON. `config` is a [`GpuConfig`], and `every` the time between two lines,
-/// both as JSON. If `every` is null, there is one line. Returns when that is written, when an argument can't be parsed, or when
-/// the parent reads no more. All of these give `None`.
-fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
-    let config: GpuConfig = serde_json::from_slice(config.as_bytes()).ok()?;
-    let every: Option<Duration> = serde_json::from_slice(every.as_bytes()).ok()?;
+/// Writes listings to stdout, each as a line of JSON, at this interval. If `every` is `None`, there is one line. Returns `None` when
+/// that is written, or when the parent reads no more.
+fn write_lists(config: &GpuConfig, every: Option<Duration>) -> Option<Infallible> {
     // A driver's library may write to stdout too; that goes to stderr.
     let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
     rustix::stdio::dup2_stdout(io::stderr()).ok()?;
-    let mut lister = GpuLister::start(&config);
+    let mut lister = GpuLister::start(config);
     let mut next = Instant::now();
     loop {
         let line = serde_json::to_string(&lister.list(DRIVER_TIMEOUT)).ok()? + "\n";
@@ -176,8 +173,7 @@ impl Child {
 
     /// Starts a child that writes a listing, and another one each time that `every` has passed. `None`: it writes one.
     fn start(config: &GpuConfig, every: Option<Duration>) -> io::Result<Self> {
-        let mut process = Command::new("/proc/self/exe")
-            .arg0(LISTER_NAME)
+        let mut process = own_program::command(LISTER)
             .arg(serde_json::to_string(config)?)
             .arg(serde_json::to_string(&every)?)
             .stdin(Stdio::null())

@@ -7,11 +7,12 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_collector::kept::{KEEPER, directory};
+use gpu_track_collector::kept::directory;
 use gpu_track_collector::{Keep, batch_system};
+use rustix::fs::FileType;
 
-use crate::before_main::close_inherited;
-use crate::{exit, signals};
+use crate::before_main::{close_inherited, is_open};
+use crate::signals;
 
 /// The variable with the number of reports to keep, or 0. If it is set, neither terminal nor batch system matters.
 const VARIABLE: &str = "GPU_TRACK_KEEP";
@@ -68,12 +69,13 @@ pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     of_state().or_else(of_home)
 }
 
-/// Writes the report and ends, if these are the arguments of a keeper.
-pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
-    let [name, most] = args else { return };
-    let Some(most) = most.to_str().and_then(|most| most.parse().ok()).filter(|_| name == KEEPER) else {
-        return;
-    };
+/// Writes the report, and gives the exit status. `None`: this process lacks the argument, the report or the directory of a keeper.
+pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
+    let [most] = args else { return None };
+    let most = most.to_str()?.parse().ok()?;
+    if !(is_open(0, FileType::RegularFile) && is_open(1, FileType::Directory)) {
+        return None;
+    }
     // SIGALRM ends a keeper whose file system does not answer. The keeper has inherited that this signal is ignored and blocked.
     signals::set_ignored(libc::SIGALRM, false);
     signals::unblock(libc::SIGALRM);
@@ -87,7 +89,7 @@ pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
     // SAFETY: the collector opened these for this process, and nothing else in it uses them.
     let [report, directory] = [0, 1].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let result = directory::write(&mut File::from(report), directory, most);
-    exit::without_handlers(i32::from(result.is_err()))
+    Some(i32::from(result.is_err()))
 }
 
 /// Reads a variable of this process's environment. Tests hand in another function. `None`: the variable is not set.

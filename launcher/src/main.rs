@@ -47,7 +47,8 @@ mod wakeups;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use gpu_track_collector::serve_if_started_as_ender;
+use gpu_track_collector::kept::KEEPER;
+use gpu_track_collector::{ENDER, serve_ender};
 
 use crate::attach::Attachment;
 use crate::cli::{Options, PatternValues, Request, UsageError};
@@ -55,30 +56,48 @@ use crate::nodes::{NodeRun, RankLock};
 use crate::ready_fd::ReadyFd;
 use crate::run::Held;
 
-/// Does what this process is by its arguments. A launcher starts this executable again as a collector, a lister of GPUs, a keeper, an
-/// ender, or a runner of `--on-alert`. MPI starts it in place of ssh. Otherwise it is the companion command or a launcher.
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().collect();
-    collector::serve_if_started_as_one(&args, nodes::make_joint_report);
-    gpus::serve_if_started_as_lister(&args);
-    keep::serve_if_started_as_keeper(&args);
-    if let Some(status) = serve_if_started_as_ender(&args) {
-        exit::without_handlers(status);
+    serve_by_name()
+}
+
+/// Does what this process is by its name: the companion command, a stand-in for ssh, a helper of a run, or a launcher.
+fn serve_by_name() -> ExitCode {
+    let (line, is_helper) = name::command_line();
+    if is_helper {
+        exit::without_handlers(serve_helper(&line));
     }
-    if let Some(status) = alert_runner::serve_if_started_as_runner(&args) {
-        exit::without_handlers(status);
-    }
-    if let Some(status) = nodes::serve_if_started_as_remote_shell(&args) {
+    if let Some(status) = nodes::serve_if_started_as_remote_shell(&line) {
         return status;
     }
-    let served = if name::is_companion(args.first()) {
-        companion::serve(args)
+    let served = if name::is_companion(line.first()) {
+        companion::serve(line)
     } else {
-        cli::parse(args, &PatternValues::here()).and_then(serve)
+        cli::parse(line, &PatternValues::here()).and_then(serve)
     };
     served.unwrap_or_else(|error| {
         console::error(&error);
         ExitCode::from(UsageError::status(name::is_this_gpu_tracker()))
+    })
+}
+
+/// Does the work of a helper, and gives its exit status. A helper works on what another process of this program hands to it. It never
+/// becomes a launcher for lack of that.
+fn serve_helper(line: &[OsString]) -> i32 {
+    let name = line.first().and_then(|name| name.to_str()).unwrap_or_default();
+    let args = line.get(1..).unwrap_or_default();
+    let status = match name {
+        gpus::LISTER => gpus::serve_lister(args),
+        KEEPER => keep::serve(args),
+        ENDER => serve_ender(args),
+        alert_runner::RUNNER => alert_runner::serve(args),
+        name if name::is_collector(name) => collector::serve(args, nodes::make_joint_report),
+        _ => None,
+    };
+    status.unwrap_or_else(|| {
+        console::error(format_args!(
+            "only gpu-track-run itself starts '{name}', and hands it what it works on"
+        ));
+        2
     })
 }
 

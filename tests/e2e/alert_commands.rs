@@ -1,7 +1,6 @@
 //! `--on-alert`: a command runs when an alert goes on or off, beside the tracked tree, and whatever it does the run is as without it.
 
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -347,7 +346,7 @@ fn command_that_can_not_be_started_is_told() {
 const LAUNCHER: &str = "\
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-words = ['gpu-track-alert', '/no/segment', str(os.getpid()), *sys.argv[2:]]
+words = ['gpu-track-run', '--as=gpu-track-alert', '/no/segment', str(os.getpid()), *sys.argv[2:]]
 runner = os.posix_spawn(sys.argv[1], words, os.environ)
 others = 0
 try:
@@ -487,8 +486,7 @@ fn stderr_is_let_go_of_before_the_command_is_ended() {
     let command =
         format!("cd {place}; trap '' TERM; echo $$ >shell; echo text; while :; do sleep 0.02; done");
     let runner = Command::new(BINARY)
-        .arg0("gpu-track-alert")
-        .args(["/no/segment", &std::process::id().to_string(), "2000", &command])
+        .args(["--as=gpu-track-alert", "/no/segment", &std::process::id().to_string(), "2000", &command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(stderr)

@@ -1,7 +1,9 @@
 //! Tools that trace, interpret or sandbox a program, or preload their own library into it.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use crate::support::run::BINARY;
 use crate::support::{installed, program, skip, tracked};
 use crate::with_and_without::{same_in, same_with_and_without};
 
@@ -18,6 +20,45 @@ fn valgrind_output_is_unchanged() {
     }
     let run = same_with_and_without(&["valgrind", "-q", &program("faulty"), "overflow"]);
     assert!(run.stderr.contains("Invalid write"), "{}", run.stderr);
+}
+
+/// Without `--trace-children` the collector runs by itself, and /proc/self/exe of the launcher is valgrind. With it, the collector has
+/// lost argv\[0\].
+// Requirement: FAULT-24
+#[test]
+fn valgrind_runs_the_launcher_itself() {
+    if installed("valgrind").is_none() {
+        skip!("valgrind is not installed");
+    }
+    for option in ["--trace-children=no", "--trace-children=yes"] {
+        let prefix = ["valgrind", "-q", "--tool=none", option];
+        let run = tracked(["sh", "-c", "/bin/true; exit 3"]).through(&prefix).run();
+        assert_eq!(run.status.code(), Some(3), "{option}: {}", run.stderr);
+        run.report().assert_all_exact(2);
+    }
+}
+
+// Requirement: FAULT-24
+#[test]
+fn helper_that_lacks_what_it_works_on_ends_at_once() {
+    let helpers =
+        ["collector", "gpus", "keeper", "ender", "alert", "none"].map(|name| format!("gpu-track-{name}"));
+    let numbers: Vec<String> =
+        (3..11).map(|fd| fd.to_string()).chain(["/x".into(), "/x.state".into()]).collect();
+    for name in &helpers {
+        for arguments in [&[][..], &["20".to_owned()], &numbers] {
+            let mut helper = Command::new(BINARY);
+            let output =
+                helper.arg(format!("--as={name}")).args(arguments).stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                (output.status.code(), said.lines().count()),
+                (Some(2), 1),
+                "{name} {arguments:?}: {said}"
+            );
+            assert!(said.contains("only gpu-track-run itself starts") && said.contains(name), "{said}");
+        }
+    }
 }
 
 // Requirement: SHIM-14
@@ -170,7 +211,7 @@ fn shim_beside_the_program_is_seen_where_the_program_is() {
     let program = prefix.path().join("bin/gpu-track-run");
     std::fs::create_dir_all(prefix.path().join("bin")).unwrap();
     std::fs::create_dir_all(prefix.path().join("lib/gpu-track")).unwrap();
-    std::fs::copy(crate::support::run::BINARY, &program).unwrap();
+    std::fs::copy(BINARY, &program).unwrap();
     let run = tracked(["sh", "-c", "echo $LD_PRELOAD"]).by_the_name(&program).run();
     run.assert_clean(0);
     let shim = run.stdout.trim();

@@ -8,8 +8,7 @@ pub mod directory;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,8 +19,9 @@ use crate::model::config::{Keep, ReportTarget};
 use crate::model::report::Report;
 use crate::model::style::Style;
 use crate::report::format::{self, render};
+use crate::sys::own_program;
 
-/// argv\[0\] of a keeper. Its argument is how many reports are kept. Its stdin is the report, and its stdout the directory.
+/// The name of a keeper. Its argument is how many reports are kept. Its stdin is the report, and its stdout the directory.
 pub const KEEPER: &str = "gpu-track-keeper";
 /// Most bytes of a report's JSON. A longer report is not kept.
 const MOST_BYTES: usize = 1_000_000;
@@ -77,8 +77,8 @@ fn spawn_keeper(json: &str, directory: OwnedFd, most: usize) -> io::Result<()> {
     let mut memory = File::from(memfd_create(KEEPER, MemfdFlags::CLOEXEC)?);
     memory.write_all(json.as_bytes())?;
     memory.rewind()?;
-    let mut keeper = Command::new("/proc/self/exe");
-    keeper.arg0(KEEPER).arg(most.to_string()).env_clear();
+    let mut keeper = own_program::command(KEEPER);
+    keeper.arg(most.to_string()).env_clear();
     keeper.stdin(memory).stdout(directory).stderr(Stdio::null()).spawn()?;
     Ok(())
 }

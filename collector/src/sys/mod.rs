@@ -4,6 +4,7 @@ pub mod clock;
 pub mod kernel;
 pub(crate) mod local_time;
 pub(crate) mod netlink;
+pub mod own_program;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;

@@ -1,16 +1,17 @@
 //! What an ender is to end, and how it is started.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use super::members::Member;
+use crate::sys::own_program;
 
-/// argv\[0\] of an ender. Its arguments are the fields of [`TreeToEnd`].
-const ENDER: &str = "gpu-track-ender";
+/// The name of an ender. Its arguments are the fields of [`TreeToEnd`].
+pub const ENDER: &str = "gpu-track-ender";
 /// Stands for a pid that is `None`, and separates the two lists of processes.
 const NONE: &str = "-";
 
@@ -39,8 +40,8 @@ impl TreeToEnd {
     /// # Errors
     /// If no process can be made.
     pub fn start(&self) -> io::Result<Child> {
-        let mut ender = Command::new("/proc/self/exe");
-        ender.arg0(ENDER).env_clear().args(self.to_args());
+        let mut ender = own_program::command(ENDER);
+        ender.env_clear().args(self.to_args());
         ender.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: setsid(2) is async-signal-safe.
         unsafe {
@@ -50,12 +51,6 @@ impl TreeToEnd {
             });
         }
         ender.spawn()
-    }
-
-    /// Reads the command line of an ender, the program's name included. `None`: it is that of no ender.
-    pub(super) fn of_ender(args: &[OsString]) -> Option<Self> {
-        let (program, args) = args.split_first()?;
-        if program == OsStr::new(ENDER) { Self::from_args(args) } else { None }
     }
 
     /// Makes the arguments of an ender: the fields in their order, durations in milliseconds, and a process as `PID:START_TICKS`.
@@ -72,7 +67,7 @@ impl TreeToEnd {
     }
 
     /// Reads the arguments that [`Self::to_args`] makes. `None`: they have another form.
-    fn from_args(args: &[OsString]) -> Option<Self> {
+    pub(super) fn from_args(args: &[OsString]) -> Option<Self> {
         let [launcher, main, segment, kill_after, is_told, lists @ ..] = args else { return None };
         let number = |arg: &OsString| arg.to_str()?.parse().ok();
         let member = |arg: &OsString| {

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use gpu_track_collector::own_program;
+
 /// Becomes `gpu-track-run` under this name, which is its companion command.
 fn main() -> ExitCode {
     let program = match env::current_exe() {
@@ -12,7 +14,9 @@ fn main() -> ExitCode {
         Err(error) => return failed("itself", &error),
     };
     // Returns only if it can't be executed.
-    let error = Command::new(&program).arg0("gpu-track").args(env::args_os().skip(1)).exec();
+    let mut command = Command::new(&program);
+    own_program::set_name(&mut command, "gpu-track");
+    let error = command.args(env::args_os().skip(1)).exec();
     failed(&program.display().to_string(), &error)
 }
 

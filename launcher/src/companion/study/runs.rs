@@ -3,19 +3,19 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gpu_track_collector::study::plan::PlannedRun;
 use gpu_track_collector::study::{self, Plan};
-use gpu_track_collector::{NoLock, OutputLock, signal_name};
+use gpu_track_collector::{NoLock, OutputLock, own_program, signal_name};
 
 use super::directory::{self, Directory, Files, RunKind};
 use super::given::words;
 use super::runner::{Ended, Runner};
 use crate::console::message;
+use crate::name;
 
 /// How often the study looks whether a run of a killed study is over.
 const LEFT_RUN_INTERVAL: Duration = Duration::from_millis(100);
@@ -191,11 +191,8 @@ impl Making<'_> {
     /// stderr. A line of gpu-track-run is on stderr only if tracking goes wrong.
     fn track(&self, line: &str, files: &Files) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg0("gpu-track-run")
-            .args(["-q", "-f", "json", "-o"])
-            .arg(directory::as_output(&files.report));
+        let mut command = own_program::command(name::LAUNCHER);
+        command.args(["-q", "-f", "json", "-o"]).arg(directory::as_output(&files.report));
         command.arg("--").args(words).stdin(Stdio::null());
         command.stdout(File::create(&files.out)?).stderr(File::create(&files.err)?);
         self.runner.run(&mut command)

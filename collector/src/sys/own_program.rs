@@ -1,0 +1,67 @@
+//! This program as another process: a collector, or another helper of a run.
+//!
+//! A name says what the process is. It is argv\[0\], for ps(1), and the first argument, which decides: a wrapper or an interpreter
+//! (`valgrind --trace-children=yes`) loses argv\[0\]. A launcher refuses that argument. So no helper can become a launcher, which
+//! would start helpers in turn.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Begins the first argument of a process that this program started by a name.
+const AS: &str = "--as=";
+
+/// Prepares to start this program by a name.
+#[must_use]
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(path());
+    set_name(&mut command, name);
+    command
+}
+
+/// Gives a command that executes this program the name by which it is started.
+pub fn set_name(command: &mut Command, name: &str) {
+    command.arg0(name).arg(format!("{AS}{name}"));
+}
+
+/// Gives the name and the arguments of a process with this command line, as one list, if this program started it by a name.
+#[must_use]
+pub fn named(line: &[OsString]) -> Option<Vec<OsString>> {
+    let (first, rest) = line.get(1..)?.split_first()?;
+    let name = first.as_bytes().strip_prefix(AS.as_bytes())?;
+    Some([OsStr::from_bytes(name).to_owned()].into_iter().chain(rest.iter().cloned()).collect())
+}
+
+/// Gives the path by which this program is executed again. /proc/self/exe is its file whatever has its name by now. Only where an
+/// interpreter runs this program (valgrind, qemu-user), that is the interpreter's file. Such a program still gives this one's path
+/// as the target of the link.
+fn path() -> PathBuf {
+    let own = Path::new("/proc/self/exe");
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let target = fs::read_link(own).ok();
+    // The target of a file that was replaced ends in " (deleted)".
+    let other = target.filter(|target| identity(target).is_some_and(|found| Some(found) != identity(own)));
+    other.unwrap_or_else(|| own.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_argument_is_the_name_whatever_argv_0_is() {
+        let line = |words: &str| words.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let started = command("gpu-track-ender");
+        let first = started.get_args().next().unwrap().to_owned();
+        assert_eq!(named(&[OsString::from("/lost"), first, "7".into()]), Some(line("gpu-track-ender 7")));
+        for other in ["gpu-track-ender 7", "x", "x 7 --as=gpu-track-ender", "x -as=y", ""] {
+            assert_eq!(named(&line(other)), None, "{other:?}");
+        }
+        assert_eq!(named(&[]), None);
+        assert_eq!(path(), Path::new("/proc/self/exe"));
+    }
+}
