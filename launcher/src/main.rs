@@ -25,6 +25,7 @@ mod not_executed;
 mod nvml_lib;
 mod old_shims;
 mod orders;
+mod own_stack;
 mod pipes;
 mod preload;
 mod ready_fd;
@@ -57,7 +58,7 @@ use crate::ready_fd::ReadyFd;
 use crate::run::Held;
 
 fn main() -> ExitCode {
-    serve_by_name()
+    own_stack::with_enough(serve_by_name)
 }
 
 /// Does what this process is by its name: the companion command, a stand-in for ssh, a helper of a run, or a launcher.

@@ -1,5 +1,8 @@
 //! Resources that run out or cannot be written: the command runs as usual, and one line says what is missing.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::support::run::BINARY;
 use crate::support::{Run, is_root, program, skip, tracked, wait_until};
 
@@ -64,6 +67,25 @@ fn little_address_space_is_enough() {
     }
 }
 
+// Requirement: FAULT-8
+#[test]
+fn little_stack_is_enough() {
+    // The environment lies on the stack, too.
+    for kib in [64, 100] {
+        let limit = format!("ulimit -s {kib}");
+        assert_tracked_after(&limit);
+        let run = tracked(["sh", "-c", "ulimit -s"])
+            .through(&["sh", "-c", &format!("{limit}; exec \"$@\""), "sh"])
+            .run();
+        assert_eq!(run.stdout.trim(), kib.to_string(), "the command has the same limit");
+        assert_eq!(run.report().at("limits.ulimits.stack_bytes.hard"), kib * 1024);
+        let companion =
+            format!("{limit}; exec {} -V", Path::new(BINARY).with_file_name("gpu-track").display());
+        let output = Command::new("sh").args(["-c", &companion]).output().unwrap();
+        assert!(output.status.success(), "{limit}: {output:?}");
+    }
+}
+
 // Requirement: CMD-10, FAULT-8, FAULT-53
 #[test]
 fn small_file_size_limit_tracks_or_runs_untracked() {
@@ -95,8 +117,7 @@ fn process_limit_of_the_command_alone_runs_untracked() {
             format!("ulimit -u {limit}; export XDG_CACHE_HOME={}; exec \"$@\"", directory.path().display());
         let setpriv =
             ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", "bash", "-c", &script, "bash"];
-        let reachable =
-            std::process::Command::new(setpriv[0]).args(&setpriv[1..4]).args([BINARY, "--version"]).output();
+        let reachable = Command::new(setpriv[0]).args(&setpriv[1..4]).args([BINARY, "--version"]).output();
         if !reachable.is_ok_and(|output| output.status.success()) {
             skip!("other users cannot reach the built program");
         }
