@@ -65,7 +65,7 @@ impl ShimFileError {
 /// Why one directory cannot hold the library.
 #[derive(Debug, Error)]
 enum Unfit {
-    #[error("its path contains a colon or white space, which LD_PRELOAD cannot hold")]
+    #[error("its path contains a colon, a dollar sign or white space, which LD_PRELOAD cannot hold")]
     Path,
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -118,7 +118,7 @@ fn shared_directory(program: &Path) -> Option<PathBuf> {
 /// Gives the link to the library in a shared directory. If the directory is this user's, the library is written there if it is
 /// missing. If it is root's, root's next run does that. `None`: the library is missing, or can't be trusted or mapped.
 fn link_in_shared(directory: &Path, user: User) -> Option<PathBuf> {
-    let directory = user.resolve(directory).ok()?;
+    let directory = user.resolve(directory).ok().filter(|directory| is_taken_literally(directory))?;
     let found = fs::symlink_metadata(&directory).ok()?;
     if found.uid() == user.uid() {
         return time_limit::unlimited(|| install_in(&directory, user)).ok().map(|installed| installed.link);
@@ -201,7 +201,7 @@ fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, U
 /// library as used once a day, so that no launcher removes it.
 fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let directory = &make_private_directory(directory, user)?;
-    if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
+    if !is_taken_literally(directory) {
         return Err(Unfit::Path);
     }
     let name = format!("{SHIM_PREFIX}{HASH}.so");
@@ -216,6 +216,12 @@ fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
         old_shims::touch(&shim);
     }
     Ok(Installed { link, is_first_today: Some(is_first_today) })
+}
+
+/// Whether the dynamic linker takes a path in LD_PRELOAD as it is. Colons and white space separate paths there, and `$LIB`,
+/// `${ORIGIN}` and the like are replaced (ld.so(8)).
+fn is_taken_literally(directory: &Path) -> bool {
+    !directory.as_os_str().as_bytes().iter().any(|b| b":$".contains(b) || b.is_ascii_whitespace())
 }
 
 /// Creates a directory that only this user can write to, and that no other user can replace. An existing directory is checked. If the
@@ -364,6 +370,26 @@ mod tests {
         assert!(all.contains(&"/home/mine/.cache/gpu-track".into()), "{all:?}");
     }
 
+    // Requirement: FAULT-52
+    #[test]
+    fn shared_directory_is_not_used_where_the_linker_reads_its_path_otherwise() {
+        let top = dir();
+        for (name, is_used) in [("a", true), ("a b", false), ("a:b", false), ("$PLATFORM", false)] {
+            let directory = top.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            // As root's run leaves it.
+            let library = format!("{SHIM_PREFIX}{HASH}");
+            fs::write(directory.join(format!("{library}.so")), BYTES).unwrap();
+            set_mode(&directory.join(format!("{library}.so")), 0o755);
+            symlink(format!("{library}.so"), directory.join(format!("{library}.not-libasan.so"))).unwrap();
+            // Another user takes what root has made.
+            let other = (user().uid() == 0).then(|| User::of(64001, 0));
+            for user in [user()].into_iter().chain(other) {
+                assert_eq!(link_in_shared(&directory, user).is_some(), is_used, "{name} {user:?}");
+            }
+        }
+    }
+
     #[test]
     fn existing_file_is_used_again() {
         let top = dir();
@@ -438,8 +464,7 @@ mod tests {
     #[test]
     fn unfit_directories_are_skipped_with_their_reasons() {
         let top = dir();
-        let colon = top.path().join("a:b");
-        let space = top.path().join("a b");
+        let named = ["a:b", "a b", "$LIB", "${ORIGIN}"].map(|name| top.path().join(name));
         let open = top.path().join("open");
         fs::create_dir(&open).unwrap();
         set_mode(&open, 0o777);
@@ -448,11 +473,17 @@ mod tests {
         let file = top.path().join("file");
         fs::write(&file, "").unwrap();
         let good = top.path().join("good");
-        let bad = vec![colon, space, open, link, file.join("below")];
+        let bad = [&named[..], &[open, link, file.join("below")]].concat();
         let error = install_to(&bad, user()).unwrap_err().to_string();
-        for part in
-            ["a:b: its path", "a b: its path", "open: another user could", "link: it is not", "below: "]
-        {
+        for part in [
+            "a:b: its path",
+            "a b: its path",
+            "$LIB: its path",
+            "${ORIGIN}: its path",
+            "open: another user could",
+            "link: it is not",
+            "below: ",
+        ] {
             assert!(error.contains(part), "{error}");
         }
         let all: Vec<_> = bad.into_iter().chain([good.clone()]).collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::run::BINARY;
-use crate::support::{Run, is_root, program, skip, tracked, wait_until};
+use crate::support::{Run, is_root, or_skip, program, skip, tracked, wait_until};
 
 const COMMAND: [&str; 3] = ["sh", "-c", "/bin/true; (exit 4); /bin/true; echo ran; exit 3"];
 
@@ -83,6 +83,21 @@ fn little_stack_is_enough() {
             format!("{limit}; exec {} -V", Path::new(BINARY).with_file_name("gpu-track").display());
         let output = Command::new("sh").args(["-c", &companion]).output().unwrap();
         assert!(output.status.success(), "{limit}: {output:?}");
+    }
+}
+
+// Requirement: FAULT-52
+#[test]
+fn shim_is_not_where_the_dynamic_linker_reads_its_path_otherwise() {
+    for name in ["$LIB", "${ORIGIN}", "a$PLATFORM", "a b", "a:b"] {
+        let command = ["sh", "-c", "echo \"$LD_PRELOAD\"; /bin/true; exit 3"];
+        let run = tracked(command);
+        let cache = run.path(name);
+        // Root's shim is nowhere that the environment names.
+        let run = if is_root() { or_skip!(run.by_an_ordinary_user()) } else { run };
+        let run = run.with(|command| command.env("XDG_CACHE_HOME", cache).env_remove("HOME")).run();
+        run.assert_clean(3).assert_all_exact(2);
+        assert!(!run.stdout.contains(name), "{name}: {}", run.stdout);
     }
 }
 
