@@ -42,6 +42,7 @@ mod started;
 mod supervise;
 mod time_limit;
 mod tracked;
+mod trusted;
 mod untracked;
 mod wakeups;
 

@@ -1,15 +1,21 @@
 //! GPU_TRACK_NVML_LIB: which library the collector loads in place of NVIDIA's.
 //!
-//! The environment of root's programs can be another user's (`su -m`, `sudo -E`). So root takes the variable only if no other
-//! user decides which file the path stands for. `--nvml-lib` is not checked: root typed it.
+//! Root takes the variable only if no other user decides which file the path stands for, and the file has the name of NVIDIA's
+//! library. Others of the system's libraries write files that further variables name (libprofiler: CPUPROFILE). `--nvml-lib` is not
+//! checked: root typed it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, absolute};
+use std::path::Path;
 
-use gpu_track_collector::safe_path::{Unsafe, User};
+use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{ENV_NVML_LIB, GpuConfig};
+
+use crate::trusted;
+
+/// What the names of NVIDIA's library begin with.
+const NAME: &[u8] = b"libnvidia-ml.so";
 
 /// Adds what the environment says about GPUs to the configuration. If root may not load the library that the environment names,
 /// that library is left out, and `warnings` gets the reason.
@@ -19,7 +25,7 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
         Ok(library) => Some(library),
         Err(reason) => {
             warnings.push(format!(
-                "{ENV_NVML_LIB} is ignored: root loads no library that another user can replace: {}: {reason}. If you \
+                "{ENV_NVML_LIB} is ignored: root loads no library that another user may have named: {}: {reason}. If you \
                  trust it, name it by --nvml-lib.",
                 path.display()
             ));
@@ -31,16 +37,20 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
         .with_environment(|name| if name == ENV_NVML_LIB { library.clone() } else { env::var_os(name) })
 }
 
-/// Gives the path to load for `path`. For root, links in it are resolved: a link in another user's directory could lead elsewhere
-/// after it was checked. A name without a slash stays: the dynamic linker looks for it in the system's directories (dlopen(3)).
+/// Gives the path to load for `path`. A name without a slash stays: the dynamic linker looks for it in the system's directories
+/// (dlopen(3)).
 ///
 /// # Errors
-/// If `user` is root, and another user can replace the file.
-fn to_load(path: &OsStr, user: User) -> Result<OsString, Unsafe> {
-    if !user.is_root() || !path.as_bytes().contains(&b'/') {
-        return Ok(path.to_owned());
+/// If `user` is root, and another user can replace the file, or it can be another library. The error is the reason in words.
+fn to_load(path: &OsStr, user: User) -> Result<OsString, String> {
+    let is_path = path.as_bytes().contains(&b'/');
+    let path =
+        if is_path { trusted::path(path, user).map_err(|error| error.to_string())? } else { path.to_owned() };
+    let name = Path::new(&path).file_name().unwrap_or_default();
+    if user.is_root() && !name.as_bytes().starts_with(NAME) {
+        return Err(format!("its name is not {}", NAME.escape_ascii()));
     }
-    Ok(user.resolve(&absolute(Path::new(path))?)?.into_os_string())
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -51,7 +61,7 @@ mod tests {
     #[test]
     fn root_loads_no_library_of_another_user() {
         let directory = tempfile::tempdir().unwrap();
-        let library = directory.path().join("lib.so");
+        let library = directory.path().join("libnvidia-ml.so.1");
         std::fs::write(&library, "").unwrap();
         let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(&library, mode(0o666)).unwrap();
@@ -65,12 +75,22 @@ mod tests {
 
     // Requirement: FAULT-15
     #[test]
-    fn root_loads_what_a_link_led_to_when_it_was_checked() {
+    fn root_loads_what_a_link_led_to_when_it_was_checked_and_no_other_library() {
         let directory = tempfile::tempdir().unwrap();
-        let link = directory.path().join("lib.so");
-        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
-        let file = std::fs::canonicalize("/bin/sh").unwrap();
-        assert_eq!(to_load(link.as_os_str(), User::of(0, 0)).unwrap(), file.into_os_string());
-        assert_eq!(to_load(link.as_os_str(), User::of(1000, 0)).unwrap(), link.into_os_string());
+        let own = User::of(User::this().uid(), 0);
+        let file = directory.path().canonicalize().unwrap().join("libnvidia-ml.so.550");
+        std::fs::write(&file, "").unwrap();
+        let link = directory.path().join("libnvidia-ml.so.1");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(
+            to_load(link.as_os_str(), own).unwrap(),
+            if own.is_root() { &file } else { &link }.as_os_str()
+        );
+        let other = directory.path().join("libnvidia-ml.so.2");
+        std::os::unix::fs::symlink("/bin/sh", &other).unwrap();
+        for named in [other.as_os_str(), OsStr::new("/bin/sh"), OsStr::new("libprofiler.so.0")] {
+            assert!(to_load(named, User::of(0, 0)).unwrap_err().contains("its name is not libnvidia-ml.so"));
+            assert_eq!(to_load(named, User::of(1000, 0)).unwrap(), named);
+        }
     }
 }

@@ -33,7 +33,7 @@ fn gpu_check_without_cuda(gpus: &FakeGpus, arguments: &[&str], variables: &[(&st
         .args(arguments)
         .env("FAKE_NVML_DIR", gpus.path(""))
         .env("LD_LIBRARY_PATH", gpus.path(""))
-        .env("GPU_TRACK_NVML_LIB", gpus.library_path())
+        .env("GPU_TRACK_NVML_LIB", gpus.library_of_its_name())
         .envs(variables.iter().copied());
     command.output().unwrap()
 }

@@ -362,7 +362,7 @@ fn gpu_figures_are_compared_and_what_a_driver_does_not_tell_has_its_reason() {
     let (first, second) = (variant(700), variant(1400));
     let arguments = ["--variant", &first, "--variant", &second, "--runs", "1", "-q", "-f", "json"];
     let mut command = place.command(&arguments);
-    command.env("GPU_TRACK_NVML_LIB", gpus.library_path()).env("FAKE_NVML_DIR", gpus.directory());
+    command.env("GPU_TRACK_NVML_LIB", gpus.library_of_its_name()).env("FAKE_NVML_DIR", gpus.directory());
     for name in crate::support::gpu::VISIBILITY {
         command.env_remove(name);
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::run::{Running, Tracked, become_user};
+use crate::support::run::{BINARY, Running, Tracked, become_user};
 use crate::support::{is_root, kill, or_skip, skip, tracked, wait_until};
 
 const VICTIM: u32 = 64001;
@@ -310,6 +310,101 @@ fn environment_of_another_user_makes_root_load_and_write_nothing() {
         "{warnings}"
     );
     assert!(!journal.exists());
+}
+
+// Requirement: FAULT-15, RECORD-5
+#[test]
+fn bundle_of_root_is_in_no_directory_of_another_user() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    let (_top, top) = top();
+    let theirs = directory(&top, "theirs", ATTACKER, 0o755);
+    let own = directory(&top, "own", 0, 0o700);
+    attack(&format!("ln -s {} $1/link", own.display()), &theirs);
+    let mut running = tracked(["sh", "-c", "echo ready; read x; exit 3"]).piped_stdin().start();
+    running.wait_for_output("ready");
+    running.wait_for_collector();
+    let pid = running.pid().to_string();
+    let record = |variable: &str, state: &Path| {
+        let mut record = Command::new(Path::new(BINARY).with_file_name("gpu-track"));
+        record.args(["record", &pid]).env_remove("XDG_STATE_HOME").env_remove("HOME").env(variable, state);
+        record.output().unwrap()
+    };
+    for (variable, state) in [("XDG_STATE_HOME", "."), ("HOME", "."), ("XDG_STATE_HOME", "link")] {
+        let output = record(variable, &theirs.join(state));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{variable} {state}: {said}");
+        assert!(said.contains(&format!("user {ATTACKER} owns ")), "{said}");
+    }
+    let left = |directory: &Path| fs::read_dir(directory).unwrap().count();
+    assert_eq!((left(&theirs), left(&own)), (1, 0), "but for the attacker's link nothing was made");
+    wait_until("a bundle in root's own directory", || record("XDG_STATE_HOME", &own).status.success());
+    std::io::Write::write_all(&mut running.stdin(), b"go\n").unwrap();
+    assert_eq!(running.wait().status.code(), Some(3));
+}
+
+/// Makes a program of this name in the attacker's directory. It leaves a file if it is run.
+fn program_of_attacker(theirs: &Path, name: &str) {
+    let script = format!("cd $1 && printf '#!/bin/sh\\n: >$0.was-run\\n' >{name} && chmod 755 {name}");
+    attack(&script, theirs);
+}
+
+// Requirement: FAULT-15
+#[test]
+fn root_finds_no_program_of_another_user_along_path() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    let (_top, top) = top();
+    let theirs = directory(&top, "theirs", ATTACKER, 0o755);
+    let own = directory(&top, "own", 0, 0o700);
+    for name in ["srun", "ssh"] {
+        program_of_attacker(&theirs, name);
+    }
+    // A job of Slurm on two nodes, by its variables.
+    let report = own.join("r.json");
+    let of_job = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2"), ("GPU_TRACK_NODES", "auto")];
+    let path = format!("{}:/usr/bin:/bin", theirs.display());
+    let run =
+        tracked(["sh", "-c", "exit 3"]).only_options(&["-q", "-f", "json", "-o", report.to_str().unwrap()]);
+    let of_run = path.clone();
+    let run = run.with(move |command| command.envs(of_job).env("PATH", of_run)).run();
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    if !Path::new("/usr/bin/srun").exists() {
+        assert!(run.stderr.contains("PATH has no srun that root alone can replace"), "{}", run.stderr);
+    }
+    // The stand-in for ssh.
+    let stand_in = own.join("gpu-track-ssh");
+    std::os::unix::fs::symlink(BINARY, &stand_in).unwrap();
+    let output =
+        Command::new(&stand_in).args(["-x", "n2", "hydra_pmi_proxy"]).env("PATH", &theirs).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(127), 1), "{said}");
+    assert!(said.contains("PATH has no ssh that root alone can replace"), "{said}");
+    for name in ["srun", "ssh"] {
+        assert!(!theirs.join(format!("{name}.was-run")).exists(), "root has run {name} of another user");
+        let is_run = Command::new(theirs.join(name)).status().unwrap().success();
+        assert!(is_run && theirs.join(format!("{name}.was-run")).exists(), "the trap works");
+    }
+}
+
+// Requirement: FAULT-15, NODE-11
+#[test]
+fn reports_of_roots_nodes_are_in_no_directory_of_another_user() {
+    if !is_root() {
+        skip!("{NEEDS_ROOT}");
+    }
+    let (_top, top) = top();
+    let theirs = directory(&top, "theirs", ATTACKER, 0o755);
+    let own = directory(&top, "own", 0, 0o700);
+    attack(&format!("ln -s {} $1/link", own.display()), &theirs);
+    let run = tracked(["sh", "-c", "exit 3"]).only_options(&["-q", "--nodes=auto"]);
+    let state = theirs.join("link");
+    let run = run.with(|command| command.env("XDG_STATE_HOME", state)).run();
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert!(run.stderr.contains("only this node is tracked"), "{}", run.stderr);
+    assert_eq!(fs::read_dir(own).unwrap().count(), 0);
 }
 
 // Requirement: OUT-9

@@ -115,6 +115,19 @@ impl User {
         Ok(())
     }
 
+    /// Checks that the user trusts the owners of all directories and links in a path. Another user's link could lead to any directory
+    /// of this user's. A missing directory is no error, because this user will create it.
+    ///
+    /// # Errors
+    /// If another user owns one.
+    pub fn check_links(self, path: &Path) -> Result<(), Unsafe> {
+        let foreign = path.ancestors().filter(|part| *part != Path::new("/")).find_map(|part| {
+            let found = fs::symlink_metadata(part).ok()?;
+            (!self.trusts(part, &found)).then(|| Unsafe::Owner(part.to_owned(), found.uid()))
+        });
+        foreign.map_or(Ok(()), Err)
+    }
+
     /// Resolves the links in the path of an existing file or directory, and checks that no other user can replace it.
     ///
     /// # Errors

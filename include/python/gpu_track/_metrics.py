@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, SupportsFloat
 
-from gpu_track import _torch
+from gpu_track import _torch, _trusted
 from gpu_track._descriptors import identity
 from gpu_track._marks import CHECK_EVERY_NS, CsvFile, first_cells
 
@@ -221,5 +221,11 @@ def _renew() -> None:
 
 
 os.register_at_fork(after_in_child=_renew)
-if os.environ.get(VARIABLE):
-    add(MetricFile(os.environ[VARIABLE]))
+_named = os.environ.get(VARIABLE)
+if _named:
+    # Another user may have set it, and could have lines added to any file of root's.
+    _path = _trusted.path(_named) if _named.endswith(".csv") or not _trusted.is_root() else None
+    if _path is None:
+        LOG.warning("%s is ignored: root writes only a .csv that no other user can replace: %s", VARIABLE, _named)
+    else:
+        add(MetricFile(_path))

@@ -13,13 +13,13 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence, Set
 from typing import NoReturn
 
 from gpu_track._pickle_output import PickleOutput
 from gpu_track._program import find
+from gpu_track._trusted import temporary_directory
 from gpu_track.resource_usage import ResourceUsage
 
 _VALUES = ("execute", "output", "format", "tconfig", "st", "ru", "gru", "tu", "nec", "guuids", "gb", "tf")
@@ -61,7 +61,7 @@ def run(options: dict[str, str | bool]) -> int:
     output = options.get("output")
     if not isinstance(output, str):
         raise ValueError("a pickle is no text: name a file with --output")
-    with PickleOutput(output) as file, tempfile.TemporaryDirectory(prefix="gpu-track-py.") as directory:
+    with PickleOutput(output) as file, temporary_directory() as directory:
         report = os.path.join(directory, "report.json")
         given = {**options, "format": "json", "output": report}
         words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]

@@ -12,6 +12,7 @@ import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
+from gpu_track import _trusted
 from gpu_track._environment import PROCESS
 
 LOG = logging.getLogger("gpu_track")
@@ -27,18 +28,32 @@ _PREFIXES = ("gpu-track: ", "gpu-track-run: ")
 def find(name: str) -> str:
     """The path of a program: that beside `GPU_TRACK_RUN`, that of this environment, or the one on PATH.
 
-    Raises FileNotFoundError if there is none.
+    Root runs none of another user that a variable names. Raises FileNotFoundError if there is none.
     """
     given = os.environ.get(_VARIABLE)
     if given:
-        directories = [os.path.dirname(given)]
-    else:
-        user = sysconfig.get_path("scripts", f"{os.name}_user")
-        directories = [sysconfig.get_path("scripts"), user, *os.get_exec_path()]
-    found = shutil.which(name, path=os.pathsep.join(directories))
-    if found is None:
-        raise FileNotFoundError(f"{name} is not installed: `pip install gpu-track` installs it beside this module")
-    return found
+        beside = shutil.which(name, path=os.path.dirname(given))
+        trusted = beside and _trusted.path(beside)
+        if trusted:
+            return trusted
+        if beside is None:
+            raise _not_installed(name)
+        LOG.warning("%s is ignored: root runs no program that another user can replace: %s", _VARIABLE, beside)
+    # That of this interpreter, whose programs and modules root runs already.
+    found = shutil.which(name, path=sysconfig.get_path("scripts"))
+    if found is not None:
+        return found
+    # HOME names the first of these.
+    for directory in (sysconfig.get_path("scripts", f"{os.name}_user"), *os.get_exec_path()):
+        found = shutil.which(name, path=directory or os.curdir)
+        trusted = found and _trusted.path(found)
+        if trusted:
+            return trusted
+    raise _not_installed(name)
+
+
+def _not_installed(name: str) -> FileNotFoundError:
+    return FileNotFoundError(f"{name} is not installed: `pip install gpu-track` installs it beside this module")
 
 
 def ask(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import tempfile
 import threading
 import time
 import uuid
@@ -14,6 +13,7 @@ from typing import Any
 from gpu_track._cell import METADATA_KEY, Bundle, bytes_text, html_line, percent_text, seconds_text
 from gpu_track._program import ask_json
 from gpu_track._tracked import Tracked
+from gpu_track._trusted import temporary_directory
 
 # How often the line changes at most. Samples for it are written as often.
 _PERIOD_S = 0.5
@@ -82,7 +82,7 @@ class Watch:
         """Begins. `publisher`: that of the shell. A cell with %%capture replaces the shell's own for a while."""
         self._publisher = publisher
         self._transient = {"display_id": uuid.uuid4().hex}
-        self._directory = tempfile.TemporaryDirectory(prefix="gpu-track-py.")
+        self._directory = temporary_directory()
         path = os.path.join(self._directory.name, "watch.csv")
         has_gpus = _has_gpus()
         self._begin_s = time.monotonic()

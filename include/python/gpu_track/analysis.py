@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from gpu_track._marks import COLUMNS, extension
 from gpu_track._program import ask, ask_json, file_argument
+from gpu_track._trusted import temporary_directory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,7 +188,7 @@ class SubTrackingAnalyzer:
 
     def _analyze(self, *, without_blocks: bool = False) -> dict[str, Any]:
         tracking_file = file_argument(self._tracking())
-        with tempfile.TemporaryDirectory(prefix="gpu-track-py.") as directory:
+        with temporary_directory() as directory:
             marks = self._sub_tracking_file
             if without_blocks:
                 marks = os.path.join(directory, "none.csv")
@@ -204,7 +204,7 @@ class JsonFiles:
     """Files of JSON for a program, which are removed at the end of a `with`."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="gpu-track-py.")
+        self._directory = temporary_directory()
         self._count = 0
 
     def __enter__(self) -> JsonFiles:

@@ -11,7 +11,6 @@ import enum
 import logging
 import os
 import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Sequence, Set
@@ -25,6 +24,7 @@ from gpu_track._metrics import MetricFile
 from gpu_track._program import ask_json, file_argument
 from gpu_track._stretch import Stretch
 from gpu_track._text import lines
+from gpu_track._trusted import new_directory
 from gpu_track.analysis import JsonFiles
 from gpu_track.resource_usage import (
     ComputeTime,
@@ -141,7 +141,7 @@ class Tracker:
             self._is_starting = True
         try:
             self._owner = os.getpid()
-            self._directory = tempfile.mkdtemp(prefix="gpu-track-py.")
+            self._directory = new_directory()
             if self._metrics_file is None:
                 self._metrics = MetricFile(os.path.join(self._directory, "metrics.csv"), is_own=True)
             else:

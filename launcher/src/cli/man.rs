@@ -15,7 +15,7 @@ const SECTIONS: [Section; 2] = [
             (
                 "GPU_TRACK_NVML_LIB",
                 "NVIDIA's management library, if --nvml-lib does not name it. Root loads no library that another user can \
-                 replace.",
+                 replace, and none of another name.",
             ),
             (
                 "GPU_TRACK_SESSION",
@@ -61,10 +61,10 @@ const SECTIONS: [Section; 2] = [
                  say.",
             ),
             (
-                "HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, HYDRA_LAUNCHER, HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP",
-                "Set for COMMAND by --nodes=auto (the first two), so that MPICH and Intel MPI start agents on other nodes. \
-                 Where one of the five is set already, it stays. The same goes for OMPI_MCA_orte_launch_agent and \
-                 PRTE_MCA_prte_launch_agent of Open MPI.",
+                "HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, \
+                 HYDRA_LAUNCHER, HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP",
+                "Set for COMMAND by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other \
+                 nodes. Where one of the seven is set already, it stays.",
             ),
             ("GPU_TRACK_AGENT", "Set for COMMAND by --nodes=auto: what starts an agent."),
             (
@@ -210,54 +210,80 @@ mod tests {
 
     use super::*;
 
-    /// Directories of the source code that reads variables in a user's run.
+    /// Directories of the source code that reads variables in a user's run, and the Python module.
     const SOURCES: [&str; 5] =
         ["launcher/src", "collector/src", "collector/core/src", "shim/src", "include/src/rank.rs"];
+    const MODULE: &str = "include/python/gpu_track";
     /// Names in capitals that are no variables of a user's run: of PCI devices, of the build, and of tests.
     const NO_VARIABLES: [&str; 5] = ["PCI_", "CARGO_", "GPU_TRACK_SHIM_", "GPU_TRACK_TEST_", "PROPTEST_"];
     /// Variables without an underscore, by which the others are found.
     const SHORT: [&str; 7] = ["CI", "HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
+    /// Those of the Python module. A column of `gpu-track watch` has the name of one.
+    const SHORT_IN_MODULE: [&str; 3] = ["TMPDIR", "TEMP", "TMP"];
+    /// include/src/lib.rs has the names of its own constants, too.
+    const OF_ABI: [&str; 2] = [gpu_track_abi::ENV_SESSION, gpu_track_abi::ENV_PRELOAD];
 
     /// Files that name variables and obey none: this one, and one that writes them down.
     const OTHER: [&str; 2] = ["cli/man.rs", "bundle/evidence.rs"];
 
-    /// The Rust files at or below a path, but for tests and [`OTHER`].
+    /// The source files at or below a path, but for tests and [`OTHER`].
     fn files(path: &Path) -> Vec<String> {
         if path.is_dir() {
             let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
             return entries.flat_map(|path| files(&path)).collect();
         }
-        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        let is_source = path.extension().is_some_and(|extension| extension == "rs" || extension == "py");
         let is_other = path.components().any(|part| part.as_os_str() == "tests")
             || OTHER.iter().any(|other| path.ends_with(other));
         (is_source && !is_other).then(|| fs::read_to_string(path).unwrap()).into_iter().collect()
     }
 
     /// The variables that a source file names in a string of their own.
-    fn variables(source: &str) -> impl Iterator<Item = &str> {
+    fn variables<'a>(source: &'a str, short: &[&str]) -> impl Iterator<Item = &'a str> {
         let is_name = |text: &&str| {
             let is_upper =
                 text.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte));
             let is_long = text.trim_start_matches('_').contains('_')
                 && text.bytes().any(|byte| byte.is_ascii_uppercase());
-            (is_upper && is_long) || SHORT.contains(text)
+            (is_upper && is_long) || text.contains("_MCA_") || short.contains(text)
         };
         let is_no_variable = |name: &&str| NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
         source.split('"').filter(is_name).filter(move |name| !is_no_variable(name))
     }
 
+    /// The root of the repository.
+    fn repository() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    }
+
+    /// The variables that the source code at these paths names. `short`: those without an underscore.
+    fn named_in(paths: &[&str], short: &[&str]) -> BTreeSet<String> {
+        let sources: Vec<_> = paths.iter().flat_map(|path| files(&repository().join(path))).collect();
+        sources.iter().flat_map(|source| variables(source, short)).chain(OF_ABI).map(str::to_owned).collect()
+    }
+
     // Requirement: CMD-17
     #[test]
     fn environment_section_has_the_variables_that_the_source_code_reads() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let sources: Vec<_> = SOURCES.iter().flat_map(|path| files(&root.join(path))).collect();
-        let read = sources.iter().flat_map(|source| variables(source));
-        // include/src/lib.rs has the names of its own constants, too.
-        let read: BTreeSet<_> =
-            read.chain([gpu_track_abi::ENV_SESSION, gpu_track_abi::ENV_PRELOAD]).collect();
         let (_, terms) = SECTIONS[0];
-        let listed: BTreeSet<_> = terms.iter().flat_map(|(names, _)| names.split(", ")).collect();
-        assert_eq!(listed, read);
+        let listed: BTreeSet<_> =
+            terms.iter().flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect();
+        assert_eq!(listed, named_in(&SOURCES, &SHORT));
+    }
+
+    // Requirement: FAULT-15
+    #[test]
+    fn list_of_what_root_takes_has_the_variables_that_the_source_code_reads() {
+        let page = fs::read_to_string(repository().join("docs/SHARED-MACHINE.md")).unwrap();
+        let (_, section) = page.split_once("## What root takes from its environment\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let listed = section.split("\n- ").skip(1).filter_map(|entry| entry.split_once(": "));
+        let listed: Vec<_> = listed.flat_map(|(names, _)| names.split('`').skip(1).step_by(2)).collect();
+        let without_repetition: BTreeSet<_> = listed.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(listed.len(), without_repetition.len(), "{listed:?}");
+        let mut read = named_in(&SOURCES, &SHORT);
+        read.extend(named_in(&[MODULE], &SHORT_IN_MODULE));
+        assert_eq!(without_repetition, read);
     }
 
     // Requirement: CMD-17

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::bundle::{Asked, make_directory};
+use gpu_track_collector::kept::directory::resolve_or_create;
 use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far, was_killed};
 
 use super::runs::{self, segment_of};
@@ -90,18 +91,27 @@ fn bundle_of(
     to: Option<&Bundles>,
     asked: &Asked,
 ) -> Result<Result<PathBuf, String>, UsageError> {
-    // That of the run was made at its start: a link that appeared in its path since is not followed.
-    let of_run = run.bundles().filter(|_| to.is_none());
-    let mut bundles = match of_run.or(to).cloned() {
-        Some(bundles) => bundles,
-        None => bundles_of_user()?,
+    let bundles = match (to, run.bundles()) {
+        // That of the run was made at its start: a link that appeared in its path since is not followed.
+        (None, Some(of_run)) => Ok(of_run.clone()),
+        (Some(to), _) => in_made(to.clone(), make_directory),
+        // A variable names it, and that can be another user's.
+        (None, None) => in_made(bundles_of_user()?, |own| resolve_or_create(own).map_err(io::Error::other)),
     };
-    let made = match of_run {
-        Some(_) => Ok(()),
-        None => make_directory(&bundles.directory).map(|directory| bundles.directory = directory),
-    };
-    let made = made.and_then(|()| run.write_bundle(&bundles, asked));
-    Ok(made.map_err(|error| format!("cannot write a bundle to {}: {error}", bundles.directory.display())))
+    Ok(bundles.and_then(|bundles| {
+        run.write_bundle(&bundles, asked).map_err(|error| cannot_write(&bundles.directory, &error))
+    }))
+}
+
+/// Makes the directory of these bundles. `make` makes it, and gives its path without links.
+fn in_made(bundles: Bundles, make: impl FnOnce(&Path) -> io::Result<PathBuf>) -> Result<Bundles, String> {
+    let directory = make(&bundles.directory).map_err(|error| cannot_write(&bundles.directory, &error))?;
+    Ok(Bundles { directory, ..bundles })
+}
+
+/// Makes the line for the user that a bundle can't be written.
+fn cannot_write(directory: &Path, error: &io::Error) -> String {
+    format!("cannot write a bundle to {}: {error}", directory.display())
 }
 
 /// Gives the directory of this user's bundles, which is in that of the kept reports.

@@ -21,6 +21,7 @@ mod slurm_step;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
+use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
 pub(crate) use agent::{prepare as prepare_agent, watch_input};
@@ -97,7 +98,7 @@ impl NodeRun {
         let is_temporary = of_report.is_none();
         let path = of_report
             .or_else(in_state_directory)
-            .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
+            .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory of this user's own")?;
         // The keys of a RandomState are random, so its hashes are random numbers.
         let id = RandomState::new().hash_one(std::process::id());
         let mut carriers = Carriers::new(id, &path, options)?;
@@ -179,7 +180,10 @@ fn in_state_directory() -> Option<PathBuf> {
     Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
 }
 
-/// Gives the directory of such directories, in this user's state directory. `None`: no variable names one.
+/// Gives the directory of such directories, in this user's state directory. `None`: no variable names one, or another user's link leads
+/// there.
 fn state_directory() -> Option<PathBuf> {
-    Some(keep::of_user(&keep::own_variable)?.directory.join("nodes"))
+    let directory = keep::of_user(&keep::own_variable)?.directory;
+    User::this().check_links(&directory).ok()?;
+    Some(directory.join("nodes"))
 }

@@ -4,14 +4,15 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 use gpu_track_collector::mpi_daemons;
+use gpu_track_collector::safe_path::User;
 
 use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
-use crate::console;
-use crate::signals;
 use crate::spawn::{self, InheritedState};
+use crate::{console, signals, trusted};
 
 /// Characters that make a command line more than one command, or that end or change the single quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
@@ -25,12 +26,20 @@ pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<Exit
     }
     let agent = env::var(ENV_AGENT).ok();
     let words = agent.and_then(|agent| with_agent(rest, &agent)).unwrap_or_else(|| rest.to_vec());
-    let command: Vec<OsString> = [OsString::from(replaced(rest))].into_iter().chain(words).collect();
+    let program = match trusted::program(replaced(rest), User::this()) {
+        Ok(program) => program,
+        Err(error) => return Some(not_started(replaced(rest), &error)),
+    };
+    let command: Vec<OsString> = [program].into_iter().chain(words).collect();
     // The other program gets back what the start of this one has changed: the state of SIGPIPE, and closed descriptors.
     let inherited = InheritedState::replace(&signals::all_but_faults());
-    let error = spawn::become_command(&command, &inherited);
-    console::error(format_args!("{REMOTE_SHELL} cannot become {}: {error}", replaced(rest)));
-    Some(ExitCode::from(127))
+    Some(not_started(replaced(rest), &spawn::become_command(&command, &inherited)))
+}
+
+/// Says that this can't become the program of this name. Gives the status that a shell would have.
+fn not_started(name: &str, error: &io::Error) -> ExitCode {
+    console::error(format_args!("{REMOTE_SHELL} cannot become {name}: {error}"));
+    ExitCode::from(127)
 }
 
 /// Gives the program that this stands in for: srun, if the arguments are for srun, else ssh.

@@ -7,7 +7,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,16 +16,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::LeftReport;
+use gpu_track_collector::safe_path::User;
 
 use super::carriers::or_else;
 use super::directory::host;
 use crate::spawn::InheritedState;
-use crate::{console, signals};
+use crate::{console, signals, trusted};
 
 /// What a task writes, on a line of its own, when its node is tracked.
 const READY: &str = "gpu-track-run: ready";
 /// What follows on that line if the node does not see the directory of the run. After it come the node and the path of its report there.
 const LEFT: &str = ", report left on ";
+/// The variable with the path of Slurm's configuration.
+const CONF: &str = "SLURM_CONF";
 /// How long the command waits for the tasks. It starts without those that come later.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the launcher looks for signals meanwhile.
@@ -100,11 +103,17 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
     let (for_srun, input) = io::pipe()?;
     let (output, from_srun) = io::pipe()?;
     let nodes = job.nodes.to_string();
-    let mut srun = Command::new("srun");
+    let user = User::this();
+    let mut srun = Command::new(trusted::program("srun", user)?);
     // The user's settings of steps are not for this one.
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_users_steps(name)) {
         srun.env_remove(name);
     }
+    match env::var_os(CONF).map(|path| configuration(Path::new(&path), user)) {
+        Some(Some(path)) => srun.env(CONF, path),
+        Some(None) => srun.env_remove(CONF),
+        None => &mut srun,
+    };
     srun.args(["--jobid", &job.id, "--overlap", "--nodes", &nodes, "--ntasks", &nodes])
         .args(["--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--quiet"])
         // A task ends early on the launcher's own node, and where it can't track.
@@ -124,9 +133,17 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
 /// such as its size; `--jobid` names the job to it. It needs those by which srun finds the controller.
 fn is_of_users_steps(name: &OsStr) -> bool {
     /// The variables by which srun finds the controller.
-    const CONTROLLER: [&str; 4] = ["SLURM_CONF", "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
+    const CONTROLLER: [&str; 4] = [CONF, "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
     let is_slurms = |prefix: &[u8]| name.as_encoded_bytes().starts_with(prefix);
     (is_slurms(b"SLURM") || is_slurms(b"SRUN")) && !CONTROLLER.iter().any(|kept| name == *kept)
+}
+
+/// Gives the path of Slurm's configuration that srun gets. srun loads the plug-ins that it names, so root's srun gets only one that no
+/// other user can replace. Other files of Slurm are beside it, so a link in its place stays.
+fn configuration(named: &Path, user: User) -> Option<PathBuf> {
+    trusted::path(named.as_os_str(), user).ok()?;
+    let directory = trusted::path(named.parent()?.as_os_str(), user).ok()?;
+    Some(Path::new(&directory).join(named.file_name()?))
 }
 
 /// Forks, and goes on in the child, in a session of its own. Its parent ends, so it is no child of the launcher, which would count
@@ -265,5 +282,24 @@ mod tests {
         let is_kept = |name: &&&str| !is_of_users_steps(OsStr::new(name));
         let names = ["SLURM_CONF", "SLURM_STEP_GPUS", "SLURMD_NODENAME", "SLURM_JOB_ID", "PATH"];
         assert_eq!(names.iter().filter(is_kept).copied().collect::<Vec<_>>(), ["SLURM_CONF", "PATH"]);
+    }
+
+    // Requirement: FAULT-15
+    #[test]
+    fn srun_of_root_gets_no_configuration_of_another_user() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let conf = top.join("real/slurm.conf");
+        std::fs::create_dir(top.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", top.join("link")).unwrap();
+        std::fs::write(&conf, "").unwrap();
+        let named = top.join("link/slurm.conf");
+        for mode in [0o644, 0o666] {
+            std::fs::set_permissions(&conf, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            // A test of another user has a file of that user.
+            let may = mode == 0o644 && User::this().uid() == 0;
+            assert_eq!(configuration(&named, User::of(0, 0)), may.then(|| conf.clone()), "{mode:o}");
+            assert_eq!(configuration(&named, User::of(1000, 0)), Some(named.clone()));
+        }
     }
 }

@@ -132,6 +132,13 @@ impl FakeGpus {
         &self.library
     }
 
+    /// Path of the library under the name of NVIDIA's, without which root takes none from GPU_TRACK_NVML_LIB.
+    pub fn library_of_its_name(&self) -> PathBuf {
+        let path = self.directory.path().join("libnvidia-ml.so.1");
+        std::fs::copy(&self.library, &path).unwrap();
+        path
+    }
+
     /// The directory of its scripts.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -37,21 +37,23 @@ pub struct KeptReport {
 ///
 /// `None`: the home directory is missing, another user could redirect the path or write to the directory, or it can't be opened.
 pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
-    if !keep.home.is_dir() || !has_own_links_only(&keep.directory) {
+    if !keep.home.is_dir() {
         return None;
     }
-    let path = user().resolve_or_create(&keep.directory, 0o700).ok()?;
+    let path = resolve_or_create(&keep.directory).ok()?;
     let directory = open(&path).ok()?;
     // Looks at the directory that was opened, whatever has its name by now. Only its owner may write to it.
     let found = File::from(directory.try_clone().ok()?).metadata().ok()?;
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
 
-/// Whether the user trusts the owners of all directories and links in a path. Another user's link could lead to any directory
-/// of this user's. A missing directory counts as trusted, because this user will create it.
-fn has_own_links_only(directory: &Path) -> bool {
-    let is_own = |path: &Path| fs::symlink_metadata(path).map_or(true, |found| user().trusts(path, &found));
-    directory.ancestors().filter(|path| *path != Path::new("/")).all(is_own)
+/// Gives a directory at or below that of kept reports without links, and creates it if it is missing.
+///
+/// # Errors
+/// If it can't be created, or another user could redirect its path.
+pub fn resolve_or_create(directory: &Path) -> Result<PathBuf, Unsafe> {
+    user().check_links(directory)?;
+    user().resolve_or_create(directory, 0o700)
 }
 
 /// Gives the user that this process runs as, for checks of paths. Groups may write to that user's directories, as they can to a
@@ -94,9 +96,7 @@ pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<(
 /// If the directory or the report can't be read.
 pub fn newest(keep: &Keep) -> io::Result<Option<KeptReport>> {
     await_keepers();
-    if !has_own_links_only(&keep.directory) {
-        return Err(io::Error::other("another user owns a directory or a link in its path"));
-    }
+    user().check_links(&keep.directory).map_err(io::Error::other)?;
     let path = match user().resolve(&keep.directory) {
         Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         resolved => resolved.map_err(io::Error::other)?,
