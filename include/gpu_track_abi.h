@@ -37,7 +37,7 @@
 #define GPU_TRACK_UNKNOWN 0xffffffffffffffffull /* a whole number that is not known; a double is NaN then */
 
 /* At offset 0 of a segment, in the machine's byte order. state and doorbell are 32-bit atomics. Each of head, tail,
- * dropped and unreachable is a 64-bit atomic on a cache line of its own. */
+ * dropped, unreachable and filtered is a 64-bit atomic on a cache line of its own. */
 struct gpu_track_header {
     uint64_t magic;
     uint32_t abi_version;
@@ -55,6 +55,7 @@ struct gpu_track_header {
     uint64_t tail, pad_tail[7];
     uint64_t dropped, pad_dropped[7];
     uint64_t unreachable, pad_unreachable[7];
+    uint64_t filtered, pad_filtered[7];
 };
 
 /* The live file: what a run does now. Map it read-only. Refuse it unless magic, version and the file's length are as above; then

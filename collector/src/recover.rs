@@ -8,7 +8,6 @@ mod so_far;
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use thiserror::Error;
@@ -109,9 +108,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
             stage: Stage::Recovered,
             command_exit: None,
             dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
-            unreachable_programs: segment
-                .as_ref()
-                .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
+            shimless: segment.as_ref().map(Segment::shimless_programs).unwrap_or_default(),
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
             cgroups: cgroup::usage(&config.cgroups),
             full_disks: Vec::new(),

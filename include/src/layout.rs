@@ -95,6 +95,8 @@ pub struct Header {
     pub dropped: Line,
     /// Programs that were started where they can't see the shim or the segment (another root or /dev).
     pub unreachable: Line,
+    /// Programs that were started without the shim because of a seccomp filter.
+    pub filtered: Line,
 }
 
 const _: () = {

@@ -16,6 +16,22 @@ pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
     preload.split(|b| matches!(b, b':' | b' ')).find(is_shim)
 }
 
+/// Splits the value of LD_PRELOAD around the shim of this ABI. One of the separators beside it belongs to neither part. `None`: the
+/// value has no shim.
+#[must_use]
+pub fn around_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let shim = shim_in(preload)?;
+    // `shim` is a part of `preload`.
+    let at = shim.as_ptr().addr() - preload.as_ptr().addr();
+    let (before, rest) = preload.split_at_checked(at)?;
+    let after = rest.get(shim.len()..)?;
+    Some(match (before.split_last(), after.split_first()) {
+        (_, Some((_, after))) => (before, after),
+        (Some((_, before)), None) => (before, after),
+        (None, None) => (before, after),
+    })
+}
+
 /// Gives the part after the last slash.
 #[must_use]
 pub fn file_name(path: &[u8]) -> &[u8] {
@@ -30,10 +46,17 @@ mod tests {
     fn shim_is_known_by_the_start_of_its_file_name() {
         // A directory whose name has the prefix is no shim.
         let shim = format!("/{SHIM_PREFIX}d/{SHIM_PREFIX}0.so");
-        for (before, after) in [("", ""), ("libm.so.6:", ""), ("", ":libm.so.6"), ("/a/b.so ", " c.so")] {
+        for (before, after, around) in [
+            ("", "", ("", "")),
+            ("libm.so.6:", "", ("libm.so.6", "")),
+            ("", ":libm.so.6", ("", "libm.so.6")),
+            ("/a/b.so ", " c.so", ("/a/b.so ", "c.so")),
+        ] {
             let preload = format!("{before}{shim}{after}");
             assert_eq!(shim_in(preload.as_bytes()), Some(shim.as_bytes()));
+            assert_eq!(around_shim(preload.as_bytes()), Some((around.0.as_bytes(), around.1.as_bytes())));
         }
+        assert_eq!(around_shim(b"libm.so.6"), None);
         assert_eq!(shim_in(format!("/{SHIM_PREFIX}d/libm.so.6").as_bytes()), None);
     }
 }

@@ -26,10 +26,11 @@ pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
 }
 
 /// Gives the inode of the pid namespace of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call has its
-/// parent's state. If the pid of such a child is 1, it is the first process of a new pid namespace, so the kernel is asked.
+/// parent's state. If the pid of such a child is 1, it is the first process of a new pid namespace, so the kernel is asked if that
+/// is allowed.
 fn pid_namespace_of(pid: u32) -> u32 {
-    if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call_kernel() {
-        return sys::pid_namespace();
+    if pid == 1 && state::PID.load(Relaxed) != 1 {
+        return if state::may_call_kernel() { sys::pid_namespace() } else { 0 };
     }
     state::PID_NAMESPACE.load(Relaxed)
 }

@@ -2,7 +2,8 @@
 //! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is.
 //!
 //! If the new program can't see the shim's file (bubblewrap, chroot), the dynamic linker would print an error line. Such a program
-//! gets an LD_PRELOAD without the shim, and is counted.
+//! gets an LD_PRELOAD without the shim, and is counted. So does a program that is started under a seccomp filter, which may kill it
+//! for the system calls of the shim's constructor. The filter may kill this process, too, so nothing here makes a system call then.
 //!
 //! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and used again. A new
 //! mapping each time would leak: a vfork child can't unmap it after a successful exec, so it would stay in the parent.
@@ -12,11 +13,11 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
-use gpu_track_abi::preload::shim_in;
+use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, Header, Line};
+use gpu_track_abi::preload::{around_shim, shim_in};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::environment::{PRELOAD, SESSION, Strings};
+use crate::environment::{PRELOAD, SESSION, Strings, environ};
 use crate::visibility::Visible;
 use crate::{state, sys};
 
@@ -24,6 +25,16 @@ use crate::{state, sys};
 const MAX_STACK_BYTES: usize = 8192;
 /// The kept mapping grows by multiples of this, so that it is seldom replaced.
 const MAPPING_UNIT_BYTES: usize = 64 << 10;
+
+/// What a new program is to find of gpu-track in its environment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    ShimAndSession,
+    /// The session, without the shim.
+    SessionOnly,
+    /// Not the shim. The session is not added.
+    NoShim,
+}
 
 /// How an environment is to be repaired.
 struct Repair {
@@ -61,17 +72,7 @@ impl NewPreload {
     /// entry, or no shim in it.
     fn without_shim(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let (index, value) = found?;
-        let shim = shim_in(value)?;
-        // `shim` is a part of `value`.
-        let at = shim.as_ptr().addr() - value.as_ptr().addr();
-        let (before, rest) = value.split_at_checked(at)?;
-        let after = rest.get(shim.len()..)?;
-        // One of the separators around the shim's path goes, too.
-        let (before, after) = match (before.split_last(), after.split_first()) {
-            (_, Some((_, after))) => (before, after),
-            (Some((_, before)), None) => (before, after),
-            (None, None) => (before, after),
-        };
+        let (before, after) = around_shim(value)?;
         let name = ENV_PRELOAD.as_bytes();
         Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b""] })
     }
@@ -99,9 +100,9 @@ impl NewPreload {
 
 impl Repair {
     /// Finds how an environment is to be repaired. The session is added if its variable is missing. If there are several LD_PRELOADs,
-    /// the last one is in effect. If the new program can't see the shim's file, LD_PRELOAD must not name it.
-    fn of(environment: Strings, is_shim_visible: bool) -> Self {
-        let adds_session = SESSION.text().value_of(ENV_SESSION).is_some();
+    /// the last one is in effect.
+    fn of(environment: Strings, wanted: Wanted) -> Self {
+        let adds_session = wanted != Wanted::NoShim && SESSION.text().value_of(ENV_SESSION).is_some();
         let mut repair = Self { entries: 0, adds_session, preload: None };
         let mut preload = None;
         for entry in environment.iter() {
@@ -112,9 +113,9 @@ impl Repair {
             }
             repair.entries += 1;
         }
-        repair.preload = match is_shim_visible {
-            true => NewPreload::instead_of(preload),
-            false => NewPreload::without_shim(preload),
+        repair.preload = match wanted {
+            Wanted::ShimAndSession => NewPreload::instead_of(preload),
+            Wanted::SessionOnly | Wanted::NoShim => NewPreload::without_shim(preload),
         };
         repair
     }
@@ -160,9 +161,12 @@ impl Repair {
 /// Calls one of libc's exec or spawn functions with an environment. A result of 0 is success.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
+/// A counter of a segment.
+type Counter = fn(&Header) -> &Line;
+
 /// Makes the call with `environment`, or with a repaired copy if it needs a repair. `ask_visible` finds what the new program can
-/// see. Where no system call is allowed it is not called, and the program is taken to see both. A program that can't see the shim
-/// or the session is counted as unreachable, unless the call fails.
+/// see; it is not called under a seccomp filter. A program that can't see the shim or the session, or does not get it because of a
+/// filter, is counted, unless the call fails.
 ///
 /// # Safety
 /// `environment` must be null or a null-terminated array of strings.
@@ -171,21 +175,21 @@ pub(crate) unsafe fn with_repaired(
     ask_visible: fn() -> Visible,
     call: Call<'_>,
 ) -> c_int {
-    // Without a session, `all` is true, and nothing is repaired.
-    if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
+    let (wanted, counter): (_, Option<Counter>) = if !state::may_call_kernel() {
+        (Wanted::NoShim, Some(|header| &header.filtered))
+    } else if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
+        // Without a session, `all` is true.
         return call(environment);
-    }
-    let may_ask = state::is_active() && state::may_call_kernel();
-    let visible = if may_ask { ask_visible() } else { Visible::BOTH };
-    let is_unreachable = !visible.shim || !visible.session;
-    if is_unreachable {
-        // Counted before the call, since a successful exec does not return. Taken back below if it fails.
-        state::sessions().for_each(|header| {
-            header.unreachable.0.fetch_add(1, Ordering::Relaxed);
-        });
-    }
+    } else {
+        let visible = ask_visible();
+        let wanted = if visible.shim { Wanted::ShimAndSession } else { Wanted::SessionOnly };
+        let is_reachable = visible.shim && visible.session;
+        (wanted, if is_reachable { None } else { Some(|header| &header.unreachable) })
+    };
     // SAFETY: promised by the caller.
-    let repair = unsafe { Repair::of(Strings::new(environment), visible.shim) };
+    let repair = unsafe { Repair::of(Strings::new(environment), wanted) };
+    // Counted before the call, since a successful exec does not return. Taken back below if it fails.
+    add(counter, 1);
     // SAFETY: the repair is for this environment.
     let result = unsafe {
         if !repair.adds_session && repair.preload.is_none() {
@@ -196,12 +200,31 @@ pub(crate) unsafe fn with_repaired(
             in_mapping(&repair, environment, call)
         }
     };
-    if is_unreachable && result != 0 {
-        state::sessions().for_each(|header| {
-            header.unreachable.0.fetch_sub(1, Ordering::Relaxed);
-        });
+    if result != 0 {
+        add(counter, u64::MAX);
     }
     result
+}
+
+/// Adds to a counter in each session, modulo 2^64. `None`: there is nothing to count.
+fn add(counter: Option<Counter>, number: u64) {
+    if let Some(counter) = counter {
+        state::sessions().for_each(|header| {
+            counter(header).0.fetch_add(number, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Prepares for execs under a seccomp filter, where no memory can be mapped: if the program's environment is too large for the stack,
+/// makes the kept mapping large enough for it.
+pub(crate) fn prepare_for_filter() {
+    // SAFETY: libc's environment.
+    let bytes = unsafe { Repair::of(Strings::new(environ), Wanted::NoShim) }.size();
+    if bytes > MAX_STACK_BYTES
+        && let Some(mapping) = Mapping::take(bytes)
+    {
+        mapping.give_back();
+    }
 }
 
 /// Makes the call with the repaired environment on the stack. It is not inlined, so that only a call that needs the array pays for
@@ -256,11 +279,8 @@ struct Mapping {
 
 impl Mapping {
     /// Takes the kept mapping for this thread, or makes another one if another thread uses the kept one. A kept mapping that is too
-    /// small is replaced. `None`: there is no memory, or no system call is allowed.
+    /// small is replaced. `None`: there is no memory, or none without a system call where that is not allowed.
     fn take(bytes: usize) -> Option<Self> {
-        if !state::may_call_kernel() {
-            return None;
-        }
         // SAFETY: takes no arguments.
         let thread = unsafe { libc::pthread_self() } as usize;
         // SYNC POINT: acquires what the last owner stored about the mapping.
@@ -268,11 +288,18 @@ impl Mapping {
             Ok(_) => true,
             Err(owner) => owner == thread,
         };
+        let is_large_enough = is_kept && KEPT_BYTES.load(Ordering::Relaxed) >= bytes;
+        if !is_large_enough && !state::may_call_kernel() {
+            if is_kept {
+                OWNER.store(0, Ordering::Release);
+            }
+            return None;
+        }
         if !is_kept {
             // Only a vfork child that execs successfully leaks this mapping.
             return sys::mmap(bytes, None).map(|address| Self { address, bytes, is_kept });
         }
-        if KEPT_BYTES.load(Ordering::Relaxed) < bytes {
+        if !is_large_enough {
             let old = KEPT.load(Ordering::Relaxed) as *mut c_void;
             // SAFETY: this thread owns the mapping.
             unsafe { sys::munmap(old, KEPT_BYTES.load(Ordering::Relaxed)) };

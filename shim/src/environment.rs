@@ -2,8 +2,9 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use gpu_track_abi::preload::shim_in;
+use gpu_track_abi::preload::{around_shim, shim_in};
 use gpu_track_abi::rank::{self, Rank};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
@@ -142,11 +143,37 @@ pub(crate) static SESSION: Entry<{ ENV_SESSION.len() + 2 + MAX_SESSIONS * (MAX_P
 /// `LD_PRELOAD=` and the path of the shim alone, at most 255 bytes.
 pub(crate) static PRELOAD: Entry<{ ENV_PRELOAD.len() + 2 + 255 }> = Entry::new();
 
+/// Address of the value of LD_PRELOAD with which the process was started.
+static PRELOAD_AT_START: AtomicUsize = AtomicUsize::new(0);
+
 /// Keeps copies of the session variable's value, and of the shim's path in LD_PRELOAD. Only the constructor may call this.
 pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     SESSION.set(ENV_SESSION, sessions);
     if let Some(shim) = shim_in(preload) {
         PRELOAD.set(ENV_PRELOAD, shim);
+    }
+    PRELOAD_AT_START.store(preload.as_ptr().addr(), Relaxed);
+}
+
+/// Takes the shim out of the program's own environment. For libc's `system` and `popen`, which start programs without a hook, where the
+/// shim would harm these. Programs that the hooked functions start get it again, if it is good for them.
+///
+/// The value is changed in place, and only if it is the one of the process's start. That is in the kernel's area of strings, which
+/// can be written. A value that the program has set itself may be a constant.
+pub(crate) fn hide_shim() {
+    // SAFETY: libc's environment.
+    let environment = unsafe { Strings::new(environ) };
+    let last = environment.iter().filter_map(|entry| Some((entry, entry.value_of(ENV_PRELOAD)?))).last();
+    if let Some((entry, value)) = last
+        && value.as_ptr().addr() == PRELOAD_AT_START.load(Relaxed)
+        && let Some((before, after)) = around_shim(value)
+    {
+        let (to, from, length) = (before.len(), value.len() - after.len(), after.len() + 1);
+        // SAFETY: what is behind the shim moves to its place, with the NUL, within the value.
+        unsafe {
+            let value = entry.0.cast_mut().add(ENV_PRELOAD.len() + 1);
+            value.add(to).copy_from(value.add(from), length);
+        }
     }
 }
 

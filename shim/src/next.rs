@@ -3,7 +3,7 @@
 //! `dlsym` is not async-signal-safe, may allocate, and would make the shim need glibc 2.34. So the constructor searches the objects
 //! after this one, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's dl-lookup.c).
 
-use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::marker::PhantomData;
 use core::mem::transmute_copy;
 use core::ptr;
@@ -114,6 +114,7 @@ symbols! {
         Option<extern "C" fn()>, Option<extern "C" fn()>, Option<extern "C" fn()>, *mut c_void) -> c_int;
     PTHREAD_ATFORK = pthread_atfork in libc: unsafe extern "C" fn(
         Option<unsafe extern "C" fn()>, Option<unsafe extern "C" fn()>, Option<unsafe extern "C" fn()>) -> c_int;
+    GETAUXVAL = getauxval in libc: unsafe extern "C" fn(c_ulong) -> c_ulong;
     GLIBC_VERSION = gnu_get_libc_version in libc: unsafe extern "C" fn() -> *const c_char;
 }
 
@@ -147,7 +148,19 @@ pub(crate) fn resolve() {
     RESOLVED.store(true, Release);
 }
 
-/// Reads a clock as clock_gettime(2) does, nanoseconds; 0 if there is no vDSO and system calls are not allowed.
+/// Gives the effective user with which the process was started. The kernel puts it into each program's auxiliary vector, so it takes
+/// no system call; before glibc 2.16 no function reads that.
+pub(crate) fn effective_user() -> u32 {
+    match GETAUXVAL.get() {
+        // SAFETY: libc's function takes a number.
+        Some(getauxval) => unsafe { getauxval(libc::AT_EUID) as u32 },
+        None => sys::geteuid(),
+    }
+}
+
+/// Reads a clock as clock_gettime(2) does, nanoseconds; 0 if there is no vDSO and system calls are not allowed. (Where the
+/// machine's clock can't be read in user mode, as with the clock source hpet, the vDSO itself makes the system call. Nothing tells that
+/// beforehand. CLOCK_MONOTONIC_COARSE never needs one, but orders records wrongly.)
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     match VDSO_CLOCK.get() {
         Some(clock_gettime) => {

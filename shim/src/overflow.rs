@@ -21,7 +21,7 @@ pub(crate) fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     }
     let slot = slot(record, header.head.0.load(Relaxed));
     environment::session_paths().any(|path| {
-        let Some((fd, found)) = segments::open(path, libc::O_APPEND) else { return false };
+        let Some((fd, found)) = segments::open(path, libc::O_APPEND, sys::geteuid()) else { return false };
         let is_written = may_append(fd, &found, header) && sys::write(fd, &slot);
         sys::close(fd);
         is_written

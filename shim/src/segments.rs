@@ -7,13 +7,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use gpu_track_abi::layout::{Header, MAGIC, STATE_OPEN, TRACKED_SIZE};
 use gpu_track_abi::{MAX_PATH, MAX_SESSIONS};
 
-use crate::{state, sys};
+use crate::{next, state, sys};
 
 /// Maps the segments of a colon-separated list. Skips those that can't be used.
 pub(crate) fn map_all(list: &[u8]) {
+    let user = next::effective_user();
     let mut free = state::SESSIONS.iter();
     for path in list.split(|b| *b == b':').take(MAX_SESSIONS) {
-        if let Some(header) = map(path)
+        if let Some(header) = map(path, user)
             && let Some(slot) = free.next()
         {
             slot.store(core::ptr::from_ref(header).cast_mut(), Relaxed);
@@ -22,12 +23,12 @@ pub(crate) fn map_all(list: &[u8]) {
 }
 
 /// Opens the segment at this path for reading and writing. Gives its descriptor and what fstat says of it. `flags`: more flags for
-/// open(2). `None`: the path is too long, or names no file that may be opened.
+/// open(2). `user`: the process's effective user. `None`: the path is too long, or names no file that may be opened.
 ///
 /// The file must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`). That user
 /// could read the records, or truncate the file, so that access to the mapping is a SIGBUS. Other kinds of files are not opened,
 /// because opening a device can have side effects.
-pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
+pub(crate) fn open(path: &[u8], flags: c_int, user: u32) -> Option<(usize, libc::stat)> {
     let mut buffer = [0u8; MAX_PATH + 1];
     buffer
         .get_mut(..path.len().min(MAX_PATH + 1))?
@@ -35,6 +36,8 @@ pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
     // Fails if the path is too long for its NUL to fit.
     let path = CStr::from_bytes_until_nul(&buffer).ok()?;
     let found = sys::stat_at(libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_NOFOLLOW);
+    let is_own_file =
+        |found: &libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == user;
     if !is_own_file(&found) {
         return None;
     }
@@ -49,16 +52,11 @@ pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
     }
 }
 
-/// Whether what stat found is a regular file of this user.
-fn is_own_file(found: &libc::stat) -> bool {
-    found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == sys::geteuid()
-}
-
 /// Maps the segment at this path, for good, and keeps it out of core dumps. If this process is in the launcher's pid namespace,
 /// stores that namespace's inode in [`state::PID_NAMESPACE`]. `None`: the file can't be opened, is no segment of this version, or
 /// its session is closed.
-fn map(path: &[u8]) -> Option<&'static Header> {
-    let (fd, found) = open(path, 0)?;
+fn map(path: &[u8], user: u32) -> Option<&'static Header> {
+    let (fd, found) = open(path, 0, user)?;
     // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping, because
     // `fault_in_for_writing` would change the times of a file that is no segment.
     let is_segment = found.st_size >= TRACKED_SIZE as libc::off_t

@@ -1,6 +1,16 @@
 //! The constructor: finds the next definitions, joins the sessions, writes START.
 //!
 //! It avoids /proc where it can, because the kernel creates inodes for each process that is read there.
+//!
+//! A seccomp filter that an uninstrumented program installed before its exec may kill the process for any system call of these.
+//! They can't be without one, so they are few and ordinary. The loader itself makes those that open and map the segment:
+//!
+//! - newfstatat, openat, fstat, pread64, mmap, close: [`segments`]. The user is known without a call, from the auxiliary vector.
+//! - fcntl: who holds the lock on the segment tells whether this is the launcher's pid namespace. Without it, each process would need
+//!   the calls of another one below.
+//! - madvise: malloc makes it, too.
+//! - getpid, getppid, getrusage, clock_gettime: what START is about. A first call of the vDSO's clock costs page faults.
+//! - pidfd_open, ioctl, or newfstatat on /proc: in another pid namespace only. Processes there can't be told apart without it.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,6 +32,10 @@ static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = construc
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     // The hooks call the next definitions in a process without a session, too.
     next::resolve();
+    // The constructor of another library may have installed a filter.
+    if !state::may_call_kernel() {
+        return;
+    }
     // SAFETY: libc sets its environment up before any constructor runs.
     let values = unsafe { environment::Strings::new(environment::environ) }.start_values();
     let Some(list) = values.sessions else { return };

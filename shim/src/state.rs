@@ -1,7 +1,8 @@
 //! What the hooks know about their process. All of it is static and zero at load. The constructor fills it, and each fork child
 //! corrects its copy.
 //!
-//! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent's memory.
+//! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent's memory. The note of a
+//! seccomp filter is the exception.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -26,8 +27,13 @@ pub(crate) static WROTE_EXIT: AtomicBool = AtomicBool::new(false);
 pub(crate) static MAX_RSS_KIB: AtomicU64 = AtomicU64::new(0);
 /// The argument of quick_exit, for the handler that writes EXIT.
 pub(crate) static QUICK_EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
-/// A seccomp filter is installed.
-pub(crate) static IS_FILTERED: AtomicBool = AtomicBool::new(false);
+/// Seccomp filters that were installed, or are just being installed.
+static FILTERS: AtomicU32 = AtomicU32::new(0);
+/// The pid of the process that installed the first filter; 0: none has, [`UNKNOWN_PID`]: not known. It can differ from [`PID`], in a
+/// process that a raw clone system call made: either in its copy of this memory, or with CLONE_VM in its parent's.
+pub(crate) static FILTERED_PID: AtomicU32 = AtomicU32::new(0);
+/// In [`FILTERED_PID`]: the process can't ask the kernel for its pid.
+pub(crate) const UNKNOWN_PID: u32 = u32::MAX;
 /// The process runs under valgrind, which complains about each system call that it does not know.
 pub(crate) static IS_UNDER_VALGRIND: AtomicBool = AtomicBool::new(false);
 /// The process traces others (ptrace).
@@ -44,14 +50,34 @@ pub(crate) fn is_active() -> bool {
     SESSIONS.first().is_some_and(|s| !s.load(Relaxed).is_null())
 }
 
-/// Forgets the sessions: from now on the hooks only call the next definitions.
-pub(crate) fn go_inert() {
-    for session in &SESSIONS {
-        session.store(ptr::null_mut(), Relaxed);
-    }
+/// Whether the shim may make system calls of its own. A seccomp filter may kill the process for them.
+///
+/// No memory of a process shows a filter, so only noted ones are known. A filter that another process installed in this memory
+/// ([`FILTERED_PID`]) counts as well, because to find out which of the two is running would be a system call.
+pub(crate) fn may_call_kernel() -> bool {
+    FILTERS.load(Relaxed) == 0
 }
 
-/// Whether the shim may make system calls of its own. A seccomp filter may kill the process for them.
-pub(crate) fn may_call_kernel() -> bool {
-    !IS_FILTERED.load(Relaxed)
+/// Notes a seccomp filter before it is installed. `pid`: the process that installs it.
+pub(crate) fn note_filter(pid: u32) {
+    FILTERED_PID.store(pid, Relaxed);
+    FILTERS.fetch_add(1, Relaxed);
+}
+
+/// Notes one more filter where one is noted.
+pub(crate) fn note_further_filter() {
+    FILTERS.fetch_add(1, Relaxed);
+}
+
+/// Takes back the note of a filter that could not be installed.
+pub(crate) fn forget_failed_filter() {
+    FILTERS.fetch_sub(1, Relaxed);
+}
+
+/// Forgets the filter of a child that ended, which it installed while it ran in this process's memory. Not if a second filter was
+/// noted, since that one may be this process's own.
+pub(crate) fn forget_filter_of(child: u32) {
+    if FILTERED_PID.load(Relaxed) == child && child != PID.load(Relaxed) {
+        let _ = FILTERS.compare_exchange(1, 0, Relaxed, Relaxed);
+    }
 }

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -198,8 +197,7 @@ fn end_now(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: 
         stage: Stage::SoFar,
         command_exit: None,
         dropped_events: copy.map_or(0, |segment| segment.ring().dropped()),
-        unreachable_programs: copy
-            .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
+        shimless: copy.map(Segment::shimless_programs).unwrap_or_default(),
         is_truncated: is_cut_short || copy.is_some_and(Segment::is_lost),
         cgroups: cgroup::usage(&config.cgroups),
         full_disks: Vec::new(),

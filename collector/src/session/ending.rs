@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::error::SessionError;
 use super::readers::AbsenceCheck;
@@ -65,7 +64,7 @@ impl Session {
             stage,
             command_exit: self.told.exit,
             dropped_events: self.segment.ring().dropped(),
-            unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
+            shimless: self.segment.shimless_programs(),
             is_truncated: self.segment.is_lost(),
             cgroups: cgroup::usage(&self.config.cgroups),
             full_disks: self.full_disks(stage),

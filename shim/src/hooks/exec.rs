@@ -23,7 +23,7 @@ assert_signatures_of_libc! { execv execve execveat execvp execvpe fexecve }
 type Array = *const *const c_char;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
+pub(super) unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe { with_repaired(envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
@@ -77,7 +77,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
 
 /// Hooks execveat. The libc crate declares its arrays with another type than those of the other functions here.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execveat(
+pub(super) unsafe extern "C" fn execveat(
     dir: c_int,
     path: *const c_char,
     argv: *const *mut c_char,

@@ -44,9 +44,10 @@ extern "C" fn in_child() {
     if !state::is_active() {
         return;
     }
+    env_repair::forget_owner();
     if !state::may_call_kernel() {
         // Without a system call the child can't learn its pid. Its parent's REAPED record has its figures.
-        state::go_inert();
+        state::FILTERED_PID.store(state::UNKNOWN_PID, Relaxed);
         return;
     }
     state::sessions().for_each(Header::fault_in_for_writing);
@@ -70,7 +71,6 @@ extern "C" fn in_child() {
     state::WROTE_START.store(false, Relaxed);
     state::WROTE_EXIT.store(false, Relaxed);
     state::IS_TRACER.store(false, Relaxed);
-    env_repair::forget_owner();
     visibility::forget();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);

@@ -1,5 +1,9 @@
-//! `prctl` and `syscall`, hooked only to notice that a seccomp filter is installed. From then on the shim makes no
-//! system call in this process, because the filter may kill the process for one.
+//! `prctl` and `syscall`, hooked only to notice that a seccomp filter is installed, and to see execs. From a filter on the shim makes
+//! no system call in this process, because the filter may kill the process for one. A program that is exec'd then does not get the
+//! shim ([`crate::env_repair`]).
+//!
+//! A filter that comes by a system call instruction of the program's own is not noticed. Nor is one that an earlier image installed,
+//! if that was static: no memory of a process shows its filters, and START and EXIT can't afford to read /proc.
 //!
 //! Both are variadic, and `syscall` may return twice or on another stack (clone, vfork). So the hooks are a few
 //! instructions that jump to the next definition with all registers and the stack unchanged. Only calls that install
@@ -10,7 +14,8 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::{next, rss, state, sys};
+use crate::hooks::exec;
+use crate::{env_repair, environment, next, rss, state, sys};
 
 /// Jumps to the next `prctl`, or to [`watched_prctl`] if the call installs a filter or there is no next one.
 #[cfg(target_arch = "x86_64")]
@@ -24,7 +29,7 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
-/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter or there is no next one.
+/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter, is an exec, or there is no next one.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -40,9 +45,12 @@ unsafe extern "C" fn syscall(
     naked_asm!(
         "cmp rdi, {seccomp}", "je {watched}",
         "cmp rdi, {prctl}", "je {watched}",
+        "cmp rdi, {execve}", "je {watched}",
+        "cmp rdi, {execveat}", "je {watched}",
         "mov rax, [rip + {next}]", "test rax, rax", "je {watched}",
         "jmp rax",
         seccomp = const libc::SYS_seccomp, prctl = const libc::SYS_prctl,
+        execve = const libc::SYS_execve, execveat = const libc::SYS_execveat,
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
@@ -59,7 +67,7 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
-/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter or there is no next one.
+/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter, is an exec, or there is no next one.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -75,10 +83,13 @@ unsafe extern "C" fn syscall(
     naked_asm!(
         "cmp x0, #{seccomp}", "b.eq 1f",
         "cmp x0, #{prctl}", "b.eq 1f",
+        "cmp x0, #{execve}", "b.eq 1f",
+        "cmp x0, #{execveat}", "b.eq 1f",
         "adrp x16, {next}", "ldr x16, [x16, :lo12:{next}]", "cbz x16, 1f",
         "br x16",
         "1: b {watched}",
         seccomp = const libc::SYS_seccomp, prctl = const libc::SYS_prctl,
+        execve = const libc::SYS_execve, execveat = const libc::SYS_execveat,
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
@@ -96,7 +107,8 @@ unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, 
     if option == libc::PR_SET_SECCOMP { install_filter(call) } else { call() }
 }
 
-/// Calls the next `syscall`, or the kernel, and notices a filter that it installs, by seccomp(2) or by prctl(2).
+/// Calls the next `syscall`, or the kernel, and notices a filter that it installs, by seccomp(2) or by prctl(2). An exec under a
+/// filter goes to the hook of the libc function, which takes the shim out of the environment. Others are left alone.
 unsafe extern "C" fn watched_syscall(
     number: c_long,
     a: usize,
@@ -112,6 +124,17 @@ unsafe extern "C" fn watched_syscall(
         // SAFETY: the caller's arguments are passed on to the kernel.
         None => sys::into_errno(unsafe { sys::call(number, [a, b, c, d, e, f]) }) as c_long,
     };
+    if !state::may_call_kernel() {
+        match number {
+            // SAFETY: libc's function takes what the system call takes.
+            libc::SYS_execve => return unsafe { exec::execve(a as _, b as _, c as _) }.into(),
+            // SAFETY: as above.
+            libc::SYS_execveat => unsafe {
+                return exec::execveat(a as _, b as _, c as _, d as _, e as _).into();
+            },
+            _ => {}
+        }
+    }
     // The other operations of seccomp(2) only query.
     let installs_filter = match number {
         libc::SYS_seccomp => {
@@ -124,20 +147,33 @@ unsafe extern "C" fn watched_syscall(
 }
 
 /// Makes the call that installs a filter, and gives its result. The shim's own system calls stop before the call, and resume if it
-/// fails. The peak so far is kept for later REAPED records, since getrusage can't be called afterwards. In a vfork child nothing is
-/// noted, because it would be noted for its parent.
+/// fails. What would need one later is got before: memory for large environments, and the peak so far for REAPED records.
 fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
-    if !state::is_active() || !state::may_call_kernel() || sys::getpid() != state::PID.load(Relaxed) {
-        return call();
+    let mut peak_before_kib = None;
+    if !state::may_call_kernel() {
+        state::note_further_filter();
+    } else if state::is_active() {
+        let pid = sys::getpid();
+        env_repair::prepare_for_filter();
+        // A vfork child's peak would be noted for its parent.
+        if pid == state::PID.load(Relaxed) {
+            rss::flush_thread_rss();
+            let now_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
+            peak_before_kib = Some(state::MAX_RSS_KIB.swap(now_kib, Relaxed));
+        }
+        state::note_filter(pid);
+    } else {
+        // An inert shim makes no system call, but programs that are exec'd must not have it: theirs would look for the sessions.
+        state::note_filter(state::UNKNOWN_PID);
     }
-    rss::flush_thread_rss();
-    let now = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
-    let before = state::MAX_RSS_KIB.swap(now, Relaxed);
-    state::IS_FILTERED.store(true, Relaxed);
     let result = call();
     if result.into() < 0 {
-        state::MAX_RSS_KIB.store(before, Relaxed);
-        state::IS_FILTERED.store(false, Relaxed);
+        if let Some(peak_kib) = peak_before_kib {
+            state::MAX_RSS_KIB.store(peak_kib, Relaxed);
+        }
+        state::forget_failed_filter();
+    } else {
+        environment::hide_shim();
     }
     result
 }

@@ -55,7 +55,14 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
     // SAFETY: the caller keeps libc's contract; the other pointers are to locals.
     unsafe {
         if options & libc::WNOWAIT != 0 || !wants_records() || !state::may_call_kernel() {
-            return next_waitid(id_type, id, info, options);
+            let result = next_waitid(id_type, id, info, options);
+            if result == 0
+                && let Some(info) = info.as_ref()
+                && matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED)
+            {
+                state::forget_filter_of(info.si_pid().cast_unsigned());
+            }
+            return result;
         }
         loop {
             let mut seen: siginfo_t = zeroed();
@@ -193,9 +200,10 @@ fn saw_trace_stop() {
     }
 }
 
-/// Writes REAPED for a child that ended, with its wait status and usage. Under a seccomp filter this process can't read its own peak,
-/// so the record has the last one that was read before.
+/// Writes REAPED for a child that ended, with its wait status and usage. Under a seccomp filter this process can't read its own pid
+/// and peak, so the record has those that were read before.
 fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
+    state::forget_filter_of(child.cast_unsigned());
     if !wants_records() {
         return;
     }
@@ -203,7 +211,12 @@ fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
         rss::flush_thread_rss();
         (sys::getpid(), sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64)
     } else {
-        (state::PID.load(Relaxed), state::MAX_RSS_KIB.load(Relaxed))
+        match state::FILTERED_PID.load(Relaxed) {
+            state::UNKNOWN_PID => return,
+            pid if pid == state::PID.load(Relaxed) => (pid, state::MAX_RSS_KIB.load(Relaxed)),
+            // No peak was read in a raw clone child. As a bound of what the child inherited, this is none.
+            pid => (pid, u64::MAX),
+        }
     };
     let mut origin = emit::origin(pid);
     if state::IS_TRACER.load(Relaxed) {

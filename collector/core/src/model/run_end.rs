@@ -20,6 +20,15 @@ pub struct CommandExit {
     pub children_cpu_us: u64,
 }
 
+/// Programs that were started without the shim by processes that carry it, by the reason.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct ShimlessPrograms {
+    /// They can't see the shim, or they can't see the segment.
+    pub unreachable: u64,
+    /// A seccomp filter applies to them.
+    pub filtered: u64,
+}
+
 /// How the run ended, or how far it is: what a report needs beside the run state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunEnd {
@@ -31,8 +40,8 @@ pub struct RunEnd {
     pub command_exit: Option<CommandExit>,
     /// Event records that were lost because ring and overflow file were full.
     pub dropped_events: u64,
-    /// Programs that were started where they can't see the shim or the segment.
-    pub unreachable_programs: u64,
+    /// Programs that were started without the shim.
+    pub shimless: ShimlessPrograms,
     /// Whether the segment's file was truncated.
     pub is_truncated: bool,
     /// What the run did in its cgroups.
@@ -53,7 +62,7 @@ impl RunEnd {
             stage: if command_exit.is_some() { Stage::Over } else { Stage::SoFar },
             command_exit,
             dropped_events: 0,
-            unreachable_programs: 0,
+            shimless: ShimlessPrograms::default(),
             is_truncated: false,
             cgroups: CgroupUse::default(),
             full_disks: Vec::new(),

@@ -25,6 +25,7 @@ mod guard;
 pub mod live;
 pub mod named;
 
+use crate::model::run_end::ShimlessPrograms;
 use named::NamedFile;
 
 /// Why a segment cannot be created or mapped.
@@ -195,6 +196,15 @@ impl Segment {
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// Gives how many programs were started without the shim, as the processes of the tree have counted them.
+    pub(crate) fn shimless_programs(&self) -> ShimlessPrograms {
+        let header = self.header();
+        ShimlessPrograms {
+            unreachable: header.unreachable.0.load(Ordering::Relaxed),
+            filtered: header.filtered.0.load(Ordering::Relaxed),
+        }
     }
 
     /// Gives the event ring.

@@ -32,7 +32,7 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 30] = [
+const CAUSES: [(Topic, CauseOf); 31] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -43,6 +43,7 @@ const CAUSES: [(Topic, CauseOf); 30] = [
     (Topic::Tracking, connector_overruns),
     (Topic::Figures, uninstrumented),
     (Topic::Figures, unreachable_programs),
+    (Topic::Figures, filtered_programs),
     (Topic::Tracking, dropped_events),
     (Topic::Tracking, unread_events),
     (Topic::Tracking, untrusted_records),
@@ -276,12 +277,25 @@ fn unlisted_ranks(context: &Context) -> Option<String> {
 
 /// Warns of programs that can't see the shim or the segment, and says how to bind both into a sandbox.
 fn unreachable_programs(context: &Context) -> Option<String> {
-    let count = context.inputs.end.unreachable_programs;
+    let count = context.inputs.end.shimless.unreachable;
     let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
     (count > 0).then(|| {
         format!(
             "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like {} children. Bind \
              both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm.",
+            processes(count),
+            if count == 1 { "its" } else { "their" }
+        )
+    })
+}
+
+/// Warns of programs that run without the shim because of a seccomp filter.
+fn filtered_programs(context: &Context) -> Option<String> {
+    let count = context.inputs.end.shimless.filtered;
+    (count > 0).then(|| {
+        format!(
+            "{} uninstrumented, like {} children: a seccomp filter was installed before the program was started, and \
+             could kill it for a system call of the shim's.",
             processes(count),
             if count == 1 { "its" } else { "their" }
         )
