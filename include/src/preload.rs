@@ -32,6 +32,37 @@ pub fn around_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
     })
 }
 
+/// With this variable in its environment, a program does not run: the dynamic linker prints which libraries it would load (ldd(1)).
+pub const ENV_LIST: &str = "LD_TRACE_LOADED_OBJECTS";
+
+/// Options of the dynamic linker whose value is the next argument.
+const OPTIONS_WITH_VALUE: [&[u8]; 7] = [
+    b"--library-path",
+    b"--preload",
+    b"--audit",
+    b"--argv0",
+    b"--inhibit-rpath",
+    b"--glibc-hwcaps-prepend",
+    b"--glibc-hwcaps-mask",
+];
+
+/// Whether a command is the dynamic linker with `--list`, which does the same (ld.so(8)).
+pub fn is_linker_that_lists<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
+    let name = words.next().map(file_name).unwrap_or_default();
+    if !name.starts_with(b"ld") || !name.windows(3).any(|part| part == b".so") {
+        return false;
+    }
+    while let Some(option) = words.next().filter(|word| word.starts_with(b"--")) {
+        if option == b"--list" {
+            return true;
+        }
+        if OPTIONS_WITH_VALUE.contains(&option) {
+            words.next();
+        }
+    }
+    false
+}
+
 /// Gives the part after the last slash.
 #[must_use]
 pub fn file_name(path: &[u8]) -> &[u8] {
@@ -58,5 +89,27 @@ mod tests {
         }
         assert_eq!(around_shim(b"libm.so.6"), None);
         assert_eq!(shim_in(format!("/{SHIM_PREFIX}d/libm.so.6").as_bytes()), None);
+    }
+
+    #[test]
+    fn linker_that_lists_is_known_by_its_name_and_options() {
+        let lists = |command: &str| is_linker_that_lists(command.split(' ').map(str::as_bytes));
+        for command in [
+            "/lib64/ld-linux-x86-64.so.2 --list x",
+            "ld.so --list",
+            "/x/ld-2.31.so --inhibit-cache --library-path --list --list x",
+        ] {
+            assert!(lists(command), "{command}");
+        }
+        for command in [
+            "",
+            "ls --list",
+            "/usr/bin/ld --list.so",
+            "/lib/ld-linux-aarch64.so.1 x --list",
+            "ld.so --library-path --list x",
+            "ld.so --verify x",
+        ] {
+            assert!(!lists(command), "{command}");
+        }
     }
 }

@@ -137,7 +137,7 @@ fn start(
     state: &ProcessState,
     nodes: Option<&mut NodeRun>,
 ) -> Result<(Tracked, Started), SessionError> {
-    let mut env = session.environment();
+    let mut env = session.environment(&options.command.words);
     if let Some(nodes) = nodes {
         env.extend(nodes.start_agents(session.segment_path(), state.inherited, state.was_reaper()));
     }

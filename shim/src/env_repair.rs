@@ -5,6 +5,8 @@
 //! gets an LD_PRELOAD without the shim, and is counted. So does a program that is started under a seccomp filter, which may kill it
 //! for the system calls of the shim's constructor. The filter may kill this process, too, so nothing here makes a system call then.
 //!
+//! Where the dynamic linker only lists the libraries of a program (ldd), the shim is left out, too: packagers take that list.
+//!
 //! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and used again. A new
 //! mapping each time would leak: a vfork child can't unmap it after a successful exec, so it would stay in the parent.
 
@@ -14,10 +16,10 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, Header, Line};
-use gpu_track_abi::preload::{around_shim, shim_in};
+use gpu_track_abi::preload::{ENV_LIST, around_shim, is_linker_that_lists, shim_in};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::environment::{PRELOAD, SESSION, Strings, environ};
+use crate::environment::{PRELOAD, SESSION, Strings, Text, environ};
 use crate::visibility::Visible;
 use crate::{state, sys};
 
@@ -101,23 +103,24 @@ impl NewPreload {
 impl Repair {
     /// Finds how an environment is to be repaired. The session is added if its variable is missing. If there are several LD_PRELOADs,
     /// the last one is in effect.
-    fn of(environment: Strings, wanted: Wanted) -> Self {
-        let adds_session = wanted != Wanted::NoShim && SESSION.text().value_of(ENV_SESSION).is_some();
-        let mut repair = Self { entries: 0, adds_session, preload: None };
-        let mut preload = None;
+    fn of(environment: Strings, mut wanted: Wanted) -> Self {
+        let (mut entries, mut has_session, mut preload) = (0, false, None);
         for entry in environment.iter() {
-            if entry.value_of(ENV_SESSION).is_some() {
-                repair.adds_session = false;
-            } else if let Some(value) = entry.value_of(ENV_PRELOAD) {
-                preload = Some((repair.entries, value));
+            match entry.first_byte() {
+                b'G' => has_session |= entry.value_of(ENV_SESSION).is_some(),
+                b'L' if entry.value_of(ENV_LIST).is_some() => wanted = Wanted::NoShim,
+                b'L' => preload = entry.value_of(ENV_PRELOAD).map(|value| (entries, value)).or(preload),
+                _ => {}
             }
-            repair.entries += 1;
+            entries += 1;
         }
-        repair.preload = match wanted {
+        let adds_session =
+            !has_session && wanted != Wanted::NoShim && SESSION.text().value_of(ENV_SESSION).is_some();
+        let preload = match wanted {
             Wanted::ShimAndSession => NewPreload::instead_of(preload),
             Wanted::SessionOnly | Wanted::NoShim => NewPreload::without_shim(preload),
         };
-        repair
+        Self { entries, adds_session, preload }
     }
 
     /// Gives the size of the new array and of the new LD_PRELOAD's text behind it, bytes. The array has room for the old entries, two
@@ -169,8 +172,9 @@ type Counter = fn(&Header) -> &Line;
 /// filter, is counted, unless the call fails.
 ///
 /// # Safety
-/// `environment` must be null or a null-terminated array of strings.
+/// `argv` and `environment` must be null or null-terminated arrays of strings.
 pub(crate) unsafe fn with_repaired(
+    argv: *const *const c_char,
     environment: *const *const c_char,
     ask_visible: fn() -> Visible,
     call: Call<'_>,
@@ -180,6 +184,9 @@ pub(crate) unsafe fn with_repaired(
     } else if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
         // Without a session, `all` is true.
         return call(environment);
+        // SAFETY: promised by the caller.
+    } else if is_linker_that_lists(unsafe { Strings::new(argv) }.iter().map(Text::bytes)) {
+        (Wanted::NoShim, None)
     } else {
         let visible = ask_visible();
         let wanted = if visible.shim { Wanted::ShimAndSession } else { Wanted::SessionOnly };

@@ -77,13 +77,19 @@ impl StartValues {
     }
 }
 
-/// One string of an environment. Its length is not known, because only few strings need to be read to their end.
+/// One string of an environment, or of arguments. Its length is not known, because only few strings need to be read to their end.
 #[derive(Clone, Copy)]
 pub(crate) struct Text(*const c_char);
 
 impl Text {
+    /// Gives all bytes without the NUL.
+    pub(crate) fn bytes(self) -> &'static [u8] {
+        // SAFETY: a string.
+        unsafe { CStr::from_ptr(self.0) }.to_bytes()
+    }
+
     /// Gives the first byte, which is the NUL of an empty string.
-    fn first_byte(self) -> u8 {
+    pub(crate) fn first_byte(self) -> u8 {
         // SAFETY: a string has at least its NUL.
         unsafe { self.0.cast::<u8>().read() }
     }

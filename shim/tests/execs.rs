@@ -6,6 +6,7 @@ use common::*;
 use std::sync::atomic::Ordering;
 
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
+use gpu_track_abi::preload::SHIM_PREFIX;
 use gpu_track_abi::record::Event;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
@@ -141,6 +142,26 @@ fn no_env_repair_flag_leaves_environments_alone() {
     let session = Session::with_flags(FLAG_NO_ENV_REPAIR);
     assert_eq!(environment(&session, &["execve"]), [b"KEEP=\xff".to_vec()]);
     assert_eq!(environment(&session, &["posix_spawn"]), [b"KEEP=\xff".to_vec()]);
+}
+
+/// The dynamic linker prints the list instead of running the program.
+// Requirement: SHIM-27
+#[test]
+fn shim_is_not_in_a_list_of_libraries() {
+    for how in ["execve", "execvpe", "execle", "environ-execv", "posix_spawn", "vfork"] {
+        for preload in ["", "libm.so.6", &SHIM.display().to_string()] {
+            let session = Session::new();
+            let mut command = session.command(program("execs", &[]));
+            let output = run(command.args([how, "3000"]).env("CASE_LIST", "").env("CASE_PRELOAD", preload));
+            assert_clean(&output);
+            let list = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                list.contains("libc.so.6") && !list.contains(SHIM_PREFIX),
+                "{how} with {preload:?}: {list}"
+            );
+            assert_eq!(list.contains("libm.so.6"), preload == "libm.so.6", "{how}: {list}");
+        }
+    }
 }
 
 // Requirement: SHIM-4

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::run::BINARY;
-use crate::support::{installed, program, skip, tracked};
+use crate::support::{installed, or_skip, program, skip, tracked};
 use crate::with_and_without::{same_in, same_with_and_without};
 
 // Requirement: SHIM-14
@@ -58,6 +58,40 @@ fn helper_that_lacks_what_it_works_on_ends_at_once() {
             );
             assert!(said.contains("only gpu-track-run itself starts") && said.contains(name), "{said}");
         }
+    }
+}
+
+/// ldd and the dynamic linker itself list preloaded libraries, too. Packagers put what they list into their products.
+// Requirement: SHIM-27
+#[test]
+fn lists_of_libraries_are_unchanged() {
+    let (Some(sh), Some(_)) = (installed("sh"), installed("ldd")) else { skip!("ldd is not installed") };
+    let linkers = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+    let linker = linkers.into_iter().find(|linker| Path::new(linker).exists()).unwrap();
+    let sh = sh.to_str().unwrap();
+    let script = format!("{linker} --library-path / --list {sh}; LD_TRACE_LOADED_OBJECTS=1 {sh}");
+    let cases: [&[&str]; 5] = [
+        &["ldd", sh],
+        &["env", "-i", "LD_TRACE_LOADED_OBJECTS=", sh],
+        &["sh", "-c", &script],
+        &[linker, "--list", sh],
+        &[
+            "python3",
+            "-c",
+            "import subprocess; subprocess.run(['ldd', '/bin/sh'], env={'PATH': '/usr/bin:/bin'})",
+        ],
+    ];
+    for words in cases.into_iter().filter(|words| installed(words[0]).is_some() || words[0] == linker) {
+        let run = same_with_and_without(words);
+        assert!(run.stdout.contains("libc.so.6"), "{words:?}: {}", run.stdout);
+    }
+    for words in cases.into_iter().filter(|words| installed(words[0]).is_some() || words[0] == linker) {
+        let run = or_skip!(tracked(words).by_an_ordinary_user()).run();
+        assert!(
+            run.stdout.contains("libc.so.6") && !run.stdout.contains("gpu_track"),
+            "{words:?}: {}",
+            run.stdout
+        );
     }
 }
 

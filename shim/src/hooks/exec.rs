@@ -26,7 +26,7 @@ type Array = *const *const c_char;
 pub(super) unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
-    unsafe { with_repaired(envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
+    unsafe { with_repaired(argv, envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
 }
 
 /// Hooks execv. It takes no environment, so execve is called with a repaired one.
@@ -35,7 +35,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(environ, visibility::ask, &|envp| match next::EXECV.get() {
+        with_repaired(argv, environ, visibility::ask, &|envp| match next::EXECV.get() {
             Some(next) if envp == environ => next(path, argv),
             _ => next_execve(path, argv, envp),
         })
@@ -48,7 +48,7 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(environ, visibility::ask, &|envp| match next::EXECVP.get() {
+        with_repaired(argv, environ, visibility::ask, &|envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
             _ => next_execvpe(file, argv, envp),
         })
@@ -59,7 +59,7 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
-    unsafe { with_repaired(envp, visibility::ask, &|envp| next_execvpe(file, argv, envp)) }
+    unsafe { with_repaired(argv, envp, visibility::ask, &|envp| next_execvpe(file, argv, envp)) }
 }
 
 /// Hooks fexecve. If there is no next one, calls the kernel's execveat, which can do the same.
@@ -68,7 +68,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp, visibility::ask, &|envp| match next::FEXECVE.get() {
+        with_repaired(argv, envp, visibility::ask, &|envp| match next::FEXECVE.get() {
             Some(next) => next(fd, argv, envp),
             None => raw_execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
         })
@@ -87,7 +87,7 @@ pub(super) unsafe extern "C" fn execveat(
     save_peak();
     // SAFETY: the caller keeps libc's contract.
     unsafe {
-        with_repaired(envp.cast(), visibility::ask, &|envp| match next::EXECVEAT.get() {
+        with_repaired(argv.cast(), envp.cast(), visibility::ask, &|envp| match next::EXECVEAT.get() {
             Some(next) => next(dir, path, argv, envp.cast(), flags),
             None => raw_execveat(dir, path, argv.cast(), envp, flags),
         })

@@ -21,7 +21,7 @@ macro_rules! spawns {
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the caller keeps libc's contract.
             let error = unsafe {
-                with_repaired(envp.cast(), visibility::recall_or_ask, &|envp| {
+                with_repaired(argv.cast(), envp.cast(), visibility::recall_or_ask, &|envp| {
                     next(child, path, actions, attributes, argv, envp.cast())
                 })
             };

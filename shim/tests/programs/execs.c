@@ -39,12 +39,13 @@ int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     int entries = argc > 2 ? atoi(argv[2]) : 0;
     // Not UTF-8.
-    char **env = calloc(entries + 4, sizeof *env);
+    char **env = calloc(entries + 5, sizeof *env);
     int n = 0;
     env[n++] = "KEEP=\xff";
     if (getenv("CASE_PRELOAD")) {
         if (asprintf(&env[n++], "LD_PRELOAD=%s", getenv("CASE_PRELOAD")) < 0) return 93;
     }
+    if (getenv("CASE_LIST")) env[n++] = "LD_TRACE_LOADED_OBJECTS=";
     for (int i = 0; i < entries; i++)
         if (asprintf(&env[n++], "E%d=%0100d", i, i) < 0) return 93;
     const char *path = "/bin/sh", *name = "sh";
