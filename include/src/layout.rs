@@ -93,7 +93,7 @@ pub struct Header {
     pub tail: Line,
     /// Records that were lost: the ring was full, and the overflow was full or could not be written.
     pub dropped: Line,
-    /// Programs that were started where they can't see the shim or the segment (another root or /dev).
+    /// Programs that were started where they can't see the shim or the segment (another root or /dev, Landlock).
     pub unreachable: Line,
     /// Programs that were started without the shim because of a seccomp filter.
     pub filtered: Line,

@@ -36,19 +36,27 @@ pub fn around_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
 pub const ENV_LIST: &str = "LD_TRACE_LOADED_OBJECTS";
 
 /// Options of the dynamic linker whose value is the next argument.
-const OPTIONS_WITH_VALUE: [&[u8]; 7] = [
-    b"--library-path",
-    b"--preload",
-    b"--audit",
-    b"--argv0",
-    b"--inhibit-rpath",
-    b"--glibc-hwcaps-prepend",
-    b"--glibc-hwcaps-mask",
-];
+const OPTIONS_WITH_VALUE: &[u8] =
+    b"--library-path --preload --audit --argv0 --inhibit-rpath --glibc-hwcaps-prepend \
+                                    --glibc-hwcaps-mask";
 
-/// Whether a command is the dynamic linker with `--list`, which does the same (ld.so(8)).
-pub fn is_linker_that_lists<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
+/// Machines that QEMU emulates for a single program (`qemu-MACHINE PROGRAM`).
+const MACHINES: &[u8] = b"aarch64 aarch64_be alpha arm armeb cris hexagon hppa i386 loongarch64 m68k microblaze microblazeel mips \
+                          mips64 mips64el mipsel mipsn32 mipsn32el nios2 or1k ppc ppc64 ppc64le riscv32 riscv64 s390x sh4 sh4eb \
+                          sparc sparc32plus sparc64 x86_64 xtensa xtensaeb";
+
+/// Whether one of the words of `list` is this one.
+fn has_word(list: &[u8], word: &[u8]) -> bool {
+    list.split(|b| *b == b' ').any(|other| other == word)
+}
+
+/// Whether a command shows the preloaded libraries: the dynamic linker with `--list` prints them (ld.so(8)), and one of another
+/// machine complains of them, in a program that QEMU runs.
+pub fn shows_preloaded<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
     let name = words.next().map(file_name).unwrap_or_default();
+    if let Some(machine) = name.strip_prefix(b"qemu-") {
+        return has_word(MACHINES, machine.strip_suffix(b"-static").unwrap_or(machine));
+    }
     if !name.starts_with(b"ld") || !name.windows(3).any(|part| part == b".so") {
         return false;
     }
@@ -56,7 +64,7 @@ pub fn is_linker_that_lists<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bo
         if option == b"--list" {
             return true;
         }
-        if OPTIONS_WITH_VALUE.contains(&option) {
+        if has_word(OPTIONS_WITH_VALUE, option) {
             words.next();
         }
     }
@@ -92,14 +100,16 @@ mod tests {
     }
 
     #[test]
-    fn linker_that_lists_is_known_by_its_name_and_options() {
-        let lists = |command: &str| is_linker_that_lists(command.split(' ').map(str::as_bytes));
+    fn commands_that_show_preloaded_libraries_are_known_by_name_and_options() {
+        let shows = |command: &str| shows_preloaded(command.split(' ').map(str::as_bytes));
         for command in [
             "/lib64/ld-linux-x86-64.so.2 --list x",
             "ld.so --list",
             "/x/ld-2.31.so --inhibit-cache --library-path --list --list x",
+            "/usr/bin/qemu-aarch64-static x",
+            "qemu-riscv64 -L /x x",
         ] {
-            assert!(lists(command), "{command}");
+            assert!(shows(command), "{command}");
         }
         for command in [
             "",
@@ -108,8 +118,11 @@ mod tests {
             "/lib/ld-linux-aarch64.so.1 x --list",
             "ld.so --library-path --list x",
             "ld.so --verify x",
+            "qemu-system-x86_64",
+            "qemu-img --list",
+            "qemu-",
         ] {
-            assert!(!lists(command), "{command}");
+            assert!(!shows(command), "{command}");
         }
     }
 }

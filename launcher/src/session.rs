@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use gpu_track_abi::MAX_SESSIONS;
 use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS};
-use gpu_track_abi::preload::is_linker_that_lists;
+use gpu_track_abi::preload::shows_preloaded;
 use gpu_track_abi::record::Origin;
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::has_pidfs;
@@ -123,12 +123,12 @@ impl Session {
         });
     }
 
-    /// Gives the command's environment: with the shim, unless the preload layer is off, or the command is the dynamic linker that
-    /// lists a program's libraries. Adds a warning to the report if the command's processes would not report to this run.
+    /// Gives the command's environment: with the shim, unless the preload layer is off, or the command would show the shim's name.
+    /// Adds a warning to the report if the command's processes would not report to this run.
     pub(crate) fn environment(&mut self, command: &[OsString]) -> Environment {
         self.warn_if_nested_too_deep();
-        let is_list = is_linker_that_lists(command.iter().map(|word| word.as_bytes()));
-        let Some(preload) = self.preload.as_ref().filter(|_| !is_list) else {
+        let shows_it = shows_preloaded(command.iter().map(|word| word.as_bytes()));
+        let Some(preload) = self.preload.as_ref().filter(|_| !shows_it) else {
             return std::env::vars_os().collect();
         };
         preload.environment(self.segment.named().path())

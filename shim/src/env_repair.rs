@@ -5,7 +5,8 @@
 //! gets an LD_PRELOAD without the shim, and is counted. So does a program that is started under a seccomp filter, which may kill it
 //! for the system calls of the shim's constructor. The filter may kill this process, too, so nothing here makes a system call then.
 //!
-//! Where the dynamic linker only lists the libraries of a program (ldd), the shim is left out, too: packagers take that list.
+//! Where the dynamic linker only lists the libraries of a program (ldd), the shim is left out, too: packagers take that list. So it is
+//! for QEMU, which hands LD_PRELOAD to a dynamic linker of another machine.
 //!
 //! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and used again. A new
 //! mapping each time would leak: a vfork child can't unmap it after a successful exec, so it would stay in the parent.
@@ -16,7 +17,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, Header, Line};
-use gpu_track_abi::preload::{ENV_LIST, around_shim, is_linker_that_lists, shim_in};
+use gpu_track_abi::preload::{ENV_LIST, around_shim, shim_in, shows_preloaded};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
 use crate::environment::{PRELOAD, SESSION, Strings, Text, environ};
@@ -185,7 +186,7 @@ pub(crate) unsafe fn with_repaired(
         // Without a session, `all` is true.
         return call(environment);
         // SAFETY: promised by the caller.
-    } else if is_linker_that_lists(unsafe { Strings::new(argv) }.iter().map(Text::bytes)) {
+    } else if shows_preloaded(unsafe { Strings::new(argv) }.iter().map(Text::bytes)) {
         (Wanted::NoShim, None)
     } else {
         let visible = ask_visible();

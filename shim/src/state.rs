@@ -2,7 +2,7 @@
 //! corrects its copy.
 //!
 //! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent's memory. The note of a
-//! seccomp filter is the exception.
+//! seccomp filter is an exception.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};

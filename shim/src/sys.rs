@@ -113,7 +113,23 @@ pub(crate) fn is_there(path: *const c_char, mode: c_int) -> bool {
     let args = [libc::AT_FDCWD as usize, path as usize, mode as usize, 0, 0, 0];
     // SAFETY: only the kernel reads the path.
     let result = unsafe { call(libc::SYS_faccessat, args) };
-    ![libc::ENOENT, libc::ENOTDIR, libc::EACCES].contains(&(-result as c_int))
+    !says_no_file(result)
+}
+
+/// openat(2): whether the process can open this file with these flags. On an error that says nothing about the file, the answer is yes.
+pub(crate) fn can_open(path: *const c_char, flags: c_int) -> bool {
+    let args = [libc::AT_FDCWD as usize, path as usize, (flags | libc::O_CLOEXEC) as usize, 0, 0, 0];
+    // SAFETY: only the kernel reads the path.
+    let fd = unsafe { call(libc::SYS_openat, args) };
+    if let Ok(fd) = usize::try_from(fd) {
+        close(fd);
+    }
+    !says_no_file(fd)
+}
+
+/// Whether a result says that there is no such file, or that the process may not use it.
+fn says_no_file(result: isize) -> bool {
+    [libc::ENOENT, libc::ENOTDIR, libc::EACCES].contains(&(-result as c_int))
 }
 
 /// newfstatat(2); all zero on an error.

@@ -1,15 +1,18 @@
 //! Whether a program that this process starts can load the shim and map the segment. In a sandbox or container with
 //! another root it can't.
 //!
+//! Under Landlock a file can be seen that can't be opened: access(2) does not ask it. So a process that restricts itself tries to open
+//! both files from then on. A program that it starts need not: what it was given, its own programs can open, too.
+//!
 //! The exec functions ask the kernel each time, because a process may exec right after a change of its root or mounts
 //! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs in the root of the process itself. There the two
 //! system calls would be 2% of its time, so the answer that both are visible is kept for 100 ms. A fork child forgets it.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::environment::{PRELOAD, SESSION};
+use crate::environment::{self, PRELOAD, SESSION};
 use crate::{next, state, sys};
 
 /// What the new program can see.
@@ -30,17 +33,34 @@ const ANSWER_KEPT_NS: u64 = 100_000_000;
 /// When the kernel last said for posix_spawn that both are visible, CLOCK_MONOTONIC_COARSE nanoseconds; 0: never.
 static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 
+/// This process, or the one of which it is a copy, has restricted itself by Landlock.
+static IS_LANDLOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this process has restricted itself by Landlock. A vfork child's note is its parent's, too, which costs that a few
+/// microseconds for each exec.
+pub(crate) fn note_landlock() {
+    IS_LANDLOCKED.store(true, Relaxed);
+    forget();
+    if state::is_active() && state::may_call_kernel() && !ask().shim {
+        environment::hide_shim();
+    }
+}
+
 /// Asks the kernel what a new program can see. A file whose path is not known counts as visible. So do the segments of several
 /// sessions, since their paths are one string here, joined by colons.
 pub(crate) fn ask() -> Visible {
     let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
     // F_OK, not R_OK: a segment that another user can't open is still visible.
     let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
+    let is_accessible = |path: &[u8], mode, flags| {
+        let path = path.as_ptr().cast();
+        if IS_LANDLOCKED.load(Relaxed) { sys::can_open(path, flags) } else { sys::is_there(path, mode) }
+    };
     Visible {
-        shim: shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK),
+        shim: shim.is_empty() || is_accessible(shim, libc::R_OK, libc::O_RDONLY),
         session: paths.is_empty()
             || paths.contains(&b':')
-            || sys::is_there(paths.as_ptr().cast(), libc::F_OK),
+            || is_accessible(paths, libc::F_OK, libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK),
     }
 }
 
@@ -59,7 +79,7 @@ pub(crate) fn recall_or_ask() -> Visible {
     visible
 }
 
-/// Forgets the answer. Fork child only: it may change its root before it starts a program.
+/// Forgets the answer. For a fork child, since it may change its root before it starts a program.
 pub(crate) fn forget() {
     SAW_BOTH_NS.store(0, Relaxed);
 }

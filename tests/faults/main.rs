@@ -15,6 +15,7 @@ mod orders;
 mod programs;
 mod recover;
 mod resources;
+mod sandboxes;
 mod sanitizers;
 mod shared_machine;
 #[path = "../e2e/support/mod.rs"]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::rounds;
 use crate::support::programs::{compiled, source};
-use crate::support::{Run, installed, or_skip, program, skip, tracked};
+use crate::support::{Run, installed, program, skip, tracked};
 use crate::with_and_without::{same_in, same_with_and_without};
 
 /// Runs one of tests/programs with and without tracking and asserts its status and its number of processes.
@@ -80,25 +80,6 @@ fn mlockall_works_under_the_usual_limit() {
 fn cancelled_wait_is_unchanged() {
     for mode in ["waitpid", "waitid"] {
         same_with_and_without(&[&program("cancelled_wait"), mode, "0.05"]);
-    }
-}
-
-/// A filter can come in a process that a clone system call made, and apply to programs that are exec'd later.
-// Requirement: SEE-85, SHIM-5
-#[test]
-fn program_under_a_killing_seccomp_filter_is_unchanged() {
-    let seccomp = program("seccomp");
-    let modes = ["prctl", "syscall", "strict", "clone", "clone_reaps", "exec", "empty", "system"];
-    for mode in modes {
-        let run = same_with_and_without(&[&seccomp, mode]);
-        assert_eq!(run.status.code(), Some(0), "{mode}: {}", run.stdout);
-        let is_said =
-            run.report().warnings().contains("1 process uninstrumented, like its children: a seccomp filter");
-        assert_eq!(is_said, ["exec", "empty"].contains(&mode), "{mode}: {}", run.report().warnings());
-    }
-    for mode in modes {
-        let run = or_skip!(tracked([&*seccomp, mode]).by_an_ordinary_user()).run();
-        assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""), "{mode}");
     }
 }
 

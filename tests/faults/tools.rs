@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::programs::compiled;
 use crate::support::run::BINARY;
 use crate::support::{installed, or_skip, program, skip, tracked};
 use crate::with_and_without::{same_in, same_with_and_without};
@@ -69,7 +70,7 @@ fn lists_of_libraries_are_unchanged() {
     let linkers = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
     let linker = linkers.into_iter().find(|linker| Path::new(linker).exists()).unwrap();
     let sh = sh.to_str().unwrap();
-    let script = format!("{linker} --library-path / --list {sh}; LD_TRACE_LOADED_OBJECTS=1 {sh}");
+    let script = format!("true; {linker} --library-path / --list {sh}; LD_TRACE_LOADED_OBJECTS=1 {sh}");
     let cases: [&[&str]; 5] = [
         &["ldd", sh],
         &["env", "-i", "LD_TRACE_LOADED_OBJECTS=", sh],
@@ -92,6 +93,23 @@ fn lists_of_libraries_are_unchanged() {
             "{words:?}: {}",
             run.stdout
         );
+    }
+}
+
+/// The loader of the other machine's program would complain of the shim.
+// Requirement: SEE-119, SHIM-27
+#[test]
+fn program_of_another_machine_is_quiet() {
+    let (compiler, machine) = ("aarch64-linux-gnu-gcc", "/usr/aarch64-linux-gnu");
+    let qemu = ["qemu-aarch64-static", "qemu-aarch64"].into_iter().find(|qemu| installed(qemu).is_some());
+    let Some(qemu) = qemu.filter(|_| installed(compiler).is_some()) else {
+        skip!("qemu-user or {compiler} is not installed");
+    };
+    let guest = compiled("landlock", compiler, &[]);
+    // Without arguments it exits at once.
+    for words in [&[qemu, "-L", machine, &guest][..], &["env", qemu, "-L", machine, &guest]] {
+        let run = same_with_and_without(words);
+        assert_eq!((run.status.code(), run.stderr.as_str()), (Some(97), ""), "{words:?}");
     }
 }
 

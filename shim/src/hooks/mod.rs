@@ -15,6 +15,6 @@ macro_rules! assert_signatures_of_libc {
 mod exec;
 pub(crate) mod exit;
 pub(crate) mod fork;
-mod seccomp;
+mod sandbox;
 mod spawn;
 mod wait;

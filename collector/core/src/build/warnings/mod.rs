@@ -282,7 +282,8 @@ fn unreachable_programs(context: &Context) -> Option<String> {
     (count > 0).then(|| {
         format!(
             "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like {} children. Bind \
-             both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm.",
+             both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm. \
+             A program that restricts itself by Landlock must allow to read the one and to write the other.",
             processes(count),
             if count == 1 { "its" } else { "their" }
         )

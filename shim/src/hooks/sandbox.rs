@@ -1,13 +1,16 @@
-//! `prctl` and `syscall`, hooked only to notice that a seccomp filter is installed, and to see execs. From a filter on the shim makes
-//! no system call in this process, because the filter may kill the process for one. A program that is exec'd then does not get the
-//! shim ([`crate::env_repair`]).
+//! `prctl` and `syscall`, hooked only to notice that the process restricts itself by a seccomp filter or by Landlock, and for execs
+//! under a filter.
+//!
+//! - Once a filter is installed, the shim makes no system call in this process, because the filter may kill the process for one. A
+//!   program that is exec'd then does not get the shim ([`crate::env_repair`]).
+//! - Landlock only refuses files, which the dynamic linker of a program would report: [`visibility`].
 //!
 //! A filter that comes by a system call instruction of the program's own is not noticed. Nor is one that an earlier image installed,
 //! if that was static: no memory of a process shows its filters, and START and EXIT can't afford to read /proc.
 //!
 //! Both are variadic, and `syscall` may return twice or on another stack (clone, vfork). So the hooks are a few
-//! instructions that jump to the next definition with all registers and the stack unchanged. Only calls that install
-//! a filter go through Rust. Variadic integer arguments are passed like fixed ones (System V ABI of x86-64; AAPCS64
+//! instructions that jump to the next definition with all registers and the stack unchanged. Only the calls of interest
+//! go through Rust. Variadic integer arguments are passed like fixed ones (System V ABI of x86-64; AAPCS64
 //! on Linux).
 
 use core::arch::naked_asm;
@@ -15,7 +18,7 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::hooks::exec;
-use crate::{env_repair, environment, next, rss, state, sys};
+use crate::{env_repair, environment, next, rss, state, sys, visibility};
 
 /// Jumps to the next `prctl`, or to [`watched_prctl`] if the call installs a filter or there is no next one.
 #[cfg(target_arch = "x86_64")]
@@ -29,7 +32,8 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
-/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter, is an exec, or there is no next one.
+/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter, is one of Landlock's or an exec, or there
+/// is no next one.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -47,10 +51,12 @@ unsafe extern "C" fn syscall(
         "cmp rdi, {prctl}", "je {watched}",
         "cmp rdi, {execve}", "je {watched}",
         "cmp rdi, {execveat}", "je {watched}",
+        "cmp rdi, {landlock}", "je {watched}",
         "mov rax, [rip + {next}]", "test rax, rax", "je {watched}",
         "jmp rax",
         seccomp = const libc::SYS_seccomp, prctl = const libc::SYS_prctl,
         execve = const libc::SYS_execve, execveat = const libc::SYS_execveat,
+        landlock = const libc::SYS_landlock_restrict_self,
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
@@ -67,7 +73,8 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
-/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter, is an exec, or there is no next one.
+/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter, is one of Landlock's or an exec, or there
+/// is no next one.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -85,11 +92,13 @@ unsafe extern "C" fn syscall(
         "cmp x0, #{prctl}", "b.eq 1f",
         "cmp x0, #{execve}", "b.eq 1f",
         "cmp x0, #{execveat}", "b.eq 1f",
+        "cmp x0, #{landlock}", "b.eq 1f",
         "adrp x16, {next}", "ldr x16, [x16, :lo12:{next}]", "cbz x16, 1f",
         "br x16",
         "1: b {watched}",
         seccomp = const libc::SYS_seccomp, prctl = const libc::SYS_prctl,
         execve = const libc::SYS_execve, execveat = const libc::SYS_execveat,
+        landlock = const libc::SYS_landlock_restrict_self,
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
@@ -104,11 +113,12 @@ unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, 
             sys::into_errno(result) as c_int
         }
     };
-    if option == libc::PR_SET_SECCOMP { install_filter(call) } else { call() }
+    if option == libc::PR_SET_SECCOMP { install_filter(&|| call().into()) as c_int } else { call() }
 }
 
 /// Calls the next `syscall`, or the kernel, and notices a filter that it installs, by seccomp(2) or by prctl(2). An exec under a
-/// filter goes to the hook of the libc function, which takes the shim out of the environment. Others are left alone.
+/// filter goes to the hook of the libc function, which takes the shim out of the environment. Others are left alone. Also notices that
+/// the process restricts itself by Landlock.
 unsafe extern "C" fn watched_syscall(
     number: c_long,
     a: usize,
@@ -143,12 +153,18 @@ unsafe extern "C" fn watched_syscall(
         libc::SYS_prctl => a as c_int == libc::PR_SET_SECCOMP,
         _ => false,
     };
-    if installs_filter { install_filter(call) } else { call() }
+    let result = if installs_filter { install_filter(&call) } else { call() };
+    if number == libc::SYS_landlock_restrict_self && result == 0 {
+        visibility::note_landlock();
+    }
+    result
 }
 
 /// Makes the call that installs a filter, and gives its result. The shim's own system calls stop before the call, and resume if it
 /// fails. What would need one later is got before: memory for large environments, and the peak so far for REAPED records.
-fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
+#[cold]
+#[inline(never)]
+fn install_filter(call: &dyn Fn() -> c_long) -> c_long {
     let mut peak_before_kib = None;
     if !state::may_call_kernel() {
         state::note_further_filter();
@@ -167,7 +183,7 @@ fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
         state::note_filter(state::UNKNOWN_PID);
     }
     let result = call();
-    if result.into() < 0 {
+    if result < 0 {
         if let Some(peak_kib) = peak_before_kib {
             state::MAX_RSS_KIB.store(peak_kib, Relaxed);
         }
