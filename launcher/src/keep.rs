@@ -27,15 +27,22 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// Decides where the report of a run in this environment is kept, and how many are. `None`: it is not kept.
 ///
 /// Arguments may hold secrets, and homes have quotas. So without GPU_TRACK_KEEP, only the report of a run that a person looks at is
-/// kept. A run inside another one, or one rank of several (`is_rank`), is only a part of what that person looks at.
+/// kept. A run inside another one, or one rank of several (`is_rank`), is only a part of what that person looks at. `relay`: the pid
+/// of the launcher's relay.
 ///
 /// # Errors
 /// If GPU_TRACK_KEEP is no whole number. The error is a line for the user.
-pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Result<Option<Keep>, String> {
+pub(crate) fn of_run(
+    variable: Variable,
+    is_terminal: bool,
+    is_rank: bool,
+    relay: Option<u32>,
+) -> Result<Option<Keep>, String> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let is_inside = BUILD_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
-    // The keeper of a container's first process ends with it.
-    let is_unfit = is_rank || is_inside || batch_system(variable).is_some() || std::process::id() == 1;
+    // The keeper ends with the first process of its container.
+    let is_first = [Some(std::process::id()), relay].contains(&Some(1));
+    let is_unfit = is_rank || is_inside || batch_system(variable).is_some() || is_first;
     let by_default = if is_terminal && !is_unfit { DEFAULT_MOST } else { 0 };
     let most = match variable(VARIABLE).filter(|value| !value.is_empty()) {
         None => by_default,
@@ -105,7 +112,7 @@ mod tests {
         let home = [("HOME", "/home/me")];
         let all: Vec<_> = home.iter().chain(variables).collect();
         let variable = |name: &str| all.iter().rev().find(|(set, _)| *set == name).map(|(_, to)| to.into());
-        of_run(&variable, is_terminal, is_rank).map(|keep| keep.map(|keep| keep.most))
+        of_run(&variable, is_terminal, is_rank, None).map(|keep| keep.map(|keep| keep.most))
     }
 
     // Requirement: OUT-28

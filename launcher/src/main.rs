@@ -1,7 +1,8 @@
 //! `gpu-track-run`: runs a command and reports what its whole process tree used.
 //!
 //! A run has three processes: the launcher, the [`collector`] (the same executable again), and the command. The
-//! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended.
+//! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended. Where it would
+//! inherit other processes, too, a [`relay`] stands before it.
 
 mod alert_commands;
 mod alert_output;
@@ -31,6 +32,7 @@ mod preload;
 mod ready_fd;
 mod reap;
 mod recover;
+mod relay;
 mod restart;
 mod run;
 mod session;
@@ -56,6 +58,7 @@ use crate::attach::Attachment;
 use crate::cli::{Options, PatternValues, Request, UsageError};
 use crate::nodes::{NodeRun, RankLock};
 use crate::ready_fd::ReadyFd;
+use crate::relay::Part;
 use crate::run::Held;
 
 fn main() -> ExitCode {
@@ -124,8 +127,20 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
     }
 }
 
-/// Prepares a run, and runs it.
+/// Runs a command, or attaches to a process. A process to attach to can be this one's child, so there the launcher has no relay.
 fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
+    if options.command.attach.is_none() {
+        match relay::take_part() {
+            Ok(Part::Launcher { relay }) => options.relay = relay,
+            Ok(Part::Relay(status)) => return Ok(status),
+            Err(error) => return Ok(run::become_command(&options, &error)),
+        }
+    }
+    serve_as_launcher(options)
+}
+
+/// Prepares a run, and runs it.
+fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     // First: the number of the descriptor must not be that of a file that this process has opened.
     let ready_fd = options.command.ready_fd.map(ReadyFd::take).transpose();
     let ready_fd = ready_fd.map_err(|problem| UsageError::of("--ready-fd", problem))?;
@@ -133,7 +148,8 @@ fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
     let attachment = attachment.map_err(|problem| UsageError::of("--attach", problem))?;
     options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
     options.report.style.console = console::of_stderr();
-    let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some());
+    let keep =
+        keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some(), options.relay);
     options.report.keep = keep.unwrap_or_else(|problem| {
         console::message(problem);
         None

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
     Action, Exceeded, Excess, LimitAction, Message, Order, OrderId, OrderResult, Quantity, Rule, RunLimit,
-    Threshold, TreeEnd, TreeMember, TreeToEnd, event_in_words, limit_in_words, processes_in_words,
-    tree_end_of,
+    Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
 };
 
 use crate::alert_commands::{AlertCommands, Turn};
@@ -36,8 +35,6 @@ pub(crate) struct OrderExecutor {
     attached: Option<(u32, Arc<AtomicBool>)>,
     /// The segment's path; empty without a session.
     segment: PathBuf,
-    /// Children that this process had before the command: no limit ends them.
-    strangers: Vec<TreeMember>,
     /// From SIGTERM to SIGKILL.
     kill_after: Duration,
     /// Events and limits are not told on stderr.
@@ -86,7 +83,6 @@ impl OrderExecutor {
             attached,
             alert_commands: AlertCommands::new(on_alert, &started.words, segment.clone(), is_quiet),
             segment,
-            strangers: started.strangers.clone(),
             kill_after: tracking.limits.kill_after,
             is_quiet,
             wall: WallLimit::first(&tracking.limits.list),
@@ -241,7 +237,6 @@ impl OrderExecutor {
             kill_after: self.kill_after.saturating_sub(ending.since.elapsed()),
             is_told: ending.enders > 0,
             known: Vec::new(),
-            strangers: self.strangers.clone(),
         };
         ending.enders += 1;
         ending.ender =

@@ -6,8 +6,8 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, ProcRoot, TreeMember, clock};
-use rustix::process::{child_subreaper, getpid, set_child_subreaper};
+use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
+use rustix::process::{getpid, set_child_subreaper};
 
 use crate::attach::Attachment;
 use crate::cli::{HeldTrackingFile, Options, UsageError};
@@ -30,13 +30,13 @@ struct ProcessState {
     /// The signals that are blocked.
     signals: SignalSet,
     inherited: InheritedState,
-    was_subreaper: bool,
 }
 
 impl ProcessState {
-    /// Whether the launcher inherits orphans of processes from before the run.
-    fn was_reaper(&self) -> bool {
-        self.was_subreaper || std::process::id() == 1
+    /// Blocks the signals that the launcher takes one by one.
+    fn replace() -> Self {
+        let signals = signals::all_but_faults();
+        Self { signals, inherited: InheritedState::replace(&signals) }
     }
 }
 
@@ -61,12 +61,7 @@ pub(crate) struct Held {
 pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
-    let signals = signals::all_but_faults();
-    let state = ProcessState {
-        inherited: InheritedState::replace(&signals),
-        signals,
-        was_subreaper: child_subreaper().ok().flatten().is_some(),
-    };
+    let state = ProcessState::replace();
     let locks = Rc::clone(&held.locks);
     let ranks = held.ranks.as_ref().map(RankLock::descriptor);
     let session =
@@ -139,7 +134,7 @@ fn start(
 ) -> Result<(Tracked, Started), SessionError> {
     let mut env = session.environment(&options.command.words);
     if let Some(nodes) = nodes {
-        env.extend(nodes.start_agents(session.segment_path(), state.inherited, state.was_reaper()));
+        env.extend(nodes.start_agents(session.segment_path(), state.inherited));
     }
     // After the agents: what starts them is no part of the run, but the connector would report it as a descendant.
     session.subscribe(options);
@@ -196,7 +191,6 @@ fn attach(
         at_ns: attached.before.at_ns,
         children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
         early_signals: Vec::new(),
-        strangers: Vec::new(),
     };
     Ok((Tracked::new(session, collector, None, options), started))
 }
@@ -215,8 +209,8 @@ fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &Ses
 }
 
 /// Makes the launcher a subreaper, if that layer is on, and starts the command. If the command can't be started, this launcher is
-/// no subreaper, unless it was one before. `cgroup_procs`: the file by which the command moves into a cgroup of its own. Without a
-/// command (an agent), starts to watch the input, whose end is the run's.
+/// no subreaper. `cgroup_procs`: the file by which the command moves into a cgroup of its own. Without a command (an agent), starts to
+/// watch the input, whose end is the run's.
 fn spawn(
     options: &Options,
     env: Environment,
@@ -227,7 +221,7 @@ fn spawn(
         // If it fails, the other layers still find orphans.
         set_child_subreaper(Some(getpid())).ok();
     }
-    // Usage of collectors that could not work, and of children from before this program's exec.
+    // Usage of collectors that could not work, and of other helpers.
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     let words = &options.command.words;
     if words.is_empty() {
@@ -238,30 +232,17 @@ fn spawn(
             at_ns: clock::monotonic_ns(),
             children_before,
             early_signals: Vec::new(),
-            strangers: Vec::new(),
         });
     }
-    let strangers = strangers(options);
     let early_signals = signals::take_requests();
     let at_ns = clock::monotonic_ns();
     let spawned = spawn::spawn(words, env, &state.inherited, cgroup_procs);
     // This process may become the command, and exec keeps the attribute of a subreaper.
-    if spawned.is_err() && !state.was_subreaper {
+    if spawned.is_err() {
         set_child_subreaper(None).ok();
     }
     let subject = Subject::Command(MainProcess { pid: spawned? });
-    Ok(Started { subject, words: words.clone(), at_ns, children_before, early_signals, strangers })
-}
-
-/// Gives the children that this process has before the command, so that no limit ends them. They are those of the program that it was (a
-/// shell's background jobs before its `exec`), the collector, and what starts agents. Empty if there are no limits.
-fn strangers(options: &Options) -> Vec<TreeMember> {
-    if options.tracking.limits.list.is_empty() {
-        return Vec::new();
-    }
-    let root = ProcRoot::default();
-    let children = root.own_children().unwrap_or_default();
-    children.into_iter().filter_map(|pid| TreeMember::of(&root, pid)).collect()
+    Ok(Started { subject, words: words.clone(), at_ns, children_before, early_signals })
 }
 
 /// Runs the command without a session, because of `error`: tracking must not keep a command from running. The launcher reports what a
@@ -276,16 +257,27 @@ fn run_untracked(options: &Options, state: &ProcessState, held: Held, error: &Se
     match spawn(options, std::env::vars_os().collect(), state, None) {
         Ok(started) => return supervise(options, account, started, state, held),
         Err(SpawnError::Exec(error)) => return command_not_executed(options, state, held, &error),
-        Err(SpawnError::NoProcess(error)) => {
-            let why = format!("there is no report of it: cannot create a process: {error}");
-            console::message(&why);
-            account.write_files(Some(format!("gpu-track-run became the command, and {why}.")));
-        }
+        Err(SpawnError::NoProcess(error)) => say_that_no_process_can_be_made(&account, &error),
     }
     drop(held);
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
     signals::discard_pending(&state.signals);
     not_executed(options, &spawn::become_command(&options.command.words, &state.inherited))
+}
+
+/// Becomes the command, because no process can be made for the launcher. Returns only if that fails, with the exit status.
+pub(crate) fn become_command(options: &Options, error: &io::Error) -> ExitCode {
+    console::message(format_args!("the command runs untracked: {error}"));
+    say_that_no_process_can_be_made(&Untracked::new(options, error.to_string()), error);
+    let state = ProcessState::replace();
+    not_executed(options, &spawn::become_command(&options.command.words, &state.inherited))
+}
+
+/// Says on stderr and in the report's files that this process becomes the command.
+fn say_that_no_process_can_be_made(account: &Untracked, error: &io::Error) {
+    let why = format!("there is no report of it: cannot create a process: {error}");
+    console::message(&why);
+    account.write_files(Some(format!("gpu-track-run became the command, and {why}.")));
 }
 
 /// Ends a run whose command can't be executed, because of `error`. Other nodes end their part, and the other ranks still get the

@@ -95,7 +95,11 @@ impl Session {
         };
         let path = match options.diagnosis.agent.as_ref().and_then(|agent| agent.segment.clone()) {
             Some(path) => path,
-            None => stale::new_name(&options.diagnosis.session_dir, uid, pid, random.hash_one(1)),
+            // The user knows the pid of the relay, if there is one.
+            None => {
+                let known_pid = options.relay.unwrap_or(pid);
+                stale::new_name(&options.diagnosis.session_dir, uid, known_pid, random.hash_one(1))
+            }
         };
         let state_path = stale::state_name(&path);
         let segment = Segment::create(&path, &new)?;
@@ -107,7 +111,7 @@ impl Session {
         config.cgroups.own = options
             .preparations
             .cgroup
-            .then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+            .then(|| run_cgroup::create(&proc_root, pid, options.relay, random.hash_one(2) as u32));
         config.cgroups.ram_limit = limit_ram(&config, &proc_root);
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
         Ok(Self { segment, state, connector: None, preload, output_locks, ranks, origin, config })

@@ -149,6 +149,29 @@ pub(crate) fn wait_for_child(timeout: Duration) {
     let _ = wait(&only(SIGCHLD), Some(timeout));
 }
 
+/// A siginfo_t of a signal that sigqueue(3) sends, on 64-bit machines.
+#[repr(C)]
+struct QueuedSignal {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    gap: i32,
+    pid: u32,
+    uid: u32,
+    rest: [u64; 13],
+}
+
+const _: () = assert!(size_of::<QueuedSignal>() == size_of::<libc::siginfo_t>());
+
+/// Sends a signal to a process, in the name of this sender: its pid and user. The kernel allows that for queued signals alone.
+pub(crate) fn send_as(pid: u32, signal: i32, (sender, uid): (u32, u32)) -> io::Result<()> {
+    let code = libc::SI_QUEUE;
+    let info = QueuedSignal { signal, errno: 0, code, gap: 0, pid: sender, uid, rest: [0; 13] };
+    // SAFETY: the kernel reads a siginfo_t, which is ours.
+    let result = unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, signal, &raw const info) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Discards all pending signals of this blocked set.
 pub(crate) fn discard_pending(set: &SignalSet) {
     while let Ok(Some(_)) = wait(set, Some(Duration::ZERO)) {}

@@ -45,11 +45,16 @@ impl InheritedState {
         signals::restore(&self.mask);
     }
 
+    /// Undoes [`Self::replace`]. Async-signal-safe.
+    pub(crate) fn undo(&self) {
+        signals::set_ignored(libc::SIGCHLD, self.sigchld_ignored);
+        self.unblock();
+    }
+
     /// Gives a child its signal state back. Async-signal-safe.
     pub(crate) fn restore_signals(&self) {
-        signals::set_ignored(libc::SIGCHLD, self.sigchld_ignored);
         signals::set_ignored(libc::SIGPIPE, before_main::was_sigpipe_ignored());
-        self.unblock();
+        self.undo();
     }
 
     /// Gives the command its signal state and closed descriptors back. Async-signal-safe.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::TreeMember;
 
 use crate::main_process::MainProcess;
 use crate::signals::Received;
@@ -37,10 +36,8 @@ pub(crate) struct Started {
     pub(crate) words: Vec<OsString>,
     /// When, CLOCK_MONOTONIC nanoseconds: just before the command's fork, or when the attached process's usage was read.
     pub(crate) at_ns: u64,
-    /// RUSAGE_CHILDREN of the launcher at the start.
+    /// RUSAGE_CHILDREN of the launcher at the start: its helpers until then.
     pub(crate) children_before: Usage,
     /// Requests to end that came before the fork: the command did not get them.
     pub(crate) early_signals: Vec<Received>,
-    /// Children of the launcher that are not of the run, as far as a limit may have to tell them apart.
-    pub(crate) strangers: Vec<TreeMember>,
 }

@@ -30,16 +30,12 @@ pub(crate) struct Untracked {
     config: Config,
     known: KnownToParent,
     has_split_rss: bool,
-    /// Children from before the command: those of the program that this process was before its exec.
-    children_before: Vec<u32>,
 }
 
 impl Untracked {
     /// Makes the account before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
-        let root = ProcRoot::default();
-        let children_before = root.own_children().unwrap_or_default();
-        let mut untracked = Self { children_before, ..Self::beside(&config::of(options, &root)) };
+        let mut untracked = Self::beside(&config::of(options, &ProcRoot::default()));
         untracked.begin(reason);
         untracked
     }
@@ -47,12 +43,7 @@ impl Untracked {
     /// Makes an account beside the collector of a run with this configuration. It is used only if the collector turns out to be
     /// unable to work.
     pub(crate) fn beside(config: &Config) -> Self {
-        Self {
-            config: config.clone(),
-            known: KnownToParent::default(),
-            has_split_rss: has_split_rss(),
-            children_before: Vec::new(),
-        }
+        Self { config: config.clone(), known: KnownToParent::default(), has_split_rss: has_split_rss() }
     }
 
     /// Makes this account the run's only one. `reason`: why the run is not tracked. Of the layers that find processes, those
@@ -72,12 +63,12 @@ impl Untracked {
     }
 
     /// Finds the command's children that still run. /proc lists them. Without /proc, waitid(2) says whether there are any.
-    fn children_left(&self) -> Left {
-        let Some(mut children) = ProcRoot::default().own_children() else {
-            return if reap::has_children() { Left::Unknown } else { Left::None };
-        };
-        children.retain(|pid| !self.children_before.contains(pid));
-        if children.is_empty() { Left::None } else { Left::Some(children) }
+    fn children_left() -> Left {
+        match ProcRoot::default().own_children() {
+            None if reap::has_children() => Left::Unknown,
+            Some(children) if !children.is_empty() => Left::Some(children),
+            None | Some(_) => Left::None,
+        }
     }
 }
 
@@ -131,11 +122,11 @@ impl Account for Untracked {
         self.known.tell(message);
     }
 
-    fn is_foreign(&self, pid: u32) -> bool {
-        self.children_before.contains(&pid)
+    fn is_foreign(&self, _pid: u32) -> bool {
+        false
     }
 
-    /// Does nothing: it was a child from before the command.
+    /// Is not called: all children are the run's.
     fn foreign_ended(&mut self, _status: i32) {}
 
     /// Keeps the child's record. Beyond [`MOST_REAPED`] records, it is added to the last one, unless it is the command's.
@@ -173,7 +164,7 @@ impl Account for Untracked {
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         // The signal that ended the command (Ctrl-C) was sent to the launcher, too. It must not end the wait.
         wakeups.discard_pending();
-        self.known.left = self.children_left();
+        self.known.left = Self::children_left();
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
         let (done, is_done) = channel::<()>();

@@ -18,6 +18,7 @@ mod resources;
 mod sandboxes;
 mod sanitizers;
 mod shared_machine;
+mod strangers;
 #[path = "../e2e/support/mod.rs"]
 #[allow(
     dead_code,

@@ -12,7 +12,7 @@ use crate::sys::own_program;
 
 /// The name of an ender. Its arguments are the fields of [`TreeToEnd`].
 pub const ENDER: &str = "gpu-track-ender";
-/// Stands for a pid that is `None`, and separates the two lists of processes.
+/// Stands for a pid that is `None`.
 const NONE: &str = "-";
 
 /// What is to be ended, and how.
@@ -30,8 +30,6 @@ pub struct TreeToEnd {
     pub is_told: bool,
     /// Processes of the tree that the starter of the ender knows. They and their descendants are ended, too.
     pub known: Vec<Member>,
-    /// Children of the launcher that are not of the run.
-    pub strangers: Vec<Member>,
 }
 
 impl TreeToEnd {
@@ -61,29 +59,24 @@ impl TreeToEnd {
         let is_told = u8::from(self.is_told).to_string().into();
         let segment = self.segment.clone().into_os_string();
         let fixed = [pid(self.launcher), pid(self.main), segment, kill_after, is_told];
-        let lists =
-            self.known.iter().map(member).chain([NONE.into()]).chain(self.strangers.iter().map(member));
-        fixed.into_iter().chain(lists).collect()
+        fixed.into_iter().chain(self.known.iter().map(member)).collect()
     }
 
     /// Reads the arguments that [`Self::to_args`] makes. `None`: they have another form.
     pub(super) fn from_args(args: &[OsString]) -> Option<Self> {
-        let [launcher, main, segment, kill_after, is_told, lists @ ..] = args else { return None };
+        let [launcher, main, segment, kill_after, is_told, known @ ..] = args else { return None };
         let number = |arg: &OsString| arg.to_str()?.parse().ok();
         let member = |arg: &OsString| {
             let (pid, start_ticks) = arg.to_str()?.split_once(':')?;
             Some(Member { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
         };
-        let mut lists = lists.split(|arg| arg == NONE);
-        let mut members = || lists.next()?.iter().map(member).collect::<Option<Vec<_>>>();
         Some(Self {
             launcher: number(launcher),
             main: number(main),
             segment: segment.into(),
             kill_after: Duration::from_millis(kill_after.to_str()?.parse().ok()?),
             is_told: is_told == "1",
-            known: members()?,
-            strangers: members()?,
+            known: known.iter().map(member).collect::<Option<_>>()?,
         })
     }
 }
@@ -95,9 +88,7 @@ mod tests {
     #[test]
     fn arguments_are_read_as_they_were_written() {
         let member = |pid| Member { pid, start_ticks: 100 + u64::from(pid) };
-        for (launcher, known, strangers) in
-            [(Some(7), vec![], vec![member(3)]), (None, vec![member(8), member(9)], vec![])]
-        {
+        for (launcher, known) in [(Some(7), vec![]), (None, vec![member(8), member(9)])] {
             let tree = TreeToEnd {
                 launcher,
                 main: launcher.map(|pid| pid + 1),
@@ -105,11 +96,10 @@ mod tests {
                 kill_after: Duration::from_millis(1500),
                 is_told: launcher.is_none(),
                 known,
-                strangers,
             };
             assert_eq!(TreeToEnd::from_args(&tree.to_args()), Some(tree));
         }
-        for wrong in ["", "- - x", "- - x y 0 -", "- - x 1 0", "- - x 1 0 z -", "- - x 1 0 1:2"] {
+        for wrong in ["", "- - x", "- - x y 0", "- - x 1 0 z", "- - x 1 0 1"] {
             let args: Vec<OsString> = wrong.split(' ').map(OsString::from).collect();
             assert_eq!(TreeToEnd::from_args(&args), None, "{wrong:?}");
         }

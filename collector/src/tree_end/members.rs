@@ -56,8 +56,8 @@ impl<'a> Members<'a> {
     /// Finds the processes of the run that live now. Gives each with the pid of its parent.
     ///
     /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone,
-    /// processes that map the segment stand for its children. Strangers and the run's own helpers are left out, with what they
-    /// started. The launcher is never among them.
+    /// processes that map the segment stand for its children. The run's own helpers are left out, with what they started. The
+    /// launcher is never among them.
     pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
@@ -83,8 +83,7 @@ impl<'a> Members<'a> {
             let is_launcher = launcher.is_some_and(|launcher| launcher.pid == pid);
             let Some(stat) = all.get(&pid).filter(|_| !is_launcher) else { continue };
             let member = Member { pid, start_ticks: stat.start_ticks };
-            let is_outside = self.tree.strangers.contains(&member) || self.is_own_helper(pid, stat, launcher);
-            if !is_outside && found.insert(member, stat.ppid).is_none() {
+            if !self.is_own_helper(pid, stat, launcher) && found.insert(member, stat.ppid).is_none() {
                 next.extend(children.get(&pid).into_iter().flatten());
             }
         }

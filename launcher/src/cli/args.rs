@@ -129,6 +129,8 @@ pub(crate) struct Options {
     pub(crate) joint_job: Option<OsString>,
     /// How the launcher ends.
     pub(crate) exit_manner: Manner,
+    /// The launcher's relay, which is gpu-track-run to its caller.
+    pub(crate) relay: Option<u32>,
 }
 
 impl From<Arguments> for Options {
@@ -162,6 +164,7 @@ impl From<Arguments> for Options {
             rank: None,
             joint_job: None,
             exit_manner: Manner::default(),
+            relay: None,
         }
     }
 }

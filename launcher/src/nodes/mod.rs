@@ -124,25 +124,13 @@ impl NodeRun {
 
     /// Has Slurm start the agents, if this is a Slurm job of several nodes, and waits for them for a limited time. Elsewhere, or if
     /// Slurm can't, prepares MPI launchers to start them. Gives the variables for the command that this needs. `segment`: that of
-    /// this node. `inherited`: the signal state that srun gets back. `is_reaper`: this process inherits orphans of processes from
-    /// before the run.
-    pub(crate) fn start_agents(
-        &mut self,
-        segment: &Path,
-        inherited: InheritedState,
-        is_reaper: bool,
-    ) -> Environment {
+    /// this node. `inherited`: the signal state that srun gets back.
+    pub(crate) fn start_agents(&mut self, segment: &Path, inherited: InheritedState) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
             return self.make_carriers_start_agents(segment);
         };
         let agent = self.carriers.agent(Some(segment));
-        let started = if is_reaper {
-            // srun would become a child of this process, and count as an orphan of the command.
-            Err("gpu-track-run reaps the orphans of processes from before it".to_owned())
-        } else {
-            SlurmStep::start(&job, &agent, inherited)
-        };
-        match started {
+        match SlurmStep::start(&job, &agent, inherited) {
             Ok(step) => {
                 self.step = Some(step);
                 Vec::new()

@@ -2,7 +2,7 @@
 //! it before its exec.
 //!
 //! Only the root group may both hold processes and enable controllers for its children ("no internal process constraint",
-//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group, and the collector with it.
+//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group, its relay and the collector with it.
 //! If other processes are in the group, they are not moved, and memory and I/O stay unknown, with the reason.
 //!
 //! At the end the launcher switches the controllers off, moves the remaining processes back, and removes both groups. If it was
@@ -29,12 +29,18 @@ const MOST_ROUNDS: usize = 10;
 #[derive(Debug, PartialEq, Eq)]
 struct Occupied;
 
-/// Creates a group for the command of the launcher with this pid, and enables controllers for it. If the launcher is alone in its
-/// own group, it may be moved out for that. Removes groups of runs whose launcher was killed. `random` makes the name unique.
+/// Creates a group for the command of the launcher with this pid, and enables controllers for it. If the launcher and its `relay` are
+/// alone in their group, they may be moved out for that. Removes groups of runs whose launcher was killed. `random` makes the name
+/// unique.
 ///
 /// # Errors
 /// If there is no cgroup v2, or no permission.
-pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, NoRunCgroup> {
+pub fn create(
+    root: &ProcRoot,
+    launcher: u32,
+    relay: Option<u32>,
+    random: u32,
+) -> Result<RunCgroup, NoRunCgroup> {
     let home = Groups::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
     let pid_ns = root.pid_ns(launcher).unwrap_or(0);
     remove_leftovers(root, &home, pid_ns);
@@ -46,9 +52,10 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
     })?;
     let mut run = RunCgroup { home, dir, aside: None, enabled: Vec::new(), missing: Vec::new() };
     if enable_controllers(&mut run) == Err(Occupied) {
-        let is_alone = words(&run.home.join("cgroup.procs")) == [launcher.to_string()];
-        let moved =
-            if is_alone { move_launcher_aside(&mut run, &name, launcher) } else { Err(occupied(&run)) };
+        let ours: Vec<String> = relay.into_iter().chain([launcher]).map(|pid| pid.to_string()).collect();
+        let found = words(&run.home.join("cgroup.procs"));
+        let are_alone = !found.is_empty() && found.iter().all(|pid| ours.contains(pid));
+        let moved = if are_alone { move_aside(&mut run, &name, &ours) } else { Err(occupied(&run)) };
         run.missing.extend(moved.err());
     }
     Ok(run)
@@ -100,17 +107,18 @@ fn occupied(run: &RunCgroup) -> String {
     format!("{} holds other processes: start gpu-track-run in a group of its own", run.home.display())
 }
 
-/// Moves the launcher out of `home` into a group of its own, and tries again to enable controllers. If that works, notes the
-/// launcher's group in `run`, else moves the launcher back. `name` is that of the command's group.
+/// Moves the launcher and its relay (`ours`) out of `home` into a group of their own, and tries again to enable controllers. If that
+/// works, notes their group in `run`, else moves them back. `name` is that of the command's group.
 ///
 /// # Errors
 /// Why that does not work.
-fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) -> Result<(), String> {
+fn move_aside(run: &mut RunCgroup, name: &str, ours: &[String]) -> Result<(), String> {
     let aside = run.home.join(format!("{name}{ASIDE}"));
     let not_moved =
         |error: io::Error| format!("gpu-track-run cannot be moved into {}: {error}", aside.display());
     std::fs::create_dir(&aside).map_err(not_moved)?;
-    let moved = std::fs::write(aside.join("cgroup.procs"), launcher.to_string()).map_err(not_moved);
+    let move_in = |pid: &String| std::fs::write(aside.join("cgroup.procs"), pid);
+    let moved = ours.iter().try_for_each(move_in).map_err(not_moved);
     match moved.and_then(|()| enable_controllers(run).map_err(|Occupied| occupied(run))) {
         Ok(()) => run.aside = Some(aside),
         Err(reason) => {
@@ -277,7 +285,7 @@ mod tests {
     #[test]
     fn no_cgroup_without_a_v2_mount() {
         let (_dir, root) = tree("4:memory:/\n", "31 20 0:27 / TOP/memory rw - cgroup cgroup rw,memory\n");
-        assert_eq!(create(&root, 1, 1), Err(NoRunCgroup::NotMounted));
+        assert_eq!(create(&root, 1, None, 1), Err(NoRunCgroup::NotMounted));
     }
 
     // Requirement: CGROUP-54
@@ -285,7 +293,7 @@ mod tests {
     fn figures_are_read_from_the_groups_files() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "cpu io\n");
-        let run = create(&root, 7, 1).unwrap();
+        let run = create(&root, 7, None, 1).unwrap();
         assert_eq!(run.enabled, ["io"]);
         put(&dir, "fs/gpu-track.7.0.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
         assert!(figures(&run).cpu_usage_s.is_none() && figures(&run).reason.is_some());
@@ -306,7 +314,7 @@ mod tests {
     fn missing_memory_peak_names_the_kernel_version() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "memory io\n");
-        let run = create(&root, 7, 1).unwrap();
+        let run = create(&root, 7, None, 1).unwrap();
         assert_eq!(run.missing, [""; 0]);
         put(&dir, "fs/gpu-track.7.0.00000001/memory.current", "1000\n");
         assert_eq!(figures(&run).reason.as_deref(), Some("memory.peak needs Linux 5.19"));
@@ -343,9 +351,9 @@ mod tests {
     fn launcher_that_can_not_be_moved_is_the_reason_and_not_other_processes() {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "memory io\n");
-        let mut run = create(&root, 7, 1).unwrap();
+        let mut run = create(&root, 7, None, 1).unwrap();
         put(&dir, "fs/x.aside/cgroup.controllers", "the group is there already");
-        let reason = move_launcher_aside(&mut run, "x", 7).unwrap_err();
+        let reason = move_aside(&mut run, "x", &["7".to_owned()]).unwrap_err();
         assert!(
             reason.starts_with("gpu-track-run cannot be moved into /") && reason.ends_with("(os error 17)"),
             "{reason}"
@@ -368,7 +376,7 @@ mod tests {
         for group in dead.into_iter().chain(others) {
             std::fs::create_dir_all(dir.path().join("fs").join(group)).unwrap();
         }
-        let run = create(&root, 9, 3).unwrap();
+        let run = create(&root, 9, None, 3).unwrap();
         remove(&run);
         let mut left: Vec<_> = std::fs::read_dir(dir.path().join("fs"))
             .unwrap()
