@@ -84,6 +84,7 @@ pub use sub_tracking::{
 };
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
+pub use sys::segment::named::KnownFile;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
 pub use sys::{clock, own_program, pidfd, priority, safe_path};
 pub use tree_end::{ENDER, Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_ender};

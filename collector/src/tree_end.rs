@@ -5,7 +5,7 @@
 //! processes that are left, and those that they have started, get SIGKILL until nothing is left.
 //!
 //! - The tree is the launcher's descendants, because the launcher is the subreaper of them all. When it is gone, orphans are found by
-//!   the segment that they map.
+//!   the segment, which they map or their environment names.
 //! - What a process starts after its SIGTERM is its clean-up, and is left alone until SIGKILL is due.
 //! - Launchers and collectors of runs within the run end when their commands have ended. They get SIGKILL only if they don't.
 //! - Where /proc is not that of this pid namespace, only the command's first process can be ended.
@@ -63,7 +63,7 @@ pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
 pub fn serve_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let tree = TreeToEnd::from_args(args)?;
     // If another ender is at work, it ends before this one begins.
-    let _lock = lock(&stale::state_name(&tree.segment));
+    let _lock = tree.segment.as_ref().map(|segment| lock(&stale::state_name(&segment.path)));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
     let _ = rustix::process::nice(-20);
     Some(exit_code(tree.end()))

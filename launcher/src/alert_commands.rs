@@ -78,6 +78,7 @@ pub(crate) struct AlertCommands {
     command: Option<OsString>,
     /// The tracked command's words, with blanks between them.
     tracked: OsString,
+    /// The segment's path; empty without a session.
     segment: PathBuf,
     is_quiet: bool,
     /// The alerts that wait, with what CMD is told of each.

@@ -8,7 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -166,7 +166,6 @@ impl Family {
         let all = TreeToEnd {
             launcher: Some(std::process::id()),
             main: shell_runs.then_some(self.shell),
-            segment: PathBuf::new(),
             kill_after: KILL_AFTER,
             ..TreeToEnd::default()
         };

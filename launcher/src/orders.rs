@@ -2,15 +2,14 @@
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
-    Action, Exceeded, Excess, LimitAction, Message, Order, OrderId, OrderResult, Quantity, Rule, RunLimit,
-    Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
+    Action, Exceeded, Excess, KnownFile, LimitAction, Message, Order, OrderId, OrderResult, Quantity, Rule,
+    RunLimit, Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
 };
 
 use crate::alert_commands::{AlertCommands, Turn};
@@ -33,8 +32,8 @@ pub(crate) struct OrderExecutor {
     main: Option<MainProcess>,
     /// The process that the run attached to, and whether it has ended. It gets no signal.
     attached: Option<(u32, Arc<AtomicBool>)>,
-    /// The segment's path; empty without a session.
-    segment: PathBuf,
+    /// The segment. `None`: there is no session.
+    segment: Option<KnownFile>,
     /// From SIGTERM to SIGKILL.
     kill_after: Duration,
     /// Events and limits are not told on stderr.
@@ -70,10 +69,11 @@ struct Ending {
 
 impl OrderExecutor {
     /// Makes it for a run that has just been started.
-    pub(crate) fn new(started: &Started, segment: PathBuf, options: &Options) -> Self {
+    pub(crate) fn new(started: &Started, segment: Option<KnownFile>, options: &Options) -> Self {
         let tracking = &options.tracking;
         let is_quiet = options.report.style.quiet || tracking.disable_logs;
         let on_alert = options.preparations.on_alert.clone();
+        let path = segment.as_ref().map(|segment| segment.path.clone()).unwrap_or_default();
         let attached = match &started.subject {
             Subject::Attached { pid, has_ended } => Some((*pid, Arc::clone(has_ended))),
             Subject::Command(_) | Subject::Input(_) => None,
@@ -81,7 +81,7 @@ impl OrderExecutor {
         Self {
             main: started.subject.main(),
             attached,
-            alert_commands: AlertCommands::new(on_alert, &started.words, segment.clone(), is_quiet),
+            alert_commands: AlertCommands::new(on_alert, &started.words, path, is_quiet),
             segment,
             kill_after: tracking.limits.kill_after,
             is_quiet,

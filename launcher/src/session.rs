@@ -16,8 +16,8 @@ use gpu_track_abi::record::Origin;
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    Attached, Config, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError, StateFile,
-    cgroup, clock, connector, has_split_rss, limit_ram, run_cgroup, segment, stale,
+    Attached, Config, KnownFile, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError,
+    StateFile, cgroup, clock, connector, has_split_rss, limit_ram, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 
@@ -172,6 +172,11 @@ impl Session {
     /// Gives the path of the segment.
     pub(crate) fn segment_path(&self) -> &Path {
         self.segment.named().path()
+    }
+
+    /// Gives the segment's file, for enders.
+    pub(crate) fn known_segment(&self) -> Option<KnownFile> {
+        self.segment.named().known()
     }
 
     /// Opens the cgroup.procs through which the command moves into its own cgroup, if it has one. If that fails, the cgroup is

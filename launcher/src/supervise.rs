@@ -3,13 +3,12 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::{Message, ProcRoot, clock};
+use gpu_track_collector::{KnownFile, Message, ProcRoot, clock};
 
 use crate::cli::Options;
 use crate::collector::Collector;
@@ -47,8 +46,8 @@ pub(crate) trait Account {
     /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Gives the time until
     /// something is due again; `None`: nothing has a time.
     fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration>;
-    /// The segment's path; empty without a session.
-    fn segment(&self) -> PathBuf;
+    /// The segment. `None`: there is no session.
+    fn segment(&self) -> Option<KnownFile>;
     /// Has the report written, and waits for it. The account must have been told that the run has ended.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
     /// Whether a collector has written the report.

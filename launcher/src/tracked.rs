@@ -1,10 +1,9 @@
 //! The account of a tracked run: the session and its collector, which the launcher starts, replaces and waits for.
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use gpu_track_collector::{Message, ProcRoot, clock};
+use gpu_track_collector::{KnownFile, Message, ProcRoot, clock};
 
 use crate::cli::Options;
 use crate::collector::Collector;
@@ -211,8 +210,8 @@ impl Account for Tracked {
         self.shim_upkeep.as_mut().map(Upkeep::attend)
     }
 
-    fn segment(&self) -> PathBuf {
-        self.session.segment_path().to_owned()
+    fn segment(&self) -> Option<KnownFile> {
+        self.session.known_segment()
     }
 
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {

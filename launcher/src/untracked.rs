@@ -1,14 +1,13 @@
 //! The account of a run that no collector tracks: what the launcher itself knows as the command's parent.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_collector::{
-    Config, KnownToParent, Layer, Left, Message, ProcRoot, StoredRecord, clock, has_files, has_split_rss,
-    untracked, write_everywhere, write_files,
+    Config, KnownFile, KnownToParent, Layer, Left, Message, ProcRoot, StoredRecord, clock, has_files,
+    has_split_rss, untracked, write_everywhere, write_files,
 };
 
 use crate::cli::Options;
@@ -155,8 +154,8 @@ impl Account for Untracked {
         None
     }
 
-    fn segment(&self) -> PathBuf {
-        PathBuf::new()
+    fn segment(&self) -> Option<KnownFile> {
+        None
     }
 
     /// Writes the report in a thread, because its file system may not answer. As with a collector, [`MAX_END_REQUESTS`] requests to end

@@ -11,6 +11,7 @@ mod garbage;
 mod hostile;
 mod kills;
 mod limits;
+mod members;
 mod orders;
 mod programs;
 mod recover;
@@ -18,7 +19,6 @@ mod resources;
 mod sandboxes;
 mod sanitizers;
 mod shared_machine;
-mod strangers;
 #[path = "../e2e/support/mod.rs"]
 #[allow(
     dead_code,

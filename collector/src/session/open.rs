@@ -67,7 +67,7 @@ impl Session {
         }
         note_own_pid(&mut run, now_ns);
         let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
-        let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
+        let membership = Membership::new(root.clone(), segment.named().known(), config.start.launcher_pid);
         // An earlier collector may have given up the connector, for the whole run.
         let connector = subscription.filter(|_| run.has_connector()).map(Connector::open).transpose();
         let sources = Sources {

@@ -100,7 +100,8 @@ impl Session {
     fn give_orders(&mut self, messages: &Messages) {
         let orders = self.run.take_orders(clock::monotonic_ns());
         if messages.is_closed {
-            let (segment, kill_after) = (self.segment.named().path(), self.config.tracking.limits.kill_after);
+            let (segment, kill_after) =
+                (self.segment.named().known(), self.config.tracking.limits.kill_after);
             self.own_ender.obey(orders, segment, kill_after, self.host.tick_us(), &mut self.run);
             self.own_ender.keep_at_work(&mut self.run);
         } else {

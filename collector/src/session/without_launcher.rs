@@ -1,6 +1,5 @@
 //! Ends the tree at a limit when the launcher is gone. The collector then starts the ender itself.
 
-use std::path::Path;
 use std::process::Child;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use crate::model::run_limit::TreeEnd;
 use crate::run::RunState;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::named::KnownFile;
 use crate::tree_end::{Member, TreeToEnd, of_exit_code};
 
 /// The start of a process by its records and by /proc differs by less than this. No pid is used again within that time.
@@ -32,7 +32,7 @@ impl OwnEnder {
     pub(super) fn obey(
         &mut self,
         orders: Vec<Order>,
-        segment: &Path,
+        segment: Option<KnownFile>,
         kill_after: Duration,
         tick_us: u64,
         run: &mut JournaledRun,
@@ -42,7 +42,7 @@ impl OwnEnder {
                 continue;
             }
             let known = living(run, tick_us);
-            let tree = TreeToEnd { segment: segment.to_owned(), kill_after, known, ..TreeToEnd::default() };
+            let tree = TreeToEnd { segment: segment.clone(), kill_after, known, ..TreeToEnd::default() };
             // If the ender can't be started, the order has no answer, so the core issues it again.
             if self.start(&tree) {
                 self.tree = Some((tree, Instant::now() + kill_after));

@@ -359,7 +359,7 @@ mod tests {
         pending: Vec<KernelEvent>,
     ) -> ConnectorQueue {
         let (_, newcomers) = std::sync::mpsc::channel();
-        let membership = Membership::new(ProcRoot::default(), std::path::Path::new("segment"), 1);
+        let membership = Membership::new(ProcRoot::default(), None, 1);
         let backlog = Backlog { pending: pending.into(), has_proof: true, dropped: 0 };
         ConnectorQueue::new(
             connector,

@@ -3,11 +3,12 @@
 //! Any process can write any pid into a record. Without a check, a forged record would add an unrelated process and
 //! all its descendants to the report.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+
+use gpu_track_abi::ENV_SESSION;
 
 use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::named::{FileId, KnownFile};
 
 /// How many ancestors are followed. Deeper trees exist in fork bombs only; there the mapped segment decides.
 const MAX_DEPTH: usize = 1024;
@@ -15,21 +16,26 @@ const MAX_DEPTH: usize = 1024;
 /// Pid of kthreadd, the parent of all other kernel threads.
 const KTHREADD: u32 = 2;
 
-/// Reads /proc for ancestors and for the mapped segment.
+/// Most bytes that are read of a process's environment. The kernel allows less.
+const MOST_ENVIRONMENT_BYTES: u64 = 8 << 20;
+
+/// Reads /proc for ancestors, and for the segment that processes map or name.
 #[derive(Debug, Clone)]
 pub(crate) struct Membership {
     root: ProcRoot,
-    /// File name of the segment.
-    segment: OsString,
+    /// `None`: the run has no segment.
+    segment: Option<KnownFile>,
     launcher: u32,
     collector: u32,
+    /// The real user of the run's own processes.
+    uid: u32,
 }
 
 impl Membership {
     /// Makes the check for the session of this segment.
-    pub(crate) fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
-        let segment = segment.file_name().unwrap_or_default().to_owned();
-        Self { root, segment, launcher: launcher_pid, collector: std::process::id() }
+    pub(crate) fn new(root: ProcRoot, segment: Option<KnownFile>, launcher_pid: u32) -> Self {
+        let uid = rustix::process::getuid().as_raw();
+        Self { root, segment, launcher: launcher_pid, collector: std::process::id(), uid }
     }
 
     /// Whether the process with this pid belongs to the tree.
@@ -63,19 +69,46 @@ impl Membership {
         self.maps_segment(pid).or(is_of_kernel.then_some(false))
     }
 
-    /// Whether a line of /proc/PID/maps is about the segment. The whole file name must be equal: readers of the live file map
-    /// that, and its name begins with the segment's.
-    fn is_segment(&self, line: &[u8]) -> bool {
-        let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
-        let name = line.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        !name.is_empty() && name == self.segment.as_bytes()
+    /// Whether a process is of the run whatever its ancestors are: it maps the segment, or its environment names it, as static programs
+    /// inherit it.
+    pub(crate) fn has_joined(&self, pid: u32) -> bool {
+        self.maps_segment(pid) == Some(true) || self.names_segment(pid)
     }
 
-    /// Whether the process maps the segment. `None`: the process has no memory, or its maps may not be read.
-    pub(crate) fn maps_segment(&self, pid: u32) -> Option<bool> {
+    /// Whether the process maps the segment: the file itself, since anyone can make one of that name. `None`: the process has no memory,
+    /// or its maps may not be read.
+    fn maps_segment(&self, pid: u32) -> Option<bool> {
         let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
-        Some(maps.split(|byte| *byte == b'\n').any(|line| self.is_segment(line)))
+        let segment = self.segment.as_ref().map(|segment| segment.id);
+        Some(segment.is_some() && maps.split(|byte| *byte == b'\n').any(|line| mapped_file(line) == segment))
     }
+
+    /// Whether the environment of a process names the segment. Processes of other users don't count: the user who starts a setuid program
+    /// chooses its environment.
+    fn names_segment(&self, pid: u32) -> bool {
+        let Some(segment) = &self.segment else { return false };
+        let path = segment.path.as_os_str().as_bytes();
+        let names_it = |entry: &[u8]| {
+            let sessions =
+                entry.strip_prefix(ENV_SESSION.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            sessions
+                .is_some_and(|sessions| sessions.split(|byte| *byte == b':').any(|session| session == path))
+        };
+        self.root.real_uid(pid) == Some(self.uid)
+            && self
+                .root
+                .environ(pid, MOST_ENVIRONMENT_BYTES)
+                .is_some_and(|environ| environ.split(|byte| *byte == 0).any(names_it))
+    }
+}
+
+/// Gives the file of a line of /proc/PID/maps: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. `None`: it is no such line.
+fn mapped_file(line: &[u8]) -> Option<FileId> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(3);
+    let (major, minor) = str::from_utf8(fields.next()?).ok()?.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    let inode = str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    Some(FileId { device: (number(major)?, number(minor)?), inode })
 }
 
 #[cfg(test)]
@@ -92,8 +125,9 @@ mod tests {
     impl Machine {
         fn new() -> Self {
             let proc = tempfile::tempdir().unwrap();
-            let segment = Path::new("/dev/shm/gpu-track-x-1");
-            let membership = Membership::new(ProcRoot::new(proc.path()), segment, LAUNCHER);
+            let id = FileId { device: (0, 0x1a), inode: 7 };
+            let segment = KnownFile { path: "/dev/shm/gpu-track-x-1".into(), id };
+            let membership = Membership::new(ProcRoot::new(proc.path()), Some(segment), LAUNCHER);
             Self { proc, membership }
         }
 
@@ -128,14 +162,46 @@ mod tests {
         assert_eq!([2, 70, 71].map(|pid| machine.is_member(pid)), [Some(false), Some(false), None]);
     }
 
+    // Requirement: FAULT-12
     #[test]
-    fn process_that_maps_the_segment_is_a_member() {
+    fn process_that_maps_the_segment_is_a_member_and_one_that_maps_its_name_is_not() {
         let machine = Machine::new();
-        let maps = |name: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:1a 7  /dev/shm/{name}\n");
+        let maps = |file: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 {file}\n");
         machine.has(1, 0, "");
-        let names = ["gpu-track-x-1", "gpu-track-x-1 (deleted)", "gpu-track-x-2", "gpu-track-x-1.live"];
-        let members = (60..).zip(names).map(|(pid, name)| machine.has(pid, 1, &maps(name)).is_member(pid));
-        assert!(members.eq([true, true, false, false].map(Some)), "readers of the live file are none");
+        let files = [
+            "00:1a 7                          /dev/shm/gpu-track-x-1",
+            "00:1a 7                          /dev/shm/gpu-track-x-1 (deleted)",
+            // In a container, or bound to another name.
+            "00:1a 7                          /other/name",
+            "00:1a 8                          /dev/shm/gpu-track-x-1",
+            "fe:01 7                          /dev/shm/gpu-track-x-1",
+            "00:1a 70                         /dev/shm/gpu-track-x-1.live",
+            "00:00 0 ",
+        ];
+        let members = (60..).zip(files).map(|(pid, file)| machine.has(pid, 1, &maps(file)).is_member(pid));
+        assert!(members.eq([true, true, true, false, false, false, false].map(Some)));
+    }
+
+    // Requirement: LIMIT-6
+    #[test]
+    fn process_of_this_user_whose_environment_names_the_segment_has_joined() {
+        let machine = Machine::new();
+        let own = rustix::process::getuid().as_raw();
+        let of = |pid: u32, uid: u32, environ: &str| {
+            let dir = machine.has(pid, 1, "x").proc.path().join(pid.to_string());
+            std::fs::write(dir.join("status"), format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n")).unwrap();
+            std::fs::write(dir.join("environ"), environ).unwrap();
+            machine.membership.has_joined(pid)
+        };
+        let name = "/dev/shm/gpu-track-x-1";
+        assert!(of(60, own, &format!("A=b\0GPU_TRACK_SESSION={name}\0")));
+        assert!(of(61, own, &format!("GPU_TRACK_SESSION=/dev/shm/outer:{name}\0A=b\0")));
+        assert!(!of(62, own + 1, &format!("GPU_TRACK_SESSION={name}\0")), "another user's program");
+        for other in
+            [format!("GPU_TRACK_SESSION={name}2"), format!("X=GPU_TRACK_SESSION={name}"), String::new()]
+        {
+            assert!(!of(63, own, &other), "{other}");
+        }
     }
 
     #[test]

@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use super::members::Member;
 use crate::sys::own_program;
+use crate::sys::segment::named::{FileId, KnownFile};
 
 /// The name of an ender. Its arguments are the fields of [`TreeToEnd`].
 pub const ENDER: &str = "gpu-track-ender";
-/// Stands for a pid that is `None`.
+/// Stands for a field that is `None`.
 const NONE: &str = "-";
 
 /// What is to be ended, and how.
@@ -22,8 +22,8 @@ pub struct TreeToEnd {
     pub launcher: Option<u32>,
     /// The command's first process. `None`: it has ended.
     pub main: Option<u32>,
-    /// The segment's path; empty if the run has none.
-    pub segment: PathBuf,
+    /// The segment. `None`: the run has none.
+    pub segment: Option<KnownFile>,
     /// From SIGTERM to SIGKILL.
     pub kill_after: Duration,
     /// SIGTERM was sent by another ender.
@@ -57,14 +57,17 @@ impl TreeToEnd {
         let member = |member: &Member| format!("{}:{}", member.pid, member.start_ticks).into();
         let kill_after = self.kill_after.as_millis().to_string().into();
         let is_told = u8::from(self.is_told).to_string().into();
-        let segment = self.segment.clone().into_os_string();
-        let fixed = [pid(self.launcher), pid(self.main), segment, kill_after, is_told];
+        let (path, file) = self.segment.as_ref().map_or((NONE.into(), NONE.into()), |segment| {
+            let FileId { device: (major, minor), inode } = segment.id;
+            (segment.path.clone().into_os_string(), format!("{major}:{minor}:{inode}").into())
+        });
+        let fixed = [pid(self.launcher), pid(self.main), path, file, kill_after, is_told];
         fixed.into_iter().chain(self.known.iter().map(member)).collect()
     }
 
     /// Reads the arguments that [`Self::to_args`] makes. `None`: they have another form.
     pub(super) fn from_args(args: &[OsString]) -> Option<Self> {
-        let [launcher, main, segment, kill_after, is_told, known @ ..] = args else { return None };
+        let [launcher, main, path, file, kill_after, is_told, known @ ..] = args else { return None };
         let number = |arg: &OsString| arg.to_str()?.parse().ok();
         let member = |arg: &OsString| {
             let (pid, start_ticks) = arg.to_str()?.split_once(':')?;
@@ -73,12 +76,19 @@ impl TreeToEnd {
         Some(Self {
             launcher: number(launcher),
             main: number(main),
-            segment: segment.into(),
+            segment: file_id(file.to_str()?).map(|id| KnownFile { path: path.into(), id }),
             kill_after: Duration::from_millis(kill_after.to_str()?.parse().ok()?),
             is_told: is_told == "1",
             known: known.iter().map(member).collect::<Option<_>>()?,
         })
     }
+}
+
+/// Reads `MAJOR:MINOR:INODE`. `None`: it has another form.
+fn file_id(text: &str) -> Option<FileId> {
+    let (major, rest) = text.split_once(':')?;
+    let (minor, inode) = rest.split_once(':')?;
+    Some(FileId { device: (major.parse().ok()?, minor.parse().ok()?), inode: inode.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -92,14 +102,17 @@ mod tests {
             let tree = TreeToEnd {
                 launcher,
                 main: launcher.map(|pid| pid + 1),
-                segment: "/dev/shm/gpu-track.0.7.1".into(),
+                segment: launcher.map(|_| KnownFile {
+                    path: "/dev/shm/gpu-track.0.7.1".into(),
+                    id: FileId { device: (0, 26), inode: u64::MAX },
+                }),
                 kill_after: Duration::from_millis(1500),
                 is_told: launcher.is_none(),
                 known,
             };
             assert_eq!(TreeToEnd::from_args(&tree.to_args()), Some(tree));
         }
-        for wrong in ["", "- - x", "- - x y 0", "- - x 1 0 z", "- - x 1 0 1"] {
+        for wrong in ["", "- - x -", "- - x - y 0", "- - x - 1 0 z", "- - x - 1 0 1"] {
             let args: Vec<OsString> = wrong.split(' ').map(OsString::from).collect();
             assert_eq!(TreeToEnd::from_args(&args), None, "{wrong:?}");
         }

@@ -28,8 +28,8 @@ impl Member {
 pub(super) struct Members<'a> {
     root: &'a ProcRoot,
     tree: &'a TreeToEnd,
-    /// Finds processes by the segment that they map. `None`: the run has no segment.
-    membership: Option<Membership>,
+    /// Finds processes by the segment.
+    membership: Membership,
     /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
     /// Processes that were found, or named by the starter of the ender, and lived at the last call of [`Self::find_live`].
@@ -40,13 +40,11 @@ pub(super) struct Members<'a> {
 
 impl<'a> Members<'a> {
     pub(super) fn new(root: &'a ProcRoot, tree: &'a TreeToEnd) -> Self {
-        let has_segment = !tree.segment.as_os_str().is_empty();
-        // The launcher's pid plays no part in the one question that is asked: does a process map the segment?
-        let membership = || Membership::new(root.clone(), &tree.segment, tree.launcher.unwrap_or(0));
         Self {
             root,
             tree,
-            membership: has_segment.then(membership),
+            // The launcher's pid plays no part in the one question that is asked.
+            membership: Membership::new(root.clone(), tree.segment.clone(), tree.launcher.unwrap_or(0)),
             launcher: tree.launcher.and_then(|pid| Member::of(root, pid)),
             known: tree.known.iter().copied().collect(),
             own: std::process::id(),
@@ -55,9 +53,9 @@ impl<'a> Members<'a> {
 
     /// Finds the processes of the run that live now. Gives each with the pid of its parent.
     ///
-    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone,
-    /// processes that map the segment stand for its children. The run's own helpers are left out, with what they started. The
-    /// launcher is never among them.
+    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone, processes that have
+    /// joined the session stand for its children. The run's own helpers are left out, with what they started. The launcher is never
+    /// among them.
     pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
@@ -73,9 +71,8 @@ impl<'a> Members<'a> {
             self.known.iter().filter(|known| lives(known)).map(|known| known.pid).collect();
         if let Some(launcher) = launcher {
             next.extend(children.get(&launcher.pid).into_iter().flatten());
-        } else if let Some(membership) = &self.membership {
-            let maps_segment = |pid: &u32| membership.maps_segment(*pid) == Some(true);
-            next.extend(all.keys().copied().filter(maps_segment));
+        } else {
+            next.extend(all.keys().copied().filter(|pid| self.membership.has_joined(*pid)));
         }
         // Dead processes are searched as well: one that died while /proc was read can still be named as a parent.
         let mut found = BTreeMap::new();
@@ -106,10 +103,11 @@ impl<'a> Members<'a> {
         if pid == self.own {
             return true;
         }
-        if self.membership.is_none() || launcher.is_some_and(|launcher| stat.ppid != launcher.pid) {
+        let Some(segment) = &self.tree.segment else { return false };
+        if launcher.is_some_and(|launcher| stat.ppid != launcher.pid) {
             return false;
         }
-        let segment = self.tree.segment.as_os_str().as_bytes();
+        let segment = segment.path.as_os_str().as_bytes();
         let names_segment = |args: Vec<u8>| args.split(|byte| *byte == 0).any(|arg| arg == segment);
         self.is_launcher_or_collector(Member { pid, start_ticks: stat.start_ticks })
             && self.root.read(pid, "cmdline").is_some_and(names_segment)
@@ -119,9 +117,13 @@ impl<'a> Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::segment::named::{FileId, KnownFile};
 
     const LAUNCHER: u32 = 50;
     const SEGMENT: &str = "/dev/shm/gpu-track.0.50.1";
+    /// A line of /proc/PID/maps about the segment, and one about another file of its name.
+    const MAPPED: &str = "7f00-7f10 rw-s 00000000 00:1a 7   /dev/shm/gpu-track.0.50.1";
+    const OF_ITS_NAME: &str = "7f00-7f10 rw-s 00000000 00:2b 7   /dev/shm/gpu-track.0.50.1";
 
     /// A /proc with the processes of a run.
     struct Machine {
@@ -167,7 +169,9 @@ mod tests {
     fn tree(launcher: Option<u32>, known: &[u32]) -> TreeToEnd {
         // The start of each process of these tests is its pid.
         let known = known.iter().map(|pid| Member { pid: *pid, start_ticks: u64::from(*pid) }).collect();
-        TreeToEnd { launcher, segment: SEGMENT.into(), known, ..TreeToEnd::default() }
+        let id = FileId { device: (0, 26), inode: 7 };
+        let segment = Some(KnownFile { path: SEGMENT.into(), id });
+        TreeToEnd { launcher, segment, known, ..TreeToEnd::default() }
     }
 
     fn pids(members: &mut Members) -> Vec<u32> {
@@ -178,7 +182,7 @@ mod tests {
     #[test]
     fn live_descendants_of_the_launcher_are_found_but_not_its_helpers() {
         let machine = Machine::new();
-        machine.has(51, LAUNCHER, 'S', "").has(52, 51, 'T', "").has(53, 51, 'Z', "").has(60, 1, 'S', SEGMENT);
+        machine.has(51, LAUNCHER, 'S', "").has(52, 51, 'T', "").has(53, 51, 'Z', "").has(60, 1, 'S', MAPPED);
         machine.has(54, LAUNCHER, 'S', "").is_ours(54, &format!("gpu-track-run\0{SEGMENT}\0"));
         // The launcher of a run within the run, and a program that names the segment.
         machine.has(55, 51, 'S', "").is_ours(55, &format!("gpu-track-run\0{SEGMENT}"));
@@ -197,15 +201,15 @@ mod tests {
         let tree = tree(Some(LAUNCHER), &[]);
         let mut members = Members::new(&machine.root, &tree);
         assert_eq!(pids(&mut members), [51, 52]);
-        machine
-            .is_gone(LAUNCHER)
-            .has(51, 1, 'S', "")
-            .has(53, 1, 'S', SEGMENT)
-            .has(54, 53, 'S', "")
-            .has(60, 1, 'S', "x");
+        machine.is_gone(LAUNCHER).has(51, 1, 'S', "").has(53, 1, 'S', MAPPED).has(54, 53, 'S', "").has(
+            60,
+            1,
+            'S',
+            OF_ITS_NAME,
+        );
         assert_eq!(pids(&mut members), [51, 52, 53, 54]);
         // A collector that the launcher has left behind, which maps the segment, too.
-        machine.has(61, 1, 'S', SEGMENT).is_ours(61, &format!("gpu-track-collector\0{SEGMENT}"));
+        machine.has(61, 1, 'S', MAPPED).is_ours(61, &format!("gpu-track-collector\0{SEGMENT}"));
         assert_eq!(pids(&mut members), [51, 52, 53, 54]);
         // Another process has the pid by now: it started later.
         let dir = machine.proc.path().join("51/stat");

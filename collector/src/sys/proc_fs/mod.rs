@@ -133,6 +133,14 @@ impl ProcRoot {
         Some(Status::parse(&self.read(pid, "status")?))
     }
 
+    /// Reads the real user id of a process. `None`: the process is gone.
+    #[must_use]
+    pub(crate) fn real_uid(&self, pid: u32) -> Option<u32> {
+        let status = self.read(pid, "status")?;
+        let real = parse::line(&status, b"Uid:")?.trim_ascii().split(u8::is_ascii_whitespace).next()?;
+        parse_u64(real)?.try_into().ok()
+    }
+
     /// Reads /proc/PID/smaps_rollup. `None`: the process is gone, or has no memory any more.
     ///
     /// # Errors

@@ -19,6 +19,24 @@ pub struct NamedFile {
     file: OwnedFd,
 }
 
+/// What tells a file from others, whatever its name: its device and its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    /// Major and minor number of the device.
+    pub device: (u32, u32),
+    /// The inode's number.
+    pub inode: u64,
+}
+
+/// A file that another process can't replace by one of the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownFile {
+    /// The name that it was created with.
+    pub path: PathBuf,
+    /// The file itself.
+    pub id: FileId,
+}
+
 impl NamedFile {
     /// Creates a file with mode 0600 and without a name, and locks it. [`NamedFile::link`] gives it the name `path`.
     ///
@@ -106,6 +124,14 @@ impl NamedFile {
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Gives the name of the file, and the file itself, for a process that does not have it open. `None`: the kernel does not tell.
+    #[must_use]
+    pub fn known(&self) -> Option<KnownFile> {
+        let found = rustix::fs::fstat(&self.file).ok()?;
+        let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+        Some(KnownFile { path: self.path.clone(), id: FileId { device, inode: found.st_ino } })
     }
 
     /// Gives the length of the file, bytes.

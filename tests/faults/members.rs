@@ -1,10 +1,11 @@
-//! Processes that are not of the run, but could come to the launcher: those of a shell that became gpu-track-run, and those that enter
-//! a container whose first process it is. They are not counted, not waited for and not ended.
+//! Which processes are of the run. Not of it are those of a shell that became gpu-track-run, and those that enter a container whose first
+//! process it is, although they could come to the launcher. They are not counted, not waited for and not ended.
 
 use std::ffi::CString;
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, pidfd_send_signal};
 use tempfile::TempDir;
@@ -139,6 +140,57 @@ fn job_is_left_alone_where_gpu_track_run_was_killed() {
     assert_eq!(run.status.signal(), Some(libc::SIGKILL));
     assert_eq!(run.report().at("exit.cause.quantity"), "processes", "{}", run.stderr);
     assert_only_the_commands(&run);
+}
+
+/// Runs a command under [`LIMIT`] that does this, and then exceeds the limit, after gpu-track-run was killed and `meanwhile` has run.
+fn limited_without_launcher(options: &[&str], first: &str, meanwhile: impl FnOnce(&Running)) -> Run {
+    let directory = tempfile::tempdir().unwrap();
+    let go = directory.path().join("go").display().to_string();
+    let command = format!("{first}; echo ready; until [ -e {go} ]; do sleep 0.01; done; {MANY}");
+    let running = tracked(["sh", "-c", &command]).options(&LIMIT).options(options).start();
+    running.wait_for_output("ready");
+    let collector = running.wait_for_collector();
+    meanwhile(&running);
+    kill(running.pid(), libc::SIGKILL);
+    std::fs::write(go, "").unwrap();
+    wait_until("the collector's end", || !Path::new(&format!("/proc/{collector}")).exists());
+    let run = running.wait();
+    assert_eq!(run.report().at("exit.cause.quantity"), "processes", "{}", run.stderr);
+    run
+}
+
+// Requirement: LIMIT-4, LIMIT-6
+#[test]
+fn process_that_maps_a_file_of_the_segments_name_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut stranger = None;
+    limited_without_launcher(&[], "true", |running| {
+        let file = directory.path().join(running.segment().file_name().unwrap());
+        std::fs::write(&file, [0; 4096]).unwrap();
+        let script = "import mmap, signal, sys\nfile = open(sys.argv[1], 'r+')\n\
+                      mapped = mmap.mmap(file.fileno(), 0)\nprint(flush=True)\nsignal.pause()";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).arg(&file).stdout(Stdio::piped());
+        let mut child = python.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        stranger = Some(child);
+    });
+    let mut stranger = stranger.unwrap();
+    let ended = stranger.try_wait().unwrap();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_eq!(ended, None);
+}
+
+// Requirement: LIMIT-6
+#[test]
+fn static_daemon_is_ended_without_the_launcher_although_no_layer_has_seen_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid").display().to_string();
+    let daemon = format!("{} double {file}", static_program("daemon"));
+    limited_without_launcher(&["--layers", "preload,wait,subreaper"], &daemon, |_| {});
+    let pid = std::fs::read_to_string(file).unwrap();
+    assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists(), "it lives");
 }
 
 // Requirement: SEE-27
