@@ -27,8 +27,8 @@ use progress::Progress;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
-    test_kill_process, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, pidfd_open, pidfd_send_signal,
+    test_kill_process, waitid, waitpid,
 };
 
 use crate::model::run_limit::TreeEnd;
@@ -58,22 +58,47 @@ pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
     Some(TreeEnd { is_killed: code & 1 != 0, left: code >> 1 })
 }
 
+/// Waits for an ender, and gives what came of it. `None`: it was killed, or has failed. If it is stopped, it goes on: the tree must end,
+/// whoever has stopped the ender.
+pub(crate) fn wait_for(ender: Pid) -> Option<TreeEnd> {
+    loop {
+        match waitpid(Some(ender), WaitOptions::UNTRACED) {
+            Ok(Some((_, status))) if status.stopped() => {
+                let _ = kill_process(ender, Signal::CONT);
+            }
+            Ok(Some((_, status))) => return of_exit_code(status.exit_status()),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
 /// Ends the tree and gives the exit status. `None`: these are not the arguments of an ender.
 #[must_use]
 pub fn serve_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let tree = TreeToEnd::from_args(args)?;
-    // If another ender is at work, it ends before this one begins.
-    let _lock = tree.segment.as_ref().map(|segment| lock(&stale::state_name(&segment.path)));
+    // If another ender is at work, it ends before this one begins. One that takes longer does not work.
+    let most = tree.kill_after + progress::WITHIN;
+    let _lock = tree.segment.as_ref().map(|segment| lock(&stale::state_name(&segment.path), most));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
     let _ = rustix::process::nice(-20);
     Some(exit_code(tree.end()))
 }
 
-/// Waits for a record lock of the state file, so that only one ender acts. `None`: the file is gone, or can't be locked.
-fn lock(state: &Path) -> Option<File> {
+/// Waits for a record lock of the state file, so that only one ender acts. `None`: the file is gone, can't be locked, or was locked by
+/// another process for the time `most`.
+fn lock(state: &Path, most: Duration) -> Option<File> {
     let file = File::options().read(true).write(true).open(state).ok()?;
-    rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).ok()?;
-    Some(file)
+    let deadline = Instant::now() + most;
+    loop {
+        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(file),
+            Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) if Instant::now() < deadline => {
+                thread::sleep(LOOK_INTERVAL);
+            }
+            Err(_) => return None,
+        }
+    }
 }
 
 impl TreeToEnd {
@@ -269,6 +294,8 @@ fn as_pid(pid: u32) -> Option<Pid> {
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
     fn exit_code_says_what_came_of_it() {
         assert_eq!(of_exit_code(Some(0)), Some(TreeEnd { is_killed: false, left: 0 }));
@@ -281,8 +308,7 @@ mod tests {
     #[test]
     fn own_child_has_ended_before_it_is_reaped() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let kill_after = std::time::Duration::from_secs(60);
-        let tree = TreeToEnd { main: Some(child.id()), kill_after, ..TreeToEnd::default() };
+        let tree = TreeToEnd { main: Some(child.id()), kill_after: LONG, ..TreeToEnd::default() };
         assert_eq!(tree.end_main(), TreeEnd { is_killed: false, left: 0 });
         let status = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15), "its status is kept");
@@ -293,13 +319,25 @@ mod tests {
     fn only_one_ender_of_a_run_acts() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("state");
-        assert!(lock(&state).is_none(), "a run without that file");
+        assert!(lock(&state, LONG).is_none(), "a run without that file");
         std::fs::write(&state, "").unwrap();
-        let _first = lock(&state).unwrap();
+        let first = lock(&state, LONG).unwrap();
         // The lock is of a process: another one asks.
         let script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)";
         let mut second = std::process::Command::new("python3");
         second.args(["-c", script, state.to_str().unwrap()]).stderr(std::process::Stdio::null());
         assert_eq!(second.status().unwrap().code(), Some(1));
+        drop(first);
+        // One that is stopped keeps its lock, and does not keep another from its work.
+        let script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX); print(flush=True); input()";
+        let mut stopped = std::process::Command::new("python3");
+        stopped.args(["-c", script, state.to_str().unwrap()]);
+        stopped.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut stopped = stopped.spawn().unwrap();
+        std::io::Read::read_exact(stopped.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        assert!(lock(&state, Duration::from_millis(20)).is_none());
+        stopped.kill().unwrap();
+        stopped.wait().unwrap();
+        assert!(lock(&state, Duration::ZERO).is_some());
     }
 }

@@ -12,6 +12,8 @@ use gpu_track_collector::{
     RunLimit, Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::alert_commands::{AlertCommands, Turn};
 use crate::cli::Options;
 use crate::console;
@@ -154,6 +156,13 @@ impl OrderExecutor {
 
     fn is_ender(&self, pid: u32) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.ender == Some(pid))
+    }
+
+    /// Takes in that a child has stopped. An ender goes on: the tree must end, whoever has stopped the ender.
+    pub(crate) fn child_stopped(&self, pid: u32) {
+        if let Some(ender) = Pid::from_raw(pid.cast_signed()).filter(|_| self.is_ender(pid)) {
+            let _ = kill_process(ender, Signal::CONT);
+        }
     }
 
     /// Takes in that a helper has ended, with this wait status: an ender, or a process of the command of `--on-alert`.

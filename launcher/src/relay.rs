@@ -61,7 +61,7 @@ pub(crate) fn take_part() -> io::Result<Part> {
     Ok(Part::Launcher { relay: Some(own) })
 }
 
-/// Stands between the caller and the launcher until the launcher has ended. Gives the exit status, unless a signal ended the
+/// Stands between the caller and the launcher, as the launcher does before the command, until the launcher has ended. Gives the exit status, unless a signal ended the
 /// launcher: then the same signal ends this process.
 fn serve(launcher: MainProcess, signals: &SignalSet) -> ExitCode {
     // The launcher alone has the program's name.

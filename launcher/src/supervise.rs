@@ -248,8 +248,9 @@ impl<A: Account> Supervisor<A> {
         // After the command's end, its pid can be another child's.
         let main = self.subject.main().filter(|main| main.pid == change.pid && self.exit.is_none());
         if libc::WIFSTOPPED(change.status) {
-            if let Some(main) = main {
-                main.stop_with_it(libc::WSTOPSIG(change.status));
+            match main {
+                Some(main) => main.stop_with_it(libc::WSTOPSIG(change.status)),
+                None => self.executor.child_stopped(change.pid),
             }
             return;
         }

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gpu_track_collector::ProcRoot;
+
 use crate::support::run::Running;
 use crate::support::{kill, leftovers, tracked, wait_until};
 use crate::{Random, rounds};
@@ -80,5 +82,51 @@ fn tree_ends_once_whoever_is_killed_while_a_limit_acts() {
         wait_until("the end of collector and ender", || leftovers::processes(&mark).is_empty());
         drop(running);
         assert_eq!(leftovers::segments(launcher), [""; 0]);
+    }
+}
+
+/// Pid of the ender that this process has started.
+fn ender_of(parent: u32) -> u32 {
+    let root = ProcRoot::default();
+    let is_ender = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"gpu-track-ender\0")
+    };
+    let mut found = None;
+    wait_until("an ender", || {
+        let threads = root.threads(parent).len() as u64;
+        found = root.children(parent, threads).into_iter().find(is_ender);
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+// Requirement: LIMIT-4, LIMIT-6
+#[test]
+fn ender_that_is_stopped_goes_on() {
+    for has_launcher in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let go = directory.path().join("go").display().to_string();
+        // It ignores SIGTERM, so that the ender is at work for a while.
+        let script = format!(
+            "trap '' TERM; echo ready; until [ -e {go} ]; do sleep 0.01; done; sleep 1000 & sleep 1000 & while :; do sleep 0.05; done"
+        );
+        let options = ["--limit", "processes=2", "--kill-after", "2s"];
+        let running = tracked(["sh", "-c", &script]).options(&options).start();
+        running.wait_for_output("ready");
+        let collector = running.wait_for_collector();
+        if !has_launcher {
+            kill(running.pid(), libc::SIGKILL);
+        }
+        std::fs::write(go, "").unwrap();
+        let ender = ender_of(if has_launcher { running.pid() } else { collector });
+        kill(ender, libc::SIGSTOP);
+        wait_until("the collector's end", || !Path::new(&format!("/proc/{collector}")).exists());
+        let run = running.wait();
+        assert_eq!(run.status.code(), has_launcher.then_some(137), "{}", run.stderr);
+        assert_eq!(
+            (run.report().at("exit.cause.kind"), run.report().u64("exit.cause.left")),
+            (&"limit".into(), 0)
+        );
     }
 }

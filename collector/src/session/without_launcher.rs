@@ -4,6 +4,8 @@ use std::process::Child;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use crate::model::observation::Observation;
 use crate::model::order::{Action, Order, OrderResult};
 use crate::model::run_limit::TreeEnd;
@@ -11,7 +13,7 @@ use crate::run::RunState;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::KnownFile;
-use crate::tree_end::{Member, TreeToEnd, of_exit_code};
+use crate::tree_end::{self, Member, TreeToEnd};
 
 /// The start of a process by its records and by /proc differs by less than this. No pid is used again within that time.
 const START_SLACK_NS: u64 = 2_000_000_000;
@@ -74,15 +76,15 @@ impl OwnEnder {
 
     /// Starts an ender, and a thread that waits for it. Gives whether both were started.
     fn start(&mut self, tree: &TreeToEnd) -> bool {
-        self.waiter = tree.start().ok().and_then(wait_for);
+        self.waiter = tree.start().ok().as_ref().and_then(wait_for);
         self.waiter.is_some()
     }
 }
 
 /// Waits for the ender in a thread, which gives what came of it. `None`: the thread can't be started.
-fn wait_for(mut ender: Child) -> Option<JoinHandle<Option<TreeEnd>>> {
-    let wait = move || of_exit_code(ender.wait().ok()?.code());
-    thread::Builder::new().spawn(wait).ok()
+fn wait_for(ender: &Child) -> Option<JoinHandle<Option<TreeEnd>>> {
+    let ender = Pid::from_child(ender);
+    thread::Builder::new().spawn(move || tree_end::wait_for(ender)).ok()
 }
 
 /// Gives the processes of the run that live now. A process in /proc that has the pid of a process of the run, but another start,

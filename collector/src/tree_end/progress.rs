@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::members::Member;
 
 /// Processes that SIGKILL has not ended by then are left: they are in a system call that does not return.
-const WITHIN: Duration = Duration::from_secs(10);
+pub(super) const WITHIN: Duration = Duration::from_secs(10);
 /// Processes that start faster than they are killed are left after this time.
 const AT_ALL_WITHIN: Duration = Duration::from_secs(120);
 
