@@ -19,6 +19,10 @@ use rustix::io::Errno;
 
 /// The file with the run's id, in hexadecimal.
 const MARK: &str = "run";
+/// Bytes of a mark: 16 digits and a newline.
+const MARK_BYTES: u64 = 17;
+/// A new mark, before it takes the place of the one before. So a mark is whole at any moment.
+const NEW_MARK: &str = ".run";
 /// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
 /// How long a run waits for another process that makes or leaves the directory.
@@ -84,19 +88,15 @@ impl NodeDirectory {
     /// Makes the directory for a run if it is missing, removes the reports in it, and marks it with `id`.
     ///
     /// # Errors
-    /// If that is not possible, or the directory has files and no mark, so that no run made it.
+    /// If that is not possible, or no run made the directory.
     fn emptied(path: &Path, id: u64) -> io::Result<Self> {
         let directory = Self::local(path)?;
-        let is_marked = path.join(MARK).is_file();
-        let mut others = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
-        others.retain(|entry| entry.file_name() != LOCK);
-        if !is_marked && !others.is_empty() {
-            return Err(io::Error::other("it is there, and no run over several nodes made it"));
-        }
-        for entry in others.iter().filter(|entry| is_report(&entry.path())) {
+        for entry in entries_of_runs(path)?.iter().filter(|entry| is_report(&entry.path())) {
             fs::remove_file(entry.path())?;
         }
-        fs::write(path.join(MARK), format!("{id:016x}\n"))?;
+        let new = path.join(NEW_MARK);
+        fs::write(&new, format!("{id:016x}\n"))?;
+        fs::rename(new, path.join(MARK))?;
         Ok(directory)
     }
 
@@ -104,9 +104,11 @@ impl NodeDirectory {
     /// directory, a mark from before `begun_at` counts as that of an earlier run with the same id.
     ///
     /// # Errors
-    /// If the directory can't be made or locked, is another user's, others can write to it, or another run is in it.
+    /// If the directory can't be made or locked, is another user's, others can write to it, no run made it, or another run is in it.
     pub(super) fn join(path: &Path, id: u64, begun_at: SystemTime) -> io::Result<(Self, Membership)> {
         let directory = Self::local(path)?;
+        // Before the lock's file is made: that is left in no directory of others.
+        entries_of_runs(path)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let lock = OwnedFd::from(options.open(path.join(LOCK))?);
@@ -142,9 +144,8 @@ impl NodeDirectory {
     /// If the directory is not there, or is not of this run and this user.
     pub(super) fn open(path: &Path, id: u64) -> io::Result<Self> {
         let directory = Self::checked(path)?;
-        let mark = fs::read_to_string(path.join(MARK))?;
-        match u64::from_str_radix(mark.trim_end(), 16) {
-            Ok(found) if found == id => Ok(directory),
+        match marked_id(path) {
+            Some(found) if found == id => Ok(directory),
             _ => Err(io::Error::other("it is that of another run")),
         }
     }
@@ -256,6 +257,31 @@ impl NodeDirectory {
     }
 }
 
+/// Reads the id that marks a directory of nodes' reports. `None`: it has no mark, or a file of that name which is none.
+fn marked_id(path: &Path) -> Option<u64> {
+    let mark = path.join(MARK);
+    let is_mark = |found: fs::Metadata| found.is_file() && found.len() == MARK_BYTES;
+    fs::symlink_metadata(&mark)
+        .is_ok_and(is_mark)
+        .then(|| fs::read_to_string(mark).ok())
+        .flatten()
+        .and_then(|id| u64::from_str_radix(id.trim_end(), 16).ok())
+}
+
+/// Lists a directory of nodes' reports.
+///
+/// # Errors
+/// If it can't be read, or it has files and no mark, so that no run made it.
+fn entries_of_runs(path: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    let entries = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
+    // A run makes these before its mark.
+    let is_earlier = |entry: &fs::DirEntry| [LOCK, NEW_MARK].iter().any(|name| entry.file_name() == *name);
+    if marked_id(path).is_none() && !entries.iter().all(is_earlier) {
+        return Err(io::Error::other("it is there, and no run over several nodes made it"));
+    }
+    Ok(entries)
+}
+
 /// Gives this user, whose groups may write to the directories above: many users have the umask 002.
 fn user() -> User {
     User::this().trusting_groups()
@@ -328,8 +354,16 @@ mod tests {
         let users = parent.path().join("users.d");
         fs::create_dir(&users).unwrap();
         fs::write(users.join("thesis.json"), "").unwrap();
-        assert!(NodeDirectory::make(&users, 1).is_err(), "files of the user");
-        assert!(users.join("thesis.json").exists());
+        // A program of the user can have the mark's name.
+        for mark in [None, Some("#!/bin/sh\n"), Some("exec echo gpu-trk\n")] {
+            mark.iter().for_each(|text| fs::write(users.join(MARK), text).unwrap());
+            assert!(NodeDirectory::make(&users, 1).is_err(), "files of the user");
+            assert!(NodeDirectory::join(&users, 1, LONG_AGO).is_err());
+            let mut names: Vec<_> =
+                fs::read_dir(&users).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            assert_eq!(names.len(), 1 + usize::from(mark.is_some()), "{names:?}");
+        }
     }
 
     /// Nothing is from before this time.

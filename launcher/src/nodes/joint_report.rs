@@ -55,7 +55,7 @@ impl RankLock {
             of_report.or_else(in_state).ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
         let cannot = |error| format!("{}: {error}", path.display());
         let (directory, Membership { lock, is_first }) =
-            NodeDirectory::join(&path, id, parent_began_at()).map_err(cannot)?;
+            NodeDirectory::join(&path, id, caller_began_at(options.relay)).map_err(cannot)?;
         let (own, prefix) = directory.check_in_rank(options.rank.unwrap_or_default()).map_err(cannot)?;
         if is_first {
             remove_earlier(&options.report);
@@ -81,11 +81,12 @@ impl RankLock {
     }
 }
 
-/// Gives when this process's parent began, or the epoch if that is unknown. The parent starts the ranks. So a directory that was marked
-/// before is of an earlier run, also if its job had the same id: the names of Open MPI's jobs can come again.
-fn parent_began_at() -> SystemTime {
-    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-    let Some(stat) = ProcRoot::default().stat(parent) else { return SystemTime::UNIX_EPOCH };
+/// Gives when the parent of this process, or of its `relay`, began, or the epoch if that is unknown. That parent starts the ranks. So a
+/// directory that was marked before is of an earlier run, also if its job had the same id: the names of Open MPI's jobs can come again.
+fn caller_began_at(relay: Option<u32>) -> SystemTime {
+    let root = ProcRoot::default();
+    let own = root.stat(relay.unwrap_or_else(std::process::id));
+    let Some(stat) = own.and_then(|own| root.stat(own.ppid)) else { return SystemTime::UNIX_EPOCH };
     let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let age = Duration::from_nanos(clock::monotonic_ns().saturating_sub(stat.start_ns(tick_us)));
     SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
