@@ -9,6 +9,7 @@
 //! All that the launcher and the tests use is public here, and nothing else.
 
 mod bounded_lines;
+mod database;
 mod recording;
 mod recover;
 mod sample_passes;
@@ -80,7 +81,7 @@ pub use store::stale;
 pub use store::state_file::StateFile;
 pub use sub_tracking::{
     Noted, analyze as analyze_code_blocks, blocks as code_blocks, combine as combine_sub_tracking,
-    read_metrics,
+    read_metrics, samples_of_database,
 };
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;

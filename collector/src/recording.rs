@@ -1,13 +1,15 @@
 //! Reads tracking files back for `gpu-track report`. They can be gpu_tracker's own, too.
 
+use std::cmp::Ordering;
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::Path;
 
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, Row};
 
 use crate::bounded_lines;
+use crate::database::{DatabaseReader, unreadable};
 use crate::model::report::Exit;
 use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
 
@@ -16,6 +18,26 @@ type Reader = fn(&Path) -> Result<Recording, String>;
 
 /// The extensions of tracking files, each with the reader of its form.
 const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
+
+/// Most cells of samples that are kept in memory, of 16 bytes: of our files, about 25 days of samples each second.
+const MOST_CELLS: usize = 1 << 26;
+/// Most processes that are kept in memory.
+const MOST_PROCESSES: usize = 1 << 22;
+/// The columns of `static_data` that are read.
+const FIXED: [&str; 3] = ["ram_unit", "gpu_ram_unit", "system_gpu_count"];
+/// The columns of `processes` that are read.
+const PROCESS: [&str; 10] = [
+    "pid",
+    "start_ns",
+    "ppid",
+    "command",
+    "wall_s",
+    "is_still_running",
+    "exit_code",
+    "exit_signal",
+    "cpu_s",
+    "peak_rss_bytes",
+];
 
 /// Reads a tracking file. Its extension says the form. `None`: the extension is not that of a tracking file.
 ///
@@ -26,11 +48,6 @@ pub fn read(path: &Path) -> Option<Result<Recording, String>> {
     let extension = path.extension()?.to_str()?;
     let (_, reader) = FORMS.iter().find(|(form, _)| *form == extension)?;
     Some(reader(path))
-}
-
-/// Makes a text to put behind a file's name: that it can't be read, and why.
-fn unreadable(error: impl std::fmt::Display) -> String {
-    format!("cannot be read: {error}")
 }
 
 /// Reads a CSV file.
@@ -57,34 +74,46 @@ fn trace(path: &Path) -> Result<Recording, String> {
 
 /// Reads an SQLite database.
 fn database(path: &Path) -> Result<Recording, String> {
-    // SQLite must roll back what a killed run had begun to write, which needs permission to write. Without the permission, there
-    // may be nothing to roll back.
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
-        .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
-        .map_err(unreadable)?;
-    tables(&connection).map_err(unreadable)?
-}
-
-/// Reads the tables of a database. The outer error is SQLite's. The inner one says that the tables are not those of a run.
-fn tables(connection: &Connection) -> rusqlite::Result<Result<Recording, String>> {
-    let fixed = "SELECT ram_unit, gpu_ram_unit, system_gpu_count FROM static_data";
-    let fixed = connection.query_row(fixed, [], |row| {
+    let reader = DatabaseReader::open(path)?;
+    let fixed = reader.first_row("static_data", known("static_data", &reader, &FIXED)?, |row| {
         Ok(Fixed { ram_unit: row.get(0)?, gpu_ram_unit: row.get(1)?, gpus: whole(row, 2)? })
     })?;
-    let mut statement = connection.prepare("SELECT * FROM data ORDER BY timestamp")?;
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
-    let numbers = |row: &Row| (0..names.len()).map(|at| number(row, at)).collect();
-    let rows: Vec<Vec<Option<f64>>> = statement.query_map([], numbers)?.collect::<Result<_, _>>()?;
-    let mut recording = match over_time::from_table(&names, &rows, &fixed) {
-        Ok(recording) => recording,
-        Err(problem) => return Ok(Err(problem)),
-    };
-    let has_processes = "SELECT count(*) FROM sqlite_master WHERE name = 'processes'";
-    // gpu_tracker has no such table.
-    if connection.query_row(has_processes, [], |row| row.get::<_, i64>(0))? > 0 {
-        recording.processes = Some(processes(connection)?);
+    let names = reader.columns("data")?;
+    let mut rows: Vec<Vec<Option<f64>>> = Vec::new();
+    reader.rows("data", &names, |row| {
+        if rows.len() == MOST_CELLS / names.len() {
+            return Err(too_many(rows.len(), "samples"));
+        }
+        rows.push((0..names.len()).map(|at| number(row, at)).collect::<Result<_, _>>().map_err(unreadable)?);
+        Ok(())
+    })?;
+    if let Some(place) = names.iter().position(|name| name == "timestamp") {
+        rows.sort_by(|a, b| a[place].partial_cmp(&b[place]).unwrap_or(Ordering::Equal));
     }
-    Ok(Ok(recording))
+    let mut recording = over_time::from_table(&names, &rows, &fixed)?;
+    // gpu_tracker has no such table.
+    if reader.columns_if_any("processes")?.is_some() {
+        recording.processes = Some(processes(&reader)?);
+    }
+    Ok(recording)
+}
+
+/// Gives `names`, if a table has all of these columns.
+fn known<'a, const N: usize>(
+    table: &str,
+    reader: &DatabaseReader,
+    names: &'a [&'a str; N],
+) -> Result<&'a [&'a str; N], String> {
+    let columns = reader.columns(table)?;
+    match names.iter().find(|name| !columns.iter().any(|column| column == *name)) {
+        None => Ok(names),
+        Some(missing) => Err(format!("has no column \"{missing}\" in its table \"{table}\"")),
+    }
+}
+
+/// Makes a text to put behind a file's name: that it has more rows than are kept in memory.
+fn too_many(read: usize, what: &str) -> String {
+    format!("has more than {read} {what}, the most that are read")
 }
 
 /// Gives the number in a cell. `None`: the cell has no number.
@@ -102,11 +131,7 @@ fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
 }
 
 /// Reads the processes of our table `processes`, in the order of their starts.
-fn processes(connection: &Connection) -> rusqlite::Result<Vec<RecordedProcess>> {
-    let mut statement = connection.prepare(
-        "SELECT pid, start_ns, ppid, command, wall_s, is_still_running, exit_code, exit_signal, cpu_s, peak_rss_bytes
-         FROM processes ORDER BY start_ns",
-    )?;
+fn processes(reader: &DatabaseReader) -> Result<Vec<RecordedProcess>, String> {
     let process = |row: &Row| {
         Ok(RecordedProcess {
             pid: row.get(0)?,
@@ -120,5 +145,14 @@ fn processes(connection: &Connection) -> rusqlite::Result<Vec<RecordedProcess>> 
             peak_rss_bytes: whole(row, 9)?,
         })
     };
-    statement.query_map([], process)?.collect()
+    let mut all = Vec::new();
+    reader.rows("processes", known("processes", reader, &PROCESS)?, |row| {
+        if all.len() == MOST_PROCESSES {
+            return Err(too_many(all.len(), "processes"));
+        }
+        all.push(process(row).map_err(|error: rusqlite::Error| unreadable(error))?);
+        Ok(())
+    })?;
+    all.sort_by_key(|process| process.start_ns);
+    Ok(all)
 }

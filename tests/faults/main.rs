@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod alert_commands;
+mod databases;
 mod fuzz;
 mod garbage;
 mod hostile;

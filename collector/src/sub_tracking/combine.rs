@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use super::{Form, Noted, csv, marks, named, torn_note};
+use crate::database;
 use crate::report::sub_track::{Mark, Position, number};
 
 /// Writes a mark to the target. Its error is a line that names the target.
@@ -96,7 +97,9 @@ fn to_csv(
 /// Writes the marks that `copy_marks` hands on to the table `data` of the new database `target`, in one transaction.
 fn to_database(target: &Path, copy_marks: impl FnOnce(TakeMark) -> Result<(), String>) -> Result<(), String> {
     let failed = |error: rusqlite::Error| unwritable(target, error);
-    let mut connection = Connection::open(target).map_err(failed)?;
+    let path = fs::canonicalize(target).map_err(|error| unwritable(target, error))?;
+    database::check_journal(&path).map_err(|error| unwritable(target, error))?;
+    let mut connection = database::open_to_write(&path).map_err(failed)?;
     let transaction = connection.transaction().map_err(failed)?;
     let table =
         "CREATE TABLE data (process_id INTEGER, code_block_name VARCHAR, position INTEGER, timestamp FLOAT)";
@@ -150,6 +153,7 @@ mod tests {
         for (database, process_id) in [(&b, 8), (&a, 9)] {
             let block =
                 Mark { process_id, code_block: "it's".into(), position: Position::Stop, timestamp_s: 2.5 };
+            File::create(database).unwrap();
             to_database(database, |take| take(block)).unwrap();
         }
         combine(&both, &[b, a]).unwrap();

@@ -9,7 +9,8 @@ use rusqlite::types::ValueRef;
 
 use super::Form;
 use super::csv::{self, Next, Rows};
-use super::sqlite::{self, unreadable};
+use super::sqlite;
+use crate::database::{DatabaseReader, unreadable};
 use crate::report::sub_track::{Mark, Position};
 
 /// The columns of a sub-tracking file.
@@ -86,21 +87,17 @@ fn mark(cells: &[Vec<u8>], indices: &[usize]) -> Option<Mark> {
 
 /// Does what [`read`] does, for the table `data` of a database. A row there is never torn.
 fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<(), String> {
-    let connection = sqlite::open(path).map_err(unreadable)?;
-    let names = sqlite::columns(&connection, "data")?;
+    let reader = DatabaseReader::open(path)?;
+    let names = reader.columns("data")?;
     if let Some(missing) = COLUMNS.iter().find(|column| !names.iter().any(|name| name == *column)) {
         return Err(lacks_column(missing));
     }
-    let query = format!("SELECT {} FROM data", COLUMNS.join(", "));
-    let mut statement = connection.prepare(&query).map_err(unreadable)?;
-    let mut rows = statement.query([]).map_err(unreadable)?;
     let mut count = 0_u64;
-    while let Some(row) = rows.next().map_err(unreadable)? {
+    reader.rows("data", &COLUMNS, |row| {
         count += 1;
         let mark = mark_of_row(row).map_err(unreadable)?;
-        take(mark.ok_or_else(|| format!("is no sub-tracking file: its row {count} is no mark"))?)?;
-    }
-    Ok(())
+        take(mark.ok_or_else(|| format!("is no sub-tracking file: its row {count} is no mark"))?)
+    })
 }
 
 /// Makes a mark of a row with the cells of [`COLUMNS`]. `None`: a cell is empty, or is not of its column's type.

@@ -5,8 +5,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use super::csv::{self, Next, Rows};
-use super::sqlite::unreadable;
 use super::{named, torn_note};
+use crate::database::unreadable;
 use crate::report::metrics::MetricValue;
 
 /// The columns of a file of metrics.

@@ -17,6 +17,7 @@ use crate::report::sub_track::{Analysis, Blocks, Marks};
 
 pub use combine::combine;
 pub use metrics::read as read_metrics;
+pub use samples::of_database_as_csv as samples_of_database;
 
 /// The form of a file, which its extension says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

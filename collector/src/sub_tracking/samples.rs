@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::{Number, Value};
 
-use super::Form;
 use super::csv::{self, Next, Rows};
-use super::sqlite::{self, unreadable};
+use super::sqlite;
+use super::{Form, named};
+use crate::database::{DatabaseReader, unreadable};
 use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 
 /// Computes what the code blocks used, from the samples of a file. Also gives how many lines at the file's end are left out,
@@ -80,14 +80,12 @@ fn cell(bytes: &[u8]) -> Cell {
 
 /// Does what [`analyze`] does, for the table `data` of a database. A row there is never torn.
 fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
-    let connection = sqlite::open(path).map_err(unreadable)?;
-    let static_data = static_data(&connection)?;
-    let names = sqlite::columns(&connection, "data")?;
-    let mut statement = connection.prepare(&sqlite::select(&names, "data")).map_err(unreadable)?;
+    let reader = DatabaseReader::open(path)?;
+    let static_data = static_data(&reader)?;
+    let names = reader.columns("data")?;
     let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
-    let mut rows = statement.query([]).map_err(unreadable)?;
     let mut cells = Vec::new();
-    while let Some(row) = rows.next().map_err(unreadable)? {
+    reader.rows("data", &names, |row| {
         cells.clear();
         for at in 0..names.len() {
             let value = row.get_ref(at).map_err(unreadable)?;
@@ -98,13 +96,42 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
             });
         }
         analyzer.add_row(&cells);
-    }
+        Ok(())
+    })?;
     Ok(analyzer.finish(static_data))
 }
 
+/// Gives the samples of a database as CSV: the names of the columns, and a line for each row. What is no number and no text is empty.
+///
+/// # Errors
+/// If the file can't be read or has another form. The error is a line that names it.
+pub fn of_database_as_csv(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let mut written = || {
+        let reader = DatabaseReader::open(path)?;
+        let names = reader.columns("data")?;
+        text = names.iter().map(|name| csv::cell(name)).collect::<Vec<_>>().join(",") + "\n";
+        reader.rows("data", &names, |row| {
+            let cell = |at| {
+                Ok(match row.get_ref(at).map_err(unreadable)? {
+                    ValueRef::Integer(number) => number.to_string(),
+                    // With a point: another reader takes it for a real number, too.
+                    ValueRef::Real(number) => format!("{number:?}"),
+                    ValueRef::Text(text) => csv::cell(&String::from_utf8_lossy(text)),
+                    ValueRef::Null | ValueRef::Blob(_) => String::new(),
+                })
+            };
+            text += &((0..names.len()).map(cell).collect::<Result<Vec<_>, String>>()?.join(",") + "\n");
+            Ok(())
+        })
+    };
+    written().map_err(|problem: String| named(path, &problem))?;
+    Ok(text)
+}
+
 /// Reads the static data: the names of the columns of the table `static_data`, and the values in its first row.
-fn static_data(connection: &Connection) -> Result<Ordered<Value>, String> {
-    let names = sqlite::columns(connection, "static_data")?;
+fn static_data(reader: &DatabaseReader) -> Result<Ordered<Value>, String> {
+    let names = reader.columns("static_data")?;
     let named_value = |row: &rusqlite::Row, at: usize, name: &String| {
         let value = match row.get_ref(at)? {
             ValueRef::Integer(number) => number.into(),
@@ -114,12 +141,9 @@ fn static_data(connection: &Connection) -> Result<Ordered<Value>, String> {
         };
         Ok((name.clone(), value))
     };
-    let first_row = sqlite::select(&names, "static_data") + " LIMIT 1";
-    connection
-        .query_row(&first_row, [], |row| {
-            names.iter().enumerate().map(|(at, name)| named_value(row, at, name)).collect()
-        })
-        .map_err(unreadable)
+    reader.first_row("static_data", &names, |row| {
+        names.iter().enumerate().map(|(at, name)| named_value(row, at, name)).collect()
+    })
 }
 
 #[cfg(test)]
@@ -160,7 +184,7 @@ mod tests {
         let tables = "CREATE TABLE static_data (ram_unit TEXT); INSERT INTO static_data VALUES ('bytes');
             CREATE TABLE data (twice AS (main_ram * 2), main_ram INTEGER, timestamp FLOAT);
             INSERT INTO data VALUES (5, 1.0);";
-        Connection::open(&path).unwrap().execute_batch(tables).unwrap();
+        rusqlite::Connection::open(&path).unwrap().execute_batch(tables).unwrap();
         let error = analyze(&path, Blocks::default()).unwrap_err();
         assert_eq!(error, "has a generated column \"twice\" in its table \"data\", which is not read");
     }

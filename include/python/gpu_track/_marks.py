@@ -12,6 +12,7 @@ import contextlib
 import errno
 import logging
 import os
+import stat
 import threading
 import time
 from os import write
@@ -114,6 +115,24 @@ class MarkFile(abc.ABC):
     def _give_up(self, problem: object) -> None:
         self._failed = True
         LOG.warning('"%s" cannot be written: %s. %s', self.name, problem, self._lacks)
+
+
+def _is_own(directory: str) -> bool:
+    """Whether only this user, root, and members of this process's groups can put files there, or another directory in its place.
+
+    Root trusts no group. A directory without links; one with the sticky bit may be above it.
+    """
+    user = os.geteuid()
+    owners, groups = (user, 0, os.stat("/").st_uid), [os.getegid(), *os.getgroups()] if user else []
+    is_above = False
+    while directory != os.sep:
+        found = os.lstat(directory)
+        forbidden = stat.S_IWOTH if found.st_gid in groups else stat.S_IWOTH | stat.S_IWGRP
+        is_kept = is_above and found.st_mode & stat.S_ISVTX
+        if found.st_uid not in owners or (found.st_mode & forbidden and not is_kept):
+            return False
+        directory, is_above = os.path.dirname(directory), True
+    return True
 
 
 def first_cells(process_id: int, name: str) -> bytes:
@@ -237,7 +256,16 @@ class SqliteFile(MarkFile):
     """A database with the table `data`."""
 
     def _create(self) -> None:
-        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        """Makes the database.
+
+        Raises PermissionError where another user could put files beside it: SQLite would use such a file as its journal,
+        and delete a file that it names.
+        """
+        directory = os.path.dirname(os.path.realpath(self._path))
+        if not _is_own(directory):
+            problem = f"{directory} is no place for SQLite, since other users may write there: name a file that ends in .csv"
+            raise PermissionError(errno.EACCES, problem, self.name)
+        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         self._run("", [])
 
     def _form(self, process_id: int, name: str) -> tuple[int, str]:

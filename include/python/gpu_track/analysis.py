@@ -6,11 +6,11 @@ Figures are plain JSON inside. pandas is needed only for the attributes and meth
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from gpu_track._marks import COLUMNS, extension
@@ -148,16 +148,13 @@ class SubTrackingAnalyzer:
 
     def load_timepoints(self, timestamp_pairs: Sequence[tuple[float, float]]) -> pd.DataFrame:
         """The samples that were taken within these times, with all columns of the tracking file. Needs pandas."""
-        import sqlite3  # noqa: PLC0415
-
         import pandas as pd  # noqa: PLC0415
 
         path = self._tracking()
         if extension(path) == ".csv":
             samples = pd.read_csv(path, skiprows=2)
         else:
-            with closing(sqlite3.connect(path)) as connection:
-                samples = pd.read_sql("SELECT * FROM data", connection)
+            samples = pd.read_csv(io.StringIO(samples_of_database(path)), float_precision="round_trip")
         selected = samples.timestamp != samples.timestamp
         for start, stop in timestamp_pairs:
             selected |= (samples.timestamp >= start) & (samples.timestamp <= stop)
@@ -198,6 +195,11 @@ class SubTrackingAnalyzer:
             files = ["--tf", tracking_file, "--stf", file_argument(marks)]
             analysis: dict[str, Any] = ask_json(["sub-track", "analyze", *files])
             return analysis
+
+
+def samples_of_database(path: str) -> str:
+    """The samples of a tracking file in .sqlite, as CSV. Python's sqlite3 would do what a journal beside the file says."""
+    return ask(["sub-track", "samples", "--tf", file_argument(path)])
 
 
 class JsonFiles:

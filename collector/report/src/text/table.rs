@@ -1,6 +1,7 @@
 //! Tables of text.
 
 use crate::quote;
+use crate::text::terminal::left;
 
 /// Aligns rows of cells to the left.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
@@ -12,9 +13,7 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| {
-            format!("{cell}{:padding$}", "", padding = width.saturating_sub(quote::width(cell)))
-        });
+        let padded = row.iter().zip(&widths).map(|(cell, width)| left(cell, *width));
         padded.collect::<Vec<_>>().join("   ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()

@@ -113,14 +113,17 @@ pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Optio
 
 /// Aligns text to the left in `width` columns. Wider text stays as it is.
 pub(crate) fn left(text: &str, width: usize) -> String {
-    let padding = width.saturating_sub(quote::width(text));
-    format!("{text}{:padding$}", "")
+    text.to_owned() + &blanks(text, width)
 }
 
 /// Aligns text to the right in `width` columns. Wider text stays as it is.
 pub(crate) fn right(text: &str, width: usize) -> String {
-    let padding = width.saturating_sub(quote::width(text));
-    format!("{:padding$}{text}", "")
+    blanks(text, width) + text
+}
+
+/// Gives the blanks that fill `text` up to `width` columns. The widths of `format!` end at 65,535, beyond which it panics.
+fn blanks(text: &str, width: usize) -> String {
+    " ".repeat(width.saturating_sub(quote::width(text)))
 }
 
 #[cfg(test)]

@@ -4,19 +4,23 @@
 //! directory that was found at the start. A collector writes only to that inode, which the launcher holds open.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, fcntl_lock, openat, statat, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::database::{self, ForeignJournal};
 use crate::model::style::StreamFile;
 use crate::sinks::output::{directory_of, replace};
 use crate::sys::safe_path::{Unsafe, User};
+
+/// The bit in a mode that lets all users write. What they wrote into a database would be run by SQLite.
+const OTHERS_WRITE: u32 = 0o002;
 
 /// Why there is no tracking file.
 #[derive(Debug, Error)]
@@ -30,6 +34,9 @@ pub enum NoTrackingFile {
     /// Another user could put a file or link of theirs where SQLite opens the database.
     #[error("is no place for SQLite, which finds its files by name: {0}. Name a file that ends in .csv")]
     Unsafe(#[from] Unsafe),
+    /// Another user's file is where SQLite would put its journal.
+    #[error("is no place for SQLite: {0}")]
+    Journal(#[from] ForeignJournal),
     /// The file system has no locks.
     #[error("is on a file system without the locks that SQLite needs ({0}): name a file that ends in .csv")]
     NoLocks(Errno),
@@ -44,6 +51,8 @@ pub struct TrackingFile {
     file: File,
     directory: OwnedFd,
     target: StreamFile,
+    /// SQLite writes it, and has a journal beside it.
+    is_database: bool,
 }
 
 impl TrackingFile {
@@ -67,28 +76,42 @@ impl TrackingFile {
         Self::create_as(path, overwrite, is_database)
     }
 
-    /// Creates the file. `is_database`: SQLite will write it. So no other user may be able to replace files in its directory, and
-    /// the file system must have locks.
+    /// Creates the file. `is_database`: SQLite will write it. So no other user may be able to replace files in its directory, or to
+    /// write to it, its journal must be this user's, and the file system must have locks.
     fn create_as(path: PathBuf, overwrite: bool, is_database: bool) -> Result<Self, NoTrackingFile> {
         if let Some(directory) = path.parent().filter(|_| is_database) {
             User::this().trusting_groups().resolve(directory)?;
         }
-        let check = |file: &File| if is_database { check_locks(file) } else { Ok(()) };
+        let check = |file: &File| -> Result<(), NoTrackingFile> {
+            if is_database {
+                database::check_journal(&path)?;
+                check_locks(file)?;
+            }
+            Ok(())
+        };
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory).map_err(io::Error::from)?;
         let directory = directory_of(&path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = match openat(&directory, name, flags, Mode::from_raw_mode(0o666)) {
+        let forbidden = if is_database { OTHERS_WRITE } else { 0 };
+        let file = match openat(&directory, name, flags, Mode::from_raw_mode(0o666 & !forbidden)) {
             Ok(file) => File::from(file),
             Err(Errno::EXIST) if !overwrite => return Err(NoTrackingFile::Exists),
             Err(Errno::EXIST) => replace_checked(&directory, name, check)?,
             Err(error) => return Err(io::Error::from(error).into()),
         };
         let found = file.metadata()?;
+        // A replaced file has the mode of the old one.
+        if found.mode() & forbidden != 0 {
+            file.set_permissions(Permissions::from_mode(found.mode() & !forbidden))?;
+        }
         let kind = found.mode() & libc::S_IFMT;
-        let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path };
-        let made = Self { file, directory, target };
+        let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path: path.clone() };
+        let made = Self { file, directory, target, is_database };
         // If the check fails, the drop of `made` removes the empty file.
         check(&made.file)?;
+        if is_database {
+            database::make_journal(&path)?;
+        }
         Ok(made)
     }
 
@@ -137,6 +160,9 @@ impl Drop for TrackingFile {
         if found.is_ok_and(|found| (found.st_dev, found.st_ino) == (self.target.device, self.target.inode)) {
             // An empty file that can't be removed does no harm.
             let _ = unlinkat(&self.directory, name, AtFlags::empty());
+            if self.is_database {
+                database::remove_journal(&self.target.path);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - `synchronous=OFF`: no write waits for the disk. A kill of the process loses nothing that was written, but a crash of the
 //!   machine can.
 //!
-//! SQLite finds its files by name. So the launcher refuses a directory where another user could put others in their place.
+//! SQLite finds the database by its name. So the launcher refuses a directory where another user could put another in its place.
 
 mod nodes;
 mod tables;
@@ -19,10 +19,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+use rusqlite::{Connection, Error, ErrorCode};
 
 use super::columns::{DataRow, Form, Gpus};
 use super::intervals::{Intervals, Row};
+use crate::database;
 use crate::model::ended_process::EndedProcess;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
@@ -86,12 +87,9 @@ impl Sink for Database {
     /// Opens the database, and takes the key of its last row.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         check_file(&self.target)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<(Connection, u64)> {
-            let connection = Connection::open_with_flags(&self.target.path, flags)?;
+            let connection = database::open_to_write(&self.target.path)?;
             connection.busy_timeout(BUSY_AT_OPEN)?;
-            connection.pragma_update(None, "synchronous", "OFF")?;
-            connection.pragma_update(None, "temp_store", "MEMORY")?;
             connection.pragma_update(None, "journal_mode", "PERSIST")?;
             // The first access rolls back what a killed collector had begun.
             let last_ns = tables::last_key(&connection)?;
@@ -256,6 +254,7 @@ impl Database {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{chown, symlink};
     use std::path::Path;
     use std::sync::Arc;
 
@@ -424,5 +423,119 @@ mod tests {
         std::fs::write(&path, "not to be touched").unwrap();
         assert!(sink.open(Resume::New).unwrap_err().to_string().contains("another file"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "not to be touched");
+    }
+
+    /// The names beside the database, each with its mode and the number of its links.
+    fn beside(directory: &tempfile::TempDir) -> Vec<(String, u32, u64)> {
+        let file = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry.unwrap();
+            let found = fs::symlink_metadata(entry.path()).unwrap();
+            (entry.file_name().into_string().unwrap(), found.mode() & 0o777, found.nlink())
+        };
+        let mut all: Vec<_> = fs::read_dir(directory).unwrap().map(file).collect();
+        all.retain(|(name, ..)| name != "t.sqlite");
+        all.sort();
+        all
+    }
+
+    // Requirement: SAFE-22
+    #[test]
+    fn journal_is_there_from_the_start_and_of_this_user_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.sqlite-journal");
+        // That of an earlier run is not this one's.
+        fs::write(&path, "old").unwrap();
+        let file = new_file(&directory);
+        let journal = ("t.sqlite-journal".to_owned(), 0o600, 1);
+        assert_eq!(beside(&directory), std::slice::from_ref(&journal));
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        let mut sink = sink(file.target());
+        give(&mut sink, 1..=20);
+        sink.flush().unwrap();
+        assert_eq!(beside(&directory), [journal]);
+        assert!(path.metadata().unwrap().len() > 0);
+        sink.report(&samples::full(), Stage::Over).unwrap();
+        assert_eq!(beside(&directory), []);
+        // Without rows, nothing stays.
+        drop(sink);
+        fs::remove_file(file.target().path).unwrap();
+        drop(new_file(&directory));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    // Requirement: SAFE-22
+    #[test]
+    fn file_of_another_user_in_place_of_the_journal_is_refused_and_stays() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root, for a file of another user");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [path, journal] = ["t.sqlite", "t.sqlite-journal"].map(|name| directory.path().join(name));
+        fs::write(&path, "old").unwrap();
+        fs::write(&journal, "theirs").unwrap();
+        chown(&journal, Some(12_345), None).unwrap();
+        for overwrite in [false, true] {
+            let made = TrackingFile::create(path.canonicalize().unwrap(), overwrite);
+            let problem = made.unwrap_err().to_string();
+            assert!(!overwrite || problem.contains("t.sqlite-journal is there, of user 12345"), "{problem}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        // One that comes in its place while the run goes on.
+        fs::remove_file(&journal).unwrap();
+        fs::remove_file(&path).unwrap();
+        let file = new_file(&directory);
+        let mut sink = sink(file.target());
+        give(&mut sink, 1..=2);
+        fs::remove_file(&journal).unwrap();
+        fs::write(&journal, "theirs").unwrap();
+        chown(&journal, Some(12_345), None).unwrap();
+        assert!(sink.flush().is_err());
+        assert_eq!(fs::read(&journal).unwrap(), b"theirs");
+        // One that would have this user write into another file.
+        let other = directory.path().join("other");
+        fs::remove_file(&journal).unwrap();
+        fs::write(&other, "").unwrap();
+        for link in [fs::hard_link::<&Path, &Path>, symlink] {
+            link(&other, &journal).unwrap();
+            assert!(sink.flush().is_err());
+            fs::remove_file(&journal).unwrap();
+        }
+        assert_eq!(fs::read(&other).unwrap(), b"");
+        sink.flush().unwrap();
+    }
+
+    // Requirement: SAFE-22
+    #[test]
+    fn write_ahead_log_that_comes_beside_it_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        // The log of another database of this form: its pages would take the place of ours.
+        let other = tempfile::tempdir().unwrap();
+        let from = new_file(&other);
+        let mut writer = sink(from.target());
+        give(&mut writer, 1..=1);
+        writer.flush().unwrap();
+        let connection = Connection::open(from.target().path).unwrap();
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+        connection.execute_batch("DELETE FROM data; DELETE FROM processes").unwrap();
+        let file = new_file(&directory);
+        let mut first = sink(file.target());
+        give(&mut first, 1..=1);
+        first.flush().unwrap();
+        let log = directory.path().join("t.sqlite-wal");
+        fs::copy(other.path().join("t.sqlite-wal"), &log).unwrap();
+        let content = fs::read(&log).unwrap();
+        give(&mut first, 2..=2);
+        first.flush().unwrap();
+        let mut next = sink(file.target());
+        give(&mut next, 3..=3);
+        next.report(&samples::full(), Stage::Over).unwrap();
+        assert_eq!(fs::read(&log).unwrap(), content);
+        fs::remove_file(&log).unwrap();
+        assert_eq!(beside(&directory), []);
+        assert_eq!(
+            numbers(&file.target().path, "SELECT at_ns / 100000000 FROM data ORDER BY rowid"),
+            [1, 2, 3]
+        );
     }
 }

@@ -6,6 +6,7 @@ mod calls;
 mod combine;
 mod compare;
 mod place;
+mod samples;
 mod show;
 
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ enum SubTrackCommand {
     Calls(calls::CallsArguments),
     /// Show an analysis that was written as JSON
     Show(show::ShowArguments),
+    /// Write the samples of a database as CSV
+    #[command(hide = true)]
+    Samples(samples::SamplesArguments),
 }
 
 /// Runs the command of `sub-track` that the arguments name.
@@ -46,5 +50,6 @@ pub(super) fn serve(arguments: SubTrackArguments) -> Result<ExitCode, UsageError
         SubTrackCommand::Compare(arguments) => compare::serve(arguments),
         SubTrackCommand::Calls(arguments) => calls::serve(&arguments),
         SubTrackCommand::Show(arguments) => show::serve(&arguments),
+        SubTrackCommand::Samples(arguments) => samples::serve(&arguments),
     }
 }

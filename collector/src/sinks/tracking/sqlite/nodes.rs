@@ -4,10 +4,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::types::Value as Sql;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
+use rusqlite::{Transaction, TransactionBehavior, params, params_from_iter};
 
 use super::tables::{has_tables, integer};
 use super::{BUSY, check_file};
+use crate::database;
 use crate::model::report::{Merged, Node, NodeCoverage, Report, SetTracks, Track};
 use crate::model::style::StreamFile;
 use crate::sinks::tracking::of_nodes::NotWritten;
@@ -37,12 +38,8 @@ pub(in crate::sinks::tracking) fn write(
 ) -> Result<(), NotWritten> {
     let Some(merged) = &report.merged else { return Ok(()) };
     check_file(target)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(&target.path, flags)?;
+    let mut connection = database::open_to_write(&target.path)?;
     connection.busy_timeout(BUSY * TRIES)?;
-    for (name, value) in [("synchronous", "OFF"), ("temp_store", "MEMORY")] {
-        connection.pragma_update(None, name, value)?;
-    }
     // SQLite opened the database by name. The name must still be that of the launcher's file.
     check_file(target)?;
     if is_of_run && !has_tables(&connection)? {

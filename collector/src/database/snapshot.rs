@@ -1,0 +1,496 @@
+//! Opens the file of a database to read, as its last whole transaction left it. Nothing is made, changed or removed beside it.
+//!
+//! The file is opened once, and locked as SQLite's readers lock: no writer changes it until it is closed. So SQLite can read it as a file
+//! that never changes.
+//!
+//! A writer that was killed can have left a log: a journal, which takes back what it had begun, or a write-ahead log, which has what is
+//! not yet in the database. Then SQLite completes a copy of both files, which have no names. The log must be of the database's owner or
+//! of this user. It may not name another file: SQLite would delete that one.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rusqlite::OpenFlags;
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
+use thiserror::Error;
+
+use super::{journal, locks, vfs};
+
+/// Most bytes of a database. A year of samples each second has about that.
+const MOST: u64 = 16 << 30;
+/// Most bytes of a database that is copied, and of its log.
+pub(super) const MOST_COPIED: u64 = 4 << 30;
+/// How long to wait for a writer. A transaction of `--tf` takes milliseconds.
+const WAIT: Duration = Duration::from_secs(10);
+/// How often to look for its end.
+const EVERY: Duration = Duration::from_millis(10);
+/// What a journal begins and ends with (sqlite.org/fileformat2.html). At its end, the name of another file precedes it.
+const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// Where the database's header has the versions of its form, to write and to read. 2: it has a write-ahead log.
+const VERSIONS: u64 = 18;
+const WRITE_AHEAD: u8 = 2;
+
+/// Why a database can't be read. The message follows the file's name.
+#[derive(Debug, Error)]
+pub(super) enum NotOpened {
+    #[error("is no regular file")]
+    NotAFile,
+    #[error("has {0} bytes: at most {MOST} are read")]
+    TooLarge(u64),
+    #[error("is in use by a program that writes it: try again later, or close it there")]
+    Locked,
+    #[error("is on a file system without the locks that SQLite needs ({0}): copy it to another one")]
+    NoLocks(io::Error),
+    #[error("may be incomplete: {0} is beside it, which {1}")]
+    Log(String, UnusableLog),
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    #[error("cannot be completed from what its writer left: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+/// Why a log is not used, and what to do. If SQLite opened the database beside a log of another user, it would do what that says.
+#[derive(Debug, Error)]
+pub(super) enum UnusableLog {
+    #[error("is no regular file: {COPY}")]
+    NotAFile,
+    #[error("belongs to user {0}: {COPY}")]
+    Foreign(u32),
+    #[error("has another name, too: {COPY}")]
+    Linked,
+    #[error("names another file, which SQLite would delete: {COPY}")]
+    NamesAnother,
+    #[error("has {0} bytes with the database, and at most {MOST_COPIED} are copied: {COMPLETE}")]
+    TooLarge(u64),
+    #[error("cannot be read ({0}): {COMPLETE}")]
+    Io(io::Error),
+}
+
+/// What to do about a log that is not to be trusted.
+const COPY: &str = "copy the database alone to another directory, to read it as it is";
+/// What to do about a log of a writer that was killed.
+const COMPLETE: &str = "open the database with sqlite3 as its owner, which completes it";
+
+/// What a writer left beside a database.
+#[derive(Clone, Copy, PartialEq)]
+enum Log {
+    Journal,
+    WriteAhead,
+}
+
+impl Log {
+    /// What SQLite appends to the database's name.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Journal => journal::SUFFIX,
+            Self::WriteAhead => "-wal",
+        }
+    }
+}
+
+impl fmt::Display for Log {
+    /// Writes the letter that [`vfs`] has for it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Journal => "j",
+            Self::WriteAhead => "w",
+        })
+    }
+}
+
+/// Opens and locks a database, or a completed copy of it.
+///
+/// # Errors
+/// If it is no database that can be read, or could be read only if something were changed.
+pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
+    let path = fs::canonicalize(given)?;
+    // Both files are opened in the same directory, whatever its name stands for by then.
+    let directory = path.parent().unwrap_or(&path);
+    let directory = openat(CWD, directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let directory = directory.map_err(io::Error::from)?;
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory).map_err(io::Error::from)?;
+    let database = open_in(&directory, name.to_owned())?;
+    let found = database.metadata()?;
+    if !found.is_file() {
+        return Err(NotOpened::NotAFile);
+    }
+    if found.len() > MOST {
+        return Err(NotOpened::TooLarge(found.len()));
+    }
+    until(|| locks::share(&database))?;
+    for kind in [Log::Journal, Log::WriteAhead] {
+        let mut log_name = name.to_owned();
+        log_name.push(kind.suffix());
+        let refused = |why| NotOpened::Log(Path::new(&log_name).display().to_string(), why);
+        let log = match open_in(&directory, log_name.clone()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            log => log,
+        };
+        if !is_needed(&database, log.as_ref().ok(), kind)? {
+            continue;
+        }
+        let log = log.map_err(|error| refused(UnusableLog::Io(error)))?;
+        check(&database.metadata()?, &log.metadata()?).map_err(refused)?;
+        return completed(&database, &log, kind)?.map_err(refused);
+    }
+    Ok(database)
+}
+
+/// Opens a file in a directory for reading. No link is followed, and no writer of a pipe is waited for.
+fn open_in(directory: &OwnedFd, name: OsString) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(openat(directory, name, flags, Mode::empty())?.into())
+}
+
+/// Waits until `is_done`, but not for ever.
+fn until(is_done: impl Fn() -> io::Result<bool>) -> Result<(), NotOpened> {
+    let end = Instant::now() + WAIT;
+    while !is_done().map_err(NotOpened::NoLocks)? {
+        if Instant::now() > end {
+            return Err(NotOpened::Locked);
+        }
+        sleep(EVERY);
+    }
+    Ok(())
+}
+
+/// Whether the database is not whole without its log. `None`: the log is there, and can't be opened.
+fn is_needed(database: &File, log: Option<&File>, kind: Log) -> Result<bool, NotOpened> {
+    let is_regular = |file: &&File| file.metadata().is_ok_and(|found| found.is_file());
+    match kind {
+        // The journal of a writer that has not yet changed the database is not for readers.
+        Log::Journal if locks::is_reserved(database).map_err(NotOpened::NoLocks)? => Ok(false),
+        // After a transaction, a journal is empty or has no header.
+        Log::Journal => {
+            Ok(log.filter(is_regular).is_none_or(|log| starts_with(log, 0, &MAGIC).unwrap_or(true)))
+        }
+        Log::WriteAhead => {
+            let has_one =
+                (0..2).any(|at| starts_with(database, VERSIONS + at, &[WRITE_AHEAD]).unwrap_or(true));
+            Ok(has_one
+                && log
+                    .and_then(|log| log.metadata().ok())
+                    .is_none_or(|found| !found.is_file() || found.len() > 0))
+        }
+    }
+}
+
+/// Whether these bytes are at `offset` of a file.
+fn starts_with(file: &File, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+    let mut found = [0; MAGIC.len()];
+    let found = &mut found[..bytes.len()];
+    match file.read_exact_at(found, offset) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        result => result.map(|()| found == bytes),
+    }
+}
+
+/// Checks that a log may be used for the database, by the metadata of both.
+fn check(database: &Metadata, log: &Metadata) -> Result<(), UnusableLog> {
+    let owners = [database.uid(), rustix::process::geteuid().as_raw()];
+    match log {
+        _ if !log.is_file() => Err(UnusableLog::NotAFile),
+        _ if !owners.contains(&log.uid()) => Err(UnusableLog::Foreign(log.uid())),
+        _ if log.nlink() > 1 => Err(UnusableLog::Linked),
+        _ => match database.len().saturating_add(log.len()) {
+            too_many if too_many > MOST_COPIED => Err(UnusableLog::TooLarge(too_many)),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Copies a database and its log, and has SQLite complete the copy. The inner error says that the log can't be used.
+fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, UnusableLog>, NotOpened> {
+    // With a write-ahead log, programs change the database though readers have locked it. They share the lock.
+    let is_in_use =
+        || -> io::Result<bool> { Ok(kind == Log::WriteAhead && locks::is_shared_by_others(database)?) };
+    let state = || -> io::Result<[(u64, i64, i64); 2]> {
+        let of = |file: &File| file.metadata().map(|found| (found.len(), found.mtime(), found.mtime_nsec()));
+        Ok([of(database)?, of(log)?])
+    };
+    until(|| Ok(!is_in_use()?))?;
+    let before = state()?;
+    let (database_copy, log_copy) = (copy(database)?, copy(log)?);
+    if is_in_use()? || state()? != before {
+        return Err(NotOpened::Locked);
+    }
+    let end = log_copy.metadata()?.len().saturating_sub(MAGIC.len() as u64);
+    if kind == Log::Journal && starts_with(&log_copy, end, &MAGIC)? {
+        return Ok(Err(UnusableLog::NamesAnother));
+    }
+    let name = format!("{}+{}{kind}", database_copy.as_raw_fd(), log_copy.as_raw_fd());
+    let connection = vfs::open(Path::new(&name), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // A write-ahead log that only this connection uses needs no shared memory.
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    // The first access plays a journal back. This one does not read the tables' definitions.
+    connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
+    if kind == Log::WriteAhead {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    }
+    Ok(Ok(database_copy))
+}
+
+/// Copies a file to one without a name.
+fn copy(file: &File) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let on_disk = openat(CWD, "/tmp", flags, Mode::RUSR | Mode::WUSR);
+    let made = on_disk.or_else(|_| memfd_create("gpu-track-database", MemfdFlags::CLOEXEC));
+    let mut copy = File::from(made?);
+    (&mut &*file).seek(SeekFrom::Start(0))?;
+    io::copy(&mut file.take(MOST_COPIED), &mut copy)?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::PathBuf;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use rusqlite::Connection;
+    use rustix::fs::{FileType, mknodat};
+
+    use super::super::DatabaseReader;
+    use super::*;
+
+    /// How many rows the first transaction has.
+    const ROWS: u32 = 100;
+
+    /// What is in a directory: the name of each file, and what tells whether it was changed or replaced.
+    fn state(directory: &Path) -> Vec<(OsString, u64, u64, i64, i64)> {
+        let entry = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry.unwrap();
+            let found = fs::symlink_metadata(entry.path()).unwrap();
+            (entry.file_name(), found.ino(), found.len(), found.ctime(), found.ctime_nsec())
+        };
+        let mut all: Vec<_> = fs::read_dir(directory).unwrap().map(entry).collect();
+        all.sort();
+        all
+    }
+
+    /// How many rows the database has. Nothing beside it changes.
+    fn rows(path: &Path) -> Result<u32, String> {
+        let directory = fs::canonicalize(path).unwrap();
+        let before = state(directory.parent().unwrap());
+        let count = DatabaseReader::open(path).and_then(|reader| {
+            let mut count = 0;
+            reader.rows("data", &["x"], |_| {
+                count += 1;
+                Ok(())
+            })?;
+            Ok(count)
+        });
+        assert_eq!(state(directory.parent().unwrap()), before);
+        count
+    }
+
+    /// A database of [`ROWS`] rows in this journal mode, and a connection with it.
+    fn made(path: &Path, journal_mode: &str) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        let _: String = connection
+            .query_row(&format!("PRAGMA journal_mode={journal_mode}"), [], |row| row.get(0))
+            .unwrap();
+        connection
+            .execute_batch("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; CREATE TABLE data (x)")
+            .unwrap();
+        add(&connection, ROWS);
+        connection
+    }
+
+    fn add(connection: &Connection, rows: u32) {
+        let add = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < ?)
+            INSERT INTO data SELECT hex(randomblob(100)) FROM c";
+        connection.execute(add, [rows]).unwrap();
+    }
+
+    /// A database whose writer was killed in a transaction, in a new directory: the files as they were then. Its log's path, too.
+    fn left(journal_mode: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let writing = directory.path().join("writing");
+        fs::create_dir(&writing).unwrap();
+        let connection = made(&writing.join("t.sqlite"), journal_mode);
+        connection.execute_batch("BEGIN").unwrap();
+        add(&connection, 10_000);
+        let suffix = if journal_mode == "WAL" { "-wal" } else { "-journal" };
+        let paths = ["t.sqlite".to_owned(), format!("t.sqlite{suffix}")].map(|name| {
+            fs::copy(writing.join(&name), directory.path().join(&name)).unwrap();
+            directory.path().join(name)
+        });
+        drop(connection);
+        fs::remove_dir_all(writing).unwrap();
+        let [database, log] = paths;
+        (directory, database, log)
+    }
+
+    /// The problem of a database whose log can't be used.
+    fn problem(path: &Path) -> String {
+        let error = rows(path).unwrap_err();
+        assert!(error.starts_with("may be incomplete: t.sqlite-journal is beside it, which "), "{error}");
+        error
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn what_a_killed_writer_had_begun_is_not_read_and_stays() {
+        for journal_mode in ["DELETE", "PERSIST", "WAL"] {
+            let (_directory, path, log) = left(journal_mode);
+            assert!(path.metadata().unwrap().len() > 1_000_000 || journal_mode == "WAL");
+            assert_eq!(rows(&path), Ok(ROWS), "{journal_mode}");
+            let connection = Connection::open(&path).unwrap();
+            let count = |row: &rusqlite::Row| row.get(0);
+            assert_eq!(connection.query_row("SELECT count(*) FROM data", [], count), Ok(ROWS));
+            drop(connection);
+            assert!(!log.exists(), "SQLite itself completes it");
+        }
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn journal_that_names_another_file_is_refused_and_the_file_stays() {
+        let (directory, path, journal) = left("DELETE");
+        let other = directory.path().join("other");
+        fs::write(&other, "").unwrap();
+        let name = other.as_os_str().as_bytes();
+        let sum: u32 = name.iter().copied().map(u32::from).sum();
+        let numbers = [name.len() as u32, sum].map(u32::to_be_bytes).concat();
+        let end = [&[0, 0, 0, 0], name, &numbers, &MAGIC].concat();
+        fs::write(&journal, [fs::read(&journal).unwrap(), end].concat()).unwrap();
+        assert!(
+            problem(&path)
+                .contains("which names another file, which SQLite would delete: copy the database alone")
+        );
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn journal_that_is_no_file_or_not_the_owners_is_refused() {
+        let (directory, path, journal) = left("DELETE");
+        let other = directory.path().join("other");
+        fs::hard_link(&journal, &other).unwrap();
+        assert!(problem(&path).contains("which has another name, too"));
+        fs::remove_file(&other).unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(&journal, Some(12_345), None).unwrap();
+            assert!(problem(&path).contains("which belongs to user 12345"));
+            // That of the database's owner is used.
+            chown(&path, Some(12_345), None).unwrap();
+            assert_eq!(rows(&path), Ok(ROWS));
+        }
+        fs::remove_file(&journal).unwrap();
+        mknodat(CWD, &journal, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(problem(&path).contains("which is no regular file"));
+        fs::remove_file(&journal).unwrap();
+        std::os::unix::fs::symlink("other", &journal).unwrap();
+        assert!(problem(&path).contains("which cannot be read"));
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn what_is_left_after_a_transaction_is_no_reason_for_a_copy() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.sqlite");
+        let connection = made(&path, "PERSIST");
+        let journal = directory.path().join("t.sqlite-journal");
+        assert!(journal.metadata().unwrap().len() > 0);
+        let ino = |file: &File| file.metadata().unwrap().ino();
+        assert_eq!(ino(&open(&path).unwrap()), path.metadata().unwrap().ino());
+        assert_eq!(rows(&path), Ok(ROWS));
+        // Whoever owns it.
+        if rustix::process::geteuid().is_root() {
+            chown(&journal, Some(12_345), None).unwrap();
+            assert_eq!(rows(&path), Ok(ROWS));
+        }
+        drop(connection);
+        fs::write(&journal, "").unwrap();
+        assert_eq!(rows(&path), Ok(ROWS));
+        // A write-ahead log of a database that has none.
+        fs::write(directory.path().join("t.sqlite-wal"), "no log").unwrap();
+        assert_eq!(rows(&path), Ok(ROWS));
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn database_is_read_while_its_writer_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.sqlite");
+        let connection = made(&path, "PERSIST");
+        // The writer has begun, and not yet changed the database.
+        connection.execute_batch("BEGIN IMMEDIATE; UPDATE data SET x = 7 WHERE rowid = 1").unwrap();
+        assert_eq!(rows(&path), Ok(ROWS));
+        connection.execute_batch("ROLLBACK").unwrap();
+        // It changes the database, so the reader waits.
+        connection.execute_batch("BEGIN EXCLUSIVE; INSERT INTO data VALUES (8)").unwrap();
+        let (sender, begun) = mpsc::channel();
+        let reading = path.clone();
+        let reader = thread::spawn(move || {
+            sender.send(()).unwrap();
+            DatabaseReader::open(&reading).and_then(|reader| {
+                let mut count = 0;
+                reader.rows("data", &["x"], |_| {
+                    count += 1;
+                    Ok(())
+                })?;
+                Ok(count)
+            })
+        });
+        begun.recv().unwrap();
+        connection.execute_batch("COMMIT").unwrap();
+        assert_eq!(reader.join().unwrap(), Ok(ROWS + 1));
+        // A writer waits for the reader.
+        let held = open(&path).unwrap();
+        connection.busy_timeout(Duration::ZERO).unwrap();
+        assert!(connection.execute_batch("INSERT INTO data VALUES (9)").is_err());
+        drop(held);
+        connection.execute_batch("INSERT INTO data VALUES (9)").unwrap();
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn files_of_any_name_are_read_and_other_things_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for name in ["a?mode=rwc&x=%41#b.sqlite", "file:c.sqlite", "7", "7+8j.sqlite", "\u{e4}.sqlite"] {
+            drop(made(&path(name), "DELETE"));
+            assert_eq!(rows(&path(name)), Ok(ROWS), "{name}");
+        }
+        std::os::unix::fs::symlink("7", path("link.sqlite")).unwrap();
+        assert_eq!(rows(&path("link.sqlite")), Ok(ROWS));
+        mknodat(CWD, path("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        File::create(path("sparse")).unwrap().set_len(MOST + 1).unwrap();
+        for (name, problem) in [
+            ("pipe", "is no regular file"),
+            ("directory", "is no regular file"),
+            ("none", "cannot be read: No such file or directory (os error 2)"),
+            ("sparse", "has 17179869185 bytes: at most 17179869184 are read"),
+        ] {
+            assert_eq!(open(&path(name)).unwrap_err().to_string(), problem);
+        }
+        fs::write(path("text"), "no database").unwrap();
+        assert_eq!(rows(&path("text")), Err("cannot be read: file is not a database".to_owned()));
+        fs::write(path("empty"), "").unwrap();
+        assert!(rows(&path("empty")).unwrap_err().contains("no such table"));
+    }
+
+    // Requirement: SAFE-21
+    #[test]
+    fn database_in_a_directory_that_can_not_be_written_is_read() {
+        let (directory, path, log) = left("DELETE");
+        let set_mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        for (path, mode) in [(&*path, 0o400), (&*log, 0o400), (directory.path(), 0o500)] {
+            set_mode(path, mode);
+        }
+        assert_eq!(rows(&path), Ok(ROWS));
+        set_mode(directory.path(), 0o700);
+    }
+}
