@@ -91,7 +91,7 @@ fn tracking_file(directory: &Path) -> PathBuf {
     path
 }
 
-// Requirement: SAFE-21
+// Requirement: SQL-1
 #[test]
 fn no_reader_does_what_a_journal_says() {
     for user in users() {
@@ -139,7 +139,7 @@ fn no_reader_does_what_a_journal_says() {
     }
 }
 
-// Requirement: SAFE-20
+// Requirement: SQL-2
 #[test]
 fn view_without_an_end_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ base.commit()";
     }
 }
 
-// Requirement: SAFE-22
+// Requirement: SQL-3
 #[test]
 fn file_that_another_user_has_put_in_place_of_the_journal_is_refused_before_the_command() {
     if !is_root() {
@@ -188,7 +188,7 @@ fn file_that_another_user_has_put_in_place_of_the_journal_is_refused_before_the_
     }
 }
 
-// Requirement: SAFE-22
+// Requirement: SQL-3, SQL-51
 #[test]
 fn another_user_can_neither_read_nor_replace_what_is_beside_the_database_of_a_run() {
     if !is_root() {
@@ -209,6 +209,12 @@ fn another_user_can_neither_read_nor_replace_what_is_beside_the_database_of_a_ru
         let [program, options @ ..] = become_user(ATTACKER);
         let done = Command::new(program).args(options).args(["sh", "-c", attack, "sh"]).arg(&shared).output();
         assert!(done.unwrap().status.success());
+        // The attacker may read the database, but not what can be a part of it. In a transaction that is not needed.
+        wait_until("a refusal", || {
+            let done = gpu_track(Some(ATTACKER), &["report", path.to_str().unwrap(), "--list-events"]);
+            let message = String::from_utf8(done.stderr).unwrap();
+            message.contains("t.sqlite-journal is beside it, which cannot be read (Permission denied")
+        });
         running.replace_collector();
         std::io::Write::write_all(&mut running.stdin(), b"go\n").unwrap();
         let run = running.wait();

@@ -3,12 +3,19 @@
 
 #![allow(dead_code, reason = "each target uses one of them")]
 
+use std::path::PathBuf;
+
 use gpu_track_abi::record::{Event, RECORD_WORDS};
-use gpu_track_collector::StateFile;
+use gpu_track_collector::events::{self, Filter};
 use gpu_track_collector::hostile_input::{
     Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, RunContext,
     RunState, Stat, Statm, Status, Tree, Trust, command_of_args, parse_busy_ticks, parse_core_ticks,
     parse_event, parse_rollup,
+};
+use gpu_track_collector::over_time::{self, Recording};
+use gpu_track_collector::study::expand::expand;
+use gpu_track_collector::{
+    StateFile, analyze_code_blocks, code_blocks, read_recording, read_report, samples_of_database,
 };
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
@@ -16,12 +23,15 @@ use serde::ser::{Serialize, SerializeTuple, Serializer};
 pub type Entry = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const ENTRIES: [Entry; 5] = [
+pub const ENTRIES: [Entry; 8] = [
     ("records", records),
     ("proc_files", proc_files),
     ("fdinfo", fdinfo),
     ("kernel_events", kernel_events),
     ("state", state),
+    ("database", database),
+    ("lines", lines),
+    ("plan", plan),
 ];
 
 /// The size of a record.
@@ -204,4 +214,100 @@ fn state_file(snapshot: &[u8]) -> (StateFile, tempfile::TempDir) {
     let file = StateFile::create(&directory.path().join("state")).expect("a file");
     file.save(1, &ReadUpTo::default(), &Raw(snapshot)).expect("room");
     (file, directory)
+}
+
+/// A new directory with files of these names.
+fn files<const N: usize>(files: [(&str, &[u8]); N]) -> (tempfile::TempDir, [PathBuf; N]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let paths = files.map(|(name, bytes)| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, bytes).expect("room");
+        path
+    });
+    (directory, paths)
+}
+
+/// Makes the files of such an input: a database, and behind it what its writer left, as a journal and as a write-ahead log. `None`: it
+/// does not say where that begins.
+pub fn database_files(bytes: &[u8]) -> Option<(tempfile::TempDir, [PathBuf; 3])> {
+    let (database, log) = database_and_log(bytes)?;
+    Some(files([("t.sqlite", database), ("t.sqlite-journal", log), ("t.sqlite-wal", log)]))
+}
+
+/// Gives the two parts of such an input.
+fn database_and_log(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (at, bytes) = bytes.split_first_chunk()?;
+    bytes.split_at_checked(u32::from_le_bytes(*at) as usize)
+}
+
+/// A database, whose tables can be those of a tracking file or a sub-tracking file. Reading changes nothing.
+pub fn database(bytes: &[u8]) {
+    let Some((_directory, [database_path, journal_path, log_path])) = database_files(bytes) else { return };
+    let (database, log) = database_and_log(bytes).expect("there are files");
+    if let Some(Ok(recording)) = read_recording(&database_path) {
+        show(&recording);
+    }
+    let (_other, [marks]) =
+        files([("marks.csv", b"process_id,code_block_name,position,timestamp\n7,b,0,1\n7,b,1,9\n")]);
+    let _ = (code_blocks(&database_path), samples_of_database(&database_path));
+    let _ = (analyze_code_blocks(&database_path, &marks), analyze_code_blocks(&marks, &database_path));
+    for (path, bytes) in [(database_path, database), (journal_path, log), (log_path, log)] {
+        assert_eq!(std::fs::read(path).expect("it is still there"), bytes);
+    }
+}
+
+/// A tracking file of lines: those of `.jsonl`, or of `.csv`.
+pub fn lines(bytes: &[u8]) {
+    let (_directory, paths) = files([("t.jsonl", bytes), ("t.csv", bytes)]);
+    for path in &paths {
+        if let Some(Ok(recording)) = read_recording(path) {
+            show(&recording);
+        }
+    }
+    let _ = (code_blocks(&paths[1]), analyze_code_blocks(&paths[1], &paths[1]));
+}
+
+/// Shows all that `gpu-track report` shows of a tracking file.
+fn show(recording: &Recording) {
+    let report = recording.report.as_deref().and_then(|json| read_report(json).ok()).map(|read| read.report);
+    let listed = events::events(recording, report.as_ref(), &Filter { last: Some(9), ..Filter::default() });
+    let _ = (events::text(&listed), events::json(&listed), events::csv(&listed));
+    for points in [recording.over_time.clone(), recording.over_time.clone().every(0.5)] {
+        let _ = (over_time::text(&points), over_time::json(&points), over_time::csv(&points));
+    }
+}
+
+/// The plan of a study.
+pub fn plan(bytes: &[u8]) {
+    let (_directory, [path]) = files([("plan.toml", bytes)]);
+    if let Ok(plan) = plan_file::read(&path) {
+        let _ = expand(&plan.variants, plan.prepare.as_deref(), &plan.parameters);
+    }
+}
+
+#[path = "../../launcher/src/companion/study/file.rs"]
+mod plan_file;
+
+/// What the reader of plans needs of the options of `gpu-track study`. The launcher is no library.
+mod given {
+    use gpu_track_collector::study::expand::{Parameter, Template};
+    use gpu_track_collector::study::plan::MOST_RUNS;
+
+    #[derive(Debug)]
+    pub struct PlanArgs {
+        pub variants: Vec<Template>,
+        pub parameters: Vec<Parameter>,
+        pub runs: Option<usize>,
+        pub warmup: Option<usize>,
+        pub prepare: Option<String>,
+        pub shell: bool,
+        pub seed: Option<u64>,
+    }
+
+    pub fn runs(given: &str) -> Result<usize, String> {
+        let number = given.parse().ok().filter(|number| (1..=MOST_RUNS).contains(number));
+        number.ok_or_else(|| format!("\"{given}\" is not allowed: a whole number from 1 to {MOST_RUNS}"))
+    }
+
+    pub use runs as warmup;
 }

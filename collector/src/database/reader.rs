@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(reader.columns_if_any("none"), Ok(None));
     }
 
-    // Requirement: SAFE-20
+    // Requirement: SQL-2
     #[test]
     fn only_tables_are_read() {
         let endless = "CREATE VIEW data AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c";
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    // Requirement: SAFE-20
+    // Requirement: SQL-2
     #[test]
     fn large_values_and_names_that_are_no_text_are_refused() {
         let large = "CREATE TABLE data (x); INSERT INTO data VALUES (1), (zeroblob(2000000));";
@@ -310,7 +310,7 @@ mod tests {
         std::fs::write(path, bytes).unwrap();
     }
 
-    // Requirement: SAFE-20
+    // Requirement: SQL-2
     #[test]
     fn table_without_an_end_is_read_until_it_has_more_content_than_its_file() {
         let table = "PRAGMA page_size = 4096; CREATE TABLE data (x); INSERT INTO data VALUES (7);";
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!((count as u64, result.unwrap_err().as_str()), (path.metadata().unwrap().len(), ENDLESS));
     }
 
-    // Requirement: SAFE-20
+    // Requirement: SQL-2
     #[test]
     fn definitions_without_an_end_are_given_up() {
         // It may come again and again.

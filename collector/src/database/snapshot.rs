@@ -339,7 +339,7 @@ mod tests {
         error
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn what_a_killed_writer_had_begun_is_not_read_and_stays() {
         for journal_mode in ["DELETE", "PERSIST", "WAL"] {
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn journal_that_names_another_file_is_refused_and_the_file_stays() {
         let (directory, path, journal) = left("DELETE");
@@ -371,7 +371,7 @@ mod tests {
         );
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn journal_that_is_no_file_or_not_the_owners_is_refused() {
         let (directory, path, journal) = left("DELETE");
@@ -394,7 +394,7 @@ mod tests {
         assert!(problem(&path).contains("which cannot be read"));
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn what_is_left_after_a_transaction_is_no_reason_for_a_copy() {
         let directory = tempfile::tempdir().unwrap();
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(rows(&path), Ok(ROWS));
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn database_is_read_while_its_writer_goes_on() {
         let directory = tempfile::tempdir().unwrap();
@@ -454,7 +454,7 @@ mod tests {
         connection.execute_batch("INSERT INTO data VALUES (9)").unwrap();
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn files_of_any_name_are_read_and_other_things_refused() {
         let directory = tempfile::tempdir().unwrap();
@@ -482,7 +482,7 @@ mod tests {
         assert!(rows(&path("empty")).unwrap_err().contains("no such table"));
     }
 
-    // Requirement: SAFE-21
+    // Requirement: SQL-1
     #[test]
     fn database_in_a_directory_that_can_not_be_written_is_read() {
         let (directory, path, log) = left("DELETE");

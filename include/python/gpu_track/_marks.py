@@ -118,9 +118,9 @@ class MarkFile(abc.ABC):
 
 
 def _is_own(directory: str) -> bool:
-    """Whether only this user, root, and members of this process's groups can put files there, or another directory in its place.
+    """Whether only this user, root, and members of this process's groups can put files there, or replace the directory.
 
-    Root trusts no group. A directory without links; one with the sticky bit may be above it.
+    Root trusts no group. The path has no links. A directory with the sticky bit may be above it.
     """
     user = os.geteuid()
     owners, groups = (user, 0, os.stat("/").st_uid), [os.getegid(), *os.getgroups()] if user else []
@@ -258,12 +258,12 @@ class SqliteFile(MarkFile):
     def _create(self) -> None:
         """Makes the database.
 
-        Raises PermissionError where another user could put files beside it: SQLite would use such a file as its journal,
-        and delete a file that it names.
+        Raises PermissionError where another user could put files beside it: SQLite would use such a file as its
+        journal, and delete a file that it names.
         """
         directory = os.path.dirname(os.path.realpath(self._path))
         if not _is_own(directory):
-            problem = f"{directory} is no place for SQLite, since other users may write there: name a file that ends in .csv"
+            problem = f"no place for SQLite, since other users may write to {directory}: name a file that ends in .csv"
             raise PermissionError(errno.EACCES, problem, self.name)
         os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         self._run("", [])

@@ -198,7 +198,7 @@ class SubTrackingAnalyzer:
 
 
 def samples_of_database(path: str) -> str:
-    """The samples of a tracking file in .sqlite, as CSV. Python's sqlite3 would do what a journal beside the file says."""
+    """The samples of a tracking file in .sqlite, as CSV. Python's sqlite3 would do what a journal beside it says."""
     return ask(["sub-track", "samples", "--tf", file_argument(path)])
 
 

@@ -9,13 +9,16 @@ import os
 import pathlib
 import pickle
 import signal
+import sqlite3
+import struct
 import subprocess
 import sys
 import time
 import unittest
+from contextlib import closing
 from typing import Any
 
-from gpu_track import ResourceUsage, SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison, sub_track
+from gpu_track import ResourceUsage, SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison, analysis, sub_track
 from gpu_track_tests import known_program
 from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory, await_end, wait_until
 
@@ -244,6 +247,30 @@ class Analysis(Installed):
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         os.remove("run.csv")
         self.assertEqual(f"{results}\n", shown)
+
+    # Requirement: SQL-1
+    def test_journal_beside_a_database_is_not_obeyed(self) -> None:
+        with closing(sqlite3.connect("run.sqlite")) as base, base:
+            base.execute("CREATE TABLE static_data (ram_unit TEXT)")
+            base.execute("INSERT INTO static_data VALUES ('bytes')")
+            base.execute("CREATE TABLE data (timestamp FLOAT, main_ram INTEGER, other TEXT)")
+            base.execute("INSERT INTO data VALUES (0.5, 7, NULL), (2.0, 8, 'a, \"b\"')")
+        samples = 'timestamp,main_ram,other\n0.5,7,\n2.0,8,"a, ""b"""\n'
+        self.assertEqual(analysis.samples_of_database("run.sqlite"), samples)
+        # It has no pages, and the name of a file that SQLite would delete (sqlite.org/fileformat2.html).
+        magic, victim = bytes.fromhex("d9d505f920a163d7"), pathlib.Path("victim")
+        victim.write_text("precious", encoding="utf-8")
+        name = os.fsencode(victim.resolve())
+        head = (magic + struct.pack(">IIIII", 0, 1, os.path.getsize("run.sqlite") // 4096, 512, 4096)).ljust(512, b"\0")
+        end = struct.pack(">I", 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+        journal = pathlib.Path("run.sqlite-journal")
+        journal.write_bytes(head + end)
+        analyzer = SubTrackingAnalyzer("run.sqlite", "marks.csv")
+        for read in (analyzer.sub_tracking_results, lambda: analysis.samples_of_database("run.sqlite")):
+            with self.assertRaisesRegex(ValueError, "which names another file"):
+                read()
+        self.assertEqual(journal.read_bytes(), head + end)
+        self.assertTrue(victim.exists())
 
     # Requirement: PY-13
     def test_calls_are_listed(self) -> None:

@@ -453,7 +453,7 @@ print("went on", {COLUMNS!r} in open("marks.csv").read())
             (message,) = (record.getMessage() for record in logs.records)
             self.assertTrue(message.startswith(f'"{name}" cannot be written: {os.strerror(number)}.'), message)
 
-    # Requirement: SAFE-23
+    # Requirement: SQL-53
     def test_database_where_other_users_can_put_files_beside_it_is_an_error_before_the_block(self) -> None:
         os.mkdir("shared")
         for mode, is_safe in ((0o1777, False), (0o757, False), (0o755, True)):
@@ -464,7 +464,7 @@ print("went on", {COLUMNS!r} in open("marks.csv").read())
             else:
                 with self.assertRaises(PermissionError) as raised, SubTracker("b", sub_tracking_file=name):
                     self.fail("the block is entered")
-                self.assertIn("other users may write there: name a file that ends in .csv", str(raised.exception))
+                self.assertIn("shared: name a file that ends in .csv", str(raised.exception))
             self.assertEqual(os.path.exists(name), is_safe)
             enter(SubTracker("b", sub_tracking_file=f"shared/{mode}.csv"))
 

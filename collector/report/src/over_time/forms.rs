@@ -10,6 +10,8 @@ use crate::{metrics, quote};
 
 /// Columns of a figure in text.
 const FIGURE: usize = 10;
+/// Most columns of a name in text. Each line is as wide as the widest, and a metric can have any name.
+const NAME: usize = 64;
 
 /// What a quantity was during a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -78,7 +80,8 @@ pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
     let statistics = statistics(over_time);
     let title = format!("{} points in {} s", over_time.points.len(), short(last_s));
-    let names: Vec<String> = statistics.iter().map(|column| quote::escape(&column.name)).collect();
+    let names: Vec<String> =
+        statistics.iter().map(|column| quote::cut_middle(&quote::escape(&column.name), NAME)).collect();
     let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
         let cells = cells.map(|cell| right(&cell, FIGURE)).join("  ");
@@ -141,5 +144,15 @@ cpu_main_percent        50.0 %      50.0 %      50.0 %
 ";
         assert_eq!(text(&all), expected);
         assert!(text(&OverTime { points: vec![], ..all }).contains("n/a"));
+    }
+
+    // Requirement: SQL-4
+    #[test]
+    fn name_of_any_length_is_one_of_a_line() {
+        let mut all = two_points();
+        all.columns[0].name = "x".repeat(70_000);
+        let text = text(&all);
+        assert!(text.lines().all(|line| line.len() < 120) && text.contains("xxx...xxx"), "{text}");
+        assert!(csv(&all).contains(&all.columns[0].name) && json(&all).contains(&all.columns[0].name));
     }
 }

@@ -5,6 +5,8 @@ use serde_json::{Number, Value};
 use super::python;
 use crate::quote;
 
+/// Most columns of a name or text: each line of a table is as wide as the widest. A file can have any names.
+const WIDEST: usize = 256;
 /// What stands for a figure that is not known, in place of pandas' NaN.
 const UNKNOWN: &str = "n/a";
 
@@ -21,18 +23,23 @@ impl Column {
             None => UNKNOWN.to_owned(),
             Some(value) => number(value),
         };
-        Self { head: format!(" {}", quote::escape(head)), cells: values.into_iter().map(cell).collect() }
+        Self { head: format!(" {}", shown(head)), cells: values.into_iter().map(cell).collect() }
     }
 
     /// Makes a column of one cell, which is a number or a text; `n/a` for any other value.
     pub(super) fn any(head: &str, value: &Value) -> Self {
         let cell = match value {
             Value::Number(value) => number(value),
-            Value::String(text) => format!(" {}", quote::escape(text)),
+            Value::String(text) => format!(" {}", shown(text)),
             _ => format!(" {UNKNOWN}"),
         };
-        Self { head: quote::escape(head), cells: vec![cell] }
+        Self { head: shown(head), cells: vec![cell] }
     }
+}
+
+/// Gives a name or text as it is shown.
+fn shown(text: &str) -> String {
+    quote::cut_middle(&quote::escape(text), WIDEST)
 }
 
 /// Writes a number. A whole one that is not negative has a space for its sign.
@@ -45,7 +52,7 @@ fn number(value: &Number) -> String {
 
 /// Writes a table: a line of heads, then a line for each row, which begins with its name. `indent` stands before each line.
 pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String {
-    let names: Vec<String> = names.iter().map(|name| quote::escape(name)).collect();
+    let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut lines = vec![format!("{indent}{}", blanks("", name_width))];
     lines.extend(names.iter().map(|name| format!("{indent}{name}{}", blanks(name, name_width))));

@@ -181,5 +181,7 @@ mod tests {
     #[test]
     fn columns_are_padded_by_width() {
         assert_eq!([left("数", 4), right("数", 4), left("long", 2)], ["数  ", "  数", "long"]);
+        // More than `format!` can.
+        assert_eq!([left("a", 70_000), right("a", 70_000)].map(|text| text.len()), [70_000; 2]);
     }
 }

@@ -438,7 +438,7 @@ mod tests {
         all
     }
 
-    // Requirement: SAFE-22
+    // Requirement: SQL-3
     #[test]
     fn journal_is_there_from_the_start_and_of_this_user_alone() {
         let directory = tempfile::tempdir().unwrap();
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
-    // Requirement: SAFE-22
+    // Requirement: SQL-3
     #[test]
     fn file_of_another_user_in_place_of_the_journal_is_refused_and_stays() {
         if !rustix::process::geteuid().is_root() {
@@ -505,7 +505,7 @@ mod tests {
         sink.flush().unwrap();
     }
 
-    // Requirement: SAFE-22
+    // Requirement: SQL-3
     #[test]
     fn write_ahead_log_that_comes_beside_it_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
