@@ -299,6 +299,12 @@ impl Report {
         Report(found.unwrap_or_else(|| panic!("no {id} in {}", self.at("gpus"))).clone())
     }
 
+    /// Why this device lacks a figure; `None`: it has it. On a busy machine others can be missing, too, as they were read only once.
+    pub fn missing(&self, figure: &str) -> Option<String> {
+        let found = self.array("missing").iter().find(|missing| missing["figure"] == figure)?;
+        found["reason"].as_str().map(str::to_owned)
+    }
+
     /// main, descendants and combined of `max_gpu_ram`, bytes.
     pub fn gpu_ram(&self) -> [GpuRam; 3] {
         let is_unread = self
