@@ -69,6 +69,8 @@ impl Collector {
         let mut command = own_program::command(name::of_collectors());
         command.args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
+        // The dynamic linker prints an error in each program if this names a library that is none (ld.so(8)).
+        command.env_remove("LD_AUDIT");
         // An agent writes nothing to stderr, which is that of the job.
         if config.report.node_part.is_some_and(|part| part.is_agent) {
             command.stderr(Stdio::null());

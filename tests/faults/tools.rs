@@ -209,6 +209,18 @@ fn bubblewrap_sandbox_is_tracked() {
     }
 }
 
+// Requirement: SHIM-14
+#[test]
+fn broken_audit_library_is_told_by_the_launcher_and_each_program() {
+    let words = ["sh", "-c", "/bin/true; exit 3"];
+    let audit = ("LD_AUDIT", "/no/such/library.so");
+    let bare = Command::new(words[0]).args(&words[1..]).envs([audit]).output().unwrap();
+    let run = tracked(words).with(move |command| command.envs([audit])).run();
+    run.report().assert_all_exact(2);
+    let of_programs = String::from_utf8_lossy(&bare.stderr).lines().count();
+    assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(3), of_programs + 1), "{}", run.stderr);
+}
+
 /// A sandbox with a root of its own that shows /usr.
 const BOX: [&str; 15] = [
     "bwrap",

@@ -26,6 +26,7 @@ const SECTIONS: [Section; 2] = [
                 "Set for COMMAND: the shim, and then what LD_PRELOAD had. Programs that are started with an empty \
                  environment get both variables again, unless --no-env-repair is given.",
             ),
+            ("LD_AUDIT", "For gpu-track-run and COMMAND, and not for the collector."),
             (
                 "XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR",
                 "The shim goes to the first of these directories that no other user can write to. Root uses none of them.",
