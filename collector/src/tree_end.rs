@@ -4,8 +4,8 @@
 //! Every process of the tree gets SIGTERM once, then SIGCONT, because a stopped process handles no SIGTERM. After a while, the
 //! processes that are left, and those that they have started, get SIGKILL until nothing is left.
 //!
-//! - The tree is the launcher's descendants, because the launcher is the subreaper of them all. When it is gone, orphans are found by
-//!   the segment, which they map or their environment names.
+//! - The tree is the launcher's descendants, because the launcher is the subreaper of them all. When it is gone, or is no subreaper
+//!   (`--no-subreaper`), orphans are found by the segment, which they map or their environment names.
 //! - What a process starts after its SIGTERM is its clean-up, and is left alone until SIGKILL is due.
 //! - Launchers and collectors of runs within the run end when their commands have ended. They get SIGKILL only if they don't.
 //! - Where /proc is not that of this pid namespace, only the command's first process can be ended.

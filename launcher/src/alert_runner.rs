@@ -165,6 +165,7 @@ impl Family {
         // The runner is in the launcher's place: all processes of CMD are its descendants, so no segment has to tell them.
         let all = TreeToEnd {
             launcher: Some(std::process::id()),
+            inherits_orphans: true,
             main: shell_runs.then_some(self.shell),
             kill_after: KILL_AFTER,
             ..TreeToEnd::default()

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
-    Action, Exceeded, Excess, KnownFile, LimitAction, Message, Order, OrderId, OrderResult, Quantity, Rule,
-    RunLimit, Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
+    Action, Exceeded, Excess, KnownFile, Layer, LimitAction, Message, Order, OrderId, OrderResult, Quantity,
+    Rule, RunLimit, Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words,
+    tree_end_of,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::alert_commands::{AlertCommands, Turn};
 use crate::cli::Options;
@@ -36,6 +37,8 @@ pub(crate) struct OrderExecutor {
     attached: Option<(u32, Arc<AtomicBool>)>,
     /// The segment. `None`: there is no session.
     segment: Option<KnownFile>,
+    /// The launcher is a subreaper.
+    inherits_orphans: bool,
     /// From SIGTERM to SIGKILL.
     kill_after: Duration,
     /// Events and limits are not told on stderr.
@@ -45,6 +48,8 @@ pub(crate) struct OrderExecutor {
     wall: Option<WallLimit>,
     /// The command's start, CLOCK_MONOTONIC nanoseconds.
     start_ns: u64,
+    /// The wait for the tree is over: a launcher that inherits no orphans is told so.
+    is_wait_over: bool,
     /// How the tree is ended, which happens once. `None`: no limit has acted.
     ending: Option<Ending>,
 }
@@ -85,10 +90,12 @@ impl OrderExecutor {
             attached,
             alert_commands: AlertCommands::new(on_alert, &started.words, path, is_quiet),
             segment,
+            inherits_orphans: options.discovery.uses(Layer::Subreaper),
             kill_after: tracking.limits.kill_after,
             is_quiet,
             wall: WallLimit::first(&tracking.limits.list),
             start_ns: started.at_ns,
+            is_wait_over: false,
             ending: None,
         }
     }
@@ -107,6 +114,12 @@ impl OrderExecutor {
             Action::RunAlertCommand { alert, event, largest } => {
                 let turn = Turn::new(order.id.epoch, *alert, event);
                 self.alert_commands.add(turn, event, largest.as_ref(), self.tracked_pid());
+                Some(OrderResult::Done)
+            }
+            Action::EndWait => {
+                self.is_wait_over = true;
+                // A signal that the launcher looks at its children after.
+                let _ = kill_process(getpid(), Signal::CHILD);
                 Some(OrderResult::Done)
             }
             Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
@@ -189,6 +202,11 @@ impl OrderExecutor {
         self.ending.as_ref().is_some_and(|ending| ending.end.is_none())
     }
 
+    /// Whether the launcher was told that the tree is empty.
+    pub(crate) fn is_wait_over(&self) -> bool {
+        self.is_wait_over
+    }
+
     /// Takes in that the ender has ended, with this wait status. If it was killed before its work was done, another one goes on.
     fn ender_ended(&mut self, status: i32) {
         let Some(ending) = &mut self.ending else { return };
@@ -241,6 +259,7 @@ impl OrderExecutor {
         let Some(ending) = &mut self.ending else { return };
         let tree = TreeToEnd {
             launcher: Some(std::process::id()),
+            inherits_orphans: self.inherits_orphans,
             main: self.main.map(|main| main.pid),
             segment: self.segment.clone(),
             kill_after: self.kill_after.saturating_sub(ending.since.elapsed()),

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::{KnownFile, Message, ProcRoot, clock};
+use gpu_track_collector::{KnownFile, Layer, Message, ProcRoot, clock};
 
 use crate::cli::Options;
 use crate::collector::Collector;
@@ -62,6 +62,8 @@ pub(crate) struct Supervisor<A> {
     exit: Option<CommandExit>,
     /// `--wait-all`: the run lasts until the tree is empty.
     wait_all: bool,
+    /// The launcher is a subreaper.
+    inherits_orphans: bool,
     wakeups: Wakeups,
     executor: OrderExecutor,
     /// CPU time in RUSAGE_CHILDREN that is not the run's, microseconds. It is of collectors, enders and commands of `--on-alert`,
@@ -97,6 +99,7 @@ impl<A: Account> Supervisor<A> {
             subject,
             exit: None,
             wait_all: options.command.wait_all,
+            inherits_orphans: options.discovery.uses(Layer::Subreaper),
             wakeups: Wakeups::new(signals),
             executor,
             foreign_cpu_us: cpu_us(&children_before),
@@ -126,7 +129,7 @@ impl<A: Account> Supervisor<A> {
                 && !self.executor.is_ending_tree()
             {
                 // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
-                if !self.wait_all || end_is_requested || !self.has_children() {
+                if !self.wait_all || end_is_requested || !self.is_tree_left() {
                     self.reap_ending_orphans();
                     // With --wait-all, the run has lasted until now.
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
@@ -338,9 +341,13 @@ impl<A: Account> Supervisor<A> {
         Some(children)
     }
 
-    /// Whether a child that belongs to the run is left. Without /proc, one that does not belong to the run counts, too.
-    fn has_children(&self) -> bool {
-        self.listed_children().map_or_else(reap::has_children, |children| !children.is_empty())
+    /// Whether a process of the run is left, as far as the launcher knows: a child, or where it inherits no orphans, what the collector
+    /// has not said to be over. Without /proc, a child that does not belong to the run counts, too.
+    fn is_tree_left(&self) -> bool {
+        let is_left_elsewhere =
+            !self.inherits_orphans && self.account.collector().is_some() && !self.executor.is_wait_over();
+        is_left_elsewhere
+            || self.listed_children().map_or_else(reap::has_children, |children| !children.is_empty())
     }
 
     /// Writes gpu_tracker's last line to stdout if this is gpu_tracker. Gives up the alerts that wait, and tells the account what
@@ -351,7 +358,7 @@ impl<A: Account> Supervisor<A> {
         }
         self.executor.give_up_alerts();
         self.tell_failures();
-        let is_wait_interrupted = self.wait_all && self.has_children();
+        let is_wait_interrupted = self.wait_all && self.is_tree_left();
         self.account.tell(Message::Ended {
             status: exit.status,
             runs_on: exit.runs_on,

@@ -6,8 +6,8 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::support::descriptors::{SIGNAL_FD, descriptors};
-use crate::support::run::Running;
-use crate::support::{is_root, kill, program, skip, tracked, wait_until};
+use crate::support::run::{Run, Running};
+use crate::support::{is_root, kill, program, skip, static_program, tracked, wait_until};
 
 /// The line that says what is waited for, once it is there.
 fn told(running: &Running) -> String {
@@ -192,4 +192,74 @@ fn launcher_without_signalfd_forwards_signals_and_obeys() {
     assert_eq!(told(&running), daemon.line());
     kill(daemon.pid(), libc::SIGTERM);
     assert_eq!(running.wait().status.code(), Some(0));
+}
+
+/// The process that orphans of this test come to: process 1, or a subreaper nearer.
+fn adopter() -> u32 {
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
+    let output = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+    let orphan: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{orphan}/stat")).unwrap();
+    kill(orphan, libc::SIGKILL);
+    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Asserts that the daemon of tests/programs/waits_for_parent.c did its work, and that the report says who had orphans.
+fn assert_work_is_done(run: &Run) {
+    assert_eq!((run.status.code(), run.stdout.as_str()), (Some(0), "work done\n"), "{}", run.stderr);
+    let report = run.report();
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.exact")), (2, 2));
+    assert!(report.at("coverage.layers.subreaper").is_null());
+    let reason = report.at("cpu_time.kernel_s_reason").as_str().unwrap();
+    assert!(reason.contains("not reaped by gpu-track-run (--no-subreaper): 1 process"), "{reason}");
+    let is_connected = report.at("coverage.connector_absent").is_null();
+    assert_eq!(report.warnings().contains("--no-subreaper"), !is_connected);
+    assert_eq!(report.at("coverage.uncounted_reason").is_null(), is_connected);
+}
+
+// Requirement: SEE-28, SEE-114
+#[test]
+fn daemon_that_waits_for_its_parent_works_without_the_subreaper() {
+    let words = [program("waits_for_parent"), adopter().to_string()];
+    let options = ["--no-subreaper", "--wait-all"];
+    assert_work_is_done(&tracked(&words).options(&options).run());
+    let without_connector = ["--no-subreaper", "--wait-all", "--layers", "preload,wait,scan"];
+    assert_work_is_done(&tracked(&words).options(&without_connector).run());
+    if !is_root() {
+        skip!("needs root (unshare)");
+    }
+    let contained = [program("waits_for_parent"), "1".into()];
+    let through = ["unshare", "-fp", "--mount-proc"];
+    assert_work_is_done(&tracked(contained).options(&options).through(&through).run());
+}
+
+// Requirement: SEE-28, SEE-102, SEE-115
+#[test]
+fn wait_lasts_as_long_as_the_last_process_without_the_subreaper() {
+    let daemon = Daemon::new();
+    let running = tracked(daemon.words()).options(&["--no-subreaper", "--wait-all"]).start();
+    assert_eq!(told(&running), daemon.line());
+    running.replace_collector();
+    // It leaves no record of its end.
+    kill(daemon.pid(), libc::SIGKILL);
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert_eq!((run.report().u64("processes.total"), run.report().u64("processes.still_running")), (3, 0));
+    assert_eq!(run.report().at("exit.wait_interrupted"), false);
+}
+
+// Requirement: SEE-28, LIMIT-4
+#[test]
+fn limit_ends_orphans_without_the_subreaper() {
+    for words in [program("daemon"), static_program("daemon")] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pid").display().to_string();
+        let many = "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; wait";
+        let script = format!("{words} double {file}; {many}");
+        let options = ["--no-subreaper", "--limit", "processes=5"];
+        let run = tracked(["sh", "-c", &script]).options(&options).run();
+        assert_eq!(run.status.code(), Some(124), "{}", run.stderr);
+        assert!(Path::new(&file).exists(), "the daemon ran");
+        // That nothing is left running is checked of every run.
+    }
 }

@@ -18,8 +18,10 @@ const NONE: &str = "-";
 /// What is to be ended, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeToEnd {
-    /// The launcher, whose descendants all processes are. `None`: it is gone.
+    /// The launcher. `None`: it is gone.
     pub launcher: Option<u32>,
+    /// The launcher is a subreaper, so all processes are its descendants.
+    pub inherits_orphans: bool,
     /// The command's first process. `None`: it has ended.
     pub main: Option<u32>,
     /// The segment. `None`: the run has none.
@@ -56,18 +58,21 @@ impl TreeToEnd {
         let pid = |pid: Option<u32>| pid.map_or_else(|| NONE.into(), |pid| OsString::from(pid.to_string()));
         let member = |member: &Member| format!("{}:{}", member.pid, member.start_ticks).into();
         let kill_after = self.kill_after.as_millis().to_string().into();
-        let is_told = u8::from(self.is_told).to_string().into();
+        let [inherits, is_told] =
+            [self.inherits_orphans, self.is_told].map(|flag| u8::from(flag).to_string().into());
         let (path, file) = self.segment.as_ref().map_or((NONE.into(), NONE.into()), |segment| {
             let FileId { device: (major, minor), inode } = segment.id;
             (segment.path.clone().into_os_string(), format!("{major}:{minor}:{inode}").into())
         });
-        let fixed = [pid(self.launcher), pid(self.main), path, file, kill_after, is_told];
+        let fixed = [pid(self.launcher), inherits, pid(self.main), path, file, kill_after, is_told];
         fixed.into_iter().chain(self.known.iter().map(member)).collect()
     }
 
     /// Reads the arguments that [`Self::to_args`] makes. `None`: they have another form.
     pub(super) fn from_args(args: &[OsString]) -> Option<Self> {
-        let [launcher, main, path, file, kill_after, is_told, known @ ..] = args else { return None };
+        let [launcher, inherits, main, path, file, kill_after, is_told, known @ ..] = args else {
+            return None;
+        };
         let number = |arg: &OsString| arg.to_str()?.parse().ok();
         let member = |arg: &OsString| {
             let (pid, start_ticks) = arg.to_str()?.split_once(':')?;
@@ -75,6 +80,7 @@ impl TreeToEnd {
         };
         Some(Self {
             launcher: number(launcher),
+            inherits_orphans: inherits == "1",
             main: number(main),
             segment: file_id(file.to_str()?).map(|id| KnownFile { path: path.into(), id }),
             kill_after: Duration::from_millis(kill_after.to_str()?.parse().ok()?),
@@ -101,6 +107,7 @@ mod tests {
         for (launcher, known) in [(Some(7), vec![]), (None, vec![member(8), member(9)])] {
             let tree = TreeToEnd {
                 launcher,
+                inherits_orphans: launcher.is_some(),
                 main: launcher.map(|pid| pid + 1),
                 segment: launcher.map(|_| KnownFile {
                     path: "/dev/shm/gpu-track.0.7.1".into(),
@@ -112,7 +119,7 @@ mod tests {
             };
             assert_eq!(TreeToEnd::from_args(&tree.to_args()), Some(tree));
         }
-        for wrong in ["", "- - x -", "- - x - y 0", "- - x - 1 0 z", "- - x - 1 0 1"] {
+        for wrong in ["", "- 0 - x -", "- 0 - x - y 0", "- 0 - x - 1 0 z", "- 0 - x - 1 0 1"] {
             let args: Vec<OsString> = wrong.split(' ').map(OsString::from).collect();
             assert_eq!(TreeToEnd::from_args(&args), None, "{wrong:?}");
         }

@@ -53,8 +53,8 @@ impl<'a> Members<'a> {
 
     /// Finds the processes of the run that live now. Gives each with the pid of its parent.
     ///
-    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone, processes that have
-    /// joined the session stand for its children. The run's own helpers are left out, with what they started. The launcher is never
+    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone, or inherits no orphans,
+    /// processes that have joined the session are found, too. The run's own helpers are left out, with what they started. The launcher is never
     /// among them.
     pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
@@ -71,7 +71,8 @@ impl<'a> Members<'a> {
             self.known.iter().filter(|known| lives(known)).map(|known| known.pid).collect();
         if let Some(launcher) = launcher {
             next.extend(children.get(&launcher.pid).into_iter().flatten());
-        } else {
+        }
+        if launcher.is_none() || !self.tree.inherits_orphans {
             next.extend(all.keys().copied().filter(|pid| self.membership.has_joined(*pid)));
         }
         // Dead processes are searched as well: one that died while /proc was read can still be named as a parent.
@@ -171,7 +172,7 @@ mod tests {
         let known = known.iter().map(|pid| Member { pid: *pid, start_ticks: u64::from(*pid) }).collect();
         let id = FileId { device: (0, 26), inode: 7 };
         let segment = Some(KnownFile { path: SEGMENT.into(), id });
-        TreeToEnd { launcher, segment, known, ..TreeToEnd::default() }
+        TreeToEnd { launcher, inherits_orphans: true, segment, known, ..TreeToEnd::default() }
     }
 
     fn pids(members: &mut Members) -> Vec<u32> {

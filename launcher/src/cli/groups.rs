@@ -190,6 +190,11 @@ pub(super) struct DiscoveryArgs {
     #[arg(long, value_name = "LIST", hide_possible_values = true, value_delimiter = ',', action = ArgAction::Append,
           default_value = "preload,wait,subreaper,scan,connector", value_parser = one_of(&Layer::ALL, Layer::name))]
     layers: Vec<Layer>,
+
+    /// Leave orphans of COMMAND to process 1 (or the subreaper outside): some daemons begin their work only when that is their parent.
+    /// Without the kernel's process connector, orphans without the shim can be missing
+    #[arg(long)]
+    no_subreaper: bool,
 }
 
 impl ReportArgs {
@@ -265,6 +270,8 @@ impl From<GpuArgs> for GpuConfig {
 
 impl From<DiscoveryArgs> for DiscoveryConfig {
     fn from(args: DiscoveryArgs) -> Self {
-        Self { layers: args.layers, ..Self::default() }
+        let DiscoveryArgs { mut layers, no_subreaper } = args;
+        layers.retain(|layer| !(no_subreaper && *layer == Layer::Subreaper));
+        Self { layers, ..Self::default() }
     }
 }

@@ -89,6 +89,8 @@ fn bare_command_has_the_defaults() {
     assert_eq!((only_visible, accounting, root), (false, false, "/".into()));
     let layers = vec![Layer::Preload, Layer::Wait, Layer::Subreaper, Layer::Scan, Layer::Connector];
     assert_eq!(options.discovery, DiscoveryConfig { layers, ..DiscoveryConfig::default() });
+    let without = run(&["--no-subreaper", "true"]).discovery;
+    assert_eq!(without.layers, [Layer::Preload, Layer::Wait, Layer::Scan, Layer::Connector]);
     assert!(!options.diagnosis.no_env_repair);
     assert_eq!(options.diagnosis.session_dir, Path::new("/dev/shm"));
     assert_eq!(options.without_effect, None);

@@ -313,7 +313,8 @@ fn coverage(inputs: &Inputs) -> Coverage {
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
-    let has_no_preload = inputs.config.attached.is_none() && !inputs.config.discovery.uses(Layer::Preload);
+    let lacks = |layer| inputs.config.attached.is_none() && !inputs.config.discovery.uses(layer);
+    let has_no_preload = lacks(Layer::Preload);
     let reason = if inputs.config.discovery.untracked.is_some() {
         "tracking could not begin: other processes are not counted"
     } else if inputs.config.attached.is_some() && is_connector_absent {
@@ -324,6 +325,8 @@ fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String
         "short children of static programs are not counted"
     } else if is_connector_absent && totals.coverage.uninstrumented > 0 {
         "short children of programs without the shim are not counted"
+    } else if is_connector_absent && lacks(Layer::Subreaper) {
+        "orphans without the shim are not counted (--no-subreaper)"
     } else if health.connector.overruns > 0 && has_no_preload {
         "events of the kernel were lost: short processes may be missing"
     } else if health.connector.overruns > 0 {
@@ -528,10 +531,12 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         ));
     }
     if tree.counts().unreaped_orphans > 0 {
-        return Err(format!(
-            "ended after their parent, and not reaped before the command ended: {}",
-            processes(tree.counts().unreaped_orphans)
-        ));
+        let when = match inputs.config.discovery.uses(Layer::Subreaper) {
+            true => "not reaped before the command ended",
+            false => "not reaped by gpu-track-run (--no-subreaper)",
+        };
+        let count = processes(tree.counts().unreaped_orphans);
+        return Err(format!("ended after their parent, and {when}: {count}"));
     }
     if lacks_joined(inputs, command_exit.children_cpu_us) {
         return Err(format!(

@@ -33,7 +33,7 @@ pub struct OrderId {
 /// What can decide an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Rule {
-    /// `--wait-all` waits for a while.
+    /// `--wait-all` waits for a while, or has waited long enough.
     WaitAll,
     /// A limit of the run, by its place on the command line.
     Limit(u32),
@@ -59,6 +59,8 @@ pub enum Action {
         /// The process that held most RAM then, or most memory of GPUs if the alert is of that; `None`: not known.
         largest: Option<LargestProcess>,
     },
+    /// End the wait for the tree (`--wait-all`): it is empty. For a launcher that inherits no orphans.
+    EndWait,
     /// End every process of the tree, because a limit is exceeded.
     EndTree {
         /// The limit.
@@ -82,7 +84,7 @@ impl Action {
         match self {
             Self::EndTree { exceeded, .. } => Some(exceeded.by),
             Self::Signal { excess, .. } => Some(*excess),
-            Self::Tell(_) | Self::TellEvent(_) | Self::RunAlertCommand { .. } => None,
+            Self::Tell(_) | Self::TellEvent(_) | Self::RunAlertCommand { .. } | Self::EndWait => None,
         }
     }
 }

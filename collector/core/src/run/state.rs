@@ -19,7 +19,7 @@ use super::trust::{Forgery, Trust};
 use super::usable_at_start::usable_at_start;
 use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
-use crate::model::config::Config;
+use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
 use crate::model::kernel_event::{KernelEvent, What};
@@ -157,6 +157,7 @@ impl RunState {
         let trust = Trust::new(start_ns, cores, are_forks_counted);
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
         run.waiting.is_wanted = config.tracking.tells_waiting;
+        run.waiting.ends_by_order = !config.discovery.uses(Layer::Subreaper);
         let usable = usable_at_start(config, host);
         let interval_ns = config.tracking.interval_ns();
         run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes, interval_ns);
@@ -254,6 +255,7 @@ impl RunState {
             Observation::Finalize { complete_ns } => {
                 self.tree.finalize(now_ns, *complete_ns);
                 self.count_finalized();
+                self.waiting.complete_ns = *complete_ns;
             }
             Observation::Readings(readings) => self.sampling.read(&mut self.tree, now_ns, readings),
             Observation::Peaks(peaks) => self.sampling.peaks(&self.tree, peaks),

@@ -1,4 +1,5 @@
-//! The rule of `--wait-all`: if processes still run 1 s after the command's end, one line tells the user which.
+//! The rules of `--wait-all`. If processes still run 1 s after the command's end, one line tells the user which. A launcher that inherits
+//! no orphans can't see when the tree is empty, so it is told.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,26 +15,36 @@ const MOST_NAMED: usize = 8;
 const LONGEST_NAME: usize = 40;
 /// There is one line in a run.
 const ID: OrderId = OrderId { rule: Rule::WaitAll, epoch: 0 };
+/// The order that ends the wait.
+const END: OrderId = OrderId { rule: Rule::WaitAll, epoch: 1 };
 
-/// Since when the launcher waits for the tree, and whether the user wants the line.
+/// Since when the launcher waits for the tree, and what it is to be told.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     /// The user wants the line.
     pub is_wanted: bool,
+    /// The launcher inherits no orphans (`--no-subreaper`).
+    pub ends_by_order: bool,
+    /// All records up to this time are applied, CLOCK_MONOTONIC nanoseconds.
+    pub complete_ns: u64,
     /// CLOCK_MONOTONIC of the command's end, nanoseconds. `None`: the launcher does not wait.
     pub since_ns: Option<u64>,
 }
 
 impl Waiting {
-    /// Orders the line, once, if it is due. As long as the tree has no process that the launcher waits for, there is none.
+    /// Orders the line, once, if it is due. As long as the tree has no process that the launcher waits for, there is none. Orders the end
+    /// of the wait when all that was alive at the command's end is known, and has ended.
     pub(super) fn decide(self, now_ns: u64, tree: &Tree, orders: &mut Orders) {
-        let is_due = |since_ns: u64| now_ns.saturating_sub(since_ns) >= TOLD_AFTER_NS;
+        let Some(since_ns) = self.since_ns else { return };
         if self.is_wanted
-            && self.since_ns.is_some_and(is_due)
+            && now_ns.saturating_sub(since_ns) >= TOLD_AFTER_NS
             && !orders.knows(ID)
             && let Some(text) = line(tree)
         {
             orders.issue(Order { id: ID, action: Action::Tell(text) });
+        }
+        if self.ends_by_order && self.complete_ns > since_ns && tree.live_descendants().next().is_none() {
+            orders.issue(Order { id: END, action: Action::EndWait });
         }
     }
 }
@@ -192,6 +203,24 @@ mod tests {
         let mut unfinished = run_with(&["sleep"]);
         unfinished.waiting.since_ns = None;
         assert_eq!(told(&mut unfinished, later), [""; 0]);
+    }
+
+    // Requirement: SEE-28
+    #[test]
+    fn wait_of_a_launcher_that_inherits_no_orphans_ends_when_the_tree_is_known_to_be_empty() {
+        let mut run = run_with(&["server"]);
+        (run.waiting.ends_by_order, run.waiting.is_wanted) = (true, false);
+        let decided = |run: &mut RunState, complete_ns: u64| {
+            run.apply(END_NS + S, &Observation::Finalize { complete_ns });
+            run.apply(END_NS + S, &Observation::Tick);
+            run.take_orders(END_NS + S)
+        };
+        assert_eq!(decided(&mut run, END_NS + 1), [], "one lives");
+        run.apply(END_NS + S, &exit(MAIN + 1, MAIN));
+        // A record of another one that lived at the command's end could still come.
+        run.waiting.complete_ns = 0;
+        assert_eq!(decided(&mut run, END_NS), []);
+        assert_eq!(decided(&mut run, END_NS + 1), [Order { id: END, action: Action::EndWait }]);
     }
 
     #[test]

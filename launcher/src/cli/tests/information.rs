@@ -59,6 +59,7 @@ fn every_option_is_in_help_man_page_and_completions() {
         "cgroup",
         "heaviest",
         "no-env-repair",
+        "no-subreaper",
         "layers",
         "version",
         "help",

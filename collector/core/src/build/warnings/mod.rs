@@ -40,6 +40,7 @@ const CAUSES: [(Topic, CauseOf); 31] = [
     (Topic::Figures, unlisted_ranks),
     (Topic::Figures, attached_unseen),
     (Topic::Figures, preload_off),
+    (Topic::Figures, subreaper_off),
     (Topic::Tracking, connector_overruns),
     (Topic::Figures, uninstrumented),
     (Topic::Figures, unreachable_programs),
@@ -203,6 +204,19 @@ fn preload_off(context: &Context) -> Option<String> {
     (config.attached.is_none() && are_missed).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
          the process that reaped them."
+            .into()
+    })
+}
+
+/// Warns that orphans are missed because the user switched the subreaper off. `None`: it was on, the process connector shows all
+/// processes, the run attached to a process, or [`preload_off`] says it.
+fn subreaper_off(context: &Context) -> Option<String> {
+    let config = context.inputs.config;
+    let is_off = config.discovery.uses(Layer::Preload) && !config.discovery.uses(Layer::Subreaper);
+    let are_missed = context.coverage.connector_absent.is_some() && is_off;
+    (config.attached.is_none() && are_missed).then(|| {
+        "Orphans do not come to gpu-track-run (--no-subreaper): those without the shim (static, setuid, another user's) that no \
+         sample saw before their parent ended are in no figure."
             .into()
     })
 }
