@@ -3,7 +3,7 @@
 use crate::model::ids::ProcessId;
 use crate::model::observation::{Observation, PeakReading};
 use crate::model::policy::BudgetPolicy;
-use crate::run::sampling::{Sampling, SharingCredit};
+use crate::run::sampling::{Sampling, SharingCredit, Unit};
 use crate::sources::sampler::{Budget, Sampler};
 use crate::store::replay_journal::JournaledRun;
 
@@ -92,32 +92,38 @@ impl Passes {
     /// can be overdrawn by the unit's credit, which it has if the sample would otherwise set an uncertain peak.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
-        let policy = self.budget.policy();
         while let Some(unit) = run.sampling.next_unit(&run.tree, mark) {
-            let credit_ns = match unit.credit {
-                SharingCredit::None => 0,
-                SharingCredit::GrowingPeak => policy.growing_credit_ns,
-                SharingCredit::NewPeak => policy.credit_ns,
-            };
-            if !self.budget.has_credit(credit_ns) {
+            if !self.read_unit(run, &unit, now_ns) {
                 break;
             }
-            let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
-            run.apply(now_ns, Observation::Sharing(sharing));
         }
     }
 
     /// Reads private and proportional sizes that are not known any more, while more of the budget is left than is reserved for
     /// footprints.
     fn read_stale_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
-        // A negative credit keeps this time for footprints.
-        let credit_ns = -self.budget.policy().reserved_ns;
-        for target in run.sampling.stale(&run.tree) {
-            if !self.budget.has_credit(credit_ns) {
+        for unit in run.sampling.stale(&run.tree) {
+            if !self.read_unit(run, &unit, now_ns) {
                 break;
             }
-            let sharing = self.sampler.read_sharing(&[target.id], &[target], &mut self.budget, credit_ns);
-            run.apply(now_ns, Observation::Sharing(sharing));
         }
+    }
+
+    /// Reads how the members of a unit share memory. Returns whether the budget, with the unit's credit, allowed that.
+    fn read_unit(&mut self, run: &mut JournaledRun, unit: &Unit, now_ns: u64) -> bool {
+        let policy = self.budget.policy();
+        let credit_ns = match unit.credit {
+            // A negative credit keeps this time for footprints.
+            SharingCredit::Spare => -policy.reserved_ns,
+            SharingCredit::None => 0,
+            SharingCredit::GrowingPeak => policy.growing_credit_ns,
+            SharingCredit::NewPeak => policy.credit_ns,
+        };
+        if !self.budget.has_credit(credit_ns) {
+            return false;
+        }
+        let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
+        run.apply(now_ns, Observation::Sharing(sharing));
+        true
     }
 }

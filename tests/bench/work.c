@@ -3,6 +3,8 @@
 //   work compute THREADS ROUNDS       each thread computes ROUNDS million steps; prints "WALL_NS VOLUNTARY INVOLUNTARY
 //                                     CPU_NS"; the middle two are the context switches of all threads
 //   work stream MEGABYTES ROUNDS      one thread computes a = b + s * c over three arrays; prints the same
+//   work stalls MIB CHILDREN MAPS     holds memory in pages of 4 KiB, and about MAPS mappings, beside fork children; prints the
+//                                     longest of mmap + page fault + munmap in 4 s, in nanoseconds
 //   work sleepers N                   spawns N sleeping programs, prints "ready", waits for EOF on stdin, ends them
 //   work bare SECONDS HZ PID...       the minimum cost of sampling these processes HZ times a second: clock_gettime of the
 //                                     CPU clock, and pread of stat and statm on open descriptors; prints the nanoseconds
@@ -16,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -70,6 +73,47 @@ static int measured(int is_compute, long amount) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("%ld %ld %ld %ld\n", wall, usage.ru_nvcsw, usage.ru_nivcsw, clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    return 0;
+}
+
+static char *anonymous(size_t length) {
+    char *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        exit(1);
+    return at;
+}
+
+static int stalls(size_t mib, long children, long maps) {
+    const long page = 4096, during = 4000000000L;
+    size_t length = mib << 20;
+    char *memory = anonymous(length);
+    madvise(memory, length, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < length; at += (size_t)page)
+        memory[at] = 1;
+    // Every second page becomes a mapping of its own, and so does each one between two of them.
+    for (long i = 0; i < maps / 2; i++)
+        if (mprotect(memory + i * 2 * page, (size_t)page, PROT_READ) != 0)
+            return 1;
+    pid_t *pids = calloc((size_t)children, sizeof *pids);
+    for (long i = 0; i < children; i++)
+        if ((pids[i] = fork()) == 0) {
+            pause();
+            _exit(0);
+        }
+    long begun = clock_ns(CLOCK_MONOTONIC), longest = 0;
+    for (long start; (start = clock_ns(CLOCK_MONOTONIC)) - begun < during;) {
+        char *short_lived = anonymous(1 << 16);
+        short_lived[0] = 1;
+        munmap(short_lived, 1 << 16);
+        long took = clock_ns(CLOCK_MONOTONIC) - start;
+        longest = took > longest ? took : longest;
+        usleep(200);
+    }
+    for (long i = 0; i < children; i++)
+        kill(pids[i], SIGKILL);
+    while (wait(NULL) > 0) {
+    }
+    printf("%ld\n", longest);
     return 0;
 }
 
@@ -133,6 +177,8 @@ int main(int argc, char **argv) {
         rounds = atol(argv[3]);
         return measured(argv[1][0] == 'c', atol(argv[2]));
     }
+    if (argc == 5 && strcmp(argv[1], "stalls") == 0)
+        return stalls((size_t)atol(argv[2]), atol(argv[3]), atol(argv[4]));
     if (argc == 3 && strcmp(argv[1], "sleepers") == 0)
         return sleepers(atol(argv[2]));
     if (argc > 4 && strcmp(argv[1], "bare") == 0)

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::footprints::{Figure, Job, User, measure};
 use crate::support::programs::{can_build, compiled, source};
-use crate::support::{installed, program, skip, skipped, static_program};
+use crate::support::{Run, installed, program, skip, skipped, static_program};
 
 /// A job, or the reason why it cannot run here.
 type Made = Result<Job, String>;
@@ -98,8 +98,12 @@ fn lines(figures: &[Figure]) -> String {
 
 /// The report's figures and the page frames of a job that is beyond a limit.
 fn beyond_a_limit(job: fn() -> Made) -> Option<Vec<Figure>> {
-    match job().and_then(|job| measure(&job, User::Root)) {
-        Ok((_, figures)) => Some(figures),
+    measured(job, User::Root).map(|(_, figures)| figures)
+}
+
+fn measured(job: fn() -> Made, user: User) -> Option<(Run, Vec<Figure>)> {
+    match job().and_then(|job| measure(&job, user)) {
+        Ok(measured) => Some(measured),
         Err(reason) => {
             skipped(&reason);
             None
@@ -123,6 +127,18 @@ fn pages_that_one_process_maps_twice_count_as_in_its_rss() {
     let combined = &figures[2];
     let rss = 2.0 * combined.pages;
     assert!((0.98 * combined.pages..1.02 * rss).contains(&combined.reported), "{}", lines(&figures));
+}
+
+// Requirement: RAM-26, RAM-86
+#[test]
+fn relatives_that_share_different_pages_at_one_address_count_at_least_one_of_them() {
+    let Some((_, figures)) = measured(jobs::two_generations_of_forks, User::Root) else { return };
+    assert!(figures.iter().all(Figure::is_right), "{}", lines(&figures));
+    let Some((run, figures)) = measured(jobs::two_generations_of_forks, User::Ordinary) else { return };
+    let [main, _, combined, private] = figures.as_slice() else { panic!("{}", lines(&figures)) };
+    assert!(main.is_right() && private.is_right(), "{}", lines(&figures));
+    assert!((0.98 * main.pages..1.02 * combined.pages).contains(&combined.reported), "{}", lines(&figures));
+    assert!(run.report().f64("max_ram_at_most.combined") > 0.98 * combined.pages, "{}", lines(&figures));
 }
 
 /// Prints the table of docs/ACCURACY.md.
@@ -269,6 +285,10 @@ mod jobs {
 
     pub fn mapped_twice() -> Made {
         Ok(with_file(program("pages"), "twice", "64", "2"))
+    }
+
+    pub fn two_generations_of_forks() -> Made {
+        Ok(pages(&["generations", "300", "4"]))
     }
 
     pub fn moved_memory() -> Made {

@@ -4,6 +4,8 @@
  *
  * fork          the parent's memory, which fork children share
  * cow           the same; each child writes the first half of it
+ * generations   the parent's memory, which fork children share; the parent writes the first half of it when half of them
+ *               are there, so that older children share other pages than younger ones
  * anonymous     a shared anonymous mapping of the parent, which the children alone touch
  * shm           FILE in /dev/shm, which each child opens for itself
  * memfd         child number I touches MIB (a multiple of 4) from I * MIB / 2 on
@@ -101,7 +103,7 @@ static void touch_window(int number, void (*touch)(char *, size_t)) {
 
 /* What the parent does before it has children. */
 static void parent_before(void) {
-    if (is("fork") || is("cow")) {
+    if (is("fork") || is("cow") || is("generations")) {
         memory = map_touched(bytes, MAP_PRIVATE);
     } else if (is("anonymous") || is("twice")) {
         memory = map(bytes, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -275,7 +277,10 @@ int main(int argc, char **argv) {
     pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     if (children > 1 && pthread_barrier_init(barrier, &shared, (unsigned)children)) die("barrier");
     parent_before();
-    for (int i = 0; i < children; i++) start_child(i);
+    for (int i = 0; i < children; i++) {
+        if (is("generations") && i == children / 2) write_range(memory, bytes / 2);
+        start_child(i);
+    }
     for (int i = 0; i < children; i++) {
         char byte;
         if (read(ready[0], &byte, 1) != 1) die("read");

@@ -495,6 +495,8 @@ pub struct PeakReading {
     pub vm_hwm_bytes: Option<u64>,
     /// Memory in huge pages of hugetlbfs, which RSS and PSS leave out, bytes; `None`: not read.
     pub hugetlb_bytes: Option<u64>,
+    /// Swapped-out memory, which a walk of smaps looks at as well, bytes; `None`: not read.
+    pub swap_bytes: Option<u64>,
     /// Its own resource limits; `None`: not read.
     pub limits: Option<ProcessLimits>,
 }
@@ -525,6 +527,11 @@ pub struct Rollup {
     pub private_bytes: u64,
     /// Anonymous part of the RSS, bytes.
     pub anonymous_bytes: u64,
+    /// Shared pages of files that the PSS lacks, because nothing told how many processes have them, bytes.
+    pub uncounted_bytes: u64,
+    /// How many more distinct anonymous pages the process and its fork relatives may have, bytes. Where several of them share pages
+    /// at one address, these count as one page in `pss_anon_bytes`, if nothing told them apart.
+    pub unseen_bytes: u64,
 }
 
 impl Rollup {
@@ -552,7 +559,7 @@ pub struct FileMapping {
     pub pss_bytes: u64,
 }
 
-/// Figures of smaps.
+/// Figures of smaps, or the same figures by pagemap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mappings {
     /// Resident pages of files.
@@ -575,6 +582,8 @@ pub struct SharingReadings {
     pub read: Vec<(ProcessId, SharingReading)>,
     /// Sizes of all members after the last reading, if there are several members. `None`: the memory of this one is gone.
     pub sizes_after: Vec<(ProcessId, Option<Size>)>,
+    /// The files of all members were to be read, too.
+    pub with_files: bool,
 }
 
 /// See [`SharingReadings`].
@@ -600,8 +609,24 @@ pub enum SharingReading {
 pub struct SharingTarget {
     /// The process.
     pub id: ProcessId,
-    /// Smaps is to be read, too, which shows the files that its memory belongs to. That takes up to four times as long.
-    pub wants_mappings: bool,
+    /// What is to be read of it.
+    pub source: SharingSource,
+}
+
+/// The file in /proc that shows how a process shares its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharingSource {
+    /// smaps_rollup: sums alone.
+    Rollup,
+    /// smaps, which also shows the files that its memory belongs to. That takes up to four times as long.
+    Smaps,
+    /// pagemap, together with all other targets of the unit. For a large process: a walk of smaps holds its mmap lock too long.
+    Pages {
+        /// About how many bytes of its memory are looked at.
+        bytes: u64,
+        /// Its anonymous pages are looked at, too. Otherwise all of them are its own.
+        with_anonymous: bool,
+    },
 }
 
 /// What the core wants to have read of a process.

@@ -56,6 +56,13 @@ impl Budget {
         self.has_credit(0)
     }
 
+    /// Whether something that costs `cost_ns` nanoseconds may be begun at all. What costs more than the largest credit may not, as
+    /// the budget would owe that for too long.
+    #[must_use]
+    pub fn permits(&self, cost_ns: u64) -> bool {
+        i64::try_from(cost_ns).is_ok_and(|cost_ns| cost_ns <= self.policy.credit_ns)
+    }
+
     /// Whether more may be spent if up to `credit_ns` nanoseconds may be owed. With a negative credit: whether more than its
     /// amount is left.
     #[must_use]

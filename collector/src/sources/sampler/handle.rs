@@ -1,11 +1,11 @@
 //! A live process's files, held open, and what decides whether they must be read again.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 use crate::model::ids::Target;
 use crate::model::observation::{Mappings, PeakReading, ReadingState, SharingReading, Size, Vitals};
-use crate::sys::proc_fs::{self, ProcRoot, Stat, Statm, read_held};
+use crate::sys::proc_fs::{self, AddressSpace, ProcRoot, Stat, Statm, read_held};
 use crate::sys::{clock, pidfd, rlimit};
 
 /// A process that did not run since its last reading is read again after this time: the kernel may have reclaimed memory of
@@ -216,15 +216,16 @@ impl Handle {
         PeakReading {
             id: self.target.id,
             vm_hwm_bytes: status.as_ref().and_then(|status| status.hwm),
-            hugetlb_bytes: status.map(|status| status.hugetlb),
+            hugetlb_bytes: status.as_ref().map(|status| status.hugetlb),
+            swap_bytes: status.map(|status| status.swap),
             limits: rlimit::of_process(self.target.pid),
         }
     }
 
     /// Reads how the process's memory is shared, and its size right after that: both figures must be of one time. The process may
     /// have exec'd or begun to end since its last reading.
-    pub(super) fn sharing(&self, root: &ProcRoot, page_bytes: u64, wants_mappings: bool) -> SharingReading {
-        let mappings = wants_mappings.then(|| root.mappings(self.memory_thread)).flatten();
+    pub(super) fn sharing(&self, root: &ProcRoot, page_bytes: u64, with_mappings: bool) -> SharingReading {
+        let mappings = with_mappings.then(|| root.mappings(self.memory_thread)).flatten();
         // smaps has the same sums as smaps_rollup, so one of both is enough: each takes milliseconds for a large process.
         let exact =
             |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED_PART;
@@ -237,10 +238,21 @@ impl Handle {
             Err(_) => SharingReading::Denied,
         }
     }
+
+    /// Opens its pagemap, to count its pages.
+    pub(super) fn pages(
+        &self,
+        root: &ProcRoot,
+        page_bytes: u64,
+        with_anonymous: bool,
+    ) -> io::Result<AddressSpace> {
+        let size = self.size(root, page_bytes).ok_or(ErrorKind::NotFound)?;
+        AddressSpace::open(root, self.memory_thread, size.rss_bytes, with_anonymous)
+    }
 }
 
 /// Whether the process's or the machine's limit of open files is reached.
-fn is_fd_limit(error: &std::io::Error) -> bool {
+fn is_fd_limit(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 

@@ -7,6 +7,7 @@
 //! | threads, state, faults | `stat` by `pread` on a held fd | 1.5 us |
 //! | sharing | `smaps_rollup` | 20 us to many ms |
 //! | files | `smaps` | up to four times as long |
+//! | both, of large processes | `maps` and `pagemap` | 4 us a MiB |
 //! | peak so far | `status` | 10 us |
 //!
 //! A held file survives exec and gives ESRCH after reaping, so two processes of one pid are never mixed.
@@ -17,18 +18,27 @@ mod handle;
 mod tests;
 
 use std::collections::hash_map::Entry;
+use std::io::ErrorKind;
 
 use rustc_hash::FxHashMap;
 
 use super::program;
 use crate::model::ids::ProcessId;
 use crate::model::observation::{
-    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
+    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingSource,
+    SharingTarget, Size,
 };
 use crate::sys::clock;
-use crate::sys::proc_fs::ProcRoot;
+use crate::sys::proc_fs::{AddressSpace, ProcRoot, count_pages};
 pub use budget::Budget;
 use handle::{Handle, OpenError};
+
+/// Bytes in a MiB.
+const MIB: u64 = 1 << 20;
+/// CPU time that a MiB of pages of 4 KiB costs by pagemap, nanoseconds. Huge pages cost a quarter of that.
+const PAGES_NS_PER_MIB: u64 = 4000;
+/// The same of addresses without pages, which have entries, too.
+const ABSENT_NS_PER_MIB: u64 = 400;
 
 /// Reads the live processes.
 #[derive(Debug)]
@@ -83,8 +93,8 @@ impl Sampler {
 
     /// Reads how a process's memory is shared. `None`: no sample has read the process.
     fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
-        let handle = self.handles.get(&target.id)?;
-        Some(handle.sharing(&self.root, self.page_bytes, target.wants_mappings))
+        let with_mappings = target.source == SharingSource::Smaps;
+        Some(self.handles.get(&target.id)?.sharing(&self.root, self.page_bytes, with_mappings))
     }
 
     /// Reads the size of a process's memory. `None`: no sample has read the process, or it has no memory any more.
@@ -102,6 +112,13 @@ impl Sampler {
         budget: &mut Budget,
         credit_ns: i64,
     ) -> SharingReadings {
+        let bytes_by_pages = order.iter().map(|target| match target.source {
+            SharingSource::Pages { bytes, .. } => Some(bytes),
+            SharingSource::Rollup | SharingSource::Smaps => None,
+        });
+        if let Some(bytes) = bytes_by_pages.sum::<Option<u64>>().filter(|_| !order.is_empty()) {
+            return self.read_by_pages(members, order, bytes, budget);
+        }
         let mut read = Vec::new();
         for target in order {
             // Without the others the reading is void: sizes of some members don't add up. A sample that has credit reads again.
@@ -110,9 +127,61 @@ impl Sampler {
             }
             read.extend(budget.spend(|| self.sharing(target)).map(|sharing| (target.id, sharing)));
         }
-        // The members are read one after another. The sizes show whether one has exec'd or ended meanwhile.
+        let sizes_after = self.sizes_after(members);
+        SharingReadings { members: members.to_vec(), read, sizes_after, with_files: false }
+    }
+
+    /// Reads the sizes of several members after one was read after another. These show whether one has exec'd or ended meanwhile.
+    fn sizes_after(&self, members: &[ProcessId]) -> Vec<(ProcessId, Option<Size>)> {
         let several = if members.len() < 2 { &[] } else { members };
-        let sizes_after = several.iter().map(|id| (*id, self.size(*id))).collect();
-        SharingReadings { members: members.to_vec(), read, sizes_after }
+        several.iter().map(|id| (*id, self.size(*id))).collect()
+    }
+
+    /// Reads how the memory of fork relatives is shared by their pagemaps, which have `bytes` of pages to look at. Those that can't
+    /// be counted, or that no sample has read, are missing. If all of it would cost too much, reads nothing: earlier readings stay.
+    fn read_by_pages(
+        &self,
+        members: &[ProcessId],
+        order: &[SharingTarget],
+        bytes: u64,
+        budget: &mut Budget,
+    ) -> SharingReadings {
+        let nothing =
+            SharingReadings { members: members.to_vec(), with_files: true, ..SharingReadings::default() };
+        let cost_ns = bytes / MIB * PAGES_NS_PER_MIB;
+        if !budget.permits(cost_ns) {
+            return nothing;
+        }
+        let (mut read, mut opened, mut spaces) = (Vec::new(), Vec::new(), Vec::new());
+        budget.spend(|| {
+            for SharingTarget { id, source } in order {
+                let with_anonymous = !matches!(source, SharingSource::Pages { with_anonymous: false, .. });
+                let Some(handle) = self.handles.get(id) else { continue };
+                match handle.pages(&self.root, self.page_bytes, with_anonymous) {
+                    Ok(space) => {
+                        opened.push((*id, handle));
+                        spaces.push(space);
+                    }
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                        read.push((*id, SharingReading::Denied));
+                    }
+                    Err(_) => {}
+                }
+            }
+        });
+        let length_bytes = spaces.iter().map(AddressSpace::length_bytes).fold(0, u64::saturating_add);
+        if !budget.permits(cost_ns + length_bytes / MIB * ABSENT_NS_PER_MIB) {
+            return nothing;
+        }
+        budget.spend(|| count_pages(&mut spaces, self.page_bytes));
+        for ((id, handle), space) in opened.into_iter().zip(spaces) {
+            let size = handle.size(&self.root, self.page_bytes);
+            let mappings = size.and_then(|size| space.finish(size, self.page_bytes));
+            read.extend(mappings.map(|mappings| {
+                let rollup = mappings.rollup;
+                (id, SharingReading::Read { rollup, mappings: Some(mappings), size })
+            }));
+        }
+        SharingReadings { read, sizes_after: self.sizes_after(members), ..nothing }
     }
 }

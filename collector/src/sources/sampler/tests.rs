@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::model::ids::{Identity, Target};
+use crate::model::policy::BudgetPolicy;
 
 const S: u64 = 1_000_000_000;
 const PAGE: u64 = 4096;
@@ -163,4 +164,36 @@ fn process_that_rested_is_not_read_again_for_a_second() {
     let first = cpu_ns(read(S));
     while crate::sys::pidfd::cpu_clock_ns(own).unwrap() < first + 1_000_000 {}
     assert!(cpu_ns(read(S + 1)) > first);
+}
+
+// Requirement: RAM-38
+#[test]
+fn large_process_is_counted_page_by_page_and_not_at_all_where_that_costs_too_much() {
+    let mut proc = Proc::new();
+    proc.is(PID, 'R', 0, 1, 1, S);
+    proc.read();
+    // There is no smaps, and no smaps_rollup.
+    proc.write(PID, "maps", "10000000-10100000 rw-p 00000000 00:00 0 [heap]\n");
+    const OWN: u64 = 1 << 63 | 1 << 56;
+    let page_map = std::fs::File::create(proc.dir.path().join(PID.to_string()).join("pagemap")).unwrap();
+    let entries: Vec<u8> = [OWN; 256].iter().flat_map(|entry| entry.to_ne_bytes()).collect();
+    std::os::unix::fs::FileExt::write_all_at(&page_map, &entries, 0x10000 * 8).unwrap();
+    let id = ProcessId(1);
+    let mut budget = Budget::new(BudgetPolicy::default(), S);
+    let mut read = |bytes| {
+        let source = SharingSource::Pages { bytes, with_anonymous: true };
+        proc.sampler.read_sharing(&[id], &[SharingTarget { id, source }], &mut budget, 0)
+    };
+    let [affordable, expensive] = [48 << 30, 480 << 30].map(&mut read);
+    let [(_, SharingReading::Read { rollup, .. })] = affordable.read.as_slice() else {
+        panic!("{affordable:?}")
+    };
+    assert_eq!((rollup.private_bytes, rollup.pss_anon_bytes), (MIB, MIB));
+    assert!(expensive.read.is_empty() && expensive.with_files);
+    // A thousand mappings of 1 GiB have a pagemap of 2 GiB.
+    let sparse = |at: u64| format!("{:x}-{:x} rw-p 00000000 00:00 0\n", at << 30, (at + 1) << 30);
+    proc.write(PID, "maps", &(1..1000).map(sparse).collect::<String>());
+    let source = SharingSource::Pages { bytes: MIB, with_anonymous: true };
+    let sparse = proc.sampler.read_sharing(&[id], &[SharingTarget { id, source }], &mut budget, 0);
+    assert!(sparse.read.is_empty());
 }

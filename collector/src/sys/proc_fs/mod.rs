@@ -4,8 +4,10 @@
 //! (ENOENT, ESRCH) is an ordinary value: `None`. Files that each sample reads are held open (`read_held`), so that a reading
 //! takes one system call and allocates nothing.
 
+mod huge_pages;
 mod pages;
 mod parse;
+mod shared_pages;
 
 use std::cell::LazyCell;
 use std::fs::File;
@@ -22,6 +24,7 @@ use crate::sys::{clock, pidfd};
 use pages::PageMap;
 pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 use parse::{line, parse_fork_count, parse_task_times, parse_u64};
+pub(crate) use shared_pages::{AddressSpace, count_pages};
 
 /// Gives the final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
 ///

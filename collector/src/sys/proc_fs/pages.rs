@@ -6,17 +6,21 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of an entry of pagemap. Each page has one.
-const ENTRY: u64 = 8;
+pub(super) const ENTRY: u64 = 8;
 /// The bit of an entry whose page is in memory.
-const PRESENT: u64 = 1 << 63;
+pub(super) const PRESENT: u64 = 1 << 63;
 /// The bit of an entry whose page belongs to a file or to shared memory. The process's own copy of a page has it not set.
-const OF_FILE: u64 = 1 << 61;
+pub(super) const OF_FILE: u64 = 1 << 61;
+/// The bit of an entry whose page no other process has mapped. Kernels before 4.2 lack it.
+pub(super) const EXCLUSIVE: u64 = 1 << 56;
+/// The bits of an entry that have the page frame number. They are 0 for users other than root.
+pub(super) const FRAME: u64 = (1 << 55) - 1;
 /// A larger mapping is not looked at. One of this size has 8 MiB of entries.
 const MOST_BYTES: u64 = 4 << 30;
 /// Entries are read in parts of this many bytes.
 const PART_BYTES: u64 = 64 << 10;
 /// A mapping with more pieces is not divided, because each piece costs time in every estimate of shared memory.
-const MOST_PIECES: usize = 256;
+pub(super) const MOST_PIECES: usize = 256;
 
 /// The pagemap of a process.
 #[derive(Debug)]
@@ -54,11 +58,7 @@ impl PageMap {
             for entry in entries.chunks_exact(ENTRY as usize) {
                 let entry = u64::from_ne_bytes(entry.try_into().ok()?);
                 if entry & PRESENT != 0 && entry & OF_FILE != 0 {
-                    // The page lengthens the last piece if that ends here. Otherwise it begins a new piece.
-                    match pieces.last_mut().filter(|last| last.end == at) {
-                        Some(last) => last.end += self.page_bytes,
-                        None => pieces.push(at..at + self.page_bytes),
-                    }
+                    add_page(&mut pieces, at, self.page_bytes);
                 }
                 at += self.page_bytes;
             }
@@ -67,6 +67,16 @@ impl PageMap {
             }
         }
         Some(pieces)
+    }
+}
+
+/// Adds the page at this offset to the pieces of a mapping: it lengthens the last one if that ends there, else it begins a new one.
+/// One piece more than the most shows that there are too many.
+pub(super) fn add_page(pieces: &mut Vec<Range<u64>>, at: u64, page_bytes: u64) {
+    if let Some(last) = pieces.last_mut().filter(|last| last.end == at) {
+        last.end += page_bytes;
+    } else if pieces.len() <= MOST_PIECES {
+        pieces.push(at..at + page_bytes);
     }
 }
 

@@ -149,29 +149,32 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
         pss_anon_bytes: bytes_of(text, b"Pss_Anon:").unwrap_or(0),
         private_bytes: private_bytes.saturating_add(hugetlb_bytes),
         anonymous_bytes: bytes_of(text, b"Anonymous:")?,
+        ..Rollup::default()
     })
 }
 
 /// Parts of a mapping, bytes from its beginning.
-type Pieces = Vec<Range<u64>>;
+pub(super) type Pieces = Vec<Range<u64>>;
 
 /// A mapping is divided only if at least so many bytes of its file are resident. Processes have nearly the same pages of smaller
 /// ones.
 const DIVIDED_FROM_BYTES: u64 = 1 << 20;
 
-/// One mapping of smaps while its lines are read. Sizes and offsets are in bytes.
+/// One mapping of smaps while its lines are read, or of maps. Sizes and offsets are in bytes.
 #[derive(Debug, Default)]
-struct Mapping {
+pub(super) struct Mapping {
     /// Where it begins in the address space.
-    address: u64,
+    pub address: u64,
     /// Device and inode of the file. If the inode is 0, the mapping has no file.
-    file: (u64, u64),
+    pub file: (u64, u64),
     /// Where the mapped part of the file begins.
     start: u64,
     /// Where the mapped part of the file ends.
     end: u64,
-    rss: u64,
-    pss: u64,
+    /// What a page of it belongs to that is not marked as a file's.
+    pub kind: MappingKind,
+    pub rss: u64,
+    pub pss: u64,
     /// The pages that only this process has.
     private: u64,
     /// Those of `private` that are dirty.
@@ -181,21 +184,55 @@ struct Mapping {
     hugetlb_shared: u64,
 }
 
+/// What the permissions and the path of a mapping say of its pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum MappingKind {
+    /// Written pages are anonymous.
+    #[default]
+    Private,
+    /// No page is anonymous.
+    Shared,
+    /// Huge pages of hugetlbfs without a file of the user's. They are not in the RSS, and count as pages of a file.
+    AnonymousHugetlb,
+    /// Neither readable nor writable nor executable: it reserves addresses, and has no pages.
+    Reserved,
+}
+
+impl MappingKind {
+    fn new(permissions: &str, path: &str) -> Self {
+        if permissions.starts_with("---") {
+            Self::Reserved
+        } else if path.starts_with("/anon_hugepage") {
+            Self::AnonymousHugetlb
+        } else if permissions.ends_with('s') {
+            Self::Shared
+        } else {
+            Self::Private
+        }
+    }
+}
+
 impl Mapping {
+    /// Gives its addresses.
+    pub(super) fn addresses(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.end - self.start)
+    }
+
     /// Parses the first line: addresses, permissions, offset, device, inode, path.
-    fn header(line: &[u8]) -> Option<Self> {
+    pub(super) fn header(line: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(line);
         let mut fields = text.split_ascii_whitespace();
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (from, to) = fields.next()?.split_once('-')?;
         let address = hex(from)?;
-        // After the permissions comes the offset in the file.
-        let start = hex(fields.nth(1)?)?;
+        let permissions = fields.next()?;
+        let start = hex(fields.next()?)?;
         let (major, minor) = fields.next()?.split_once(':')?;
         let device = hex(major)? << 32 | hex(minor)?;
         let inode = fields.next()?.parse().ok()?;
         let end = start.saturating_add(hex(to)?.saturating_sub(address));
-        Some(Self { address, file: (device, inode), start, end, ..Self::default() })
+        let kind = MappingKind::new(permissions, fields.next().unwrap_or_default());
+        Some(Self { address, file: (device, inode), start, end, kind, ..Self::default() })
     }
 
     /// Adds the mapping's figures to the sums. `pieces` gives the resident pieces of some addresses, see [`parse_smaps`].
@@ -226,7 +263,7 @@ impl Mapping {
 
     /// Adds the pages that a mapping has of its file: all but the anonymous ones, whose PSS is `anonymous_pss` bytes. If the
     /// mapping is divided, each resident piece is added as a mapping of its own.
-    fn add_pages_of_file(
+    pub(super) fn add_pages_of_file(
         &self,
         mappings: &mut Mappings,
         anonymous_pss: u64,
@@ -239,11 +276,11 @@ impl Mapping {
             return;
         }
         let pss_bytes = self.pss.saturating_sub(anonymous_pss) + self.hugetlb_private;
-        let Self { address, file, start, end, .. } = *self;
+        let Self { file, start, end, .. } = *self;
         let length = end - start;
         // A mapping that is wholly resident would be one piece, and a small one is not worth the time.
         let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
-        let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
+        let pieces = is_divided.then(|| pieces(&self.addresses())).flatten();
         let mapping = FileMapping { file, start, end, rss_bytes, pss_bytes };
         match pieces.filter(|pieces| !pieces.is_empty()) {
             Some(pieces) => mappings.files.extend(split(mapping, &pieces)),
@@ -316,6 +353,8 @@ pub struct Status {
     pub hwm: Option<u64>,
     /// HugetlbPages, bytes; 0 on kernels without them. Neither RSS nor PSS includes them.
     pub hugetlb: u64,
+    /// VmSwap, bytes; 0 on kernels without swap.
+    pub swap: u64,
     /// Pid of the process; in the file of a thread it differs from the thread's id.
     pub tgid: Option<u32>,
     /// Pid in each pid namespace, from the reader's down to the process's own.
@@ -338,6 +377,7 @@ impl Status {
             is_killed: has_kill(b"SigPnd:") || has_kill(b"ShdPnd:"),
             hwm: bytes_of(text, b"VmHWM:"),
             hugetlb: bytes_of(text, b"HugetlbPages:").unwrap_or(0),
+            swap: bytes_of(text, b"VmSwap:").unwrap_or(0),
             tgid: line(text, b"Tgid:").and_then(parse_u64).and_then(|tgid| tgid.try_into().ok()),
             ns_pids: ns_pids
                 .split(u8::is_ascii_whitespace)

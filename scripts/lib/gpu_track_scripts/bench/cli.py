@@ -16,7 +16,7 @@ from gpu_track_scripts.bench import peers as other_programs
 from gpu_track_scripts.bench.jobs import peers
 from gpu_track_scripts.bench.processes import fork, spawn
 from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
-from gpu_track_scripts.bench.runs import compute, hello, many, ring, true
+from gpu_track_scripts.bench.runs import compute, hello, many, ring, stalls, true
 from gpu_track_scripts.bench.sampling import khz, memory, sample500, sample5000
 from gpu_track_scripts.bench.workbench import Workbench, prepare
 from gpu_track_scripts.commands import first_line
@@ -37,7 +37,8 @@ gpu-tracker, psrecord, GNU time and resource_monitor it finds in PATH or in --bi
 
 Benchmark = Callable[[Workbench], Iterator[Row]]
 # In the order of the table.
-ALL: list[Benchmark] = [spawn, fork, hello, compute, sample500, sample5000, khz, true, memory, many, peers, ring]
+RUNS: list[Benchmark] = [spawn, fork, hello, compute, stalls]
+ALL: list[Benchmark] = [*RUNS, sample500, sample5000, khz, true, memory, many, peers, ring]
 NAMES = [benchmark.__name__ for benchmark in ALL]
 
 

@@ -1,4 +1,4 @@
-"""What whole runs cost: `hello`, `compute`, `true`, `many` and `ring`."""
+"""What whole runs cost: `hello`, `compute`, `stalls`, `true`, `many` and `ring`."""
 
 from __future__ import annotations
 
@@ -52,6 +52,35 @@ def hello_row(wall_s: BySide) -> Row:
         "1.03 x",
         with_quartiles(ratio, 3, " x"),
         statistics.median(ratio) <= 1.03,
+    )
+
+
+def stalls(bench: Workbench) -> Iterator[Row]:
+    """How long a large program with fork children waits for memory, at the longest."""
+    # Memory in MiB, number of mappings.
+    cases = [(512, 0), (1024, 0), (4096, 0), (12288, 0), (512, 60_000)]
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for mib, maps in cases[: bench.pick(len(cases), 1)]:
+        name = f"{mib} MiB, 3 fork children" + (f", {maps:,} mappings" if maps else "")
+        if mib << 20 > available * 3 // 4:
+            raise Unavailable(f"too little free memory for {name}")
+
+        def measure(side: str, mib: int = mib, maps: int = maps) -> float:
+            front = bench.track() if side == "ours" else []
+            return int(output([*front, bench.work, "stalls", mib, 3, maps])) / 1e6
+
+        yield stalls_row(name, interleave(SIDES, bench.pick(10, 2), measure))
+
+
+def stalls_row(name: str, longest_ms: BySide) -> Row:
+    """Compares the medians of the longest waits, as a single one depends on chance."""
+    bare, ours = (statistics.median(longest_ms[side]) for side in SIDES)
+    return Row(
+        f"longest wait for mmap, a page fault and munmap in 4 s; {name}; {len(longest_ms['ours'])} rounds",
+        f"bare: {with_quartiles(longest_ms['bare'], 1, ' ms')}",
+        "+10 ms",
+        with_quartiles(longest_ms["ours"], 1, " ms"),
+        ours - bare <= 10,
     )
 
 

@@ -32,7 +32,7 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 31] = [
+const CAUSES: &[(Topic, CauseOf)] = &[
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -68,8 +68,8 @@ const CAUSES: [(Topic, CauseOf); 31] = [
 ];
 
 /// The causes of warnings about a run that was not tracked. All others are about what tracking found.
-const UNTRACKED_CAUSES: [(Topic, CauseOf); 3] =
-    [(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
+const UNTRACKED_CAUSES: &[(Topic, CauseOf)] =
+    &[(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
 
 /// Gives the report's warnings in order: the launcher's own, those of [`CAUSES`], then those of the GPUs. A run that was not
 /// tracked has those of [`UNTRACKED_CAUSES`] in place of [`CAUSES`].
@@ -79,7 +79,7 @@ pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     for text in &inputs.config.report.warnings {
         warnings.push(Warning::new(Topic::Tracking, text.clone()));
     }
-    let causes = if context.coverage.untracked_reason.is_some() { &UNTRACKED_CAUSES[..] } else { &CAUSES };
+    let causes = if context.coverage.untracked_reason.is_some() { UNTRACKED_CAUSES } else { CAUSES };
     for (topic, message) in causes {
         warnings.extend(message(context).map(|text| Warning::new(*topic, text)));
     }
@@ -493,8 +493,9 @@ fn ram_floor(context: &Context) -> Option<String> {
     ))
 }
 
-/// Says that the largest RAM can have been much more than is certain: processes ended between two samples while others grew. If a
-/// process was killed, users look for the memory that it needed, so a smaller difference is worth a warning.
+/// Says that the largest RAM can have been much more than is certain: processes ended between two samples while others grew, or
+/// the pages of large fork relatives can't be told apart. If a process was killed, users look for the memory that it needed, so a
+/// smaller difference is worth a warning.
 fn ram_at_most(context: &Context) -> Option<String> {
     /// A difference up to this needs no warning in any run.
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
@@ -506,10 +507,16 @@ fn ram_at_most(context: &Context) -> Option<String> {
     let part = if is_any_killed { PART_IF_KILLED } else { PART };
     let certain = context.max_ram.combined.footprint_bytes?;
     let at_most = context.max_ram_at_most.combined?;
-    (at_most - certain > NEGLIGIBLE_BYTES.max(certain / part)).then(|| {
+    let more = at_most - certain;
+    let reason = if context.inputs.run.ram.unseen_bytes > more / 2 {
+        "large processes wrote to their memory between two forks, and only root sees which of the pages that their children share \
+         are the same."
+    } else {
+        "processes ended between two samples, and how much the others held just then is unknown. A smaller --st shows more."
+    };
+    (more > NEGLIGIBLE_BYTES.max(certain / part)).then(|| {
         format!(
-            "The largest RAM can have been up to {:.1} MB, and was {:.1} MB for certain: processes ended between two samples, \
-             and how much the others held just then is unknown. A smaller --st shows more.",
+            "The largest RAM can have been up to {:.1} MB, and was {:.1} MB for certain: {reason}",
             at_most as f64 / 1e6,
             certain as f64 / 1e6
         )

@@ -177,7 +177,7 @@ impl Collector {
         let peak = |id| {
             let process = machine.by_pid(*pids.get(&id)?)?;
             let vm_hwm_bytes = Some(process.hwm_kib * 1024);
-            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes: Some(0), limits: None })
+            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes: Some(0), swap_bytes: Some(0), limits: None })
         };
         let peaks = Observation::Peaks(new.into_iter().filter_map(peak).collect());
         self.apply(machine, &peaks);

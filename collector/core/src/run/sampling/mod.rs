@@ -18,10 +18,9 @@ use rustc_hash::FxHashMap;
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
 use crate::model::groups::Groups;
-use crate::model::ids::Target;
+use crate::model::ids::{ImageGroup, Target};
 use crate::model::observation::{
-    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
-    Vitals,
+    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, Size, Vitals,
 };
 use files::KnownPrograms;
 use footprint::{Estimate, Estimates, Readings, Tried};
@@ -52,6 +51,8 @@ pub(crate) struct Sample {
     pub cpu_ns: Groups<u64>,
     /// What each process holds now.
     pub holders: Vec<Held>,
+    /// How much more memory there can be in pages that nothing tells apart, bytes.
+    pub unseen_bytes: u64,
 }
 
 /// What a process holds at a sample.
@@ -127,6 +128,8 @@ pub struct Sampling {
     group_changes: u64,
     /// Shared memory of the live processes, each in full, bytes.
     shared_of_all_bytes: u64,
+    /// How much the processes of each image group have copied between two forks of theirs, bytes: see [`Self::note_forks`].
+    copied_bytes: FxHashMap<ImageGroup, u64>,
     estimates: Estimates,
     /// Processes have come, gone or touched memory since the estimates were made.
     is_estimate_due: bool,
@@ -278,9 +281,8 @@ impl Sampling {
         // This comes before `peak_at_ns` is set below, which makes an image count as old.
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
-                (reading.sharing, reading.files, reading.vm_hwm_bytes, reading.hugetlb_bytes) =
-                    (None, None, None, 0);
-                reading.is_sharing_denied = false;
+                (reading.sharing, reading.files, reading.vm_hwm_bytes) = (None, None, None);
+                (reading.hugetlb_bytes, reading.swap_bytes, reading.is_sharing_denied) = (0, 0, false);
             }
         }
         for peak in peaks {
@@ -290,6 +292,7 @@ impl Sampling {
             let vm_hwm_bytes = process.and_then(|process| process.peak_of_run(peak.vm_hwm_bytes));
             reading.vm_hwm_bytes = vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
+            reading.swap_bytes = peak.swap_bytes.unwrap_or(reading.swap_bytes);
             reading.limits = peak.limits.unwrap_or(reading.limits);
         }
         if self.is_estimate_due || !peaks.is_empty() {
@@ -301,6 +304,7 @@ impl Sampling {
     /// relatives had touched when they came: what it writes from then on, it may copy.
     fn estimate_anew(&mut self, tree: &Tree) {
         (self.is_estimate_due, self.has_read_enough) = (false, false);
+        self.note_forks(tree);
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
             let Some(reading) = self.readings.get_mut(id) else { continue };
@@ -314,6 +318,32 @@ impl Sampling {
         self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
 
+    /// Notes what each process with a new fork child may have copied since its fork child before: later children share the copies,
+    /// and earlier ones the pages that were copied. So at one address, several pages can each be shared. Without that, the relatives
+    /// that share something there share one page.
+    fn note_forks(&mut self, tree: &Tree) {
+        let page_bytes = tree.context().page;
+        for id in &self.alive {
+            let group_of = |id: ProcessId| tree.get(id).map(|process| process.program.group);
+            let parent = tree.get(*id).and_then(|process| process.ancestry.parent.known());
+            let Some(group) = group_of(*id).filter(|group| parent.and_then(group_of) == Some(*group)) else {
+                continue;
+            };
+            let is_noted = |reading: &mut LastReading| std::mem::replace(&mut reading.is_fork_noted, true);
+            if self.readings.get_mut(id).is_none_or(is_noted) {
+                continue;
+            }
+            let Some(parent) = parent.and_then(|parent| self.readings.get_mut(&parent)) else { continue };
+            let now = parent.touched();
+            if let Some(before) = parent.touched_at_fork.replace(now) {
+                *self.copied_bytes.entry(group).or_default() += now.copied_since(&before, page_bytes);
+            } else {
+                parent.touched_at_fork = Some(parent.touched_before);
+            }
+        }
+        self.copied_bytes.retain(|group, _| tree.group(*group).is_some());
+    }
+
     /// Gives what estimates are made of.
     fn last_readings(&self) -> Readings<'_> {
         Readings {
@@ -321,6 +351,7 @@ impl Sampling {
             programs: &self.programs,
             alive: &self.alive,
             shared_of_all_bytes: self.shared_of_all_bytes,
+            copied_bytes: &self.copied_bytes,
         }
     }
 
@@ -334,9 +365,12 @@ impl Sampling {
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
     }
 
-    /// Gives the processes whose private and proportional sizes are not known any more, and what to read of them.
-    pub fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        if self.has_read_enough { Vec::new() } else { self.estimates.stale(tree) }
+    /// Gives the readings that bring private and proportional sizes up to date which are not known any more.
+    pub fn stale(&self, tree: &Tree) -> Vec<Unit> {
+        if self.has_read_enough {
+            return Vec::new();
+        }
+        self.estimates.stale(tree, self.last_readings(), &self.current.tried)
     }
 
     /// Takes in the third pass, one unit at a time: how its members share memory. Notes what was tried, so that no other unit of
@@ -353,7 +387,7 @@ impl Sampling {
         for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
             self.current.tried.groups.insert(process.program.group);
             self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
-            if !is_group {
+            if !is_group || unit.with_files {
                 self.current.tried.files.insert(process.ids.id);
             }
         }
@@ -477,7 +511,7 @@ impl Sampling {
         } else if !self.has_read_enough {
             // The high-water mark decides only what a reading may cost, so any will do here.
             self.has_read_enough =
-                self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
+                self.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
         }
     }
 
@@ -499,6 +533,7 @@ fn add_process(
     let before = process.observed;
     let is_main = process.ids.is_main;
     sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
+    sample.unseen_bytes += estimate.unseen_bytes;
     let (peak_rss_bytes, spike_bytes) = peak_and_spike(process, reading);
     let steady_bytes = add_memory(sample, process, reading, estimate, spike_bytes);
     process.observed = Observed {
@@ -588,6 +623,8 @@ fn add_memory(
         // The interval has what it holds now beyond the steady part.
         at_most = last.contribution;
     }
+    let at_most =
+        at_most.plus(Contribution { private_bytes: 0, ..Contribution::private(estimate.unseen_bytes) });
     sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread_bytes, steady_threads));
     Some(steady.added_bytes)
 }

@@ -41,6 +41,16 @@ pub(crate) struct Touched {
     pub anonymous_bytes: u64,
 }
 
+impl Touched {
+    /// Gives how much of what it had `before` it may have copied by writing since then, bytes.
+    pub(super) fn copied_since(&self, before: &Self, page_bytes: u64) -> u64 {
+        let faults = self.minor_faults.saturating_sub(before.minor_faults);
+        let grown = self.anonymous_bytes.saturating_sub(before.anonymous_bytes);
+        // A fault is a new page, by which it grows, or a copy of one that it had.
+        faults.saturating_mul(page_bytes).saturating_sub(grown).min(before.anonymous_bytes)
+    }
+}
+
 /// The last reading of a live process's /proc files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastReading {
@@ -58,6 +68,8 @@ pub(crate) struct LastReading {
     pub faults_at_peak: u64,
     /// Memory in huge pages of hugetlbfs, which is not in the RSS, bytes.
     pub hugetlb_bytes: u64,
+    /// Swapped-out memory when that was last read, bytes.
+    pub swap_bytes: u64,
     /// Its resource limits when they were last read.
     pub limits: ProcessLimits,
     /// smaps_rollup, if it was read since the image began.
@@ -68,6 +80,10 @@ pub(crate) struct LastReading {
     pub touched_before: Touched,
     /// What it had touched before it got fork relatives, if their sharing was not read since.
     pub touched_before_relatives: Option<Touched>,
+    /// What it had touched when its last fork child came.
+    pub touched_at_fork: Option<Touched>,
+    /// Its parent's `touched_at_fork` is of this process or of a later one.
+    pub is_fork_noted: bool,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
 }
@@ -181,13 +197,8 @@ impl LastReading {
     /// Those relatives may still have the old pages. 0: it has no such relatives.
     pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
         let Some(before) = self.touched_before_relatives else { return 0 };
-        let faults = self.vitals.minor_faults.saturating_sub(before.minor_faults);
-        let faulted = faults.saturating_mul(page_bytes);
-        let grown = self.anonymous_bytes().saturating_sub(before.anonymous_bytes);
         let unmapped = before.anonymous_bytes.saturating_sub(self.anonymous_bytes());
-        // A fault is a new page, by which it grows, or a copy of one that it had.
-        let copied = faulted.saturating_sub(grown).min(before.anonymous_bytes);
-        copied + unmapped
+        self.touched().copied_since(&before, page_bytes) + unmapped
     }
 
     /// Gives what it had touched when it was last read.
@@ -198,6 +209,11 @@ impl LastReading {
     /// Gives its resident anonymous pages, bytes.
     pub(super) fn anonymous_bytes(&self) -> u64 {
         self.size.rss_bytes - self.size.shared_bytes
+    }
+
+    /// Gives how much memory a walk of smaps looks at, bytes.
+    pub(super) fn walked_bytes(&self) -> u64 {
+        self.size.rss_bytes.saturating_add(self.swap_bytes)
     }
 
     /// Gives its resident pages of files, shared memory and hugetlbfs, bytes.

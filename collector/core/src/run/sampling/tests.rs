@@ -1,6 +1,7 @@
 //! Samples of made-up readings: how much of each process's memory counts, and what may not be concluded.
 
 mod footprint;
+mod large;
 mod shared_pages;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,9 @@ use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 use super::*;
 use crate::model::exit_account::Remains;
 use crate::model::ids::Key;
-use crate::model::observation::{ChildSeen, FileMapping, Mappings, Rollup, UnreportedMemory};
+use crate::model::observation::{
+    ChildSeen, FileMapping, Mappings, Rollup, SharingSource, SharingTarget, UnreportedMemory,
+};
 use crate::run::tree::RunContext;
 use crate::run::usage::{MaxFootprint, RamUsage};
 
@@ -32,6 +35,9 @@ struct Made {
     pss: u64,
     private: u64,
     hugetlb: u64,
+    swap: u64,
+    /// See [`Rollup::unseen_bytes`].
+    unseen: u64,
     /// Inode of the file that the shared pages are of, and where they begin in it.
     file: (u64, u64),
     /// How much of the mapping is not resident.
@@ -50,6 +56,8 @@ impl Made {
             pss: rss,
             private: rss,
             hugetlb: 0,
+            swap: 0,
+            unseen: 0,
             file: (1, 0),
             absent: 0,
         }
@@ -78,6 +86,8 @@ impl Made {
             } * MIB,
             private_bytes: self.private * MIB,
             anonymous_bytes: (self.rss - self.shared) * MIB,
+            unseen_bytes: self.unseen * MIB,
+            ..Rollup::default()
         }
     }
 }
@@ -206,7 +216,13 @@ impl Run {
         let peak = |id: ProcessId| {
             let (_, made) = made_of(self, id)?;
             let (vm_hwm_bytes, hugetlb_bytes) = (Some(made.hwm * MIB), Some(made.hugetlb * MIB));
-            Some(PeakReading { id, vm_hwm_bytes, hugetlb_bytes, limits: None })
+            Some(PeakReading {
+                id,
+                vm_hwm_bytes,
+                hugetlb_bytes,
+                swap_bytes: Some(made.swap * MIB),
+                limits: None,
+            })
         };
         let mut wanted = self.sampling.new_images(&self.tree);
         wanted.extend(self.sampling.alive.iter().filter(|id| self.sampling.is_peak_due(**id, true)));
@@ -216,7 +232,7 @@ impl Run {
             let (pid, made) = made_of(run, target.id)?;
             let rollup = run.rollups.get(&pid).copied().unwrap_or(made.rollup());
             let mappings = || run.mappings.get(&pid).cloned().unwrap_or_else(|| made.mappings());
-            let mappings = target.wants_mappings.then(mappings);
+            let mappings = (target.source != SharingSource::Rollup).then(mappings);
             Some((target.id, SharingReading::Read { rollup, mappings, size: Some(made.size()) }))
         };
         while !self.is_broke
@@ -226,16 +242,24 @@ impl Run {
             let size = |id: &ProcessId| (*id, made_of(self, *id).map(|(_, made)| made.size()));
             let sizes_after = several.iter().map(size).collect();
             let read = unit.order.iter().filter_map(|target| read(self, target)).collect();
-            self.sampling.sharing(&self.tree, &SharingReadings { members: unit.members, read, sizes_after });
+            let with_files = is_by_pages(&unit);
+            let members = unit.members;
+            self.sampling.sharing(&self.tree, &SharingReadings { members, read, sizes_after, with_files });
         }
-        let mut targets = self.sampling.stale(&self.tree);
+        let mut units = self.sampling.stale(&self.tree);
         if self.reads_all {
-            let target = |id: &ProcessId| SharingTarget { id: *id, wants_mappings: true };
-            targets = self.sampling.alive.iter().map(target).collect();
+            let unit = |id: &ProcessId| Unit {
+                members: vec![*id],
+                order: vec![SharingTarget { id: *id, source: SharingSource::Smaps }],
+                credit: SharingCredit::Spare,
+            };
+            units = self.sampling.alive.iter().map(unit).collect();
         }
-        for target in targets.into_iter().filter(|_| !self.is_broke) {
-            let (members, read) = (vec![target.id], read(self, &target).into_iter().collect());
-            self.sampling.sharing(&self.tree, &SharingReadings { members, read, sizes_after: Vec::new() });
+        for unit in units.into_iter().filter(|_| !self.is_broke) {
+            let read = unit.order.iter().filter_map(|target| read(self, target)).collect();
+            let with_files = is_by_pages(&unit);
+            let readings = SharingReadings { members: unit.members, read, with_files, ..Default::default() };
+            self.sampling.sharing(&self.tree, &readings);
         }
         self.sampling.conclude(&mut self.tree, self.sampled_ns);
         let mut sample = self.sampling.take().expect("it was concluded");
@@ -253,6 +277,11 @@ impl Run {
     fn finalize(&mut self) {
         self.tree.finalize(self.now_ns, u64::MAX);
     }
+}
+
+/// Whether the unit is read by pagemap.
+fn is_by_pages(unit: &Unit) -> bool {
+    unit.order.iter().any(|target| matches!(target.source, SharingSource::Pages { .. }))
 }
 
 #[test]
@@ -413,7 +442,8 @@ fn member_that_lost_its_memory_voids_its_groups_sharing() {
     let ids = run.tree.alive().to_vec();
     assert!(run.sampling.readings.values().all(|reading| reading.sharing.is_some()));
     let sizes_after = vec![(ids[0], Some(Made::with(400).size())), (ids[1], None)];
-    run.sampling.sharing(&run.tree, &SharingReadings { members: ids.clone(), read: Vec::new(), sizes_after });
+    run.sampling
+        .sharing(&run.tree, &SharingReadings { members: ids.clone(), sizes_after, ..Default::default() });
     assert!(run.sampling.readings.values().all(|reading| reading.sharing.is_none()));
     assert_eq!(run.sampling.readings[&ids[1]].size.rss_bytes, 400 * MIB, "what it had stands");
 }

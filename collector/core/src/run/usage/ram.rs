@@ -85,6 +85,8 @@ pub struct RamUsage {
     pub max: Groups<MaxFootprint>,
     /// Upper bounds of the largest footprints: between two samples each process counts with the larger of its contributions, bytes.
     pub at_most_bytes: Groups<u64>,
+    /// The part of them that is in pages which nothing tells apart, bytes: the largest at a sample.
+    pub unseen_bytes: u64,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional_bytes: Groups<Option<u64>>,
     /// Footprints over time, byte-seconds.
@@ -219,6 +221,7 @@ impl RamUsage {
     /// intervals, since records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
+        self.unseen_bytes = self.unseen_bytes.max(sample.unseen_bytes);
         // This opens the sample whose figures the window's moments then raise.
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;

@@ -287,6 +287,11 @@ fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
     added
 }
 
+/// Gives how many more anonymous pages the members may have than their readings tell apart, bytes.
+pub(super) fn unseen_bytes(members: &[Member]) -> u64 {
+    members.iter().filter_map(|member| Some(member.reading.sharing?.rollup.unseen_bytes)).sum()
+}
+
 /// Gives a process's proportional anonymous memory, as far as its last reading tells, bytes; 0: it was never read. `is_alone`: no
 /// other process of its image group has memory.
 pub(super) fn proportional_bytes(member: &Member, is_alone: bool) -> u64 {

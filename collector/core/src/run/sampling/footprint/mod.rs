@@ -1,8 +1,8 @@
 //! The tree's RAM: its footprint, the distinct pages that its processes have mapped, whoever else maps them.
 //!
 //! The kernel says exactly how pages are shared. Reading that from smaps_rollup takes 20 us for a small process and 19 ms for 4
-//! GB, with the process's mmap lock held. smaps takes up to four times as long. Most is known from statm alone, or from an
-//! earlier reading:
+//! GB, with the process's mmap lock held. smaps takes up to four times as long. Large processes are read by pagemap instead. Most
+//! is known from statm alone, or from an earlier reading:
 //!
 //! - Anonymous pages are shared between fork relatives only: see [`anonymous`].
 //! - Pages of files and of shared memory are mapped by any process: see [`super::files`].
@@ -40,6 +40,9 @@ pub(crate) struct Estimate {
     pub files_unread_bytes: u64,
     /// By how much its private and proportional sizes may be wrong, bytes.
     pub stale_bytes: u64,
+    /// How much more its image group can hold in pages that nothing tells apart, bytes. Noted for the youngest, which is no first
+    /// process of the command.
+    pub unseen_bytes: u64,
 }
 
 /// What each process adds to the tree's RAM, and the sums of that.
@@ -88,6 +91,8 @@ pub(crate) struct Readings<'a> {
     pub alive: &'a [ProcessId],
     /// The sum of their shared memory, each counted in full, bytes.
     pub shared_of_all_bytes: u64,
+    /// How much the processes of each image group have copied between two forks of theirs, bytes.
+    pub copied_bytes: &'a FxHashMap<ImageGroup, u64>,
 }
 
 /// Makes the estimates for all live processes, and their sums.
@@ -161,6 +166,10 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         let added = added_by_group(&members, are_read, page_bytes);
         for ((id, member), added) in ids.iter().zip(&members).zip(added) {
             all.by_id.insert(*id, anonymous_estimate(member, added, is_alone, page_bytes));
+        }
+        if let Some(youngest) = ids.last().and_then(|id| all.by_id.get_mut(id)).filter(|_| are_read) {
+            let copied_bytes = readings.copied_bytes.get(&group).copied().unwrap_or(0);
+            youngest.unseen_bytes = anonymous::unseen_bytes(&members).min(copied_bytes);
         }
     }
 }
@@ -279,6 +288,8 @@ struct FilesReading {
     /// Pages that other processes have mapped since, bytes. These may be the same pages, of which its proportional part is
     /// smaller then.
     more_others_bytes: u64,
+    /// Shared pages that the proportional size lacks, scaled as well, bytes.
+    uncounted_bytes: u64,
 }
 
 impl FilesReading {
@@ -288,10 +299,16 @@ impl FilesReading {
         let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
         let pss_bytes = sharing.rollup.pss_bytes.saturating_sub(sharing.rollup.pss_anon_bytes);
         let others_bytes = shared_of_all_bytes.saturating_sub(now_bytes);
+        let uncounted_bytes = sharing.rollup.uncounted_bytes;
         Some(Self {
             pss_bytes: scale(pss_bytes, now_bytes, then_bytes).min(now_bytes),
             changed_bytes: now_bytes.abs_diff(then_bytes),
             more_others_bytes: others_bytes.saturating_sub(sharing.others_shared_bytes).min(pss_bytes),
+            uncounted_bytes: if uncounted_bytes == 0 {
+                0
+            } else {
+                scale(uncounted_bytes, now_bytes, then_bytes).min(now_bytes)
+            },
         })
     }
 }
@@ -301,6 +318,7 @@ impl FilesReading {
 fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
     let stale_bytes = if let Some(files) = FilesReading::of_process(reading, shared_of_all_bytes) {
         estimate.proportional_bytes += files.pss_bytes;
+        estimate.unread_proportional_bytes = files.uncounted_bytes;
         files.changed_bytes + files.more_others_bytes
     } else {
         let shared_bytes = reading.size.shared_bytes;

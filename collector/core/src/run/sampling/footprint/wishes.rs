@@ -2,6 +2,9 @@
 //!
 //! `BudgetPolicy` says what readings may cost. A sample that would set a new peak may go into debt, and less so while memory
 //! grows. What is left of the budget brings private and proportional sizes up to date.
+//!
+//! While smaps or smaps_rollup walks a mapping, its process waits in mmap(2), munmap(2), pthread_create(3) and some page faults. So
+//! large processes are read by pagemap: the kernel takes the mmap lock for 2 MiB at a time (`PAGEMAP_WALK_SIZE`), which is 10 us.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +13,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
 use crate::model::groups::Groups;
-use crate::model::observation::SharingTarget;
-use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
+use crate::model::observation::{SharingSource, SharingTarget};
+use crate::run::tree::{Image, ImageGroup, Process, ProcessId, Tree};
 
 /// How far beyond the budget a reading of sharing may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharingCredit {
+    /// Less than not at all: only what is left beyond the part that is reserved for footprints may be used.
+    Spare,
     /// Not at all: only what the budget has left may be used.
     None,
     /// The sample may set a new peak, of which too much is uncertain.
@@ -40,10 +45,15 @@ pub struct Unit {
 pub(crate) struct Tried {
     /// Image groups.
     pub groups: FxHashSet<ImageGroup>,
-    /// Processes that were read by themselves, with or without their mappings. A second reading of one, with its mappings, waits
-    /// for the next sample.
+    /// Processes that were read by themselves, with or without their mappings, or by pagemap. A second reading of one, with its
+    /// mappings, waits for the next sample.
     pub files: FxHashSet<ProcessId>,
 }
+
+/// A process with more memory than this is large: smaps takes 0.8 to 2.5 ms for so much in pages of 4 KiB, and up to 5 ms on a
+/// machine half as fast. The number of mappings hardly matters: 60,000 take 2.6 ms, and since Linux 5.10 smaps_rollup releases the
+/// lock between two of them if somebody waits.
+const LARGE_BYTES: u64 = 256 << 20;
 
 /// A reading is worth its cost if it makes more bytes certain than one part in this many of what is negligible. So together, this
 /// many readings that are left out are negligible.
@@ -98,10 +108,7 @@ impl Estimates {
                 let order = self.reading_order(tree, readings, &members);
                 (members, order)
             }
-            None => {
-                let id = largest_program?.largest;
-                (vec![id], vec![SharingTarget { id, wants_mappings: true }])
-            }
+            None => of_one(tree, readings, largest_program?.largest, SharingSource::Smaps),
         };
         let credit = self.credit(tree, readings, mark, &members);
         Some(Unit { members, order, credit })
@@ -110,7 +117,9 @@ impl Estimates {
     /// Gives the processes whose private and proportional sizes may be too wrong since they were read, the worst first. The
     /// footprint does not depend on these sizes. How much is too wrong depends on the footprint of all descendants. For the
     /// command's first process, which has figures of its own, it depends on that process's footprint.
-    pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
+    ///
+    /// Large processes that were `tried` for this sample are left out.
+    pub(crate) fn stale(&self, tree: &Tree, readings: Readings, tried: &Tried) -> Vec<Unit> {
         let most_descendants_bytes = self.descendants_footprint_bytes + self.uncertain_bytes;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
             let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
@@ -119,7 +128,20 @@ impl Estimates {
         };
         let mut stale: Vec<_> = self.by_id.iter().filter(is_stale).collect();
         stale.sort_unstable_by_key(|(id, estimate)| (std::cmp::Reverse(estimate.stale_bytes), **id));
-        stale.into_iter().map(|(id, _)| sharing_target(tree, *id)).collect()
+        let mut tried = tried.files.clone();
+        let mut units = Vec::with_capacity(stale.len());
+        for (id, _) in stale {
+            let (members, order) = of_one(tree, readings, *id, source_of_one(tree, *id));
+            let is_by_pages = order.iter().any(|target| matches!(target.source, SharingSource::Pages { .. }));
+            // The other members of its image group bring the same unit.
+            if !is_by_pages || tried.insert(*id) {
+                if is_by_pages {
+                    tried.extend(&members);
+                }
+                units.push(Unit { members, order, credit: SharingCredit::Spare });
+            }
+        }
+        units
     }
 
     /// Gives how far beyond the budget a reading of these processes may go. There is credit only if the sample may set a new peak
@@ -192,6 +214,9 @@ impl Estimates {
     /// Gives which `members` of an image group to read, in order: those that were not read since the group last changed. If all
     /// were read since, gives all members, the most uncertain first.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
+        if let Some(targets) = pages_of(tree, readings, members) {
+            return targets;
+        }
         let needs_reading = |id: &ProcessId| {
             !is_borrowed(tree, *id) && !is_current(readings.by_id.get(id), super::epoch(tree, *id))
         };
@@ -202,16 +227,52 @@ impl Estimates {
                 std::cmp::Reverse(self.get(*id).map_or(0, |estimate| estimate.anonymous_uncertain_bytes))
             });
         }
-        order.into_iter().map(|id| sharing_target(tree, id)).collect()
+        order.into_iter().map(|id| SharingTarget { id, source: source_of_one(tree, id) }).collect()
     }
 }
 
 /// Gives what to read of a process to know its sharing. The footprint of the command's first process is without its fork
 /// children, and only its mappings tell which pages it shares with these.
-fn sharing_target(tree: &Tree, id: ProcessId) -> SharingTarget {
+fn source_of_one(tree: &Tree, id: ProcessId) -> SharingSource {
     let has_relatives =
         |process: &Process| process.ids.is_main && !super::is_alone(tree, process.program.group);
-    SharingTarget { id, wants_mappings: tree.get(id).is_some_and(has_relatives) }
+    if tree.get(id).is_some_and(has_relatives) { SharingSource::Smaps } else { SharingSource::Rollup }
+}
+
+/// Gives the members of a unit that reads this process, and what to read of them: the process alone from `source`, unless it or a
+/// fork relative is large.
+fn of_one(
+    tree: &Tree,
+    readings: Readings,
+    id: ProcessId,
+    source: SharingSource,
+) -> (Vec<ProcessId>, Vec<SharingTarget>) {
+    let group = tree.get(id).and_then(|process| tree.group(process.program.group));
+    let is_read = |id: &ProcessId| !is_borrowed(tree, *id) && readings.by_id.contains_key(id);
+    let relatives = group.map(|group| group.members.iter().copied().filter(is_read).collect());
+    let members: Vec<ProcessId> = relatives.unwrap_or_default();
+    match pages_of(tree, readings, &members) {
+        Some(targets) => (members, targets),
+        None => (vec![id], vec![SharingTarget { id, source }]),
+    }
+}
+
+/// If one of these members of an image group is large, gives targets that have all of them read by pagemap. pagemap does not say how
+/// many processes have a page, only whether several do. Fork relatives have a shared page at the same address, so that is counted
+/// over all of them.
+fn pages_of(tree: &Tree, readings: Readings, members: &[ProcessId]) -> Option<Vec<SharingTarget>> {
+    let reading = |id: &ProcessId| readings.by_id.get(id);
+    if !members.iter().filter_map(reading).any(|reading| reading.walked_bytes() > LARGE_BYTES) {
+        return None;
+    }
+    let target = |id: &ProcessId| {
+        let (process, reading) = (tree.get(*id)?, reading(id)?);
+        let with_anonymous =
+            !super::is_alone(tree, process.program.group) || process.program.image == Image::Unknown;
+        let bytes = if with_anonymous { reading.walked_bytes() } else { reading.file_bytes() };
+        Some(SharingTarget { id: *id, source: SharingSource::Pages { bytes, with_anonymous } })
+    };
+    Some(members.iter().filter(|id| !is_borrowed(tree, **id)).filter_map(target).collect())
 }
 
 /// Memory grows if it is larger than at the sample before by more than one part in this many. A process that only works with the

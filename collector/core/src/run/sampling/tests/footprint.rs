@@ -128,7 +128,7 @@ fn sharing_that_could_not_be_read_is_read_of_the_next_program() {
     let denied = SharingReadings {
         members: vec![main],
         read: vec![(main, SharingReading::Denied)],
-        sizes_after: Vec::new(),
+        ..Default::default()
     };
     run.sampling.sharing(&run.tree, &denied);
     run.conclude();

@@ -204,6 +204,7 @@ impl World {
             pss_anon_bytes: bytes(pss_anon),
             private_bytes: (private_anon + private_files) * MIB,
             anonymous_bytes: (own.count() - own.files.len() as u64) * MIB,
+            ..Rollup::default()
         };
         let made =
             Made { shared: own.files.len() as u64, faults: own.faults * 256, ..Made::with(own.count()) };
