@@ -329,7 +329,8 @@ mod tests {
         assert_eq!(second.status().unwrap().code(), Some(1));
         drop(first);
         // One that is stopped keeps its lock, and does not keep another from its work.
-        let script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX); print(flush=True); input()";
+        let script = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); \
+                      print(flush=True); input()";
         let mut stopped = std::process::Command::new("python3");
         stopped.args(["-c", script, state.to_str().unwrap()]);
         stopped.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
