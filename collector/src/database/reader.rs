@@ -30,7 +30,7 @@ const PRAGMAS: [(&str, &str); 5] = [
     ("cell_size_check", "ON"),
     ("mmap_size", "0"),
     ("temp_store", "MEMORY"),
-    ("cache_size", "-512"),
+    ("cache_size", "-64"),
 ];
 /// Most bytes of memory that SQLite takes in this process. It has a few MB, for a database of any size.
 const HEAP: &str = "67108864";

@@ -52,6 +52,8 @@ pub(super) enum NotOpened {
     Log(String, UnusableLog),
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
+    #[error("needs a copy in /tmp, since its last transaction is not complete, and there is none: {0}")]
+    NotCopied(io::Error),
     #[error("cannot be completed from what its writer left: {0}")]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -111,6 +113,10 @@ impl fmt::Display for Log {
 /// If it is no database that can be read, or could be read only if something were changed.
 pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
     let path = fs::canonicalize(given)?;
+    // To open a device can have effects. No other user can put one in the place of a file that was looked at.
+    if !fs::symlink_metadata(&path)?.is_file() {
+        return Err(NotOpened::NotAFile);
+    }
     // Both files are opened in the same directory, whatever its name stands for by then.
     let directory = path.parent().unwrap_or(&path);
     let directory = openat(CWD, directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -217,6 +223,7 @@ fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, Unus
     };
     until(|| Ok(!is_in_use()?))?;
     let before = state()?;
+    let copy = |file| copy(file).map_err(NotOpened::NotCopied);
     let (database_copy, log_copy) = (copy(database)?, copy(log)?);
     if is_in_use()? || state()? != before {
         return Err(NotOpened::Locked);
@@ -351,6 +358,7 @@ mod tests {
             assert_eq!(connection.query_row("SELECT count(*) FROM data", [], count), Ok(ROWS));
             drop(connection);
             assert!(!log.exists(), "SQLite itself completes it");
+            assert_eq!(rows(&path), Ok(ROWS), "{journal_mode}, without a log");
         }
     }
 
