@@ -6,7 +6,7 @@ use super::{compare, full_style};
 use crate::html::html;
 use crate::json::json;
 use crate::merge::{Head, Merger, Plan, Source, note_left_reports};
-use crate::model::report::{LeftReport, Report};
+use crate::model::report::{Crash, LeftReport, Report};
 use crate::model::style::Style;
 use crate::read::{self, ReadReport};
 use crate::runs;
@@ -14,7 +14,18 @@ use crate::text::text;
 
 /// The report of all nodes, of files that could not be read, and of a report that stayed on its node.
 pub(super) fn merged() -> Report {
-    let reports = nodes();
+    let mut reports = nodes();
+    // A process that crashed on one of the nodes.
+    if let Some((_, report)) = reports.last_mut() {
+        report.crashes = Some(vec![Crash {
+            command: Some("app".into()),
+            signal: 11,
+            signal_name: "SIGSEGV".into(),
+            count: 1,
+            is_probe: false,
+            places: Vec::new(),
+        }]);
+    }
     let source = |(file, report): &(String, Report)| Source {
         file: file.clone(),
         head: Head::of(report),
