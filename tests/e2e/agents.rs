@@ -186,7 +186,7 @@ fn agents_track_the_gpus_that_the_options_choose() {
 fn agent_whose_node_lacks_a_named_gpu_runs_the_daemon_and_tracks_no_gpu() {
     let root = amd_root();
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("run"), "17").unwrap();
+    fs::write(directory.path().join("run"), "0000000000000017\n").unwrap();
     let mut agent = Command::new(BINARY);
     agent.args(["--agent", &format!("17:-:{}", directory.path().display()), "--guuids", "0000:99:00.0"]);
     agent.args(["--gpu-root", root.path().to_str().unwrap(), "--", "sh", "-c", "echo out; exit 3"]);
