@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::support::assert_within;
 use crate::support::gpu::{FakeGpus, GPU0};
+use crate::support::programs::compiled;
 use crate::support::report::Report;
 
 /// All warnings, also those that depend on how fast the fake driver is.
@@ -54,7 +55,9 @@ fn gpu_utilization_by_process_is_asked_for_once_a_reading() {
 #[test]
 fn gpu_memory_is_null_if_readings_are_too_far_apart() {
     let gpus = FakeGpus::new(4, "");
-    let script = [gpus.line(&["for:200"]).as_str()].repeat(12).join("; ");
+    let library = gpus.path("libcuda.so.1");
+    std::os::unix::fs::symlink(compiled("libcuda", "cc", &["-shared", "-fPIC"]), &library).unwrap();
+    let script = [format!("LD_PRELOAD={library} {}", gpus.line(&["for:200"]))].repeat(12).join("; ");
     let run = gpus
         .tracked(["sh", "-c", &script])
         .with(|command| command.env("FAKE_NVML_COST_US", "RunningProcesses=50000"))
