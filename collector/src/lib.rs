@@ -30,7 +30,7 @@ pub use model::attached::{Attached, UsedBefore};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
     Bundles, Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget,
-    SessionStart, TrackingConfig,
+    SessionStart, SparePlaces, TrackingConfig,
 };
 pub use model::counts_in_words::processes as processes_in_words;
 pub use model::gpu::listing::Listing;
@@ -87,7 +87,7 @@ pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::named::KnownFile;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
-pub use sys::{clock, own_program, pidfd, priority, safe_path};
+pub use sys::{clock, given_file, own_program, pidfd, priority, safe_path};
 pub use tree_end::{ENDER, Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_ender};
 
 /// Parsers and parts of the core that tests hand garbage to.

@@ -1,7 +1,7 @@
 //! Reads tracking files back for `gpu-track report`. They can be gpu_tracker's own, too.
 
 use std::cmp::Ordering;
-use std::fs::{self, File};
+
 use std::io::{self, BufReader};
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use crate::bounded_lines;
 use crate::database::{DatabaseReader, unreadable};
 use crate::model::report::Exit;
 use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
+use crate::sys::given_file::{self, GivenFile, MOST_OF_ROWS};
 
 /// Reads a file of one form. The error is a text to put behind the file's name.
 type Reader = fn(&Path) -> Result<Recording, String>;
@@ -52,23 +53,33 @@ pub fn read(path: &Path) -> Option<Result<Recording, String>> {
 
 /// Reads a CSV file.
 fn csv(path: &Path) -> Result<Recording, String> {
-    over_time::from_csv(&fs::read_to_string(path).map_err(unreadable)?)
+    of_lines(path, |lines| over_time::from_csv(lines))?
 }
 
-/// Reads a file of JSON lines. Such a file can be long, so only one line of its text is kept at a time.
+/// Reads a file of JSON lines.
 fn lines(path: &Path) -> Result<Recording, String> {
+    of_lines(path, |lines| over_time::from_lines(lines))
+}
+
+/// Hands the lines of a file to `read`. The file can be long, so only one line of its text is kept at a time.
+fn of_lines<T>(path: &Path, read: impl FnOnce(&mut dyn Iterator<Item = String>) -> T) -> Result<T, String> {
     let mut failed: io::Result<()> = Ok(());
-    let lines = bounded_lines(BufReader::new(File::open(path).map_err(unreadable)?));
-    // `from_lines` takes no errors. So a line that can't be read ends the lines, and its error is returned afterwards.
+    let lines = bounded_lines(BufReader::new(open(path)?));
+    // `read` takes no errors. So a line that can't be read ends the lines, and its error is returned afterwards.
     let lines = lines.map_while(|line| line.map_err(|error| failed = Err(error)).ok());
-    let recording = over_time::from_lines(lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
+    let result = read(&mut lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
     failed.map_err(unreadable)?;
-    Ok(recording)
+    Ok(result)
+}
+
+/// Opens a file that is read row by row.
+fn open(path: &Path) -> Result<GivenFile, String> {
+    given_file::open(path, MOST_OF_ROWS).map_err(|error| error.to_string())
 }
 
 /// Refuses a trace, because it lacks figures that a report is made of. A file that can't be opened gets its own error.
 fn trace(path: &Path) -> Result<Recording, String> {
-    File::open(path).map_err(unreadable)?;
+    open(path)?;
     Err("is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here".into())
 }
 

@@ -59,6 +59,12 @@ pub(crate) enum Request {
     Companion(Vec<OsString>),
 }
 
+/// Gives the description of gpu-track-run's command line.
+#[cfg(test)]
+pub(crate) fn description() -> clap::Command {
+    Arguments::command()
+}
+
 /// Parses a command line, whose first word is the name of this program. The options of the request are complete: they include those of
 /// `--tconfig`, and what follows from others.
 ///

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::kept::directory;
-use gpu_track_collector::{Keep, batch_system};
+use gpu_track_collector::safe_path::User;
+use gpu_track_collector::{Keep, SparePlaces, batch_system, format};
 use rustix::fs::FileType;
 
 use crate::before_main::{close_inherited, is_open};
-use crate::signals;
+use crate::{signals, trusted};
 
 /// The variable with the number of reports to keep, or 0. If it is set, neither terminal nor batch system matters.
 const VARIABLE: &str = "GPU_TRACK_KEEP";
@@ -76,6 +77,15 @@ pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     of_state().or_else(of_home)
 }
 
+/// Gives where a report is written that can't be written to its place: a directory in that of the kept reports, or that of temporary
+/// files.
+pub(crate) fn spare_places(variable: Variable) -> SparePlaces {
+    let state = of_user(variable).map(|keep| Keep { directory: keep.directory.join("unwritten"), ..keep });
+    let temporary = variable("TMPDIR").and_then(|named| trusted::path(&named, User::this()).ok());
+    let temporary = temporary.map(PathBuf::from).filter(|path| path.is_absolute());
+    SparePlaces { state, temporary: temporary.unwrap_or_else(|| "/tmp".into()) }
+}
+
 /// Writes the report, and gives the exit status. `None`: this process lacks the argument, the report or the directory of a keeper.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let [most] = args else { return None };
@@ -95,7 +105,7 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     // SAFETY: the collector opened these for this process, and nothing else in it uses them.
     let [report, directory] = [0, 1].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-    let result = directory::write(&mut File::from(report), directory, most);
+    let result = directory::write(&mut File::from(report), &directory, format::JSON_NAME, most);
     Some(i32::from(result.is_err()))
 }
 

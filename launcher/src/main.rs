@@ -154,6 +154,7 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
         console::message(problem);
         None
     });
+    options.report.spare = keep::spare_places(&keep::own_variable);
     match nodes::prepare_agent(&mut options) {
         Ok(None) => {}
         Ok(Some(status)) => return Ok(status),

@@ -57,7 +57,8 @@ fn gpu_memory_is_null_if_readings_are_too_far_apart() {
     let gpus = FakeGpus::new(4, "");
     let library = gpus.path("libcuda.so.1");
     std::os::unix::fs::symlink(compiled("libcuda", "cc", &["-shared", "-fPIC"]), &library).unwrap();
-    let script = [format!("LD_PRELOAD={library} {}", gpus.line(&["for:200"]))].repeat(12).join("; ");
+    let line = format!("LD_PRELOAD={library} {}", gpus.line(&["for:200"]));
+    let script = [line.as_str()].repeat(12).join("; ");
     let run = gpus
         .tracked(["sh", "-c", &script])
         .with(|command| command.env("FAKE_NVML_COST_US", "RunningProcesses=50000"))

@@ -1,13 +1,17 @@
 //! Where the report goes and which form it has.
 
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gpu_track_collector::{
     ReadReport, Report, ReportConfig, ReportTarget, Style, read_report, render, replay,
 };
 use serde_json::Value;
 
+use crate::support::pty::Terminal;
 use crate::support::report::assert_within;
+use crate::support::run::{BINARY, Run, cache_home};
 use crate::support::tracked;
 
 // Requirement: OUT-2, OUT-4, OUT-51
@@ -101,6 +105,113 @@ fn file_that_cannot_be_written_costs_no_other() {
     assert!(read_report(&std::fs::read_to_string(kept).unwrap()).is_ok());
     let line = format!("gpu-track-run: cannot write the report to {}: ", lost.display());
     assert!(run.stderr.lines().last().unwrap().starts_with(&line), "{}", run.stderr);
+}
+
+/// A run whose command removes the directory of its reports, with these variables for directories.
+fn run_whose_directory_goes(top: &Path, names: &[&str], state: PathBuf, temporary: PathBuf) -> Run {
+    let gone = top.join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let outputs: Vec<String> =
+        names.iter().flat_map(|name| ["-o".into(), gone.join(name).to_str().unwrap().to_owned()]).collect();
+    tracked(["rm", "-r", gone.to_str().unwrap()])
+        .only_options(&outputs.iter().map(String::as_str).collect::<Vec<_>>())
+        .with(move |command| command.env("XDG_STATE_HOME", state).env("TMPDIR", temporary))
+        .run()
+}
+
+// Requirement: OUT-29
+#[test]
+fn report_that_cannot_be_written_is_in_a_place_of_its_own_and_stderr_has_the_summary() {
+    let top = tempfile::tempdir().unwrap();
+    let (top, nowhere) = (top.path().canonicalize().unwrap(), PathBuf::from("/nowhere"));
+    std::fs::set_permissions(&top, PermissionsExt::from_mode(0o700)).unwrap();
+    let (state, temporary) = (top.join("state"), top.join("temporary"));
+    std::fs::create_dir(&temporary).unwrap();
+    let names = ["r.json", "r.html"];
+    for (place, state, temporary) in [
+        (Some(state.join("gpu-track/unwritten")), state.clone(), temporary.clone()),
+        (Some(temporary.clone()), nowhere.join("state"), temporary),
+        (None, nowhere.join("state"), nowhere.clone()),
+    ] {
+        let run = run_whose_directory_goes(&top, &names, state, temporary);
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        assert!(
+            run.stderr.contains(" OK, exit 0 after ") && run.stderr.lines().count() <= 31,
+            "{}",
+            run.stderr
+        );
+        let told = run.stderr.lines().last().unwrap();
+        let Some(place) = place else {
+            assert!(told.ends_with("; it could not be written to any other place"), "{told}");
+            continue;
+        };
+        for (name, problem) in
+            names.iter().zip(told.split("r.json: ").nth(1).unwrap().split("; cannot write"))
+        {
+            let path = Path::new(problem.split("; it is in ").nth(1).unwrap());
+            assert!(path.starts_with(&place) && path.extension() == Path::new(name).extension(), "{told}");
+            let modes = [path, path.parent().unwrap()].map(|path| path.metadata().unwrap().mode() & 0o777);
+            assert_eq!(modes, [0o600, 0o700], "{told}");
+            let text = std::fs::read_to_string(path).unwrap();
+            match *name {
+                "r.json" => assert!(read_report(&text).is_ok()),
+                _ => assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"), "{told}"),
+            }
+        }
+    }
+}
+
+// Requirement: OUT-29
+#[test]
+fn newest_twenty_of_such_reports_are_left() {
+    let top = tempfile::tempdir().unwrap();
+    let top = top.path().canonicalize().unwrap();
+    std::fs::set_permissions(&top, PermissionsExt::from_mode(0o700)).unwrap();
+    let directory = top.join("state/gpu-track/unwritten");
+    std::fs::create_dir_all(&directory).unwrap();
+    let olds: Vec<_> =
+        (100..125).map(|at| directory.join(format!("20200101T000000.000{at}-7.html"))).collect();
+    olds.iter().for_each(|old| std::fs::write(old, "").unwrap());
+    let run = run_whose_directory_goes(&top, &["r.json"], top.join("state"), "/nowhere".into());
+    assert!(run.stderr.contains("; it is in "), "{}", run.stderr);
+    assert_eq!(std::fs::read_dir(directory).unwrap().count(), 20);
+    assert!(!olds[5].exists() && olds[6].exists());
+}
+
+// Requirement: OUT-4
+#[test]
+fn names_of_the_standard_streams_are_those_of_the_launcher() {
+    for (name, is_stdout) in [
+        ("/dev/fd/1", true),
+        ("/proc/self/fd/1", true),
+        ("/proc/thread-self/fd/1", true),
+        ("/dev/fd/2", false),
+    ] {
+        let line = format!("'{BINARY}' -o {name} -f json -- true | cat");
+        // A pipe, whose name in /proc leads to no file.
+        let done =
+            Command::new("sh").args(["-c", &line]).env("XDG_CACHE_HOME", cache_home()).output().unwrap();
+        let (full, empty) = if is_stdout { (done.stdout, done.stderr) } else { (done.stderr, done.stdout) };
+        assert_eq!(String::from_utf8_lossy(&empty), "", "{name}");
+        assert!(read_report(str::from_utf8(&full).unwrap()).is_ok(), "{name}");
+    }
+    for option in ["--tf=/dev/fd/1", "--events=/dev/fd/1"] {
+        let run = tracked(["true"]).only_options(&[option]).run();
+        assert_eq!(run.status.code(), Some(2), "{option}: {}", run.stderr);
+    }
+    let run = tracked(["true"]).only_options(&["-q", "--trace-gpu", "/dev/fd/1"]).run();
+    assert!(run.stdout.starts_with("timestamp, "), "{} {}", run.stdout, run.stderr);
+}
+
+// Requirement: OUT-4
+#[test]
+fn own_terminal_gets_the_report_by_its_general_name() {
+    let mut command = Command::new(BINARY);
+    command.args(["-o", "/dev/tty", "--", "true"]).env("XDG_CACHE_HOME", cache_home());
+    let mut terminal = Terminal::start(command);
+    terminal.expect("Max RAM:");
+    let (status, text) = terminal.finish();
+    assert!(status.success() && !text.contains("cannot write"), "{text}");
 }
 
 // Requirement: OUT-19

@@ -1,6 +1,7 @@
 //! `gpu-track sub-track`: what code blocks used, beside gpu_tracker's own figures for the same files.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -388,24 +389,34 @@ fn what_can_not_be_used_is_refused_in_one_line_under_both_names() {
 fn files_are_read_once_from_their_start_to_their_end() {
     let directory = tempfile::tempdir().unwrap();
     let [tracking, first, _] = write_files(directory.path(), 5);
-    let analyze = |tracking: &Path| {
-        printed(&sub_track(&[
-            "analyze",
-            "--tf",
-            tracking.to_str().unwrap(),
-            "--stf",
-            first.to_str().unwrap(),
-        ]))
+    let words = |tracking: &Path| {
+        let tracking = tracking.to_str().unwrap().to_owned();
+        [
+            "sub-track".into(),
+            "analyze".into(),
+            "--tf".into(),
+            tracking,
+            "--stf".into(),
+            first.to_str().unwrap().into(),
+        ]
     };
-    let fifo = directory.path().join("fifo.csv");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let program = Path::new(env!("CARGO_BIN_EXE_gpu-track"));
+    let of_file = printed(&run(program, &words(&tracking).each_ref().map(String::as_str)));
+    let pipe = directory.path().join("pipe.csv");
+    symlink("/dev/stdin", &pipe).unwrap();
     // Several times what a pipe holds.
     let content = fs::read(&tracking).unwrap();
     assert!(content.len() > 1 << 16);
-    std::thread::scope(|scope| {
-        scope.spawn(|| fs::write(&fifo, content).unwrap());
-        assert_eq!(analyze(&fifo), analyze(&tracking));
-    });
+    let mut child = Command::new(program)
+        .args(words(&pipe))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let written = std::thread::spawn(move || stdin.write_all(&content));
+    assert_eq!(printed(&child.wait_with_output().unwrap()), of_file);
+    written.join().unwrap().unwrap();
 }
 
 // Requirement: CMD-40, CMD-44

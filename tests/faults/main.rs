@@ -9,6 +9,7 @@ mod alert_commands;
 mod databases;
 mod fuzz;
 mod garbage;
+mod given_files;
 mod hostile;
 mod kills;
 mod limits;

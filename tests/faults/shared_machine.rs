@@ -209,7 +209,7 @@ fn fifo_that_its_owner_replaces_gets_no_report() {
         assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
         assert_eq!(fs::read_to_string(&secret).unwrap(), "untouched");
         assert!(run.stderr.contains("it is another file than at the start of the run"), "{}", run.stderr);
-        assert!(run.stderr.contains("RAM"), "the report is on stderr: {}", run.stderr);
+        assert!(run.stderr.contains("RAM"), "the summary is on stderr: {}", run.stderr);
     }
 }
 
@@ -223,7 +223,7 @@ fn run_ends_although_its_fifo_has_no_reader() {
     let run = run.only_options(&["-o", fifo.to_str().unwrap()]).run();
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
     assert!(run.stderr.contains("no process reads it"), "{}", run.stderr);
-    assert!(run.stderr.contains("RAM"), "the report is on stderr: {}", run.stderr);
+    assert!(run.stderr.contains("RAM"), "the summary is on stderr: {}", run.stderr);
 }
 
 // Requirement: OUT-6, OUT-55

@@ -104,6 +104,12 @@ pub fn of_extension(extension: &str) -> Option<&'static str> {
         .map(|format| format.name)
 }
 
+/// Gives the extension of a file in the form of this name.
+#[must_use]
+pub fn extension(name: &str) -> &'static str {
+    named(name).extension
+}
+
 /// Whether programs read a file of this form while the run goes on, so that it should never be old.
 #[must_use]
 pub fn is_scraped(name: &str) -> bool {

@@ -16,6 +16,7 @@ pub mod output;
 mod progress;
 mod report_file;
 mod sink;
+mod spare;
 pub mod tracking;
 mod worker;
 

@@ -8,20 +8,24 @@ use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, accessat, openat, openat2, renameat, statat,
-    unlinkat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use crate::model::style::Output;
+pub(crate) use crate::sys::given_path::directory_of;
+use crate::sys::given_path::is_foreign;
 
 /// What the name of a new file begins with until all of it is written.
 pub(crate) const TEMPORARY_PREFIX: &str = ".gpu-track.";
+
+/// The mode of a new file: reading and writing for all, without what the umask forbids.
+pub(crate) const FOR_ALL: Mode = Mode::from_raw_mode(0o666);
 
 /// Writes a report to an output. What is in a file is replaced; a stream is appended to.
 ///
@@ -47,7 +51,9 @@ pub fn write_report(output: &Output, text: &str) -> io::Result<()> {
 pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let directory = directory_of(target)?;
-    let Err(error) = replace(directory.as_fd(), name, |file| file.write_all(bytes)) else { return Ok(()) };
+    let Err(error) = replace(directory.as_fd(), name, FOR_ALL, |file| file.write_all(bytes)) else {
+        return Ok(());
+    };
     if !is_denied(&error) {
         return Err(error);
     }
@@ -83,16 +89,17 @@ fn is_denied(error: &io::Error) -> bool {
 }
 
 /// Creates a temporary file in the directory, writes it with `fill`, and renames it to `name`, which replaces a file of that
-/// name. The file is not synced to disk: the rename is atomic for readers without that, and a sync could stall the collector.
+/// name. The new file has those bits of `mode` that the umask leaves, or the mode of this user's file that it replaces. The file is not synced to disk: the rename is atomic for readers without that, and a sync could stall the collector.
 ///
 /// # Errors
 /// If any of that fails. The old file stays then, and the temporary one is removed.
 pub(crate) fn replace(
     directory: BorrowedFd<'_>,
     name: &OsStr,
+    mode: Mode,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (temporary, mut file) = create_in(directory)?;
+    let (temporary, mut file) = create_in(directory, mode)?;
     let fill_and_rename = || -> io::Result<()> {
         fill(&mut file)?;
         if let Some(mode) = mode_to_keep(directory, name) {
@@ -129,7 +136,7 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     }
     // Through the descriptor: the directory's name may stand for another one by now. O_PATH allows fstat since Linux 3.6.
     let above = File::from(directory.try_clone_to_owned()?).metadata()?;
-    if destination::is_foreign(&above, &found) {
+    if is_foreign(&above, &found) {
         let problem = format!(
             "user {} owns the file, in a directory where all users may write: give another name",
             found.uid()
@@ -140,28 +147,15 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     file.write_all(bytes)
 }
 
-/// Opens the directory of a path that had no symbolic links when it was resolved. Fails if it has one by now, where the kernel
-/// can tell (since Linux 5.6). The descriptor is an O_PATH one.
-pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
-    // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
-    let parent = &target.parent().unwrap_or(target).join(".");
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Before Linux 5.6, or where a container's seccomp filter rejects it.
-        Err(Errno::NOSYS | Errno::PERM) => Ok(openat(CWD, parent, flags, Mode::empty())?),
-        result => Ok(result?),
-    }
-}
-
 /// Creates a file of a new name in a directory, and gives the name and the file. The name is random, because another user could
 /// take a name that can be guessed.
-fn create_in(directory: BorrowedFd<'_>) -> io::Result<(String, File)> {
+fn create_in(directory: BorrowedFd<'_>, mode: Mode) -> io::Result<(String, File)> {
     const TRIES: u32 = 100;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     for attempt in 0..TRIES {
         let random = RandomState::new().hash_one(attempt);
         let temporary = format!("{TEMPORARY_PREFIX}{}.{random:016x}", std::process::id());
-        match openat(directory, temporary.as_str(), flags, Mode::from_raw_mode(0o666)) {
+        match openat(directory, temporary.as_str(), flags, mode) {
             Err(Errno::EXIST) => {}
             result => return Ok((temporary, result?.into())),
         }
@@ -286,7 +280,7 @@ mod tests {
         };
         let opened = directory_of(&path).unwrap();
         let replace = |name: &str, fill: fn(&mut File) -> io::Result<()>| {
-            super::replace(opened.as_fd(), OsStr::new(name), fill)
+            super::replace(opened.as_fd(), OsStr::new(name), FOR_ALL, fill)
         };
         assert_eq!(replace("report", full).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use super::kept::Kept;
 use super::sink::{Resume, Sink, SinkContext};
+use super::spare;
 use crate::model::config::{Config, ReportConfig, ReportTarget};
 use crate::model::report::{Report, Stage};
-use crate::model::style::Output;
-use crate::report::format::{is_complete, render, stand_ins};
+use crate::model::style::{Output, Style};
+use crate::report::format::{TEXT_NAME, extension, is_complete, render, stand_ins};
 use crate::report::quote;
 use crate::sinks::output::{write_atomically, write_report};
 
@@ -119,24 +120,30 @@ impl Sink for ReportFile {
 }
 
 impl ReportFile {
-    /// Writes the report to every target. If a target other than stderr fails, the report is also written to stderr.
+    /// Writes the report to every target. Where that fails, it is written to a spare place. If no target is stderr, the summary is then
+    /// written there: the run may have taken days, so the user should at least see that.
     ///
     /// # Errors
-    /// If any target can't be written. The text names each of those.
+    /// If any target can't be written. The text names each of those, and where its report is.
     fn write(&self, report: &Report) -> io::Result<()> {
         let mut problems = Vec::new();
-        // The first text that could not be written to a target other than stderr.
-        let mut lost = None;
         for target in &self.config.targets {
             let text = render(report, target, self.config.style);
-            if let Err(error) = write_report(&target.output, &text) {
-                problems.push(not_written(target, &error));
-                lost = lost.or((target.output != Output::Stderr).then_some(text));
-            }
+            let Err(error) = write_report(&target.output, &text) else { continue };
+            let problem = not_written(target, &error);
+            problems.push(match target.output {
+                Output::Stderr => problem,
+                _ => match spare::write(&self.config.spare, &text, extension(&target.format)) {
+                    Some(path) => format!("{problem}; it is in {}", path.display()),
+                    None => format!("{problem}; it could not be written to any other place"),
+                },
+            });
         }
-        if let Some(text) = lost {
-            // The run may have taken days, so the user should at least see the report.
-            let _ = io::stderr().write_all(text.as_bytes());
+        let has_stderr = self.config.targets.iter().any(|target| target.output == Output::Stderr);
+        if !problems.is_empty() && !has_stderr {
+            let summary = ReportTarget { format: TEXT_NAME.to_owned(), output: Output::Stderr };
+            let style = Style { full: false, quiet: false, ..self.config.style };
+            let _ = write_report(&summary.output, &render(report, &summary, style));
         }
         fail_if_any(problems)
     }

@@ -1,6 +1,5 @@
 //! Reads sub-tracking files: each row is a mark, with the columns `process_id`, `code_block_name`, `position` and `timestamp`.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -44,7 +43,7 @@ fn lacks_column(column: &str) -> String {
 
 /// Does what [`read`] does, for a CSV file.
 fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
-    let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
+    let mut rows = Rows::new(BufReader::new(super::open(path)?));
     let head = match rows.next().map_err(unreadable)? {
         Next::Row => rows.texts(),
         // An empty file lacks all columns. The first one is named.

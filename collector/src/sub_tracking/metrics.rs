@@ -1,6 +1,5 @@
 //! Reads files of metrics: each row is a value, with the columns `process_id`, `name`, `timestamp` and `value`.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -22,7 +21,7 @@ pub fn read(path: &Path, take: impl FnMut(MetricValue)) -> Result<Vec<String>, S
 
 /// Does what [`read`] does. An error is a text to put behind the file's name.
 fn values(path: &Path, mut take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
-    let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
+    let mut rows = Rows::new(BufReader::new(super::open(path)?));
     let head = match rows.next().map_err(unreadable)? {
         Next::Row => rows.texts(),
         // An empty file lacks all columns. The first one is named.

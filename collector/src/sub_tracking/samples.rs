@@ -1,6 +1,5 @@
 //! Reads tracking files for an analysis: the static data, which do not change during a run, then a row for each sample.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -27,7 +26,7 @@ pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), St
 
 /// Does what [`analyze`] does, for a CSV file.
 fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
-    let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
+    let mut rows = Rows::new(BufReader::new(super::open(path)?));
     let mut next_line = || match rows.next().map_err(unreadable)? {
         Next::Row => Ok(rows.texts()),
         Next::End | Next::Torn(_) => Err("is no tracking file: it has fewer than three lines".to_owned()),

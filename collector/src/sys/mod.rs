@@ -1,6 +1,8 @@
 //! Thin wrappers of kernel interfaces: system calls, /proc, and the shared-memory segment.
 
 pub mod clock;
+pub mod given_file;
+pub(crate) mod given_path;
 pub mod kernel;
 pub(crate) mod local_time;
 pub(crate) mod netlink;

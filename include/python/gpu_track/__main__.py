@@ -15,9 +15,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gpu_track import _pickled_run
+from gpu_track._open import read
+from gpu_track._pickle_output import PickleOutput
 from gpu_track._program import find
 from gpu_track.analysis import SubTrackingAnalyzer, SubTrackingResults
 from gpu_track.comparison import ComparisonResults, TrackingComparison
+
+# Most bytes of the file of --cconfig.
+_MOST_OF_OPTIONS = 1 << 20
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,8 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compared(options: argparse.Namespace) -> ComparisonResults:
     config = {}
     if options.cconfig is not None:
-        with open(options.cconfig, encoding="utf-8") as file:
-            config = json.load(file)
+        config = json.loads(read(options.cconfig, _MOST_OF_OPTIONS))
     files = dict(config.get("file_path_map", {}))
     for mapping in options.m:
         name, equals, file_name = mapping.partition("=")
@@ -52,19 +56,22 @@ def _compared(options: argparse.Namespace) -> ComparisonResults:
     return TrackingComparison(files).compare(options.stat or config.get("statistic") or "mean")
 
 
+def _write_file(path: str, content: bytes) -> None:
+    with PickleOutput(path) as file:
+        file.write(content)
+
+
 def _write(results: SubTrackingResults | ComparisonResults, form: str, output: str | None) -> None:
     if form == "pickle":
         if output is None:
             raise ValueError("a pickle is no text: name a file with --output")
-        with open(output, "wb") as binary:
-            pickle.dump(results, binary)
+        _write_file(output, pickle.dumps(results))
         return
     text = json.dumps(results.to_json(), indent=1) if form == "json" else str(results)
     if output is None:
         print(text)
     else:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
+        _write_file(output, text.encode())
 
 
 def _results(options: argparse.Namespace) -> SubTrackingResults | ComparisonResults | None:

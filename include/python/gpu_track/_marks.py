@@ -19,6 +19,7 @@ from os import write
 from typing import Any
 
 from gpu_track._descriptors import high, identity
+from gpu_track._open import open_file, remove
 
 COLUMNS = "process_id,code_block_name,position,timestamp"
 _TYPES = ("INTEGER", "VARCHAR", "INTEGER", "FLOAT")
@@ -64,7 +65,7 @@ class MarkFile(abc.ABC):
                 return
             if overwrite:
                 with contextlib.suppress(FileNotFoundError):
-                    os.remove(self._path)
+                    remove(self._path)
             try:
                 self._create()
             except FileExistsError:
@@ -164,8 +165,7 @@ class CsvFile(MarkFile):
         self._second = _NO_SECOND
 
     def _create(self) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._keep(descriptor)
+        self._keep(open_file(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL))
         self._append(self._head)
 
     def _form(self, process_id: int, name: str) -> bytes:
@@ -213,7 +213,7 @@ class CsvFile(MarkFile):
         try:
             if error.errno != errno.EBADF:
                 raise error
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = open_file(self._path, os.O_WRONLY | os.O_APPEND)
             try:
                 return os.write(descriptor, lines)
             finally:

@@ -18,6 +18,7 @@ from typing import Any, SupportsFloat
 from gpu_track import _torch, _trusted
 from gpu_track._descriptors import identity
 from gpu_track._marks import CHECK_EVERY_NS, CsvFile, first_cells
+from gpu_track._open import open_file
 
 COLUMNS = "process_id,name,timestamp,value"
 LOG = logging.getLogger("gpu_track")
@@ -106,8 +107,10 @@ class MetricFile(CsvFile):
             if self.is_open:
                 return
             try:
-                self._keep(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666))
-                if os.stat(self._path).st_size == 0:
+                descriptor = open_file(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+                is_empty = os.fstat(descriptor).st_size == 0
+                self._keep(descriptor)
+                if is_empty:
                     self._append(self._head)
             except OSError as error:
                 if self._is_own and error.errno == errno.ENOENT:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpu_track._marks import COLUMNS, extension
+from gpu_track._open import open_file
 from gpu_track._program import ask, ask_json, file_argument
 from gpu_track._trusted import temporary_directory
 
@@ -152,7 +153,8 @@ class SubTrackingAnalyzer:
 
         path = self._tracking()
         if extension(path) == ".csv":
-            samples = pd.read_csv(path, skiprows=2)
+            with open(open_file(path, os.O_RDONLY), "rb") as file:
+                samples = pd.read_csv(file, skiprows=2)
         else:
             samples = pd.read_csv(io.StringIO(samples_of_database(path)), float_precision="round_trip")
         selected = samples.timestamp != samples.timestamp

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from gpu_track._open import read
 from gpu_track._program import ask
 from gpu_track.analysis import CodeBlockResults, JsonFiles, SubTrackingResults, _series
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STATISTICS = ("min", "max", "mean", "std")
+# Most bytes of a file of results.
+_MOST_BYTES = 1 << 28
 
 _Figures = dict[str, "float | None"]
 
@@ -100,19 +104,18 @@ class _Unpickler(pickle.Unpickler):
 
 def _results(path: str) -> SubTrackingResults:
     """Reads a file of results. Raises ValueError if it has none."""
-    with open(path, "rb") as file:
-        try:
-            return _read(file)
-        except ImportError as error:
-            raise ValueError(f'"{path}" has tables of pandas, which is needed to read it: {error}') from error
-        except (pickle.UnpicklingError, KeyError, TypeError, AttributeError, EOFError, ValueError) as error:
-            raise ValueError(f'"{path}" has no results of sub-tracking: {error}') from error
+    content = read(path, _MOST_BYTES)
+    try:
+        return _parsed(content)
+    except ImportError as error:
+        raise ValueError(f'"{path}" has tables of pandas, which is needed to read it: {error}') from error
+    except (pickle.UnpicklingError, KeyError, TypeError, AttributeError, EOFError, ValueError) as error:
+        raise ValueError(f'"{path}" has no results of sub-tracking: {error}') from error
 
 
-def _read(file: IO[bytes]) -> SubTrackingResults:
-    is_json = file.read(1) == b"{"
-    file.seek(0)
-    results = SubTrackingResults(json.load(file)) if is_json else _Unpickler(file).load()
+def _parsed(content: bytes) -> SubTrackingResults:
+    is_json = content[:1] == b"{"
+    results = SubTrackingResults(json.loads(content)) if is_json else _Unpickler(io.BytesIO(content)).load()
     if not isinstance(results, SubTrackingResults):
         raise ValueError(f"it is of the class {type(results).__name__}")
     return results

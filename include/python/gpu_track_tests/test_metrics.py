@@ -204,10 +204,10 @@ import os, signal
 import gpu_track
 signal.signal(signal.SIGUSR1, lambda *_: gpu_track.metric("loss", 2))
 real = os.open
-def interrupted(*arguments):
+def interrupted(*arguments, **more):
     os.open = real
     os.kill(os.getpid(), signal.SIGUSR1)
-    return real(*arguments)
+    return real(*arguments, **more)
 os.open = interrupted
 gpu_track.metric("loss", 1)
 """

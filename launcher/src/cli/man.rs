@@ -31,13 +31,20 @@ const SECTIONS: [Section; 2] = [
                 "XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR",
                 "The shim goes to the first of these directories that no other user can write to. Root uses none of them.",
             ),
-            ("XDG_STATE_HOME, HOME", "The reports that are kept for --last are there."),
+            (
+                "XDG_STATE_HOME, HOME",
+                "The reports that are kept for --last are there, and those that can't be written to FILE.",
+            ),
             (
                 "LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
                 "Whether the summary on a terminal has characters beyond ASCII, and colours.",
             ),
             ("PATH", "Where COMMAND is looked for."),
-            ("TMPDIR", "A directory whose file system is checked for space when COMMAND failed."),
+            (
+                "TMPDIR",
+                "A directory whose file system is checked for space when COMMAND failed. A report that can be written neither to FILE nor to \
+                 XDG_STATE_HOME goes there.",
+            ),
             (
                 "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL",
                 "The GPUs that COMMAND may use. They are marked in the report, and --visible tracks them alone.",

@@ -1,8 +1,8 @@
 //! `--tconfig FILE`: gpu_tracker's JSON file of keywords.
 
 use std::path::Path;
-use std::{fs, io};
 
+use gpu_track_collector::given_file::{self, MOST_OF_OPTIONS, NotReadable};
 use gpu_track_collector::{RamUnit, TimeUnit, Vendor};
 use serde_json::Value;
 use thiserror::Error;
@@ -21,8 +21,8 @@ const WITHOUT_EFFECT: [&str; 3] = ["resource_usage_file", "n_join_attempts", "jo
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
 pub(super) enum ConfigError {
-    #[error("cannot be read: {0}")]
-    Read(#[from] io::Error),
+    #[error(transparent)]
+    Read(#[from] NotReadable),
     #[error("is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
     #[error("is not a JSON object: {{\"sleep_time\": 0.1, ...}}")]
@@ -36,7 +36,7 @@ pub(super) enum ConfigError {
 /// Reads the file into the options that the command line does not give. A null is the same as a missing keyword. Returns the
 /// keywords that ask for something and have no effect.
 pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, ConfigError> {
-    let Value::Object(keywords) = serde_json::from_slice(&fs::read(path)?)? else {
+    let Value::Object(keywords) = serde_json::from_slice(&given_file::read(path, MOST_OF_OPTIONS)?)? else {
         return Err(ConfigError::NotObject);
     };
     let CommandOptions { words, execute, .. } = &options.command;

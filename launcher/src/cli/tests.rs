@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use gpu_track_collector::{
-    DiscoveryConfig, GpuConfig, Layer, Output, RamUnit, ReportConfig, ReportTarget, Style, TimeUnit,
-    TrackingConfig, Vendor,
+    DiscoveryConfig, GpuConfig, Layer, Output, RamUnit, ReportConfig, ReportTarget, SparePlaces, Style,
+    TimeUnit, TrackingConfig, Vendor,
 };
 
 use super::{Options, PatternValues, Request, UsageError};
@@ -78,6 +78,7 @@ fn bare_command_has_the_defaults() {
         most_heaviest: 10,
         warnings: Vec::new(),
         keep: None,
+        spare: SparePlaces::default(),
         node_part: None,
         joint: None,
     };
@@ -110,6 +111,7 @@ fn options_before_the_command_are_parsed() {
         most_heaviest: 3,
         warnings: Vec::new(),
         keep: None,
+        spare: SparePlaces::default(),
         node_part: None,
         joint: None,
     };

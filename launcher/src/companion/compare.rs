@@ -1,11 +1,11 @@
 //! `gpu-track compare`: what several runs used. Each way of doing the work is compared with the first one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use gpu_track_collector::compare::{self, Limit, Run};
+use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::read_report;
 
 use crate::cli::UsageError;
@@ -83,7 +83,7 @@ fn run(given: &Path) -> Result<Run, UsageError> {
         _ => (None, given),
     };
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    let json = fs::read_to_string(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let json = given_file::read_text(path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
     let read = read_report(&json).map_err(|error| problem(format!("is no report: {error}")))?;
     if let Some(note) = &read.note {
         message(format_args!("{}: {note}", path.display()));

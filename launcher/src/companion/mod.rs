@@ -148,6 +148,9 @@ fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
 
 #[cfg(test)]
 mod tests {
+    use clap::builder::ValueParser;
+    use clap::{Arg, Command, ValueHint};
+
     use super::*;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -180,6 +183,38 @@ mod tests {
             let error = serve(words(line)).unwrap_err().to_string();
             assert!(error.starts_with(problem) && error.lines().count() == 1, "{line}: {error}");
         }
+    }
+
+    /// Gives the options and arguments of a command and its subcommands that name files, each behind the words before it.
+    fn that_name_files(command: &Command, before: &str) -> Vec<String> {
+        let is_path = |arg: &&Arg| {
+            let hints =
+                [ValueHint::FilePath, ValueHint::AnyPath, ValueHint::DirPath, ValueHint::ExecutablePath];
+            let is_hinted = hints.contains(&arg.get_value_hint());
+            // A hidden one is of this program's own processes and tests.
+            !arg.is_hide_set()
+                && (is_hinted || arg.get_value_parser().type_id() == ValueParser::path_buf().type_id())
+        };
+        let name = |arg: &Arg| match (arg.get_long(), arg.get_short()) {
+            (Some(long), _) => format!("{before} --{long}"),
+            (None, Some(short)) => format!("{before} -{short}"),
+            (None, None) => format!("{before} {}", arg.get_value_names().unwrap_or_default().join(" ")),
+        };
+        let own = command.get_arguments().filter(is_path).map(name);
+        let of_subcommands = command.get_subcommands().flat_map(|subcommand| {
+            that_name_files(subcommand, &format!("{before} {}", subcommand.get_name()))
+        });
+        own.chain(of_subcommands).collect()
+    }
+
+    // Requirement: FAULT-20
+    #[test]
+    fn each_option_that_names_a_file_is_tested_with_any_kind_of_file() {
+        let tested = include_str!("../../../tests/faults/given_files.rs");
+        let of_run = that_name_files(&cli::description(), "gpu-track-run");
+        let all = of_run.into_iter().chain(that_name_files(&Arguments::command(), "gpu-track"));
+        let missing: Vec<_> = all.filter(|name| !tested.contains(&format!("\"{name}\""))).collect();
+        assert_eq!(missing, [""; 0], "it needs a row in the test, which says whether it is read");
     }
 
     #[test]

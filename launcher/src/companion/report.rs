@@ -3,12 +3,12 @@
 mod directory;
 mod over_time;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::{ReportConfig, ReportTarget, Style, bundle, format, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
@@ -24,7 +24,7 @@ const CSV: &str = "csv";
 // A report itself has no form in CSV.
 #[command(mut_arg("format", |format| format.value_parser(PossibleValuesParser::new(names()))))]
 pub(super) struct ReportArguments {
-    /// A report in JSON, a tracking file (.csv, .jsonl, .sqlite), a bundle of --record or gpu-track record, or a directory of reports [default: the newest report that was
+    /// A report in JSON (-: stdin), a tracking file (.csv, .jsonl, .sqlite), a bundle of --record or gpu-track record, or a directory of reports [default: the newest report that was
     /// kept]
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     file: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
             }
         };
     }
-    let json = fs::read_to_string(&path).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let json = given_file::read_text(&path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
     match is_report {
         true => show_report(&json, &path),
         false => {

@@ -115,7 +115,10 @@ impl Tracked {
         }
         let directory = self.directory.path().to_owned();
         std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
-        Ok(self.through(&user).with(move |command| command.env("XDG_CACHE_HOME", directory)))
+        let state = directory.join("state");
+        Ok(self
+            .through(&user)
+            .with(|command| command.env("XDG_CACHE_HOME", directory).env("XDG_STATE_HOME", state)))
     }
 
     /// Changes the launcher's environment, stdin or directory.
@@ -157,6 +160,8 @@ impl Tracked {
             .args(&words[1..])
             .env(leftovers::VARIABLE, &mark)
             .env("XDG_CACHE_HOME", cache_home())
+            // Reports that can't be written to their places.
+            .env("XDG_STATE_HOME", cache_home().join("state"))
             .env("GPU_TRACK_KEEP", "0");
         command.stdin(Stdio::null());
         command.stdout(File::create(self.directory.path().join("stdout")).unwrap());

@@ -185,6 +185,8 @@ pub struct ReportConfig {
     pub warnings: Vec<String>,
     /// How it is kept, if it is.
     pub keep: Option<Keep>,
+    /// Where it is written if it can't be written to its place.
+    pub spare: SparePlaces,
     /// Its part in a run over several nodes; `None`: the run is tracked on one node.
     pub node_part: Option<NodePart>,
     /// The report of all ranks, which the last of them makes; `None`: this is no rank, or each has a report of its own.
@@ -218,6 +220,16 @@ pub struct Keep {
     pub directory: PathBuf,
     /// How many reports are kept at most.
     pub most: usize,
+}
+
+/// Where a report is written that can't be written to its place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SparePlaces {
+    /// A directory of this user's for such reports. `None`: the environment names none.
+    pub state: Option<Keep>,
+    /// The directory of temporary files, if that one can't be used.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub temporary: PathBuf,
 }
 
 /// Bundles of evidence: what is known of a run that something ended, in a directory of its own.
@@ -270,6 +282,7 @@ impl Default for ReportConfig {
             targets: vec![ReportTarget::default()],
             warnings: Vec::new(),
             keep: None,
+            spare: SparePlaces::default(),
             node_part: None,
             joint: None,
         }

@@ -282,16 +282,16 @@ fn gpu_values(gpu: &GpuSample) -> [Option<f64>; 6] {
 ///
 /// # Errors
 /// If it has another form, as a text to put behind the file's name.
-pub fn from_csv(text: &str) -> Result<Recording, String> {
+pub fn from_csv(mut lines: impl Iterator<Item = String>) -> Result<Recording, String> {
     // The form: names and values of what holds for all rows, then the names of the columns, then rows.
-    let mut lines = text.lines();
-    let mut cells = || lines.next().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
+    let mut cells =
+        || lines.next().map(|line| line.split(',').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>());
     let (Some(fixed_names), Some(fixed_values), Some(names)) = (cells(), cells(), cells()) else {
         return Err("is no tracking file: it has fewer than three lines".into());
     };
     let value = |name: &str| {
         let at = fixed_names.iter().position(|known| *known == name);
-        at.and_then(|at| fixed_values.get(at).copied()).unwrap_or_default().to_owned()
+        at.and_then(|at| fixed_values.get(at).cloned()).unwrap_or_default()
     };
     let fixed = Fixed {
         ram_unit: value("ram_unit"),
@@ -301,7 +301,6 @@ pub fn from_csv(text: &str) -> Result<Recording, String> {
     // A killed run leaves a torn last line.
     let rows = lines.map(|line| line.split(',').map(|cell| cell.trim().parse().ok()).collect());
     let rows: Vec<Vec<Option<f64>>> = rows.filter(|row: &Vec<_>| row.len() == names.len()).collect();
-    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     from_table(&names, &rows, &fixed)
 }
 
@@ -445,6 +444,10 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    fn lines_of(text: &str) -> impl Iterator<Item = String> {
+        text.lines().map(str::to_owned)
+    }
+
     fn value(over_time: &OverTime, point: usize, name: &str) -> Option<f64> {
         let at = over_time.columns.iter().position(|column| column.name == name);
         over_time.points[point].values[at.unwrap_or_else(|| panic!("no column {name}"))]
@@ -516,10 +519,10 @@ mod tests {
         let names = format!("{},{},timestamp,at_ns", names.join(","), percents.join(","));
         let row = |timestamp: &str, s: u64| format!("1,2,3,4,5,6,7,8,{timestamp},{}\n", s * S);
         let one = format!("{head}{names}\n{}", row("1700000000.25", 7));
-        let clock = from_csv(&one).unwrap().clock.unwrap();
+        let clock = from_csv(lines_of(&one)).unwrap().clock.unwrap();
         assert_eq!((clock.zero_s, clock.earlier_s), (1_700_000_000.25, f64::INFINITY));
         let two = one + &row("1700000002.25", 9);
-        assert_eq!(from_csv(&two).unwrap().clock.unwrap().earlier_s, 3.0);
+        assert_eq!(from_csv(lines_of(&two)).unwrap().clock.unwrap().earlier_s, 3.0);
     }
 
     // Requirement: TIME-14
@@ -545,9 +548,9 @@ mod tests {
         let names = format!("{},{},system_gpu_ram,timestamp", names.join(","), percents.join(","));
         let without =
             format!("ram_unit,gpu_ram_unit,system_gpu_count\nbytes,bytes,0\n{names}\n1,2,3,4,5,6,7,8,0,1\n");
-        assert_eq!(from_csv(&without).unwrap().over_time.columns.len(), 8, "no GPU");
+        assert_eq!(from_csv(lines_of(&without)).unwrap().over_time.columns.len(), 8, "no GPU");
         let text = format!("{head}\n{names}\n1,2,3,4,5,6,7,8,9,100.5\n1,2,30,4,5,6,7,8,,102.5\n1,2,3\n");
-        let all = from_csv(&text).unwrap().over_time;
+        let all = from_csv(lines_of(&text)).unwrap().over_time;
         assert_eq!((all.points.len(), all.points[1].start_s, all.points[1].end_s), (2, 0.0, 2.0));
         assert_eq!(value(&all, 1, "ram_combined_bytes"), Some(30_000.0));
         assert_eq!(value(&all, 0, "gpus_memory_used_bytes"), Some(9e6));
@@ -557,7 +560,7 @@ mod tests {
             ("a\nb\nc\n", "has an unknown unit"),
             ("ram_unit,gpu_ram_unit\nbytes,bytes\nmain_ram\n", "it has no column descendants_ram"),
         ] {
-            assert!(from_csv(text).unwrap_err().contains(problem), "{text}");
+            assert!(from_csv(lines_of(text)).unwrap_err().contains(problem), "{text}");
         }
     }
 

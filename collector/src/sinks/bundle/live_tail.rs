@@ -86,7 +86,7 @@ mod tests {
             });
         }
         let text = text(&live, start).unwrap();
-        assert!(over_time::from_csv(&text).is_ok(), "{text}");
+        assert!(over_time::from_csv(text.lines().map(str::to_owned)).is_ok(), "{text}");
         let rows: Vec<&str> = text.lines().skip(3).collect();
         assert_eq!(rows[0], "1700000001.000000,100,20,240,,,,,,3,4,2000000000");
         assert_eq!(

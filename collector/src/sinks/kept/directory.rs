@@ -13,12 +13,11 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat, unlinkat};
 use super::KEEPER;
 use crate::model::config::Keep;
 use crate::sinks::output::{TEMPORARY_PREFIX, replace};
+use crate::sys::given_file::{self, MOST_OF_REPORT};
 use crate::sys::safe_path::{Unsafe, User};
 
 /// How long a keeper lives at most. An older temporary file was left by a killed keeper.
 pub const KEEPER_LIFE: Duration = Duration::from_secs(60);
-/// The end of a report's name.
-const SUFFIX: &str = ".json";
 /// How long a reader waits for keepers that have not ended.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a reader looks for keepers.
@@ -36,7 +35,7 @@ pub struct KeptReport {
 /// Opens the directory of kept reports, and creates it if the home directory exists.
 ///
 /// `None`: the home directory is missing, another user could redirect the path or write to the directory, or it can't be opened.
-pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
+pub(in crate::sinks) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     if !keep.home.is_dir() {
         return None;
     }
@@ -68,26 +67,33 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// Writes a report to a new file in the directory. Then removes the oldest reports, so that `most` are left, and the files of
-/// killed keepers. The new file has the mode that the umask leaves.
+/// Writes a report to a new file in the directory, for this user alone, and gives its name. Then removes the oldest reports, so that
+/// `most` are left, and the files of killed keepers. `extension`: the end of the name.
 ///
 /// # Errors
 /// If it can't be written.
-pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<()> {
+pub fn write(
+    report: &mut impl Read,
+    directory: &OwnedFd,
+    extension: &str,
+    most: usize,
+) -> io::Result<String> {
     let now = SystemTime::now();
     let time = humantime::format_rfc3339_micros(now).to_string();
     let time: String = time.chars().filter(|c| !"-:Z".contains(*c)).collect();
-    let name = format!("{time}-{}{SUFFIX}", std::process::id());
-    replace(directory.as_fd(), name.as_ref(), |file| io::copy(report, file).map(drop))?;
+    let name = format!("{time}-{}.{extension}", std::process::id());
+    replace(directory.as_fd(), name.as_ref(), Mode::RUSR | Mode::WUSR, |file| {
+        io::copy(report, file).map(drop)
+    })?;
     // The names to remove. Reports come oldest first.
-    let mut names = reports(&directory)?;
+    let mut names = reports(directory)?;
     names.truncate(names.len().saturating_sub(most));
-    names.extend(abandoned(&directory, now)?);
+    names.extend(abandoned(directory, now)?);
     for name in names {
         // Another keeper may have removed it.
-        let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
+        let _ = unlinkat(directory, name.as_str(), AtFlags::empty());
     }
-    Ok(())
+    Ok(name)
 }
 
 /// Reads the newest report, after a short wait for this user's keepers to end. `None`: there is no report.
@@ -103,10 +109,9 @@ pub fn newest(keep: &Keep) -> io::Result<Option<KeptReport>> {
     };
     let directory = open(&path)?;
     let Some(name) = reports(&directory)?.pop() else { return Ok(None) };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut json = String::new();
-    File::from(openat(&directory, name.as_str(), flags, Mode::empty())?).read_to_string(&mut json)?;
-    Ok(Some(KeptReport { path: path.join(name), json }))
+    let path = path.join(name);
+    let json = given_file::read_text(&path, MOST_OF_REPORT).map_err(io::Error::other)?;
+    Ok(Some(KeptReport { path, json }))
 }
 
 /// Waits at most [`READER_PATIENCE`] while this user has keepers. The keeper of a run that ended just now may still write.
@@ -143,10 +148,10 @@ fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a name has the form that [`write`] gives: `20261123T224500.123456-PID.json`.
+/// Whether a name has the form that [`write`] gives: `20261123T224500.123456-PID.json`, or with another extension.
 fn is_kept_name(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((time, pid)) = name.strip_suffix(SUFFIX).and_then(|stem| stem.split_once('-')) else {
+    let Some((time, pid)) = name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('-')) else {
         return false;
     };
     is_number(pid) && time.split(['T', '.']).count() == 3 && time.split(['T', '.']).all(is_number)
@@ -187,7 +192,7 @@ mod tests {
         let mut report = tempfile::tempfile().unwrap();
         report.write_all(text.as_bytes()).unwrap();
         report.rewind().unwrap();
-        write(&mut report, directory.try_clone().unwrap(), most).unwrap();
+        write(&mut report, directory, "json", most).unwrap();
     }
 
     // Requirement: OUT-28

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::database::{self, ForeignJournal};
 use crate::model::style::StreamFile;
-use crate::sinks::output::{directory_of, replace};
+use crate::sinks::output::{FOR_ALL, directory_of, replace};
 use crate::sys::safe_path::{Unsafe, User};
 
 /// The bit in a mode that lets all users write. What they wrote into a database would be run by SQLite.
@@ -130,7 +130,7 @@ fn replace_checked(
 ) -> Result<File, NoTrackingFile> {
     // `replace` can return I/O errors only, so `checked` keeps the error of the check.
     let (mut made, mut checked) = (None, Ok(()));
-    let replaced = replace(directory.as_fd(), name, |file| {
+    let replaced = replace(directory.as_fd(), name, FOR_ALL, |file| {
         checked = check(file);
         made = Some(file.try_clone()?);
         match &checked {

@@ -1,10 +1,12 @@
 //! The directory of a study: its plan, and for each run the report and the output.
 
 use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use gpu_track_collector::given_file::{self, MOST_OF_REPORT, NotReadable};
 use gpu_track_collector::study::plan::PlannedRun;
 use gpu_track_collector::study::{self, Plan, Run};
 use gpu_track_collector::{NoLock, Output, OutputLock, Report, read_report, write_report};
@@ -68,12 +70,12 @@ impl Directory {
     pub(super) fn plan(&self) -> Result<Option<Plan>, UsageError> {
         let path = self.path.join(PLAN);
         let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-        match fs::read_to_string(&path) {
+        match given_file::read_text(&path, MOST_OF_REPORT) {
             Ok(json) => {
                 Plan::read(&json).map(Some).map_err(|error| problem(format!("can't be used: {error}")))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(problem(format!("cannot be read: {error}"))),
+            Err(NotReadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(problem(error.to_string())),
         }
     }
 
@@ -163,8 +165,16 @@ impl Directory {
 
 /// Reads a report of a run that is over. `None`: there is no report, or its run is not over.
 pub(super) fn final_report(path: &Path) -> Option<Report> {
-    let json = fs::read_to_string(path).ok()?;
+    let json = given_file::read_text(path, MOST_OF_REPORT).ok()?;
     read_report(&json).ok().map(|read| read.report).filter(study::is_over)
+}
+
+/// Makes a new file in place of one that is there. A fifo or link of its name is not opened.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::create_new(path),
+    }
 }
 
 /// Removes a file if it is there. If that fails, a line on stderr says so.
@@ -192,6 +202,28 @@ pub(super) fn as_output(path: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: FAULT-20
+    #[test]
+    fn file_takes_the_place_of_what_has_its_name_and_opens_none_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("victim"), "theirs").unwrap();
+        std::os::unix::fs::symlink("victim", path("link")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("fifo"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        for name in ["link", "fifo", "new"] {
+            create(&path(name)).unwrap();
+            assert!(fs::symlink_metadata(path(name)).unwrap().is_file(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(path("victim")).unwrap(), "theirs");
+    }
 
     #[test]
     fn percent_sign_in_a_path_is_no_pattern() {

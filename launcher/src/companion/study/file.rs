@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::{fs, io};
 
+use gpu_track_collector::given_file::{self, MOST_OF_OPTIONS, NotReadable};
 use gpu_track_collector::quote;
 use gpu_track_collector::study::expand::{Parameter, Template};
 use serde::Deserialize;
@@ -15,8 +15,8 @@ use super::given::PlanArgs;
 /// Why the file can't be used. The message follows the file's name.
 #[derive(Debug, Error)]
 pub(super) enum FileError {
-    #[error("cannot be read: {0}")]
-    Read(#[from] io::Error),
+    #[error(transparent)]
+    Read(#[from] NotReadable),
     #[error("is no plan of a study: {problem} in line {line}")]
     Form { problem: String, line: usize },
     #[error("has a wrong {0}")]
@@ -61,7 +61,7 @@ enum Value {
 /// # Errors
 /// If the file can't be read, is no TOML, or has a key or a value that no plan can have.
 pub(super) fn read(path: &Path) -> Result<PlanArgs, FileError> {
-    parse(&fs::read_to_string(path)?)
+    parse(&given_file::read_text(path, MOST_OF_OPTIONS)?)
 }
 
 /// Parses a plan. Its parameters are in the order of the file.

@@ -1,7 +1,6 @@
 //! Makes the runs that a study still needs.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -181,7 +180,7 @@ impl Making<'_> {
     /// Runs the command line of a preparation, untracked. Its stdout and stderr go to the file `to`.
     fn prepare(&self, line: &str, to: &Path) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
-        let output = File::create(to)?;
+        let output = directory::create(to)?;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         self.runner.run(&mut command)
@@ -194,7 +193,7 @@ impl Making<'_> {
         let mut command = own_program::command(name::LAUNCHER);
         command.args(["-q", "-f", "json", "-o"]).arg(directory::as_output(&files.report));
         command.arg("--").args(words).stdin(Stdio::null());
-        command.stdout(File::create(&files.out)?).stderr(File::create(&files.err)?);
+        command.stdout(directory::create(&files.out)?).stderr(directory::create(&files.err)?);
         self.runner.run(&mut command)
     }
 

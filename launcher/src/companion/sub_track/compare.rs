@@ -1,11 +1,11 @@
 //! `gpu-track sub-track compare`: what the code blocks of several runs used, side by side.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
+use gpu_track_collector::given_file::{self, MOST_OF_ANALYSIS, MOST_OF_OPTIONS};
 use gpu_track_collector::sub_track::{
     Analysis, Ordered, STATISTICS, Session, Statistic, compare, comparison_text,
 };
@@ -91,7 +91,7 @@ pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError>
 /// # Errors
 /// What is wrong with the file. The message follows the file's name.
 fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> {
-    let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let json = given_file::read(path, MOST_OF_OPTIONS).map_err(|error| error.to_string())?;
     let Config { file_path_map, statistic } =
         serde_json::from_slice(&json).map_err(|error| format!("is no configuration of compare: {error}"))?;
     let statistic = statistic.map(|name| {
@@ -108,7 +108,7 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
 /// If the file can't be read, or has no analysis in JSON.
 pub(super) fn read_analysis(path: &Path) -> Result<Analysis, UsageError> {
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    let json = fs::read(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let json = given_file::read(path, MOST_OF_ANALYSIS).map_err(|error| problem(error.to_string()))?;
     if json.first() == Some(&PICKLE) {
         let text = "is a pickle, which only Python reads: write the analysis with analyze -f json";
         return Err(problem(text.to_owned()));

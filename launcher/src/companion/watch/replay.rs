@@ -1,9 +1,9 @@
 //! A finished run, by its tracking file in the form `.jsonl`: any moment of it.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use gpu_track_collector::given_file::{self, MOST_OF_ROWS};
 use gpu_track_collector::tracking_line::{End, Line};
 use gpu_track_collector::{
     EventKind, Events, Report, RunEvent, TreeSample, Usable, bounded_lines, event_in_words, figures,
@@ -49,7 +49,8 @@ impl Replay {
             return Err("can't be replayed: only files in .jsonl can".into());
         }
         let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-        let lines = bounded_lines(BufReader::new(File::open(path).map_err(unreadable)?));
+        let file = given_file::open(path, MOST_OF_ROWS).map_err(|error| error.to_string())?;
+        let lines = bounded_lines(BufReader::new(file));
         let mut replay = Self {
             run: Run::default(),
             start_ns: 0,
@@ -375,7 +376,7 @@ mod tests {
     fn file_without_line_breaks_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.jsonl");
-        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(17 << 20).unwrap();
         assert_eq!(Replay::read(&path).unwrap_err(), "cannot be read: a line is longer than 16 MiB");
     }
 

@@ -148,6 +148,12 @@ pub(super) type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut 
 impl Api {
     /// Loads `path` and initialises the driver, which can take seconds.
     pub(super) fn load(path: &OsStr) -> Reading<Self> {
+        // dlopen would wait for the writer of a fifo.
+        if std::fs::metadata(path)
+            .is_ok_and(|found| path.as_encoded_bytes().contains(&b'/') && !found.is_file())
+        {
+            return Err(Missing::NoLibrary(format!("{} is no file", path.display())));
+        }
         // SAFETY: loading runs the library's initialisers: it is the driver's own, or one that the user named.
         let lib = unsafe { NvmlLib::new(path) }.map_err(|error| Missing::NoLibrary(error.to_string()))?;
         let api = Self { lib: Box::leak(Box::new(lib)) };
