@@ -1,8 +1,9 @@
 //! The report states where its figures come from and what it could not see.
 
 use std::io::Write;
+use std::process::Command;
 
-use crate::support::{assert_within, program, skip, static_program, tracked};
+use crate::support::{Run, assert_within, program, skip, static_program, tracked};
 
 // Requirement: CPU-2, CPU-7, CPU-54, SEE-11, SEE-55
 #[test]
@@ -32,24 +33,28 @@ fn scan_only_run_reports_what_it_could_not_see() {
     assert!(warnings.contains("preload"), "no warning names the layers that were off: {warnings:?}");
 }
 
-/// slurmstepd starts the tasks of srun in this way: they carry the session but are no descendants.
-// Requirement: CPU-5, SEE-70
-#[test]
-fn joined_process_is_counted_and_makes_kernel_s_null() {
+/// Runs a program that no process of a tracked run has made, but with the run's environment. The run has two processes of its own.
+/// slurmstepd starts the tasks of srun in this way.
+fn run_joined_by(program: &mut Command, options: &[&str]) -> Run {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("environment");
     let script = format!("env >{}; echo ready; read x; exit 0", file.display());
-    let mut running = tracked(["sh", "-c", &script]).piped_stdin().start();
+    let mut running = tracked(["sh", "-c", &script]).options(options).piped_stdin().start();
     running.wait_for_output("ready");
     let environment = std::fs::read_to_string(&file).unwrap();
     let ours = environment
         .lines()
         .filter_map(|line| line.split_once('='))
         .filter(|(name, _)| ["LD_PRELOAD", "GPU_TRACK_SESSION"].contains(name));
-    let burned = std::process::Command::new(program("burn")).arg("0.3").envs(ours).status().unwrap();
-    assert!(burned.success());
+    assert!(program.envs(ours).status().unwrap().success());
     running.stdin().write_all(b"go\n").unwrap();
-    let run = running.wait();
+    running.wait()
+}
+
+// Requirement: CPU-5, SEE-70
+#[test]
+fn joined_process_is_counted_and_makes_kernel_s_null() {
+    let run = run_joined_by(Command::new(program("burn")).arg("0.3"), &[]);
     let report = run.assert_clean(0);
     assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (3, 1));
     assert_within("burn", report.f64("cpu_time.total_s"), 0.3, 5.0);
@@ -59,6 +64,22 @@ fn joined_process_is_counted_and_makes_kernel_s_null() {
     assert!(report.at("cpu_time.kernel_s").is_null());
     let reason = report.at("cpu_time.kernel_s_reason").as_str().unwrap();
     assert_eq!(reason, "joined the run without being a descendant: 1 process");
+}
+
+/// Wrapper scripts of batch systems exec the program. Samples see a static program, which has not mapped the segment, as they see a
+/// program that is just being loaded.
+// Requirement: SEE-70
+#[test]
+fn joined_process_that_execs_is_counted_once() {
+    let (first, last) = (static_program("burn"), program("burn"));
+    let script = format!("exec {first} 0.4 exec {last} 0.4");
+    let layers = ["--layers", "preload,wait,subreaper,scan"];
+    let run = run_joined_by(Command::new("sh").args(["-c", &script]), &layers);
+    let report = run.assert_clean(0);
+    assert_eq!((report.u64("processes.total"), report.u64("coverage.joined")), (3, 1));
+    let burn = &report.array("processes.heaviest")[0];
+    assert_eq!((&burn["command"], &burn["exit"]["code"]), (&"burn".into(), &0.into()), "{burn}");
+    assert_within("burn", burn["cpu_s"].as_f64().unwrap(), 0.8, 5.0);
 }
 
 // Requirement: SEE-56

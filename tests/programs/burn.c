@@ -1,6 +1,8 @@
 /* burn SECONDS [threads|children COUNT]
+ * burn SECONDS exec PROGRAM [ARGUMENTS]
  *
- * Burns exactly SECONDS of CPU time: itself, or in each of COUNT concurrent threads or fork children. */
+ * Burns exactly SECONDS of CPU time: itself, or in each of COUNT concurrent threads or fork children. Or burns and then
+ * becomes PROGRAM. */
 #include "common.h"
 #include <pthread.h>
 
@@ -12,8 +14,14 @@ static void *burner(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2 && argc != 4) return 97;
+    int execs = argc >= 4 && !strcmp(argv[2], "exec");
+    if (argc != 2 && argc != 4 && !execs) return 97;
     seconds = atof(argv[1]);
+    if (execs) {
+        burn_cpu(seconds);
+        execv(argv[3], argv + 3);
+        die("execv");
+    }
     int count = argc == 4 ? atoi(argv[3]) : 0;
     if (argc == 2) {
         burn_cpu(seconds);

@@ -40,11 +40,12 @@ impl Membership {
 
     /// Whether the process with this pid belongs to the tree.
     ///
-    /// It does if it has an ancestor that `is_known`, or if it maps the segment (a process that joined the session).
+    /// It does if it has an ancestor that `is_known`, or if it carries the session (a process that joined).
     /// The launcher is a subreaper, so the chain of parents does not break at orphans. The launcher, the collector and
     /// the collector's children (drivers run programs) are never members.
     ///
-    /// `None`: unknown, because the process or an ancestor is ending, or because the process's maps may not be read.
+    /// `None`: unknown, because the process or an ancestor is ending, because the process just becomes another program, or because it
+    /// may not be read.
     pub(crate) fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
         // On the way up: the process that was reached, and its parent.
@@ -66,7 +67,19 @@ impl Membership {
         }
         // Kernel threads have no memory, so /proc shows no maps; all descend from kthreadd, whose parent is 0.
         let is_of_kernel = topmost == KTHREADD && ancestor == 0;
-        self.maps_segment(pid).or(is_of_kernel.then_some(false))
+        self.carries_session(pid).or(is_of_kernel.then_some(false))
+    }
+
+    /// Whether the process maps the segment, or was started with the variable that names it. Between an exec and the shim's start, only
+    /// the variable shows it. `None`: the process has no memory, is in the middle of an exec, or may not be read.
+    fn carries_session(&self, pid: u32) -> Option<bool> {
+        // The maps come first: an exec can unmap the segment between the two.
+        if self.maps_segment(pid)? || self.names_segment(pid) {
+            return Some(true);
+        }
+        // An exec sets arguments and environment after the new memory, and loads the program between the two.
+        let has = |file| self.root.read(pid, file).is_some_and(|text| !text.is_empty());
+        (has("cmdline") || has("environ")).then_some(false)
     }
 
     /// Whether a process is of the run whatever its ancestors are: it maps the segment, or its environment names it, as static programs
@@ -137,6 +150,7 @@ mod tests {
             let stat = format!("{pid} (a) S {ppid} 1 1 0 -1 0 1 0 1 0 1 1 0 0 20 0 1 0 100 1 1\n");
             std::fs::write(dir.join("stat"), stat).unwrap();
             std::fs::write(dir.join("maps"), maps).unwrap();
+            std::fs::write(dir.join("cmdline"), "a\0").unwrap();
             self
         }
 
@@ -182,7 +196,7 @@ mod tests {
         assert!(members.eq([true, true, true, false, false, false, false].map(Some)));
     }
 
-    // Requirement: LIMIT-6
+    // Requirement: SEE-70, LIMIT-6
     #[test]
     fn process_of_this_user_whose_environment_names_the_segment_has_joined() {
         let machine = Machine::new();
@@ -191,7 +205,10 @@ mod tests {
             let dir = machine.has(pid, 1, "x").proc.path().join(pid.to_string());
             std::fs::write(dir.join("status"), format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n")).unwrap();
             std::fs::write(dir.join("environ"), environ).unwrap();
-            machine.membership.has_joined(pid)
+            let has_joined = machine.membership.has_joined(pid);
+            // Between an exec and the shim's start, too.
+            assert_eq!(machine.is_member(pid), Some(has_joined));
+            has_joined
         };
         let name = "/dev/shm/gpu-track-x-1";
         assert!(of(60, own, &format!("A=b\0GPU_TRACK_SESSION={name}\0")));
@@ -202,6 +219,17 @@ mod tests {
         {
             assert!(!of(63, own, &other), "{other}");
         }
+    }
+
+    // Requirement: SEE-70
+    #[test]
+    fn process_in_the_middle_of_an_exec_is_unknown() {
+        let machine = Machine::new();
+        let directory = machine.has(60, 1, "x").proc.path().join("60");
+        std::fs::write(directory.join("cmdline"), "").unwrap();
+        assert_eq!(machine.is_member(60), None);
+        std::fs::write(directory.join("environ"), "A=b\0").unwrap();
+        assert_eq!(machine.is_member(60), Some(false), "a program without arguments");
     }
 
     #[test]
