@@ -24,7 +24,7 @@ use Use::{Reads, Writes};
 
 /// Each option of `gpu-track` and gpu-track-run that names a file or directory. A test of the launcher fails if one has no row. Files that
 /// end in .sqlite are read by SQLite.
-const USES: [(&str, Use); 35] = [
+const USES: [(&str, Use); 36] = [
     ("gpu-track-run --tconfig", Reads(".json", "gpu-track-run --tconfig FILE -- true", 2)),
     ("gpu-track-run --nvml-lib", Reads(".so", "gpu-track gpus --nvml-lib FILE", 1)),
     ("gpu-track-run --output", Writes),
@@ -62,6 +62,8 @@ const USES: [(&str, Use); 35] = [
         Reads(".json", "gpu-track sub-track compare --cconfig FILE", 2),
     ),
     ("gpu-track sub-track compare --output", Writes),
+    // As a database, whatever its name.
+    ("gpu-track sub-track samples --tf", Reads(".csv", "gpu-track sub-track samples --tf FILE", 2)),
     ("gpu-track sub-track calls --stf", Reads(".csv", "gpu-track sub-track calls --stf FILE", 2)),
     ("gpu-track sub-track calls --output", Writes),
     ("gpu-track sub-track show FILE", Reads(".json .pkl", "gpu-track sub-track show FILE", 2)),
