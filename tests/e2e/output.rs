@@ -133,6 +133,10 @@ fn report_that_cannot_be_written_is_in_a_place_of_its_own_and_stderr_has_the_sum
         (Some(temporary.clone()), nowhere.join("state"), temporary),
         (None, nowhere.join("state"), nowhere.clone()),
     ] {
+        // Root takes /tmp in place of a TMPDIR that is not there or not safe.
+        if place.is_none() && rustix::process::geteuid().is_root() {
+            continue;
+        }
         let run = run_whose_directory_goes(&top, &names, state, temporary);
         assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
         assert!(
