@@ -6,6 +6,8 @@ use std::fs::File;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
+use crate::reap;
+
 /// A child that is not reaped yet, so no other process has its pid.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MainProcess {
@@ -22,7 +24,10 @@ impl MainProcess {
         if is_job_control || (signal == libc::SIGSTOP && is_foreground()) {
             // SAFETY: raise has no preconditions; SIGSTOP can't be blocked, so this returns after a SIGCONT.
             unsafe { libc::raise(libc::SIGSTOP) };
-            self.send(libc::SIGCONT);
+            // A shell continues the whole process group. On a busy machine, the next Ctrl-Z can have stopped the command by now.
+            if !reap::has_gone_on(self.pid) {
+                self.send(libc::SIGCONT);
+            }
         }
     }
 

@@ -83,6 +83,20 @@ fn wait_status(code: i32, value: i32) -> i32 {
     }
 }
 
+/// Whether a child whose stop was taken has gone on since, and may have stopped again.
+pub(crate) fn has_gone_on(pid: u32) -> bool {
+    let has = |options: i32| {
+        // SAFETY: zeroed is a valid siginfo_t, which is ours. It stays zero if the child has not changed so.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let result = libc::waitid(libc::P_PID, pid, &raw mut info, options | libc::WNOHANG);
+            result == 0 && info.si_pid() != 0
+        }
+    };
+    // The stop is left for `next`.
+    has(libc::WCONTINUED) || has(libc::WSTOPPED | libc::WNOWAIT)
+}
+
 /// Waits for a child and discards its status.
 pub(crate) fn wait_for(pid: u32) {
     // SAFETY: no status is asked for.
