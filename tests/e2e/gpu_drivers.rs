@@ -1,9 +1,10 @@
 //! GPU drivers that misbehave: the other figures stay right, and the report names the fault.
 
-use std::ffi::CString;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 
@@ -49,21 +50,26 @@ fn gpu_driver_init_failure_is_reported() {
 #[test]
 fn gpu_library_load_failure_is_reported() {
     let reason = |why: &str| format!("the driver's library could not be loaded: {why}");
-    // The library is a FIFO, so the test sees when the collector opens it.
     let mut gpus = FakeGpus::new(1, "");
     let library = gpus.path("libnvidia-ml.so.1");
-    let path = CString::new(library.as_str()).unwrap();
-    // SAFETY: the path is a live string.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    std::fs::write(&library, "").unwrap();
+    // The test sees when the collector opens it.
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, &library, WatchFlags::OPEN).unwrap();
     gpus = gpus.library(PathBuf::from(&library));
-    let open = || {
-        let mut writer = std::fs::OpenOptions::new();
-        writer.write(true).custom_flags(libc::O_NONBLOCK).open(&library).is_ok()
-    };
-    assert_no_driver(&gpus, open, &reason(&format!("{library}: file too short")));
-    let absent = FakeGpus::new(1, "").library(PathBuf::from("/no/such/libnvidia-ml.so.1"));
-    let why = "/no/such/libnvidia-ml.so.1: cannot open shared object file: No such file or directory";
-    assert_eq!(absent.list(&[]).stdout, format!("GPUs: not known (NVIDIA: {})\n", reason(why)));
+    let is_opened = || rustix::io::read(&watch, &mut [0; 64]).is_ok();
+    assert_no_driver(&gpus, is_opened, &reason(&format!("{library}: file too short")));
+    let fifo = gpus.path("fifo.so");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let absent = "/no/such/libnvidia-ml.so.1";
+    for (path, why) in [
+        // dlopen would wait for its writer.
+        (&*fifo, format!("{fifo} is no file")),
+        (absent, format!("{absent}: cannot open shared object file: No such file or directory")),
+    ] {
+        let listed = FakeGpus::new(1, "").library(PathBuf::from(path)).list(&[]);
+        assert_eq!(listed.stdout, format!("GPUs: not known (NVIDIA: {})\n", reason(&why)));
+    }
 }
 
 // Requirement: GPU-7, GPU-53
