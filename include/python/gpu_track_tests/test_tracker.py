@@ -469,7 +469,7 @@ assert all(os.fstat(descriptor).st_size == 0 for descriptor in ours)
 
     # Requirement: PY-5
     def test_program_that_does_not_end_is_killed_in_the_end(self) -> None:
-        self.program('trap "" TERM; echo "$ready" >&"$fd"; echo $$ >>pids; while :; do sleep 0.01; done')
+        self.program('trap "" TERM; echo $$ >>pids; echo "$ready" >&"$fd"; while :; do sleep 0.01; done')
         vain = "The tracking process is still alive after join timout. Attempting to join again..."
         forced = "The tracking process is still alive after 2 attempts to join. Terminating the process by force..."
         with (
