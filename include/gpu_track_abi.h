@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #define GPU_TRACK_ENV_SESSION "GPU_TRACK_SESSION" /* colon-separated segment paths, outermost session first */
-#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v5."
+#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v6."
 
 #define GPU_TRACK_MAGIC 0x6b63617274757067ull /* "gputrack", little-endian */
-#define GPU_TRACK_ABI_VERSION 5u
+#define GPU_TRACK_ABI_VERSION 6u
 #define GPU_TRACK_HEADER_SIZE 4096u
 #define GPU_TRACK_RECORD_WORDS 48u
 #define GPU_TRACK_RING_CAPACITY 2048u

@@ -36,12 +36,13 @@ pub use model::counts_in_words::processes as processes_in_words;
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
 pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
+pub use model::host_name::short as short_host_name;
 pub use model::ids::Key;
 pub use model::mpi_daemons;
 pub use model::order::{self, Action, Order, OrderId, OrderResult, Rule};
 pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
-pub use model::report::{Crash, LeftReport, NodePart, Report, ReportFiles, Stage, Usable};
+pub use model::report::{Crash, ElsewhereKind, LeftReport, NodePart, Report, ReportFiles, Stage, Usable};
 pub use model::run_limit::{
     Exceeded, Excess, LargestProcess, LimitAction, Quantity, RunLimit, RunLimits, Threshold, TreeEnd,
 };

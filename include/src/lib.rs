@@ -10,6 +10,7 @@
 //! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`slot`]: their sequence lock
 //! - [`preload`]: the shim's entry in LD_PRELOAD
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
+//! - [`client`]: programs that hand work to a daemon or to another host
 //! - [`script`]: what an interpreter runs, for command names
 //!
 //! `gpu_track_abi.h` beside this crate has the same for C. The crate is `no_std` and has no dependencies, because it is
@@ -17,6 +18,7 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
 
+pub mod client;
 pub mod layout;
 pub mod live;
 pub mod overflow;

@@ -8,6 +8,7 @@
 //! | EXIT | the process | it is about to end by exit, `_exit`, `quick_exit` or return from main |
 //! | REAPED | the reaper | a wait function returned an ended child |
 //! | SPAWN_FAILED | the parent | posix_spawn made a child whose exec then failed, and reaped it internally |
+//! | PROGRAM | the old image, or the parent | a program is about to be exec'd, or was spawned, that may not report itself what must be known |
 //!
 //! The process that wrote a record may be hostile or broken. So no number that [`Event::decode`] returns can be trusted.
 
@@ -16,7 +17,7 @@ use crate::rank::Rank;
 /// The number of [`ABI_VERSION`], for text.
 macro_rules! abi_version {
     () => {
-        5
+        6
     };
 }
 pub(crate) use abi_version;
@@ -29,6 +30,12 @@ pub const RECORD_WORDS: usize = 48;
 
 /// Bytes for the names in a START record.
 pub const NAME_BYTES: usize = 48;
+
+/// Bytes for the arguments in a PROGRAM record.
+pub const ARGUMENT_BYTES: usize = 160;
+
+/// The user in a PROGRAM record if it is the one that the image before began with. No user has this number (chown(2)).
+pub const SAME_USER: u32 = u32::MAX;
 
 /// EXIT by a process that runs in its parent's memory (vfork): its RSS figures are not its own.
 pub const FLAG_BORROWED_MEMORY: u8 = 1;
@@ -181,6 +188,17 @@ events! {
         /// The error that posix_spawn returned.
         error: i32,
     }
+    /// A program of [`crate::client`] or of another user is about to be exec'd, or was spawned. An exec that fails leaves this record,
+    /// too.
+    Program = 7 {
+        /// The pid of the child of posix_spawn; 0: the writer itself execs.
+        child: u32,
+        /// The effective user that the program will run as, in the writer's user namespace, or [`SAME_USER`].
+        user: u32,
+        /// The arguments of a program of [`crate::client`], each with a NUL behind it, as far as there is room. The first is without
+        /// its directory. All zeros: the program is none of those.
+        arguments: [u8; ARGUMENT_BYTES],
+    }
 }
 
 /// The words of a record that are still to be written. Values that do not fit are cut, which never happens: [`events`] asserts that
@@ -228,7 +246,7 @@ impl Field for u64 {
     }
 }
 
-impl Field for [u8; NAME_BYTES] {
+impl<const N: usize> Field for [u8; N] {
     fn put(&self, words: &mut Words<'_>) {
         let (chunks, _) = self.as_chunks::<4>();
         for chunk in chunks {
@@ -236,12 +254,12 @@ impl Field for [u8; NAME_BYTES] {
         }
     }
     fn take(words: &mut Reader<'_>) -> Self {
-        let mut names = [0; NAME_BYTES];
-        let (chunks, _) = names.as_chunks_mut::<4>();
+        let mut bytes = [0; N];
+        let (chunks, _) = bytes.as_chunks_mut::<4>();
         for chunk in chunks {
             *chunk = u32::take(words).to_le_bytes();
         }
-        names
+        bytes
     }
 }
 
@@ -350,6 +368,7 @@ mod tests {
             Event::Exit { status: -1, vm_hwm_kib: 12, own: usage(3), children: usage(9) },
             Event::Reaped { child: 8, status: 9, reaper_max_rss_kib: 4, usage: usage(1), clock_ns: 1 << 34 },
             Event::SpawnFailed { error: 2 },
+            Event::Program { child: 9, user: 1000, arguments: [b's'; ARGUMENT_BYTES] },
         ] {
             let record = event.encode(&origin);
             assert_eq!(Event::decode(&record), Some((origin, event)));
@@ -358,7 +377,7 @@ mod tests {
             form = record.iter().fold(form, hash);
         }
         let of_version = (ABI_VERSION, form);
-        assert_eq!(of_version, (5, 3_420_960_951), "where records have another form, ABI_VERSION must go up");
+        assert_eq!(of_version, (6, 4_188_600_326), "where records have another form, ABI_VERSION must go up");
     }
 
     #[test]

@@ -161,6 +161,7 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
         Err(error) => return Ok(run::not_executed(&options, &error)),
     }
     let lacks_nodes = options.preparations.lacks_nodes();
+    options.report.asks_for_nodes = lacks_nodes || options.preparations.tracks_nodes();
     let nodes_note =
         lacks_nodes.then(|| "--nodes: only this node is tracked: GPU_TRACK_NODES is \"never\"".to_owned());
     let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?, nodes_note];

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use gpu_track_abi::layout::FLAG_NO_ENV_REPAIR;
 use gpu_track_abi::preload::SHIM_PREFIX;
-use gpu_track_abi::record::Event;
+use gpu_track_abi::record::{Event, Origin, SAME_USER};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
 /// The environment that the case gave to /bin/sh, one element per entry.
@@ -192,6 +192,57 @@ fn process_keeps_its_record_lock_on_a_program_that_it_starts() {
         let (_, output) = Session::with_flags(flags).case(&program("execs", &[]), &["lock"]);
         assert_clean(&output);
     }
+}
+
+/// What the PROGRAM records of a case tell: whether the process has started, the user, and the arguments.
+fn told(how: &str, name: &str) -> Vec<(bool, u32, String)> {
+    let (events, output) = Session::new().case(&program("execs", &[]), &[how, "0", name]);
+    assert_clean(&output);
+    let is_start = |(_, event): &&(Origin, Event)| matches!(event, Event::Start { .. });
+    let started: Vec<u32> = events.iter().filter(is_start).map(|(origin, _)| origin.pid).collect();
+    let told = |(origin, event): &(Origin, Event)| match event {
+        Event::Program { child, user, arguments } => {
+            let pid = if *child == 0 { origin.pid } else { *child };
+            let text = String::from_utf8_lossy(arguments).trim_end_matches('\0').replace('\0', "|");
+            Some((started.contains(&pid), *user, text))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(told).collect()
+}
+
+// Requirement: SEE-35
+#[test]
+fn arguments_of_clients_are_told_before_they_run() {
+    let ways = "execve execvpe execle execle-long fexecve execveat environ-execv environ-execvp environ-execl environ-execl-long \
+                environ-execlp posix_spawn posix_spawnp vfork";
+    for how in ways.split(' ') {
+        let [(is_started, user, text)] = &told(how, "/opt/ssh")[..] else { panic!("{how}") };
+        assert!(is_started, "{how}");
+        assert!(text.starts_with(r"ssh|-c|tr '\0' '\n' </proc/$$/environ"), "{how}: {text}");
+        assert_eq!(*user, SAME_USER, "{how}");
+        assert_eq!(text.ends_with("|8|9"), how.contains("long"), "{how}: {text}");
+        assert_eq!(told(how, "sh"), [], "{how}");
+    }
+}
+
+// Requirement: SEE-36
+#[test]
+fn user_of_a_program_is_told_if_it_is_another() {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        // To the descriptor, because cargo captures what a passing test prints.
+        let line = "SKIPPED user_of_a_program_is_told_if_it_is_another: needs root (setpriv)\n";
+        return drop(std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()));
+    }
+    let session = Session::new();
+    let output = run(session.command("setpriv").args(["--reuid", "65534", "--clear-groups", "true"]));
+    assert_clean(&output);
+    let user = |(_, event): &(Origin, Event)| match event {
+        Event::Program { child: 0, user, arguments: [0, ..] } => Some(*user),
+        _ => None,
+    };
+    assert_eq!(session.events().iter().filter_map(user).collect::<Vec<_>>(), [65534]);
 }
 
 // Requirement: SEE-10

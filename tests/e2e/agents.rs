@@ -276,6 +276,56 @@ fn run_goes_on_where_other_nodes_cannot_be_tracked() {
     assert_eq!(run.status.code(), Some(127), "{}", run.stderr);
 }
 
+/// The report of a run with `--nodes=auto`, in which a command does what MPI launchers do for another node.
+fn of_failed_agents(script: &str, daemon: &Path, variable: Option<&'static str>) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let run = over_nodes(script, daemon)
+        .only_options(&["--nodes=auto", "-q", "-o", report.to_str().unwrap()])
+        .with(move |command| command.envs(variable.map(|name| (name, "orted"))))
+        .run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(0), ""));
+    serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
+}
+
+// Requirement: NODE-38
+#[test]
+fn report_says_why_a_node_was_not_tracked_and_advises_nothing_that_was_given() {
+    let daemon = daemon("exit 0");
+    let other = daemon.path().join("other");
+    fs::write(&other, "#!/bin/sh\nexit 2\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    let without = |program: &str| {
+        format!(
+            "OMPI_MCA_orte_launch_agent=$(echo \"$OMPI_MCA_orte_launch_agent\" | sed 's#{BINARY}#{program}#g'); {START_DAEMON}"
+        )
+    };
+    let with_ssh = |command: &str| format!("exec bash -c \"exec -a ssh sh -c 'sleep 1; :' n7 '{command}'\"");
+    let set = "OMPI_MCA_orte_launch_agent";
+    for (script, variable, why) in [
+        (without("/nonexistent"), None, "gpu-track-run is missing there: "),
+        (without(other.to_str().unwrap()), None, "gpu-track-run is of another version there: "),
+        (
+            with_ssh("orted -mca x"),
+            Some(set),
+            "Not tracked: n7. The MPI launcher started no agent there: OMPI_MCA_orte_launch_agent is set.",
+        ),
+        (
+            with_ssh("gpu-track-run --agent x -- orted"),
+            None,
+            "may have stayed on its node, and is in no figure then: n7:",
+        ),
+    ] {
+        let report = of_failed_agents(&script, daemon.path(), variable);
+        let warnings = report["warnings"].to_string();
+        assert!(warnings.contains(why), "{why}: {warnings}");
+        assert!(!warnings.contains("--nodes=auto"), "{warnings}");
+        let has_node = script.contains("n7");
+        assert_eq!(report["hints"]["memory"].is_null(), has_node, "{}", report["hints"]);
+        assert_eq!(warnings.contains("may have stayed"), why.contains("may have stayed"), "{warnings}");
+    }
+}
+
 /// A program that starts ranks on other nodes.
 pub struct MpiLauncher {
     pub name: String,
@@ -437,6 +487,8 @@ fn node_without_the_program_runs_its_ranks_and_is_named() {
         assert_eq!((status, text.matches("rank").count()), (Some(0), 4), "{name}: {text}");
         let report = report.unwrap();
         assert_eq!(report["coverage"]["nodes"]["unseen_names"], serde_json::json!(["n2"]), "{name}");
-        assert!(report["warnings"].to_string().contains("(n2)"), "{name}: {}", report["warnings"]);
+        let warnings = report["warnings"].to_string();
+        assert!(warnings.contains("(n2)"), "{name}: {warnings}");
+        assert!(warnings.contains("Not tracked: n2. gpu-track-run is missing there"), "{name}: {warnings}");
     }
 }

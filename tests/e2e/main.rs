@@ -19,6 +19,7 @@ mod contention;
 mod counts;
 mod coverage;
 mod cpu;
+mod elsewhere;
 mod entry_points;
 mod exit_status;
 mod footprints;

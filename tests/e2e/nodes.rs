@@ -48,6 +48,27 @@ fn ssh_for_other_purposes_is_no_node() {
     assert!(run.assert_clean(0).at("coverage.nodes").is_null());
 }
 
+// Requirement: SEE-20, HINT-18
+#[test]
+fn summary_says_what_tracks_other_nodes_and_asks_for_no_memory() {
+    let run = tracked(["bash", "-c", &fake("ssh", "n2 'orted -mca x'")]).only_options(&["--hints"]).run();
+    let shown = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let advice = "Not in this report: 1 other node (n2); gpu-track-run --nodes=auto -- CMD tracks all nodes.";
+    assert!(shown.contains(advice), "{}", run.stderr);
+    assert!(
+        shown.contains("not known: what orted started elsewhere") && !shown.contains("--mem"),
+        "{}",
+        run.stderr
+    );
+    // The site forbids what was asked for, so the report does not advise it.
+    let run = tracked(["bash", "-c", &fake("ssh", "n2 'orted -mca x'")])
+        .options(&["--nodes=auto", "--disable-logs"])
+        .with(|command| command.env("GPU_TRACK_NODES", "never"))
+        .run();
+    let warnings = run.assert_clean(0).warnings();
+    assert!(warnings.contains("1 other node (n2)") && !warnings.contains("--nodes=auto"), "{warnings}");
+}
+
 /// The shell code of a rank of an Open MPI job.
 fn rank(job: u32, rank: u32, count: u32) -> String {
     format!("PMIX_NAMESPACE={job} OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE={count} /bin/true; ")

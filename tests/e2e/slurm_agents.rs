@@ -78,6 +78,23 @@ fn what_runs_on_another_node_of_the_job_is_in_the_report() {
     assert_eq!(left.len(), 2, "the agent's segment: {left:?}");
 }
 
+// Requirement: NODE-38
+#[test]
+fn node_of_the_job_without_the_program_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let srun = with_srun(&format!(
+        "while [ \"$1\" != sh ]; do shift; done\n\
+         sh -c \"$3\" </dev/null\n\
+         exec sh -c \"$(printf %s \"$3\" | sed 's#{BINARY}#/nonexistent#g')\"",
+    ));
+    let run = in_job("exit 3", srun.path(), &report).run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
+    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let warnings = report["warnings"].to_string();
+    assert!(warnings.contains("gpu-track-run is missing there: "), "{warnings}");
+}
+
 // Requirement: NODE-22
 #[test]
 fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {

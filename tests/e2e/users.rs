@@ -22,6 +22,28 @@ fn descendant_of_another_user_breaks_nothing() {
     assert!(report.u64("processes.total") >= 3);
 }
 
+// Requirement: SEE-36
+#[test]
+fn processes_of_another_user_are_counted_by_uid() {
+    if !is_root() {
+        skip!("needs root (setpriv)");
+    }
+    // The first is known by its parent alone, and what the second starts by samples alone.
+    let script = "as() { setpriv --reuid $1 --regid $1 --clear-groups $2; }; as 65534 true; as 4711 'sleep 0.5'; exit 0";
+    for (layers, warns) in
+        [("preload,wait,subreaper,scan", true), ("preload,wait,subreaper,scan,connector", false)]
+    {
+        let run = tracked(["sh", "-c", script]).with(as_installed).options(&["--layers", layers]).run();
+        let report = run.assert_clean(0);
+        let users = serde_json::json!([{"uid": 4711, "processes": 1}, {"uid": 65534, "processes": 1}]);
+        assert_eq!(report.at("coverage.other_users"), &users, "{layers}");
+        let is_unseen = warns || !report.at("coverage.connector_absent").is_null();
+        let text = "2 processes of other users (uids 4711, 65534): uninstrumented";
+        assert_eq!(report.warnings().matches(text).count(), usize::from(is_unseen), "{}", report.warnings());
+        assert!(!report.warnings().contains("Ended without a record"), "{}", report.warnings());
+    }
+}
+
 // Requirement: SHIM-16
 #[test]
 fn command_of_another_user_is_exact() {

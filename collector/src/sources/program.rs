@@ -70,8 +70,10 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
         Some([_, .., inner]) => root.pid_ns(pid).map(|pid_ns| Key { pid_ns, pid: *inner }),
         _ => None,
     };
+    let user = status.as_ref().and_then(|status| status.user);
+    let other_user = user.filter(|user| *user != geteuid().as_raw());
     let peak_rss_bytes = status.and_then(|status| status.hwm);
-    (Program { command, args, static_executable, peak_rss_bytes }, inner)
+    (Program { command, args, static_executable, other_user, peak_rss_bytes }, inner)
 }
 
 /// Whether a program is known to write no records. Static programs don't load the shim, and in another user's program the shim

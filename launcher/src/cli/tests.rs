@@ -80,6 +80,7 @@ fn bare_command_has_the_defaults() {
         keep: None,
         spare: SparePlaces::default(),
         node_part: None,
+        asks_for_nodes: false,
         joint: None,
     };
     assert_eq!(options.report, report);
@@ -113,6 +114,7 @@ fn options_before_the_command_are_parsed() {
         keep: None,
         spare: SparePlaces::default(),
         node_part: None,
+        asks_for_nodes: false,
         joint: None,
     };
     let tracking = TrackingConfig {

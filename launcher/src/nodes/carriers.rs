@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use gpu_track_collector::batch_system;
 
 use super::agent_options;
-use super::directory::NodeDirectory;
+use super::directory::{NodeDirectory, note_absence_script};
 use crate::cli::{AgentSpec, Options, is_plain};
 use crate::keep;
 
@@ -25,9 +25,14 @@ const DAEMON_COMMANDS: [(&str, &str); 2] =
     [("OMPI_MCA_orte_launch_agent", "orted"), ("PRTE_MCA_prte_launch_agent", "prted")];
 /// Variables of Hydra and Intel MPI with the program that reaches a node.
 const REMOTE_SHELLS: [&str; 2] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"];
-/// Where one of these is set, or one of the options is given, Hydra may reach nodes by another program than ssh.
+/// Where one of these variables is set, or one of the options is given, to anything but ssh, Hydra reaches nodes by another program.
 const OTHER_LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP"];
 const OTHER_LAUNCHER_OPTIONS: [&str; 4] = ["-launcher", "--launcher", "-bootstrap", "--bootstrap"];
+/// Options that have the program that reaches a node in place of [`REMOTE_SHELLS`].
+const REMOTE_SHELL_OPTIONS: [&str; 4] =
+    ["-launcher-exec", "--launcher-exec", "-bootstrap-exec", "--bootstrap-exec"];
+/// The program by which Hydra reaches nodes where nothing else is said.
+const SSH: &str = "ssh";
 /// The name of the stand-in for ssh, a link to this program in the directory of the nodes' reports.
 pub(super) const REMOTE_SHELL: &str = "gpu-track-ssh";
 /// The variable that tells the stand-in the command line of an agent.
@@ -40,8 +45,11 @@ pub(super) struct Carriers {
     options: String,
     id: u64,
     directory: PathBuf,
-    /// The stand-in for ssh is used: Hydra reaches nodes by ssh as far as is known, and the directory is safe for a program.
-    uses_ssh: bool,
+    /// Why the stand-in for ssh is not used. `None`: it is, since Hydra reaches nodes by ssh as far as is known, and the directory is safe
+    /// for a program.
+    no_stand_in: Option<String>,
+    /// The command, in which options of MPI launchers can be.
+    command: Vec<OsString>,
 }
 
 impl Carriers {
@@ -63,11 +71,14 @@ impl Carriers {
         if directory.as_os_str().as_encoded_bytes().contains(&b':') {
             return Err(format!("\"{}\" has a colon", directory.display()));
         }
-        let is_named = |word: &OsString| OTHER_LAUNCHER_OPTIONS.iter().any(|option| word == option);
-        let uses_ssh = batch_system(&keep::own_variable).is_none()
-            && OTHER_LAUNCHERS.iter().all(|name| env::var_os(name).is_none())
-            && !options.command.words.iter().any(is_named);
-        Ok(Self { program, options: words.join(" "), id, directory: directory.to_owned(), uses_ssh })
+        Ok(Self {
+            program,
+            options: words.join(" "),
+            id,
+            directory: directory.to_owned(),
+            no_stand_in: other_launcher(&options.command.words),
+            command: options.command.words.clone(),
+        })
     }
 
     /// Makes the stand-in for ssh in the directory, if other users can't put a program of theirs there. Otherwise the stand-in is
@@ -76,8 +87,11 @@ impl Carriers {
     /// # Errors
     /// If the link can't be made.
     pub(super) fn link_into(&mut self, directory: &NodeDirectory) -> io::Result<()> {
-        self.uses_ssh &= directory.is_safe_for_programs();
-        if !self.uses_ssh {
+        if !directory.is_safe_for_programs() {
+            let why = format!("others can write to a directory above {}", directory.path().display());
+            self.no_stand_in.get_or_insert(why);
+        }
+        if self.no_stand_in.is_some() {
             return Ok(());
         }
         let link = directory.path().join(REMOTE_SHELL);
@@ -95,16 +109,46 @@ impl Carriers {
         let mut variables = Vec::new();
         let agent = self.agent(None);
         for (name, daemon) in DAEMON_COMMANDS.into_iter().filter(|(name, _)| is_free(name)) {
-            variables.push((name.into(), daemon_command(&agent, daemon).into()));
+            variables.push((name.into(), daemon_command(&agent, &self.directory, daemon).into()));
         }
         // If a run around this one has set GPU_TRACK_AGENT, the others stay, too: they belong together.
         let shells: Vec<_> = REMOTE_SHELLS.into_iter().filter(|name| is_free(name)).collect();
-        if self.uses_ssh && is_plain(&segment.to_string_lossy()) && is_free(ENV_AGENT) && !shells.is_empty() {
+        if self.no_stand_in.is_none()
+            && is_plain(&segment.to_string_lossy())
+            && is_free(ENV_AGENT)
+            && !shells.is_empty()
+        {
             let shell = self.directory.join(REMOTE_SHELL);
             variables.extend(shells.into_iter().map(|name| (name.into(), shell.clone().into())));
             variables.push((ENV_AGENT.into(), self.agent(Some(segment)).into()));
         }
         variables
+    }
+
+    /// Says why the MPI launcher that started this daemon on another node started no agent there, as far as it is known.
+    pub(super) fn hindrance(&self, daemon: &str) -> String {
+        let is_set = |name: &str| env::var_os(name).is_some();
+        let own = DAEMON_COMMANDS.iter().find(|(_, of)| *of == daemon).map(|(name, _)| *name);
+        let is_given = |word: &OsString| {
+            word == "orte_launch_agent" || word == "prte_launch_agent" || word == "--launch-agent"
+        };
+        let option = self.command.iter().find(|word| is_given(word)).map(|word| word.to_string_lossy());
+        let shell = if daemon == "hydra_bstrap_proxy" { REMOTE_SHELLS[1] } else { REMOTE_SHELLS[0] };
+        let why = match (own, option, &self.no_stand_in) {
+            (Some(name), ..) if is_set(name) => format!("{name} is set"),
+            (Some(_), Some(option), _) => format!("{option} is given"),
+            (Some(_), ..) => "it was not told to".to_owned(),
+            (None, _, Some(why)) => why.clone(),
+            (None, ..) if is_set(shell) => format!("{shell} is set"),
+            (None, ..) if is_set(ENV_AGENT) => format!("{ENV_AGENT} is set, by a run around this one"),
+            (None, ..) => "it was not told to".to_owned(),
+        };
+        format!("The MPI launcher started no agent there: {why}")
+    }
+
+    /// Gives the path of the program that agents are.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Gives the command line of an agent, without the daemon's.
@@ -119,24 +163,48 @@ impl Carriers {
     }
 }
 
+/// Says why Hydra may reach nodes by another program than ssh, or by an ssh of the user's. `None`: nothing shows that.
+fn other_launcher(command: &[OsString]) -> Option<String> {
+    if let Some(system) = batch_system(&keep::own_variable) {
+        return Some(format!("in a job of {system} it need not use ssh"));
+    }
+    let is_other = |value: &OsString| value != SSH;
+    let variable = OTHER_LAUNCHERS.iter().find(|name| env::var_os(name).as_ref().is_some_and(is_other));
+    if let Some(name) = variable {
+        return Some(format!("{name} is set"));
+    }
+    let pairs = || command.iter().zip(command.iter().skip(1).map(Some).chain([None]));
+    let is_one_of = |word: &OsString, options: &[&str]| options.iter().any(|option| word == option);
+    let by_option = pairs().find(|(word, value)| {
+        is_one_of(word, &REMOTE_SHELL_OPTIONS)
+            || (is_one_of(word, &OTHER_LAUNCHER_OPTIONS) && value.is_none_or(is_other))
+    });
+    by_option.map(|(word, _)| format!("{} is given", word.to_string_lossy()))
+}
+
 /// Makes a line of shell that becomes this agent with this daemon as its command. If the agent's program is missing or of another
-/// version, the shell becomes the daemon. `agent` and `daemon` are command lines. `agent` has no characters that are special to a
-/// shell.
-pub(super) fn or_itself(agent: &str, daemon: &str) -> String {
-    or_else(agent, &format!("{agent} -- {daemon}"), &format!("exec {daemon}"))
+/// version, the shell notes that in the directory of the run, if the node sees it, and becomes the daemon. `agent` and `daemon` are
+/// command lines. `agent` has no characters that are special to a shell.
+pub(super) fn or_itself(agent: &str, directory: &Path, daemon: &str) -> String {
+    let note = note_absence_script(&directory.to_string_lossy(), program_of(agent));
+    or_else(agent, &format!("{agent} -- {daemon}"), &format!("{note};exec {daemon}"))
+}
+
+/// Gives the program of an agent's command line.
+pub(super) fn program_of(agent: &str) -> &str {
+    agent.split(' ').next().unwrap_or_default()
 }
 
 /// Makes a line of shell that becomes `line`, a command line of this agent. If the agent's program is missing or of another
 /// version, the shell runs `otherwise`.
 pub(super) fn or_else(agent: &str, line: &str, otherwise: &str) -> String {
-    let program = agent.split(' ').next().unwrap_or_default();
-    format!("test -x {program}&&{agent} -V>/dev/null 2>&1&&exec {line};{otherwise}")
+    format!("test -x {}&&{agent} -V>/dev/null 2>&1&&exec {line};{otherwise}", program_of(agent))
 }
 
 /// Gives the command line by which Open MPI starts this daemon. Open MPI puts it in double quotes where a daemon starts further
 /// ones. So it may not have `"`, `$` and backtick: they are written in octal, and printf makes the script of them.
-fn daemon_command(agent: &str, daemon: &str) -> String {
-    let script = or_itself(agent, r"\042\044@\042");
+fn daemon_command(agent: &str, directory: &Path, daemon: &str) -> String {
+    let script = or_itself(agent, directory, "\"$@\"").replace('"', r"\042").replace('$', r"\044");
     format!("printf '{script}' | sh -s {daemon}")
 }
 
@@ -193,13 +261,34 @@ mod tests {
         fs::write(&other_version, "#!/bin/sh\nexit 2\n").unwrap();
         rustix::fs::chmod(&other_version, rustix::fs::Mode::RWXU).unwrap();
         let missing = directory.path().join("missing");
-        for agent in [missing, other_version] {
-            let command = daemon_command(&format!("{} --agent x", agent.display()), "echo");
+        let run = tempfile::tempdir().unwrap();
+        fs::write(run.path().join("run"), "").unwrap();
+        for (agent, kind) in [(missing, "missing"), (other_version, "version")] {
+            let command = daemon_command(&format!("{} --agent x", agent.display()), run.path(), "echo");
             assert!(!command.contains(['"', '$', '`']), "{command}");
             // As Open MPI does on the way to further nodes.
             let line = format!("sh -c \"{command} 'a b' c\"");
             let output = Command::new("sh").args(["-c", &line]).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&output.stdout), "a b c\n", "{output:?}");
+            assert!(output.stderr.is_empty(), "{output:?}");
+            let note = run.path().join(format!("{}.{kind}", super::super::directory::host()));
+            assert!(note.is_dir(), "{kind}");
+        }
+    }
+
+    // Requirement: NODE-38
+    #[test]
+    fn another_way_to_nodes_than_ssh_is_known_by_its_option() {
+        let said = |line: &str| other_launcher(&parsed(&format!("gpu-track-run -- {line}")).command.words);
+        for line in ["mpirun -launcher ssh ./app", "mpirun -n 2 ./app", "mpirun"] {
+            assert_eq!(said(line), None, "{line}");
+        }
+        for (line, option) in [
+            ("mpirun -launcher rsh ./app", "-launcher"),
+            ("mpirun --bootstrap", "--bootstrap"),
+            ("mpirun -launcher ssh -launcher-exec /opt/ssh ./app", "-launcher-exec"),
+        ] {
+            assert_eq!(said(line), Some(format!("{option} is given")), "{line}");
         }
     }
 }

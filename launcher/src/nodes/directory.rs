@@ -25,6 +25,8 @@ const MARK_BYTES: u64 = 17;
 const NEW_MARK: &str = ".run";
 /// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
+/// What follows the name of a node on which no agent could run, as [`absence_script`] writes it.
+const ABSENCES: [(&str, Absence); 2] = [(".missing", Absence::Missing), (".version", Absence::OtherVersion)];
 /// How long a run waits for another process that makes or leaves the directory.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// How often the run tries to take the lock meanwhile.
@@ -33,6 +35,33 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory of nodes' or ranks' reports, in which only this user can put files.
 pub(super) struct NodeDirectory {
     path: PathBuf,
+}
+
+/// Why no agent could run on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// The program is missing there.
+    Missing,
+    /// It is of another version.
+    OtherVersion,
+}
+
+impl Absence {
+    /// Gives the absence that ends this text, and what is before it.
+    pub(super) fn at_end_of(text: &str) -> Option<(&str, Self)> {
+        ABSENCES.iter().find_map(|(end, absence)| Some((text.strip_suffix(end)?, *absence)))
+    }
+}
+
+/// Gives a command of sh that writes the name of its node, and why `program` could not be an agent there.
+pub(super) fn absence_script(program: &str) -> String {
+    format!("$(uname -n)$(test -x {program}&&echo .version||echo .missing)")
+}
+
+/// Gives a command of sh that notes in this directory of a run why `program` could not be an agent on its node. It makes a directory,
+/// since that neither follows a link nor replaces anything, whatever is at this path on that node. It prints nothing.
+pub(super) fn note_absence_script(directory: &str, program: &str) -> String {
+    format!("{{ test -O {directory}/{MARK}&&mkdir {directory}/{};}} 2>/dev/null", absence_script(program))
 }
 
 /// The place of a node's report.
@@ -94,6 +123,7 @@ impl NodeDirectory {
         for entry in entries_of_runs(path)?.iter().filter(|entry| is_report(&entry.path())) {
             fs::remove_file(entry.path())?;
         }
+        directory.remove_absences();
         let new = path.join(NEW_MARK);
         fs::write(&new, format!("{id:016x}\n"))?;
         fs::rename(new, path.join(MARK))?;
@@ -245,6 +275,27 @@ impl NodeDirectory {
         Ok(reports)
     }
 
+    /// Gives the nodes on which no agent could run, as those that see the directory say.
+    pub(super) fn absences(&self) -> Vec<(String, Absence)> {
+        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names
+            .filter_map(|name| {
+                let name = name.to_string_lossy();
+                let (node, absence) = Absence::at_end_of(&name)?;
+                Some((node.to_owned(), absence))
+            })
+            .collect()
+    }
+
+    /// Removes what [`Self::absences`] reads. A directory of that name that is not empty stays.
+    fn remove_absences(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if Absence::at_end_of(&entry.file_name().to_string_lossy()).is_some() {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+
     /// Removes the reports in the directory, the files of this module, and `others` by name; then the directory, if it is empty.
     pub(super) fn remove(self, others: &[&str]) {
         let reports = self.reports().unwrap_or_default();
@@ -253,6 +304,7 @@ impl NodeDirectory {
             // A file that can't be removed keeps the directory, too, so the user finds it there.
             let _ = fs::remove_file(path);
         }
+        self.remove_absences();
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -313,6 +365,7 @@ fn is_report(path: &Path) -> bool {
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
     use std::sync::Barrier;
 
     use super::*;
@@ -364,6 +417,32 @@ mod tests {
             names.sort();
             assert_eq!(names.len(), 1 + usize::from(mark.is_some()), "{names:?}");
         }
+    }
+
+    // Requirement: NODE-38
+    #[test]
+    fn node_without_the_program_notes_it_in_the_directory_of_its_user() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a.json.d");
+        let (directory, _place) = NodeDirectory::make(&path, 7).unwrap();
+        let run = |directory: &Path, program: &str| {
+            let script = note_absence_script(directory.to_str().unwrap(), program);
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+        };
+        run(&path, "/nonexistent");
+        assert_eq!(directory.absences(), [(host(), Absence::Missing)]);
+        directory.remove_absences();
+        run(&path, "/bin/sh");
+        assert_eq!(directory.absences(), [(host(), Absence::OtherVersion)]);
+        // Neither is there a directory of the run, nor does a link lead to another place.
+        let other = parent.path().join("other");
+        run(&other, "/nonexistent");
+        fs::create_dir(&other).unwrap();
+        run(&other, "/nonexistent");
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "it is not marked");
+        drop(directory);
+        assert_eq!(NodeDirectory::make(&path, 8).ok().map(|_| ()), None, "the run is in it");
     }
 
     /// Nothing is from before this time.

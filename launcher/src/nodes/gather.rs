@@ -5,15 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use gpu_track_collector::merge::{MergedReport, note_left_reports, ranks_csv};
+use gpu_track_collector::merge::{MergedReport, note_left_reports, note_untracked_nodes, ranks_csv};
 use gpu_track_collector::tracking::{TrackingFile, of_nodes};
-use gpu_track_collector::{Config, LeftReport, ProcRoot, Report, Stage, write_everywhere};
+use gpu_track_collector::{
+    Config, ElsewhereKind, LeftReport, ProcRoot, Report, Stage, short_host_name as short, write_everywhere,
+};
 use serde::Deserialize;
 
 use super::NodeRun;
 use super::carriers::REMOTE_SHELL;
-use super::directory::NodeDirectory;
-use super::slurm_step::SlurmStep;
+use super::directory::{Absence, NodeDirectory};
+use super::slurm_step::{SlurmStep, Told};
 use crate::cli::{HeldTrackingFile, Options};
 use crate::companion::{merge, report_files};
 use crate::config;
@@ -53,6 +55,14 @@ impl Seen {
                 is_final
             }
         }
+    }
+}
+
+/// Says why no agent could run on a node. `program`: the path at which it looks for the program.
+fn absence_text(absence: Absence, program: &str) -> String {
+    match absence {
+        Absence::Missing => format!("gpu-track-run is missing there: {program}"),
+        Absence::OtherVersion => format!("gpu-track-run is of another version there: {program}"),
     }
 }
 
@@ -96,12 +106,12 @@ impl NodeRun {
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
         // They are taken before the wait, which ends the step.
-        let left = self.step.as_ref().map(SlurmStep::left_reports).unwrap_or_default();
+        let told = self.step.as_ref().map(SlurmStep::told);
         let reports = self.wait_for_others(signals);
         let config = Config { report: self.report.clone(), ..config::of(options, &ProcRoot::default()) };
         let Some(mut merged) = report_of_all(&self.directory, &reports) else { return };
-        let has_left = !left.is_empty();
-        self.note_left_reports(&mut merged.report, left);
+        let has_left = told.as_ref().is_some_and(|told| !told.left.is_empty());
+        self.note_missing_nodes(&mut merged.report, told);
         let is_written = write(&config, &merged);
         // `tracking` has the files of --trace-gpu and --events, too, which have other forms.
         let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
@@ -114,21 +124,36 @@ impl NodeRun {
         }
     }
 
-    /// Notes in the report of all nodes where the reports of nodes are that don't see the directory. `left`: those that the agents
-    /// of Slurm have told. Agents that an MPI launcher has started can't tell, so each node without a report may have left one.
-    fn note_left_reports(&self, report: &mut Report, mut left: Vec<LeftReport>) {
-        let unseen = report.coverage.nodes.iter().flat_map(|nodes| &nodes.unseen_names);
+    /// Notes in the report of all nodes why nodes have none, or where their reports are. `told`: what the agents of Slurm have told;
+    /// `None`: Slurm has started none. An agent that an MPI launcher has started can't tell that it does not see the directory. So each
+    /// node without a report, on which an agent was to start, may have left one.
+    fn note_missing_nodes(&self, report: &mut Report, told: Option<Told>) {
+        let is_by_slurm = told.is_some();
+        let Told { mut left, absences } = told.unwrap_or_default();
+        let program = self.carriers.program().display().to_string();
+        let absences = absences.into_iter().chain(self.directory.absences());
+        let mut untracked: Vec<(String, String)> =
+            absences.map(|(node, absence)| (node, absence_text(absence, &program))).collect();
         let name = self.directory.path().file_name().unwrap_or_default().to_string_lossy();
-        if self.has_carriers {
-            left.extend(unseen.map(|node| LeftReport {
-                node: node.clone(),
-                path: format!("{HOME_STATE}/{name}"),
-                is_certain: false,
-            }));
+        let missing = report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Node);
+        for entry in missing.filter(|_| !is_by_slurm) {
+            let node = entry.target.clone().unwrap_or_else(|| "nodes of srun".to_owned());
+            if untracked.iter().any(|(known, _)| short(known) == short(&node)) {
+                continue;
+            }
+            if entry.is_tracked {
+                let path = format!("{HOME_STATE}/{name}");
+                left.push(LeftReport { node, path, is_certain: false });
+            } else if entry.program == "srun" {
+                untracked.push((node, format!("Slurm started no agents: {}", self.no_step)));
+            } else {
+                untracked.push((node, self.carriers.hindrance(&entry.program)));
+            }
         }
         if !left.is_empty() {
-            note_left_reports(report, left, &self.directory.path().display().to_string());
+            note_left_reports(report, left, &self.directory.path().display().to_string(), &program);
         }
+        note_untracked_nodes(report, &untracked);
     }
 
     /// Ends the agents and removes the directory, for a command that could not be started.

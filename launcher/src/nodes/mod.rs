@@ -55,8 +55,8 @@ pub(crate) struct NodeRun {
     carriers: Carriers,
     /// The agents that Slurm has started.
     step: Option<SlurmStep>,
-    /// Variables of the command make MPI launchers start agents.
-    has_carriers: bool,
+    /// Why Slurm has started none.
+    no_step: String,
     /// The report of all nodes, as the user asked for it.
     report: ReportConfig,
     /// The directory is removed when the report of all nodes is written, because no `-o` names it.
@@ -115,7 +115,7 @@ impl NodeRun {
             own: file,
             carriers,
             step: None,
-            has_carriers: false,
+            no_step: String::new(),
             report,
             is_temporary,
             _membership: membership,
@@ -127,7 +127,8 @@ impl NodeRun {
     /// this node. `inherited`: the signal state that srun gets back.
     pub(crate) fn start_agents(&mut self, segment: &Path, inherited: InheritedState) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
-            return self.make_carriers_start_agents(segment);
+            "this is no job of several nodes, which salloc and sbatch make".clone_into(&mut self.no_step);
+            return self.carriers.environment(segment);
         };
         let agent = self.carriers.agent(Some(segment));
         match SlurmStep::start(&job, &agent, inherited) {
@@ -137,17 +138,10 @@ impl NodeRun {
             }
             Err(problem) => {
                 console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
-                self.make_carriers_start_agents(segment)
+                self.no_step = problem;
+                self.carriers.environment(segment)
             }
         }
-    }
-
-    /// Prepares MPI launchers to start agents, and notes whether any is prepared. Gives the variables of the command that make
-    /// them do so.
-    fn make_carriers_start_agents(&mut self, segment: &Path) -> Environment {
-        let variables = self.carriers.environment(segment);
-        self.has_carriers = !variables.is_empty();
-        variables
     }
 }
 

@@ -11,6 +11,7 @@ use gpu_track_collector::mpi_daemons;
 use gpu_track_collector::safe_path::User;
 
 use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
+use crate::cli::AgentSpec;
 use crate::spawn::{self, InheritedState};
 use crate::{console, signals, trusted};
 
@@ -59,14 +60,16 @@ fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
     if !mpi_daemons::is_daemon(daemon) || line.contains(SHELL_SIGNS) {
         return None;
     }
+    let spec: AgentSpec = agent.split(' ').skip_while(|word| *word != "--agent").nth(1)?.parse().ok()?;
     // The user's shell on the node need not be sh.
-    let script = OsString::from(format!("sh -c '{}'", or_itself(agent, &line)));
+    let script = OsString::from(format!("sh -c '{}'", or_itself(agent, &spec.directory, &line)));
     Some(args[..=host].iter().cloned().chain([script]).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
+    use std::path::Path;
 
     use super::*;
 
@@ -77,10 +80,10 @@ mod tests {
     // Requirement: NODE-12
     #[test]
     fn daemons_alone_get_an_agent() {
-        let shown =
-            |line: &str| with_agent(&words(line), "/a/b --agent x").map(|words| words.join(OsStr::new(" ")));
+        let agent = "/a/b --agent 0000000000000001:-:/r.d";
+        let shown = |line: &str| with_agent(&words(line), agent).map(|words| words.join(OsStr::new(" ")));
         let daemon = r#""/usr/bin/hydra_pmi_proxy" --control-port n1:4000 --pgid 0"#;
-        let script = format!("sh -c '{}'", or_itself("/a/b --agent x", daemon));
+        let script = format!("sh -c '{}'", or_itself(agent, Path::new("/r.d"), daemon));
         assert_eq!(shown(&format!("-x n2 {daemon}")).unwrap(), OsString::from(format!("-x n2 {script}")));
         assert!(shown(&format!("-x -p 22 n2 {daemon}")).is_some());
         for line in [

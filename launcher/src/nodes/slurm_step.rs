@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use gpu_track_collector::LeftReport;
 use gpu_track_collector::safe_path::User;
 
-use super::carriers::or_else;
-use super::directory::host;
+use super::carriers::{or_else, program_of};
+use super::directory::{Absence, absence_script, host};
 use crate::spawn::InheritedState;
 use crate::{console, signals, trusted};
 
@@ -29,6 +29,8 @@ const READY: &str = "gpu-track-run: ready";
 const LEFT: &str = ", report left on ";
 /// The variable with the path of Slurm's configuration.
 const CONF: &str = "SLURM_CONF";
+/// What follows [`READY`] where no agent can run. After it come the node and why, as [`absence_script`] writes it.
+const ABSENT: &str = ", no agent on ";
 /// How long the command waits for the tasks. It starts without those that come later.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the launcher looks for signals meanwhile.
@@ -56,8 +58,17 @@ pub(super) struct SlurmStep {
     _input: PipeWriter,
     /// The launcher has ended the step, so an end of srun is no news.
     is_ending: Arc<AtomicBool>,
+    /// What the tasks told of their nodes.
+    told: Arc<Mutex<Told>>,
+}
+
+/// What tasks tell of nodes whose reports don't come.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Told {
     /// The reports that stay on their nodes.
-    left: Arc<Mutex<Vec<LeftReport>>>,
+    pub(super) left: Vec<LeftReport>,
+    /// Nodes on which no agent can run.
+    pub(super) absences: Vec<(String, Absence)>,
 }
 
 impl Drop for SlurmStep {
@@ -77,8 +88,8 @@ impl SlurmStep {
         let (input, output) = spawn(job, agent, inherited).map_err(said)?;
         let is_ending = Arc::new(AtomicBool::new(false));
         let (sender, ready) = mpsc::channel();
-        let left = Arc::default();
-        let (ending, found) = (Arc::clone(&is_ending), Arc::clone(&left));
+        let told = Arc::default();
+        let (ending, found) = (Arc::clone(&is_ending), Arc::clone(&told));
         // The thread reads to the end, so that srun can always write.
         let read = move || read_all(output, &sender, &ending, &found);
         thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
@@ -89,12 +100,12 @@ impl SlurmStep {
                 job.nodes
             ));
         }
-        Ok(Self { _input: input, is_ending, left })
+        Ok(Self { _input: input, is_ending, told })
     }
 
-    /// Gives the reports that stay on nodes, as the tasks there have said so far.
-    pub(super) fn left_reports(&self) -> Vec<LeftReport> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Gives what the tasks have told so far of nodes whose reports don't come.
+    pub(super) fn told(&self) -> Told {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -104,6 +115,7 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
     let (output, from_srun) = io::pipe()?;
     let nodes = job.nodes.to_string();
     let user = User::this();
+    let absence = absence_script(program_of(agent));
     let mut srun = Command::new(trusted::program("srun", user)?);
     // The user's settings of steps are not for this one.
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_users_steps(name)) {
@@ -118,7 +130,7 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
         .args(["--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--quiet"])
         // A task ends early on the launcher's own node, and where it can't track.
         .args(["--wait=0", "--kill-on-bad-exit=0"])
-        .args(["sh", "-c", &or_else(agent, agent, &format!("echo {READY}"))])
+        .args(["sh", "-c", &or_else(agent, agent, &format!("echo {READY}{ABSENT}{absence}"))])
         .stdin(for_srun)
         .stdout(from_srun.try_clone()?)
         .stderr(from_srun);
@@ -170,22 +182,20 @@ enum Heard {
     Ended(String),
 }
 
-/// Reads what srun writes until it ends. `sender` gets what [`await_ready`] waits for. Reports that stay on their nodes go to `left`.
+/// Reads what srun writes until it ends. `sender` gets what [`await_ready`] waits for. `told` gets what the tasks tell of their nodes.
 ///
 /// If srun ends with an error after [`await_ready`] has returned, a line on stderr says so, unless the launcher has ended the step
 /// (`is_ending`). Without an error, all tasks have ended by themselves, because none had a node to track.
-fn read_all(
-    output: impl Read,
-    sender: &Sender<Heard>,
-    is_ending: &AtomicBool,
-    left: &Mutex<Vec<LeftReport>>,
-) {
+fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool, told: &Mutex<Told>) {
     let mut last = "it ended at once".to_owned();
     let mut is_error = false;
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         if let Some(rest) = line.strip_prefix(READY) {
-            left.lock().unwrap_or_else(PoisonError::into_inner).extend(left_report(rest));
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.left.extend(left_report(rest));
+            let absence = rest.strip_prefix(ABSENT).and_then(Absence::at_end_of);
+            told.absences.extend(absence.map(|(node, absence)| (node.to_owned(), absence)));
             let _ = sender.send(Heard::Ready);
         } else if line.contains(" error: ") || !is_error {
             is_error |= line.contains(" error: ");
@@ -265,16 +275,17 @@ mod tests {
         assert_eq!(read(""), Err("it ended at once".to_owned()));
     }
 
-    // Requirement: NODE-22
+    // Requirement: NODE-22, NODE-38
     #[test]
     fn task_tells_where_its_report_stays() {
         let (sender, ready) = mpsc::channel();
-        let left = Mutex::default();
-        let text = format!("{READY}\n{READY}{LEFT}n2 /home/a b/n2.7.json\n");
-        read_all(text.as_bytes(), &sender, &AtomicBool::new(false), &left);
-        assert_eq!(await_ready(&ready, 2), Ok(2));
+        let told = Mutex::default();
+        let text = format!("{READY}\n{READY}{LEFT}n2 /home/a b/n2.7.json\n{READY}{ABSENT}n3.missing\n");
+        read_all(text.as_bytes(), &sender, &AtomicBool::new(false), &told);
+        assert_eq!(await_ready(&ready, 3), Ok(3));
         let stays = LeftReport { node: "n2".into(), path: "/home/a b/n2.7.json".into(), is_certain: true };
-        assert_eq!(left.into_inner().unwrap(), [stays]);
+        let told = told.into_inner().unwrap();
+        assert_eq!((told.left, told.absences), (vec![stays], vec![("n3".to_owned(), Absence::Missing)]));
     }
 
     #[test]

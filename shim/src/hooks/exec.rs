@@ -9,12 +9,14 @@
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
+use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gpu_track_abi::record::Event;
 
 use crate::env_repair::with_repaired;
 use crate::environment::environ;
+use crate::hooks::program;
 use crate::proc_status::vm_hwm_kib;
 use crate::{emit, next, rss, state, sys, visibility};
 
@@ -26,6 +28,8 @@ type Array = *const *const c_char;
 pub(super) unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
+    unsafe { program::announce(path, argv) };
+    // SAFETY: the caller keeps libc's contract.
     unsafe { with_repaired(argv, envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
 }
 
@@ -33,6 +37,8 @@ pub(super) unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: A
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
+    // SAFETY: the caller keeps libc's contract.
+    unsafe { program::announce(path, argv) };
     // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(argv, environ, visibility::ask, &|envp| match next::EXECV.get() {
@@ -47,6 +53,8 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
 unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
+    unsafe { program::announce(ptr::null(), argv) };
+    // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(argv, environ, visibility::ask, &|envp| match next::EXECVP.get() {
             Some(next) if envp == environ => next(file, argv),
@@ -59,6 +67,8 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     save_peak();
     // SAFETY: the caller keeps libc's contract.
+    unsafe { program::announce(ptr::null(), argv) };
+    // SAFETY: the caller keeps libc's contract.
     unsafe { with_repaired(argv, envp, visibility::ask, &|envp| next_execvpe(file, argv, envp)) }
 }
 
@@ -66,6 +76,8 @@ unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
+    // SAFETY: the caller keeps libc's contract.
+    unsafe { program::announce(ptr::null(), argv) };
     // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(argv, envp, visibility::ask, &|envp| match next::FEXECVE.get() {
@@ -85,6 +97,8 @@ pub(super) unsafe extern "C" fn execveat(
     flags: c_int,
 ) -> c_int {
     save_peak();
+    // SAFETY: the caller keeps libc's contract.
+    unsafe { program::announce(ptr::null(), argv.cast()) };
     // SAFETY: the caller keeps libc's contract.
     unsafe {
         with_repaired(argv.cast(), envp.cast(), visibility::ask, &|envp| match next::EXECVEAT.get() {

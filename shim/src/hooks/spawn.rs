@@ -6,12 +6,13 @@ use core::ffi::{c_char, c_int};
 use gpu_track_abi::record::Event;
 
 use crate::env_repair::with_repaired;
+use crate::hooks::program;
 use crate::{emit, next, state, sys, visibility};
 
 assert_signatures_of_libc! { posix_spawn posix_spawnp }
 
 macro_rules! spawns {
-    ($($name:ident($out:ty) => $next:ident;)*) => {$(
+    ($($name:ident($out:ty) => $next:ident $(, $announce:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             child: *mut $out, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t,
@@ -28,16 +29,30 @@ macro_rules! spawns {
             if error != 0 {
                 write_spawn_failed(error);
             }
+            // SAFETY: the caller keeps libc's contract.
+            $(unsafe { $announce(error, child, argv.cast()) };)?
             error
         }
     )*};
 }
 
 spawns! {
-    posix_spawn(libc::pid_t) => POSIX_SPAWN;
-    posix_spawnp(libc::pid_t) => POSIX_SPAWNP;
+    posix_spawn(libc::pid_t) => POSIX_SPAWN, announce;
+    posix_spawnp(libc::pid_t) => POSIX_SPAWNP, announce;
     pidfd_spawn(c_int) => PIDFD_SPAWN;
     pidfd_spawnp(c_int) => PIDFD_SPAWNP;
+}
+
+/// Writes PROGRAM of a child that was spawned with these arguments, unless there is none because of an error. The child of a
+/// pidfd_spawn has no record, since its pid is not known here.
+///
+/// # Safety
+/// `child` must be null or what posix_spawn has written the child's pid to, and `argv` be null or a null-terminated array of strings.
+unsafe fn announce(error: c_int, child: *const libc::pid_t, argv: *const *const c_char) {
+    if error == 0 && !child.is_null() {
+        // SAFETY: promised by the caller.
+        unsafe { program::announce_spawned(child.read().cast_unsigned(), argv) };
+    }
 }
 
 /// Writes SPAWN_FAILED, unless the error may mean that no child was made. Such errors come from clone(2); EINVAL also comes from

@@ -231,7 +231,7 @@ pub fn names(names: &[u8; NAME_BYTES]) -> String {
     String::from_utf8_lossy(names).trim_end_matches('\0').replace('\0', "|")
 }
 
-/// The kinds of events as letters: START S, FORK F, EXEC x, EXIT E, REAPED R, SPAWN_FAILED f.
+/// The kinds of events as letters: START S, FORK F, EXEC x, EXIT E, REAPED R, SPAWN_FAILED f, PROGRAM P.
 pub fn kinds(events: &[(Origin, Event)]) -> String {
     events
         .iter()
@@ -242,6 +242,7 @@ pub fn kinds(events: &[(Origin, Event)]) -> String {
             Event::Exit { .. } => 'E',
             Event::Reaped { .. } => 'R',
             Event::SpawnFailed { .. } => 'f',
+            Event::Program { .. } => 'P',
         })
         .collect()
 }

@@ -1,5 +1,5 @@
-// The exec and spawn families: `execs CASE [ENTRIES]` starts /bin/sh with a hand-made environment. It has this many entries
-// more than the case needs.
+// The exec and spawn families: `execs CASE [ENTRIES [NAME]]` starts /bin/sh, by this name, with a hand-made environment. It has this many
+// entries more than the case needs.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -49,16 +49,17 @@ int main(int argc, char **argv) {
     for (int i = 0; i < entries; i++)
         if (asprintf(&env[n++], "E%d=%0100d", i, i) < 0) return 93;
     const char *path = "/bin/sh", *name = "sh";
-    char *sh[] = {"sh", "-c", SCRIPT, 0};
+    char *self = argc > 3 ? argv[3] : "sh";
+    char *sh[] = {self, "-c", SCRIPT, 0};
     pid_t pid = -1;
 
     if (!strcmp(how, "execve")) execve(path, sh, env);
     if (!strcmp(how, "execve-null")) execve(path, sh, 0);
     if (!strcmp(how, "execvpe")) execvpe(name, sh, env);
-    if (!strcmp(how, "execle")) execle(path, "sh", "-c", SCRIPT, (char *)0, env);
+    if (!strcmp(how, "execle")) execle(path, self, "-c", SCRIPT, (char *)0, env);
     // More arguments than there are registers.
     if (!strcmp(how, "execle-long"))
-        execle(path, "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0, env);
+        execle(path, self, "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0, env);
     if (!strcmp(how, "fexecve")) fexecve(open(path, O_RDONLY | O_CLOEXEC), sh, env);
 #ifdef __GLIBC__
     if (!strcmp(how, "execveat"))
@@ -78,10 +79,10 @@ int main(int argc, char **argv) {
         how += 8;
         if (!strcmp(how, "execv")) execv(path, sh);
         if (!strcmp(how, "execvp")) execvp(name, sh);
-        if (!strcmp(how, "execl")) execl(path, "sh", "-c", SCRIPT, (char *)0);
+        if (!strcmp(how, "execl")) execl(path, self, "-c", SCRIPT, (char *)0);
         if (!strcmp(how, "execl-long"))
-            execl(path, "sh", "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0);
-        if (!strcmp(how, "execlp")) execlp(name, "sh", "-c", SCRIPT, (char *)0);
+            execl(path, self, "-c", SCRIPT, "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0);
+        if (!strcmp(how, "execlp")) execlp(name, self, "-c", SCRIPT, (char *)0);
     }
 
     if (!strcmp(how, "errors")) {

@@ -9,8 +9,8 @@ use super::usable::usable_devices;
 use crate::model::report::Report;
 use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
-    CoresSource, CpusHint, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits, MemoryBasis,
-    MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
+    CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits,
+    MemoryBasis, MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
 };
 use crate::run::usage::SHORTEST_WINDOW_NS;
 
@@ -89,8 +89,7 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     };
     if report.attached.is_some() {
         // A job needs room for what the process used before, too.
-        let reason = "what the attached process used before is unknown".to_owned();
-        return Hints { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Hints::default() };
+        return Hints::unknown("what the attached process used before is unknown".to_owned());
     }
     // A run that a limit ended needs more of what the limit is on. How much it needs of anything else is unknown.
     if was_short_of_memory(report) {
@@ -98,7 +97,29 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     }
     match &report.ending.cause {
         Some(Cause::TimeLimit(_)) => Hints { time: hints.time, ..ended_by("time", hints.withheld) },
-        _ => hints,
+        _ => not_in_report(report).map_or(hints, Hints::unknown),
+    }
+}
+
+/// Says which part of the work is not in the report, so that it does not tell what a job needs. The part of a report in a run over
+/// several nodes tells of its node. `None`: all is in it, as far as is known.
+fn not_in_report(report: &Report) -> Option<String> {
+    let coverage = &report.coverage;
+    let mut programs: Vec<&str> = coverage.elsewhere.iter().map(|entry| entry.program.as_str()).collect();
+    if report.node_part.is_some() {
+        let others = coverage.elsewhere.iter().filter(|entry| entry.kind != ElsewhereKind::Node);
+        programs = others.map(|entry| entry.program.as_str()).collect();
+    }
+    programs.dedup();
+    let ranks = coverage.ranks.filter(|_| report.node_part.is_none());
+    match (ranks, programs.as_slice()) {
+        (Some(ranks), _) => {
+            Some(format!("{} of {} ranks are not in this report", ranks.unseen, ranks.expected))
+        }
+        (None, []) => None,
+        (None, programs) => {
+            Some(format!("what {} started elsewhere is not in this report", programs.join(", ")))
+        }
     }
 }
 
@@ -285,7 +306,7 @@ fn fits(used: f64, given: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::{Contention, Ending, GpuDevice};
+    use crate::model::report::{Contention, Ending, GpuDevice, NodePart, StartedElsewhere, UnseenRanks};
     use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
     use crate::run::cause::{OutOfMemory, TimeLimit};
     use crate::samples::full;
@@ -544,5 +565,39 @@ mod tests {
         assert_eq!(withheld(&running).unwrap(), "the run is not over");
         let ending = Ending { cause: Some(out_of_memory(None)), ..failed.ending.clone() };
         assert_eq!(withheld(&Report { ending, ..failed }), None);
+    }
+
+    // Requirement: HINT-18
+    #[test]
+    fn hints_are_unknown_where_work_is_elsewhere() {
+        let entry = |kind, program: &str| StartedElsewhere {
+            kind,
+            program: program.to_owned(),
+            target: None,
+            count: 1,
+            is_tracked: false,
+        };
+        let of = |report: &Report| {
+            let hints = hints(report, &Basis { busy_cores: Some(2.0), ..Basis::default() });
+            (hints.memory.is_some() || hints.time.is_some() || hints.cpus.is_some(), hints.withheld)
+        };
+        let mut report = run(60.0);
+        assert_eq!(of(&report), (true, None));
+        report.coverage.elsewhere = vec![entry(ElsewhereKind::Node, "orted")];
+        assert_eq!(
+            of(&report),
+            (false, Some("what orted started elsewhere is not in this report".to_owned()))
+        );
+        report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
+        assert_eq!(of(&report), (false, Some("2 of 4 ranks are not in this report".to_owned())));
+        // The part of a run over several nodes.
+        report.node_part = Some(NodePart { is_agent: false, clock_ahead_s: None });
+        assert_eq!(of(&report), (true, None));
+        report.coverage.elsewhere.push(entry(ElsewhereKind::Container, "docker"));
+        let reason = "what docker started elsewhere is not in this report";
+        assert_eq!(of(&report), (false, Some(reason.to_owned())));
+        // The kernel killed a process at a limit: it needs more than that, whatever runs elsewhere.
+        report.ending.cause = Some(out_of_memory(Some(8 * GIB)));
+        assert!(of(&report).0);
     }
 }

@@ -25,12 +25,12 @@ use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, OwnRank, Peak, Percent, Processes, Report, SetRam, Stage,
+    MaxProportionalRam, MaxRam, OtherUser, OwnRank, Peak, Percent, Processes, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Facts};
-use crate::run::nodes::Here;
+use crate::run::elsewhere::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
@@ -267,6 +267,12 @@ fn coverage(inputs: &Inputs) -> Coverage {
     };
     let seen = &inputs.run.totals.coverage;
     let floor = &inputs.run.totals.floors.combined;
+    let here = Here {
+        hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
+        slurm: &inputs.host_info.limits.slurm,
+        joined: seen.joined,
+    };
+    let other_users = inputs.run.totals.other_users.iter();
     Coverage {
         processes: seen.processes + failed_spawns,
         exact: seen.exact,
@@ -287,11 +293,11 @@ fn coverage(inputs: &Inputs) -> Coverage {
             // A connector that is absent by now may have been given up after it had found some.
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
-        nodes: inputs.run.totals.remote.unseen(&Here {
-            hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
-            slurm: &inputs.host_info.limits.slurm,
-            joined: seen.joined,
-        }),
+        elsewhere: inputs.run.totals.elsewhere.list(&here),
+        other_users: other_users
+            .map(|(uid, processes)| OtherUser { uid: *uid, processes: *processes })
+            .collect(),
+        nodes: inputs.run.totals.elsewhere.unseen_nodes(&here),
         // An interim report leaves this out: ranks may not have started.
         ranks: inputs
             .run

@@ -189,6 +189,8 @@ pub struct ReportConfig {
     pub spare: SparePlaces,
     /// Its part in a run over several nodes; `None`: the run is tracked on one node.
     pub node_part: Option<NodePart>,
+    /// The user has asked for other nodes, whether or not they are tracked.
+    pub asks_for_nodes: bool,
     /// The report of all ranks, which the last of them makes; `None`: this is no rank, or each has a report of its own.
     pub joint: Option<JointReport>,
 }
@@ -284,6 +286,7 @@ impl Default for ReportConfig {
             keep: None,
             spare: SparePlaces::default(),
             node_part: None,
+            asks_for_nodes: false,
             joint: None,
         }
     }

@@ -5,6 +5,11 @@ pub const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstr
 /// Letters of the options of ssh(1) that take a value.
 const SSH_VALUE_OPTIONS: &str = "BbcDEeFIiJLlmOopQRSWw";
 
+/// Whether an option of ssh(1), a letter, takes a value.
+pub(crate) fn takes_value(letter: &str) -> bool {
+    !letter.is_empty() && SSH_VALUE_OPTIONS.contains(letter)
+}
+
 /// Finds the host among the arguments of ssh, which are options with their values, the host, and the command there. Gives the index
 /// of the host. `None`: there is no host.
 pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {

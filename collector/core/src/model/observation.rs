@@ -374,6 +374,8 @@ pub struct Program {
     pub args: Option<Vec<String>>,
     /// The executable, if it has no dynamic loader.
     pub static_executable: Option<String>,
+    /// Its effective user, if that is another than the launcher's.
+    pub other_user: Option<u32>,
     /// Peak RSS so far, bytes.
     pub peak_rss_bytes: Option<u64>,
 }

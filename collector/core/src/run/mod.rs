@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub mod cause;
 pub(crate) mod crashes;
+pub(crate) mod elsewhere;
 mod event_log;
 pub(crate) mod failures;
 pub mod gpu;
@@ -11,7 +12,6 @@ mod idle;
 pub(crate) mod limits;
 mod live;
 mod live_summary;
-pub(crate) mod nodes;
 pub(crate) mod orders;
 pub mod outbox;
 pub mod over_time;

@@ -156,6 +156,9 @@ impl RunState {
         let are_forks_counted = config.start.forks_before.is_some();
         let trust = Trust::new(start_ns, cores, are_forks_counted);
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
+        if config.attached.is_none() {
+            run.tree.expect_command(&config.command);
+        }
         run.waiting.is_wanted = config.tracking.tells_waiting;
         run.waiting.ends_by_order = !config.discovery.uses(Layer::Subreaper);
         let usable = usable_at_start(config, host);
@@ -378,7 +381,8 @@ impl RunState {
             | Event::Exec { .. }
             | Event::Exit { .. }
             | Event::Reaped { .. }
-            | Event::SpawnFailed { .. } => self.tree.apply(origin, event, now_ns),
+            | Event::SpawnFailed { .. }
+            | Event::Program { .. } => self.tree.apply(origin, event, now_ns),
         }
     }
 

@@ -112,6 +112,21 @@ fn lost_gpu() -> GpuDevice {
     }
 }
 
+/// Work on another node, and in a container of a hostile name.
+fn elsewhere() -> Vec<StartedElsewhere> {
+    let entry = |kind, program: &str, target: &str, count| StartedElsewhere {
+        kind,
+        program: program.into(),
+        target: Some(target.into()),
+        count,
+        is_tracked: false,
+    };
+    vec![
+        entry(ElsewhereKind::Container, "docker", "im\u{1b}[2Jage<b>", 3),
+        StartedElsewhere { is_tracked: true, ..entry(ElsewhereKind::Node, "orted", "node18", 1) },
+    ]
+}
+
 /// Makes the report of a command that the out-of-memory killer ended, on a machine with GPUs.
 pub fn killed() -> Report {
     let killed = Exit { code: None, signal: Some(9) };
@@ -119,6 +134,8 @@ pub fn killed() -> Report {
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
     report.cgroup = Some(cgroup());
     report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
+    report.coverage.elsewhere = elsewhere();
+    report.coverage.other_users = vec![OtherUser { uid: 65_534, processes: 2 }];
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
     report.node_part = Some(NodePart { is_agent: true, clock_ahead_s: Some(0.002) });
     report.rank = Some(OwnRank { job: 889_213_807, rank: 2, of: 4, pid: Some(4242) });

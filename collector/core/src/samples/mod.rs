@@ -354,6 +354,8 @@ fn coverage() -> Coverage {
         records_untrusted: None,
         connector_absent: Some("Operation not permitted (os error 1)".into()),
         connector_overruns: 0,
+        elsewhere: Vec::new(),
+        other_users: Vec::new(),
         nodes: None,
         left_reports: Vec::new(),
         ranks: None,

@@ -42,7 +42,7 @@ pub(super) fn merged() -> Report {
     let mut report = merger.finish().unwrap().report;
     let path = "/home/me/.local/state/gpu-track/nodes/usage.json.d/n3.4711.json".to_owned();
     let left = LeftReport { node: "n3".into(), path, is_certain: true };
-    note_left_reports(&mut report, vec![left], "/home/me/usage.json.d");
+    note_left_reports(&mut report, vec![left], "/home/me/usage.json.d", "/usr/bin/gpu-track-run");
     report
 }
 

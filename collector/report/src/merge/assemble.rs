@@ -11,13 +11,13 @@ use super::spread::spread;
 use super::sum::Sum;
 use super::sums::Groups3;
 use super::totals::saturated;
-use super::warnings::{Facts, warnings};
+use super::warnings::{Facts, counted, warnings};
 use crate::model::groups::Groups;
 use crate::model::host_name::short;
 use crate::model::report::{
-    AtMost, Coverage, Cpu, GpusSource, Host, IoTracks, MaxGpuRam, MaxProportionalRam, MaxRam, Merged, Node,
-    NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Spread, Track, Usable,
-    UsableCores, UsableGpus, UsableMemory,
+    AtMost, Coverage, Cpu, ElsewhereKind, GpusSource, Hints, Host, IoTracks, MaxGpuRam, MaxProportionalRam,
+    MaxRam, Merged, Node, NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Spread,
+    StartedElsewhere, Track, Usable, UsableCores, UsableGpus, UsableMemory,
 };
 use crate::model::timestamp;
 
@@ -41,15 +41,24 @@ impl Merger {
         self.nodes.sort_by(|a, b| a.node.cmp(&b.node));
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
         let unseen_ranks = self.ranks.unseen();
+        let of_totals = self.totals.coverage();
+        // Nodes of which there is a report are in the figures.
+        let is_missing = |started: &StartedElsewhere| match (started.kind, &started.target) {
+            (ElsewhereKind::Node, Some(name)) => missing.names.iter().any(|node| short(node) == short(name)),
+            (ElsewhereKind::Node, None) => missing.count > 0,
+            _ => true,
+        };
         let coverage = Coverage {
+            elsewhere: of_totals.elsewhere.iter().filter(|started| is_missing(started)).cloned().collect(),
             private_ram_reason: Some(NO_SHARING.into()),
             nodes: (missing.count > 0).then(|| Nodes {
                 unseen: missing.count,
                 unseen_names: missing.names.iter().take(MOST_NAMES).cloned().collect(),
             }),
             ranks: unseen_ranks,
-            ..self.totals.coverage()
+            ..of_totals
         };
+        let hints = self.hints_of_all(self.common.hints(is_one_report_a_node));
         // Nodes without a report come behind the others, with nothing but a name.
         self.nodes.extend(missing.names.iter().take(MOST_MISSING).map(|node| Node {
             node: node.clone(),
@@ -86,7 +95,7 @@ impl Merger {
             },
             ending: self.endings.ending(),
             crashes: self.processes.crashes(),
-            hints: self.common.hints(is_one_report_a_node),
+            hints,
             contention: self.common.contention(),
             io: self.totals.io(),
             faults: self.totals.faults(),
@@ -121,6 +130,20 @@ impl Merger {
             coverage,
             warnings,
         }
+    }
+
+    /// Gives these hints of the reports, unless nodes or ranks have no report, which can need more. That a process was ended at a limit
+    /// tells that a node needs more, whatever the others do.
+    pub(super) fn hints_of_all(&self, hints: Hints) -> Hints {
+        let missing = self.missing().count;
+        let nodes = (missing > 0).then(|| counted(missing, "node"));
+        let ranks = self.ranks.unseen().map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+        let lack: Vec<String> = nodes.into_iter().chain(ranks).collect();
+        let has_no_advice = hints.memory.is_none() && hints.time.is_none() && hints.cpus.is_none();
+        if lack.is_empty() || has_no_advice || hints.is_of_limit() {
+            return hints;
+        }
+        Hints::unknown(format!("not in this report: {}", lack.join(", ")))
     }
 
     /// Gives what only a merged report has: its files and nodes, upper bounds, and how the nodes differ.

@@ -88,11 +88,7 @@ impl Common {
     pub(super) fn hints(&self, is_one_report_a_node: bool) -> Hints {
         match &self.hints {
             Some(hints) if is_one_report_a_node => hints.clone(),
-            _ => Hints {
-                withheld: Some(SEVERAL.to_owned()),
-                gpu_memory_reason: Some(SEVERAL.to_owned()),
-                ..Hints::default()
-            },
+            _ => Hints::unknown(SEVERAL.to_owned()),
         }
     }
 }

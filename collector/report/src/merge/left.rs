@@ -1,4 +1,7 @@
-//! Reports that stayed on their nodes, where these don't see the directory of the run: the report of the others names them.
+//! Nodes that sent no report, as far as the launcher knows why. Reports stay on nodes that don't see the directory of the run: the report
+//! of the others names them. Other nodes have none.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::warnings::{counted, named};
 use crate::model::host_name::short;
@@ -6,13 +9,13 @@ use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Wa
 
 /// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. A warning and
 /// `coverage.left_reports` name them, and a node whose report is certain counts as one without a report. `directory`: the
-/// directory of the run, into which they can be copied.
-pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str) {
+/// directory of the run, into which they can be copied. `program`: the path of gpu-track-run, without which a node has no report.
+pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str, program: &str) {
     let (certain, possible): (Vec<&LeftReport>, Vec<&LeftReport>) =
         left.iter().partition(|left| left.is_certain);
     let texts = [
         (Topic::Tracking, stayed(&certain, directory)),
-        (Topic::OtherNodes, may_have_stayed(&possible, directory)),
+        (Topic::OtherNodes, may_have_stayed(&possible, directory, program)),
     ];
     let warnings = texts.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
     // First: the summary shows a few, and this one says what can be done.
@@ -38,8 +41,22 @@ fn stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
     ))
 }
 
+/// Says in a warning, for each reason, which nodes were not tracked because of it. `nodes`: each with its reason.
+pub fn note_untracked_nodes(report: &mut Report, nodes: &[(String, String)]) {
+    let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (node, reason) in nodes {
+        by_reason.entry(reason).or_default().insert(node);
+    }
+    let text = |(reason, nodes): (&str, BTreeSet<&str>)| {
+        let names = named(nodes.into_iter());
+        Warning::new(Topic::OtherNodes, format!("Not tracked: {names}. {reason}."))
+    };
+    // First, as in [`note_left_reports`].
+    report.warnings.splice(0..0, by_reason.into_iter().map(text));
+}
+
 /// Says where reports may be. `None`: there can be none.
-fn may_have_stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
+fn may_have_stayed(left: &[&LeftReport], directory: &str, program: &str) -> Option<String> {
     let beginning = match left.len() {
         0 => return None,
         1 => "A report may have stayed on its node, and is in no figure then",
@@ -47,7 +64,7 @@ fn may_have_stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
     };
     Some(format!(
         "{beginning}: {}. That is so where a node does not see {directory}. Copied into that directory here, gpu-track merge makes one \
-         report of all.",
+         report of all. A node that does not see {program}, or sees another version there, has no report.",
         places(left)
     ))
 }
@@ -95,7 +112,12 @@ mod tests {
     fn node_of_a_report_that_stayed_there_is_named_and_counted_once() {
         let mut report = samples::full();
         report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["n2.example.org".into()] });
-        note_left_reports(&mut report, vec![left("n2", true), left("n3", true)], "/home/r.json.d");
+        note_left_reports(
+            &mut report,
+            vec![left("n2", true), left("n3", true)],
+            "/home/r.json.d",
+            "/bin/gpu-track-run",
+        );
         let nodes = report.coverage.nodes.as_ref().unwrap();
         assert_eq!(
             (nodes.unseen, &nodes.unseen_names[..]),
@@ -116,7 +138,7 @@ mod tests {
     fn report_that_may_have_stayed_on_a_node_changes_no_count() {
         let mut report = samples::full();
         let before = report.coverage.nodes.clone();
-        note_left_reports(&mut report, vec![left("n2", false)], "/home/r.json.d");
+        note_left_reports(&mut report, vec![left("n2", false)], "/home/r.json.d", "/bin/gpu-track-run");
         assert_eq!(report.coverage.nodes, before);
         let text = &report.warnings[0].text;
         assert!(
@@ -125,14 +147,28 @@ mod tests {
         );
     }
 
+    // Requirement: NODE-38
+    #[test]
+    fn nodes_that_were_not_tracked_are_named_by_reason() {
+        let mut report = samples::full();
+        let nodes =
+            [("n3", "It is missing there"), ("n2", "It is missing there"), ("n2", "It is missing there")];
+        let nodes: Vec<_> = nodes.iter().map(|(node, why)| ((*node).to_owned(), (*why).to_owned())).collect();
+        note_untracked_nodes(&mut report, &nodes);
+        assert_eq!(report.warnings[0].text, "Not tracked: n2, n3. It is missing there.");
+        let before = report.warnings.len();
+        note_untracked_nodes(&mut report, &[]);
+        assert_eq!(report.warnings.len(), before);
+    }
+
     // Requirement: NODE-22
     #[test]
     fn node_that_has_another_report_is_not_missing() {
         let mut report = merge(&samples::nodes()).unwrap().report;
         let before = (report.coverage.nodes.clone(), report.nodes.len());
-        note_left_reports(&mut report, vec![left("n2", true)], "/d");
+        note_left_reports(&mut report, vec![left("n2", true)], "/d", "/p");
         assert_eq!((report.coverage.nodes.clone(), report.nodes.len()), before);
-        note_left_reports(&mut report, vec![left("n7", true)], "/d");
+        note_left_reports(&mut report, vec![left("n7", true)], "/d", "/p");
         assert_eq!(report.nodes.last().map(|node| node.state), Some(NodeState::NeverCheckedIn));
     }
 
@@ -145,12 +181,12 @@ mod tests {
         }
         let mut report = merge(&two_boots).unwrap().report;
         let before = report.coverage.nodes.clone();
-        note_left_reports(&mut report, vec![left("n1", true)], "/d");
+        note_left_reports(&mut report, vec![left("n1", true)], "/d", "/p");
         assert_eq!(report.coverage.nodes, before);
 
         let mut report = samples::full();
         report.host.hostname = Some("10.0.0.1".into());
-        note_left_reports(&mut report, vec![left("10.0.0.2", true)], "/d");
+        note_left_reports(&mut report, vec![left("10.0.0.2", true)], "/d", "/p");
         assert_eq!(report.coverage.nodes.unwrap().unseen_names, ["10.0.0.2"]);
     }
 }

@@ -255,7 +255,10 @@ impl Merger {
         let ranks = self.ranks.all().cloned().collect();
         let is_all = self.files.unread == 0 && self.ranks.unseen().is_none();
         let report = match only.filter(|_| is_all) {
-            Some(report) => *report,
+            Some(mut report) => {
+                report.hints = self.hints_of_all(report.hints);
+                *report
+            }
             None => self.assemble(),
         };
         Ok(MergedReport { report, ranks })

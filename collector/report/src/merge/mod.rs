@@ -35,7 +35,7 @@ mod usable;
 mod warnings;
 
 pub use head::Head;
-pub use left::note_left_reports;
+pub use left::{note_left_reports, note_untracked_nodes};
 pub use merger::{MergedReport, Merger};
 pub use plan::{Plan, Source};
 pub use quantity::MOST_CLOCK_OFFSET_S;

@@ -2,10 +2,16 @@
 
 use super::head::cut;
 use crate::model::groups::Groups;
-use crate::model::report::{ContextSwitches, Coverage, CpuTime, Faults, Io, Layers, Peaks, Report};
+use crate::model::report::{
+    ContextSwitches, Coverage, CpuTime, Faults, Io, Layers, OtherUser, Peaks, Report, StartedElsewhere,
+};
 
 /// Most executables that are listed, as in the report of one node.
 const MOST_STATIC: usize = 100;
+/// Most other users that are listed.
+const MOST_USERS: usize = 100;
+/// Most entries of what was started elsewhere.
+const MOST_ELSEWHERE: usize = 1000;
 /// The largest mean of RAM, bytes: no node has an exabyte, and a larger number is forged.
 const MOST_MEAN_BYTES: f64 = 1e18;
 
@@ -218,6 +224,8 @@ impl Totals {
                 all.static_executables.push(path);
             }
         }
+        of_report.other_users.iter().for_each(|user| add_user(&mut all.other_users, *user));
+        of_report.elsewhere.iter().for_each(|started| add_elsewhere(&mut all.elsewhere, started));
         self.untracked.add(node, of_report.untracked_reason.as_ref());
         self.uncounted.add(node, of_report.uncounted_reason.as_ref());
         self.untrusted.add(node, of_report.records_untrusted.as_ref());
@@ -292,6 +300,35 @@ impl Totals {
             connector_absent: self.connector_absent.text(self.reports),
             ..self.coverage.clone()
         }
+    }
+}
+
+/// Adds processes of another user.
+fn add_user(all: &mut Vec<OtherUser>, user: OtherUser) {
+    let is_full = all.len() >= MOST_USERS;
+    match all.iter_mut().find(|known| known.uid == user.uid) {
+        Some(known) => known.processes = known.processes.saturating_add(user.processes),
+        None if !is_full => all.push(user),
+        None => {}
+    }
+}
+
+/// Adds what was started elsewhere. Beyond the entries that are kept, it is added to one of the same program.
+fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
+    let started = StartedElsewhere {
+        program: cut(&started.program),
+        target: started.target.as_deref().map(cut),
+        ..started.clone()
+    };
+    let is_full = all.len() >= MOST_ELSEWHERE;
+    let is_same = |known: &&mut StartedElsewhere| {
+        let is_alike = (known.kind, &known.program) == (started.kind, &started.program);
+        is_alike && (is_full || (&known.target, known.is_tracked) == (&started.target, started.is_tracked))
+    };
+    match all.iter_mut().find(is_same) {
+        Some(known) => known.count = known.count.saturating_add(started.count),
+        None if !is_full => all.push(started),
+        None => {}
     }
 }
 

@@ -1,11 +1,32 @@
 //! How the figures are known, where not all of them are exact.
 
 use crate::document::Section;
-use crate::model::report::{Coverage, LeftReport};
+use crate::model::report::{Coverage, ElsewhereKind, LeftReport, OtherUser, StartedElsewhere};
 
 /// Names the place of a report that stayed on its node: `n2:/path`.
 fn place_of_left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
     format!("{node}:{path}{}", if *is_certain { "" } else { " (if there is one)" })
+}
+
+/// Says what was started elsewhere, and how often: `docker: container alpine, 2 times`.
+fn started(StartedElsewhere { kind, program, target, count, is_tracked }: &StartedElsewhere) -> String {
+    let kind = match kind {
+        ElsewhereKind::Container => "container",
+        ElsewhereKind::Host => "host",
+        ElsewhereKind::Unit => "unit",
+        ElsewhereKind::Pod => "pod",
+        ElsewhereKind::Job => "job",
+        ElsewhereKind::Node => "node",
+    };
+    let target = target.as_ref().map(|target| format!(" {target}")).unwrap_or_default();
+    let times = if *count == 1 { String::new() } else { format!(", {count} times") };
+    let tracked = if *is_tracked { ", with a report of its own" } else { "" };
+    format!("{program}: {kind}{target}{times}{tracked}")
+}
+
+/// Says how many processes another user had: `2 of uid 65534`.
+fn of_user(OtherUser { uid, processes }: &OtherUser) -> String {
+    format!("{processes} of uid {uid}")
 }
 
 /// Makes the section that says how the figures are known. A count of exact ones is left out if it is that of all processes.
@@ -42,6 +63,8 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .section(peaks)
         .unknown("Private RAM", coverage.private_ram_reason.as_ref())
         .section(Section::list("Static executables", coverage.static_executables.clone()))
+        .section(Section::list("Of other users", coverage.other_users.iter().map(of_user).collect()))
+        .section(Section::list("Started elsewhere", coverage.elsewhere.iter().map(started).collect()))
         .text("Nodes not seen", coverage.nodes.as_ref().map(|nodes| nodes.unseen.to_string()))
         .text("Ranks not seen", ranks)
         .section(Section::list(

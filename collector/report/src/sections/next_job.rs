@@ -167,7 +167,10 @@ pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Opt
     let options = slurm_options(&report.hints, shows_hints);
     let remarks = remarks(report, units).join("; ");
     let remarks = if remarks.is_empty() { remarks } else { format!(" ({remarks})") };
-    (!options.is_empty()).then(|| Block::Paragraph("Next job", options + &remarks))
+    let unknown = report.hints.withheld.as_ref().filter(|_| options.is_empty() && shows_hints);
+    let text = unknown.map(|reason| format!("not known: {reason}"));
+    let text = text.or_else(|| (!options.is_empty()).then(|| options + &remarks));
+    text.map(|text| Block::Paragraph("Next job", text))
 }
 
 /// Whether the hints help: the run was a batch job, it was given less than the machine, or it used more than any small run.

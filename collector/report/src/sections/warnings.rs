@@ -18,7 +18,7 @@ pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
     let is_said_elsewhere = |warning: &&Warning| match warning.topic {
         Topic::IdleGpu => true,
         Topic::OutOfMemory => matches!(report.ending.cause, Some(Cause::OutOfMemory(_))),
-        Topic::Tracking | Topic::Command | Topic::Figures | Topic::OtherNodes => false,
+        Topic::Tracking | Topic::Command | Topic::OtherNodes | Topic::Elsewhere | Topic::Figures => false,
     };
     let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said_elsewhere(warning)).collect();
     unsaid.sort_by_key(|warning| warning.topic);

@@ -357,6 +357,8 @@ pub struct Status {
     pub swap: u64,
     /// Pid of the process; in the file of a thread it differs from the thread's id.
     pub tgid: Option<u32>,
+    /// Effective user.
+    pub user: Option<u32>,
     /// Pid in each pid namespace, from the reader's down to the process's own.
     pub ns_pids: Vec<u32>,
     /// Whether a SIGKILL is pending.
@@ -379,6 +381,10 @@ impl Status {
             hugetlb: bytes_of(text, b"HugetlbPages:").unwrap_or(0),
             swap: bytes_of(text, b"VmSwap:").unwrap_or(0),
             tgid: line(text, b"Tgid:").and_then(parse_u64).and_then(|tgid| tgid.try_into().ok()),
+            // Real, effective, saved, file system.
+            user: line(text, b"Uid:")
+                .and_then(|users| users.split(u8::is_ascii_whitespace).filter_map(parse_u64).nth(1))
+                .and_then(|user| user.try_into().ok()),
             ns_pids: ns_pids
                 .split(u8::is_ascii_whitespace)
                 .filter_map(parse_u64)

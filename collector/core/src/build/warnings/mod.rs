@@ -1,6 +1,7 @@
 //! The warnings: one function for each cause, which gives `None` if its cause does not apply. A message says what happened, to
 //! what, what it means for the figures, and what to do where something can be done.
 
+mod elsewhere;
 mod gpu;
 mod gpu_names;
 mod sinks;
@@ -36,12 +37,18 @@ const CAUSES: &[(Topic, CauseOf)] = &[
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
-    (Topic::OtherNodes, unseen_nodes),
+    (Topic::OtherNodes, elsewhere::unseen_nodes),
+    (Topic::Elsewhere, elsewhere::containers),
+    (Topic::Elsewhere, elsewhere::hosts),
+    (Topic::Elsewhere, elsewhere::units),
+    (Topic::Elsewhere, elsewhere::pods),
+    (Topic::Elsewhere, elsewhere::jobs),
     (Topic::Figures, unlisted_ranks),
     (Topic::Figures, attached_unseen),
     (Topic::Figures, preload_off),
     (Topic::Figures, subreaper_off),
     (Topic::Tracking, connector_overruns),
+    (Topic::Figures, other_users),
     (Topic::Figures, uninstrumented),
     (Topic::Figures, unreachable_programs),
     (Topic::Figures, filtered_programs),
@@ -234,52 +241,47 @@ fn connector_overruns(context: &Context) -> Option<String> {
     })
 }
 
-/// Says what is missing of programs that can't carry the shim. `None`: there were none, or the process connector shows them. Without
-/// the preload layer no program carries the shim, and [`preload_off`] says what that means.
+/// Says of which processes figures can be missing because they ran as other users, who may not open the segment. `None`: there were none,
+/// or what [`uninstrumented`] needs to be said does not hold.
+fn other_users(context: &Context) -> Option<String> {
+    let users = &context.coverage.other_users;
+    let count = users.iter().map(|user| user.processes).sum();
+    let lack = lack_of_uninstrumented(context, count)?;
+    let names: Vec<String> = users.iter().take(MOST_NAMED).map(|user| user.uid.to_string()).collect();
+    let more = if users.len() > MOST_NAMED { ", ..." } else { "" };
+    let whose = if users.len() == 1 { "another user (uid" } else { "other users (uids" };
+    Some(format!(
+        "{} of {whose} {}{more}): uninstrumented, since other users may not write to this run's records. {lack} \
+         gpu-track-run started as that user sees all: sudo -u USER gpu-track-run -- CMD.",
+        processes(count),
+        names.join(", ")
+    ))
+}
+
+/// Says what is missing of programs that can't carry the shim, but for those that [`other_users`] tells of. `None`: there were none, or
+/// nothing is missing.
 fn uninstrumented(context: &Context) -> Option<String> {
-    let count = context.coverage.uninstrumented;
+    let of_other_users: u64 = context.coverage.other_users.iter().map(|user| user.processes).sum();
+    let count = context.coverage.uninstrumented.saturating_sub(of_other_users);
+    let lack = lack_of_uninstrumented(context, count)?;
+    Some(format!(
+        "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another user's, in another \
+         root). {lack}",
+        processes(count)
+    ))
+}
+
+/// Says what figures lack of `count` uninstrumented processes. `None`: there are none, or the process connector shows all. Without the
+/// preload layer no program carries the shim, and [`preload_off`] says what that means.
+fn lack_of_uninstrumented(context: &Context, count: u64) -> Option<String> {
     let reason = context.coverage.connector_absent.as_ref()?;
     let config = context.inputs.config;
     (count > 0 && config.attached.is_none() && config.discovery.uses(Layer::Preload)).then(|| {
         format!(
-            "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another \
-             user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
-             added to the process that reaped them. The kernel's process connector would show them, but is not used: \
-             {reason}.",
-            processes(count)
+            "Their children that no sample saw are not counted, and the CPU time of those is added to the process that reaped \
+             them. The kernel's process connector would show them, but is not used: {reason}."
         )
     })
-}
-
-/// What to do about ranks on other nodes.
-const REPORT_OF_EACH_RANK: &str = " With --nodes=auto, what mpirun and srun start on other nodes is tracked, too. Or put gpu-track-run \
-                                   behind srun or mpirun, for a report of each rank: srun gpu-track-run -o usage.%r.json \
-                                   -- ./app.";
-
-/// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: neither is known of.
-fn unseen_nodes(context: &Context) -> Option<String> {
-    // A run over several nodes tracks the others already, so it needs no advice to do that.
-    let is_of_several_nodes = context.inputs.config.report.node_part.is_some();
-    let advice = if is_of_several_nodes { "" } else { REPORT_OF_EACH_RANK };
-    let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
-    // Where no program's arguments name other nodes, only missing ranks can show that there are any.
-    let Some(nodes) = &context.coverage.nodes else {
-        return Some(format!(
-            "{} of an MPI job or Slurm step wrote no record: they ran on other nodes, and are not in this report, or they \
-             can't carry the shim.{advice}",
-            ranks?
-        ));
-    };
-    let ranks = ranks.map_or_else(String::new, |ranks| format!(", {ranks} of the job among them"));
-    let names: Vec<&str> = nodes.unseen_names.iter().take(MOST_NAMED).map(String::as_str).collect();
-    let more = if nodes.unseen_names.len() > MOST_NAMED { ", ..." } else { "" };
-    let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
-    let count =
-        if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
-    Some(format!(
-        "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this \
-         report{ranks}.{advice}"
-    ))
 }
 
 /// Says how many ranks the report does not list. `None`: it lists all.

@@ -44,6 +44,12 @@ pub struct Coverage {
     pub connector_absent: Option<String>,
     /// How often the connector's socket overflowed, so that events of the kernel were lost.
     pub connector_overruns: u64,
+    /// Work that the tree handed to programs outside of it. It is in no figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<StartedElsewhere>,
+    /// Processes that are in `uninstrumented` because they ran as other users than the launcher.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_users: Vec<OtherUser>,
     /// Other machines on which the tree started processes. `None`: as far as is known, there are none.
     pub nodes: Option<Nodes>,
     /// Reports of other nodes that stayed there, since those nodes don't see the directory of the run. They are in no figure.
@@ -51,6 +57,49 @@ pub struct Coverage {
     pub left_reports: Vec<LeftReport>,
     /// Ranks of MPI jobs and Slurm steps without a record here. `None`: as far as is known, there are none.
     pub ranks: Option<UnseenRanks>,
+}
+
+/// Work that was started outside of the tree, by one program and for one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedElsewhere {
+    /// What runs it.
+    pub kind: ElsewhereKind,
+    /// The program that asked for it, such as docker; of a node, the daemon that was started there, or srun.
+    pub program: String,
+    /// The image or container, host, unit, pod or node. `None`: the program's arguments don't name it.
+    pub target: Option<String>,
+    /// How often it was started; of nodes without a name, how many they are.
+    pub count: u64,
+    /// gpu-track-run was to run there, with a report of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_tracked: bool,
+}
+
+/// What runs work that was started elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ElsewhereKind {
+    /// A daemon, in a container.
+    Container,
+    /// Another host.
+    Host,
+    /// The service manager, in a unit.
+    Unit,
+    /// A cluster of Kubernetes, in a pod.
+    Pod,
+    /// A batch system, or atd, as a job.
+    Job,
+    /// Another node, for an MPI launcher or Slurm.
+    Node,
+}
+
+/// Processes of another user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherUser {
+    /// The user's number.
+    pub uid: u32,
+    /// How many processes.
+    pub processes: u64,
 }
 
 /// Ranks of jobs of which some ranks wrote records and others did not. The others run elsewhere, or can't carry the shim.

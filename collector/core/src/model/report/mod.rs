@@ -35,7 +35,9 @@ pub use cause::{
     FileSizeLimit, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
 pub use contention::Contention;
-pub use coverage::{Coverage, Layers, LeftReport, Nodes, Peaks, UnseenRanks};
+pub use coverage::{
+    Coverage, ElsewhereKind, Layers, LeftReport, Nodes, OtherUser, Peaks, StartedElsewhere, UnseenRanks,
+};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use crashes::{Crash, CrashPlace};
 pub use gpu::{

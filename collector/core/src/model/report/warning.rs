@@ -21,10 +21,12 @@ pub enum Topic {
     OutOfMemory,
     /// Something else happened to the command.
     Command,
-    /// Some figures are missing, or less exact than others.
-    Figures,
     /// Processes on other nodes, or ranks, that are in no figure.
     OtherNodes,
+    /// Other work that was started outside of the tree, and is in no figure.
+    Elsewhere,
+    /// Some figures are missing, or less exact than others.
+    Figures,
     /// A GPU that the command did not use.
     IdleGpu,
 }

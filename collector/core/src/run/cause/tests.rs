@@ -63,6 +63,8 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
             ended_without_exit_record: false,
             joined: false,
         },
+        client: None,
+        other_user: None,
         had_gpu_library: None,
     }
 }

@@ -197,6 +197,7 @@ fn read_program(machine: &Machine, target: Target, question: ProgramQuestion) ->
         command: Some("prog".to_owned()),
         args: Some(vec!["prog".to_owned()]),
         static_executable: (process.exe != Exe::Instrumented).then(|| "/bin/prog".to_owned()),
+        other_user: None,
         peak_rss_bytes: Some(process.hwm_kib * 1024),
     });
     let memory = match question {

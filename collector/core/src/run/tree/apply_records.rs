@@ -1,8 +1,8 @@
-//! What START, FORK, EXEC, EXIT and SPAWN_FAILED records do to the tree.
+//! What START, FORK, EXEC, EXIT, SPAWN_FAILED and PROGRAM records do to the tree.
 
 use std::sync::Arc;
 
-use gpu_track_abi::record::{Event, Origin};
+use gpu_track_abi::record::{Event, Origin, SAME_USER};
 
 use super::contribution::Contribution;
 use super::namespaces::{Evidence, MatchQuery};
@@ -11,6 +11,7 @@ use super::program::unshared_after_fork;
 use super::records::{ExitRecord, ReapRecord, bytes};
 use super::{FoundBy, Key, LiveInterval, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
+use crate::run::elsewhere::recorded_arguments;
 
 /// The writer of a START or FORK record, and the time of the record.
 struct Writer {
@@ -70,6 +71,12 @@ impl Tree {
             Event::SpawnFailed { .. } => {
                 let parent = self.youngest_alive(key);
                 self.spawn_failed(parent, self.time_of(parent, origin, now_ns));
+            }
+            Event::Program { child, user, ref arguments } => {
+                let pid = if child == 0 { origin.pid } else { child };
+                let user = Some(user).filter(|user| *user != SAME_USER);
+                let args = recorded_arguments(arguments);
+                self.announce(Key { pid_ns: origin.pid_ns, pid }, args, user, origin, now_ns);
             }
             #[allow(unreachable_patterns, reason = "a kind with another owner needs no arm here")]
             _ => {}
@@ -288,6 +295,7 @@ impl Process {
     fn note_start_record(&mut self, writer: &Writer, command: &str) {
         self.program.recorded = Some(self.program.image);
         self.program.unreported_exec = None;
+        self.program.other_user = None;
         self.note_inode(writer.pidfd_inode);
         self.ancestry.parent_pid = writer.parent.pid;
         self.ids.clock_skew_ns = writer.clock_skew_ns;

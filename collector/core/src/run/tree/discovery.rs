@@ -261,6 +261,7 @@ impl Tree {
         if seen.is_over() && process.was_read_before(&seen) {
             return;
         }
+        process.program.other_user = seen.other_user.or(process.program.other_user);
         let is_uninstrumented = process.program.image == Image::Uninstrumented;
         match &mut process.program.unreported_exec {
             // Kept aside: the START record of the program can still come, and counts then.

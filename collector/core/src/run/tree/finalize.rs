@@ -218,7 +218,9 @@ impl Tree {
         }
         self.intervals.extend(process.uncounted_interval(own.cpu_us().saturating_mul(1000)));
         let parent_pid = self.parent_pid(&process);
-        self.summaries.push(ProcessSummary::new(process, own, parent_pid, now_ns, self.context.page));
+        let (client, other_user) = self.take_announced(&process);
+        let summary = ProcessSummary::new(process, own, parent_pid, now_ns, self.context.page);
+        self.summaries.push(ProcessSummary { client, other_user, ..summary });
         replaced
     }
 

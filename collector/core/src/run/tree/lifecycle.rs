@@ -18,6 +18,7 @@ impl Tree {
         let known = self.main.or_else(|| self.youngest_alive(key));
         let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns));
         self.main = Some(id);
+        self.announce_command(key, start_ns);
         // Its children and its exec may have been reported before it was.
         self.adopt(key, id);
         self.apply_early_exec(id, key);

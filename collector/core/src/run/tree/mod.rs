@@ -12,6 +12,7 @@
 //! `namespaces` and `finalize` keep the tree.
 
 mod ancestry;
+mod announced;
 mod apply_kernel_events;
 mod apply_records;
 pub(crate) mod before;
@@ -58,6 +59,7 @@ pub use rusage::Rusage;
 pub(crate) use summary::MissingRam;
 pub use summary::ProcessSummary;
 
+use announced::Announced;
 use before::IoBefore;
 use by_state::ByState;
 use image_groups::ImageGroups;
@@ -129,6 +131,10 @@ pub struct Tree {
     io_before: Option<IoBefore>,
     /// Zombies that had ended before the run began, and were not reaped as far as known.
     over_before: Vec<OverBefore>,
+    /// What PROGRAM records told of programs.
+    announced: FxHashMap<Key, Announced>,
+    /// The command and its arguments, until its pid is known.
+    command: Vec<String>,
 }
 
 impl Tree {
@@ -151,6 +157,8 @@ impl Tree {
             early_execs: Vec::new(),
             io_before: None,
             over_before: Vec::new(),
+            announced: FxHashMap::default(),
+            command: Vec::new(),
         }
     }
 

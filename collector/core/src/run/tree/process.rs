@@ -194,6 +194,8 @@ pub struct ProgramState {
     pub recorded: Option<Image>,
     /// It may have run a copy of an uninstrumented parent's memory, whose peak no record has.
     pub had_unread_copy: bool,
+    /// The effective user that /proc showed, if it is another than the launcher's.
+    pub other_user: Option<u32>,
 }
 
 /// When a process lived, CLOCK_MONOTONIC nanoseconds.
@@ -351,6 +353,7 @@ impl Process {
                 had_uninstrumented_image: false,
                 recorded: None,
                 had_unread_copy: false,
+                other_user: None,
             },
             lifetime: Lifetime { start_ns, earliest_start_ns: start_ns, ..Lifetime::default() },
             end: EndReports::default(),

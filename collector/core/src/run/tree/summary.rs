@@ -8,6 +8,7 @@ use crate::model::ended_process::EndedProcess;
 use crate::model::ids::FoundBy;
 use crate::model::quality::Quality;
 use crate::model::report::{Exit, ProcessUsage};
+use crate::run::elsewhere::ClientCall;
 
 /// The largest RSS that single processes are known to have had, bytes; 0: nothing is known. Each is a lower bound of what the
 /// whole tree held at that time.
@@ -83,10 +84,14 @@ pub struct ProcessSummary {
     pub provenance: Provenance,
     /// Whether it had a library of a GPU's driver loaded at its end. `None`: it wrote no EXIT record.
     pub had_gpu_library: Option<bool>,
+    /// Its arguments, if its program can start work elsewhere. `None`: it can't, or they are unknown.
+    pub(crate) client: Option<ClientCall>,
+    /// The user as which it ran, if that is another than the launcher's, as far as is known.
+    pub(crate) other_user: Option<u32>,
 }
 
 impl ProcessSummary {
-    /// Makes the final figures of a process that was taken out of the tree. `now_ns`, CLOCK_MONOTONIC, stands for the end of one
+    /// Makes the final figures of a process that was taken out of the tree, without what others told of its program. `now_ns`, CLOCK_MONOTONIC, stands for the end of one
     /// that still runs. `page_bytes`: the size of a page.
     pub(super) fn new(
         process: Process,
@@ -120,6 +125,8 @@ impl ProcessSummary {
                 joined: process.has_joined(),
             },
             had_gpu_library: process.had_gpu_library(),
+            client: None,
+            other_user: None,
             name: process.name,
         }
     }

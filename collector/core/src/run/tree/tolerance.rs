@@ -12,6 +12,10 @@ impl Tolerance {
     /// later still counts.
     pub(crate) const TIME_TO_REPORT_NS: u64 = 50_000_000;
 
+    /// How long before the first news of a process its program can have been announced: its loader reads libraries first, and a network
+    /// file system can be slow. An older announcement is of an earlier process of the pid.
+    pub(crate) const ANNOUNCED_EARLY_NS: u64 = 10_000_000_000;
+
     /// How far a process's clock may be ahead of the kernel's sums. The clock (nanoseconds) and the sums (rounded per thread) are
     /// read at different moments of its end.
     pub(crate) const CLOCK_AHEAD_US: u64 = 1000;

@@ -1,7 +1,7 @@
 //! Sums over finalized processes: totals, by command, the heaviest, and where the figures come from.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Exit, Peaks, Running};
-use crate::run::nodes::RemoteStarts;
+use crate::run::elsewhere::Elsewhere;
 use crate::run::tree::{FoundBy, MissingRam, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
@@ -21,6 +21,8 @@ const OTHER: &str = "(other)";
 const SURVIVORS: usize = 100;
 /// Most static executables that are listed.
 const STATIC: usize = 100;
+/// Most other users that are listed.
+const USERS: usize = 100;
 
 /// What the processes used in all.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -41,8 +43,10 @@ pub(crate) struct Totals {
     pub survivors: Survivors,
     /// How many processes are known from which source.
     pub coverage: CoverageCounts,
-    /// What was started on other machines.
-    pub remote: RemoteStarts,
+    /// What was started outside of the tree.
+    pub elsewhere: Elsewhere,
+    /// Processes without an EXIT record, by their users, the first [`USERS`] that are not the launcher's.
+    pub other_users: BTreeMap<u32, u64>,
     /// How many processes each layer found, in the order of [`FoundBy`]. A process with a record counts for the preload.
     pub found: [u64; 5],
     /// Executables without a dynamic loader, the first [`STATIC`].
@@ -136,7 +140,7 @@ impl Totals {
         Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
 
-    /// Adds a finalized process to all sums and lists but the list by GPU memory. Keeps the machines that its arguments name.
+    /// Adds a finalized process to all sums and lists but the list by GPU memory. Takes in what it started elsewhere.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         self.own_usage = self.own_usage.plus(&process.own_usage.usage);
         self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);
@@ -152,8 +156,8 @@ impl Totals {
         if let Some(missing) = process.memory.missing {
             self.ram_missing.add(missing);
         }
-        if let Some(args) = &process.name.args {
-            self.remote.add(args);
+        if let Some(call) = &process.client {
+            self.elsewhere.add(call);
         }
         self.add_coverage(process);
         self.add_command(process);
@@ -179,6 +183,11 @@ impl Totals {
         }
         coverage.uninstrumented += u64::from(process.provenance.ended_without_exit_record);
         coverage.joined += u64::from(process.provenance.joined);
+        if let Some(user) = process.other_user.filter(|_| process.provenance.ended_without_exit_record)
+            && (self.other_users.len() < USERS || self.other_users.contains_key(&user))
+        {
+            *self.other_users.entry(user).or_default() += 1;
+        }
         let layer =
             if process.provenance.has_record { FoundBy::Preload } else { process.provenance.found_by };
         if let Some(found) = self.found.get_mut(layer as usize) {

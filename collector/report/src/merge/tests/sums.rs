@@ -379,3 +379,34 @@ fn report_that_fails_after_the_first_look_is_left_out_and_its_node_is_missing() 
     assert_eq!(report.warnings[0].text, said);
     assert_eq!((report.merged.unwrap().nodes, report.cpu_time.total_s), (1, full().cpu_time.total_s));
 }
+
+// Requirement: SEE-35, HINT-18
+#[test]
+fn what_was_started_elsewhere_adds_up_without_nodes_that_have_a_report() {
+    let entry = |kind, program: &str, target: &str, count| StartedElsewhere {
+        kind,
+        program: program.into(),
+        target: Some(target.into()),
+        count,
+        is_tracked: false,
+    };
+    let docker = |count| entry(ElsewhereKind::Container, "docker", "alpine", count);
+    let orted = entry(ElsewhereKind::Node, "orted", "n2", 1);
+    let [mut first, mut second] = ["n1", "n2.example.org"].map(of_node);
+    for (report, uid) in [(&mut first, 7), (&mut second, 8)] {
+        report.coverage.elsewhere = vec![docker(2), orted.clone()];
+        report.coverage.other_users =
+            vec![OtherUser { uid, processes: 3 }, OtherUser { uid: 9, processes: 1 }];
+    }
+    first.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["n2".into()] });
+    let both = merged(&[first.clone(), second]);
+    assert_eq!(both.coverage.elsewhere, [docker(4)]);
+    let users = both.coverage.other_users.iter().map(|user| (user.uid, user.processes));
+    assert_eq!(users.collect::<Vec<_>>(), [(7, 3), (9, 2), (8, 3)]);
+    assert!(both.hints.memory.is_some() && both.hints.withheld.is_none(), "{:?}", both.hints);
+    for alone in [as_merged(first.clone()), merged(&[first])] {
+        assert_eq!(alone.coverage.elsewhere, [docker(2), orted.clone()]);
+        let reason = alone.hints.withheld.unwrap();
+        assert_eq!((alone.hints.memory, &*reason), (None, "not in this report: 1 node"));
+    }
+}

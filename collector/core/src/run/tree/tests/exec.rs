@@ -82,6 +82,7 @@ fn late_reading_of_a_program_replaces_nothing() {
         command: Some("script.sh".into()),
         args: Some(vec!["busybox".into(), "script.sh".into()]),
         static_executable: Some("/bin/busybox".into()),
+        other_user: None,
         peak_rss_bytes: Some(MIB),
     };
     // It ended while /proc was read, or before.

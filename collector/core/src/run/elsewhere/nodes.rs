@@ -1,28 +1,38 @@
-//! Other machines on which the tree started processes. No figure has those processes, so the report must name the machines.
-//!
-//! The arguments of two programs of the tree name them: ssh (or rsh), if it starts an MPI launcher's daemon, and srun.
+//! Other machines on which MPI launchers and Slurm started processes. The arguments of two programs of the tree name them: ssh (or
+//! rsh), if it starts an MPI launcher's daemon, and srun.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::arguments::{Options, Value};
+use super::{base_name, is_tracked, words};
 use crate::model::host_name::short;
 use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::node_list;
-use crate::model::report::Nodes;
+use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
 
 /// Most hosts of daemons, listed nodes and sruns that are kept.
 const MOST_NAMES: usize = 1000;
 
 /// The machines that the arguments of the tree's processes named.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RemoteStarts {
-    /// Hosts of daemons.
-    daemons: BTreeSet<String>,
+pub(super) struct RemoteStarts {
+    /// Daemons by their hosts.
+    daemons: BTreeMap<String, Daemon>,
     /// Nodes of `srun --nodelist`.
     listed: BTreeSet<String>,
     /// The sruns without such a list. Which of them ran on most nodes depends on the nodes of the job.
     sruns: BTreeSet<Srun>,
+}
+
+/// A daemon of an MPI launcher.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Daemon {
+    /// Its program.
+    program: String,
+    /// It was to be started by an agent of gpu-track-run.
+    is_tracked: bool,
 }
 
 /// What an srun without a list of nodes asked for.
@@ -38,7 +48,8 @@ impl Srun {
     /// Reads the arguments of an srun, without the program.
     fn of(args: &[String]) -> Self {
         // `--nodes` can be a range, `2-4`: the most counts.
-        let number = |short, long| option_value(args, short, long)?.split('-').next_back()?.parse().ok();
+        let options = Options::parse(args, srun_option);
+        let number = |short, long| options.value(&[short, long])?.split('-').next_back()?.parse().ok();
         Self { nodes: number("N", "nodes"), tasks: number("n", "ntasks") }
     }
 
@@ -68,23 +79,28 @@ impl Here<'_> {
 }
 
 impl RemoteStarts {
-    /// Keeps the machines that the arguments of one process name, if its program is ssh, rsh or srun. `args`: its program first.
-    pub(crate) fn add(&mut self, args: &[String]) {
-        let Some((program, rest)) = args.split_first() else { return };
-        match program.rsplit('/').next().unwrap_or_default() {
+    /// Keeps the machines that the call of a client names. Gives whether it is one that starts processes on nodes: an srun, or an ssh
+    /// that starts a daemon. `args`: those behind the program. `starter`: the program that started it; empty: unknown.
+    pub(super) fn add(&mut self, program: &str, args: &[String], starter: &str) -> bool {
+        match program {
             "ssh" | "rsh" => {
-                if let Some(host) = daemon_host(rest).filter(|_| self.daemons.len() < MOST_NAMES) {
-                    self.daemons.insert(host);
+                let Some((host, daemon)) = daemon_host(args, starter) else { return false };
+                if self.daemons.len() < MOST_NAMES {
+                    self.daemons.insert(host, daemon);
                 }
+                true
             }
-            "srun" => self.add_srun(rest),
-            _ => {}
+            "srun" => {
+                self.add_srun(args);
+                true
+            }
+            _ => false,
         }
     }
 
     /// Takes in the nodes that the arguments of an srun ask for. It may have started tasks on each of them.
     fn add_srun(&mut self, args: &[String]) {
-        match option_value(args, "w", "nodelist") {
+        match Options::parse(args, srun_option).value(&["w", "nodelist"]) {
             Some(list) => self.listed.extend(node_list::expanded(list, MOST_NAMES - self.listed.len())),
             None if self.sruns.len() < MOST_NAMES => {
                 self.sruns.insert(Srun::of(args));
@@ -109,8 +125,8 @@ impl RemoteStarts {
 
     /// Gives the machines besides this one on which processes were started: how many, and the names that are known. `None`:
     /// nothing was started elsewhere.
-    pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
-        let mut names: BTreeSet<String> = self.daemons.union(&self.listed).cloned().collect();
+    pub(super) fn unseen(&self, here: &Here) -> Option<Nodes> {
+        let mut names: BTreeSet<String> = self.daemons.keys().chain(&self.listed).cloned().collect();
         let (named_by_job, unnamed) = self.nodes_of_sruns(here);
         names.extend(named_by_job);
         names.retain(|name| !here.is_named(name));
@@ -118,16 +134,36 @@ impl RemoteStarts {
         let unseen = (names.len() as u64).max(unnamed);
         (unseen > 0).then(|| Nodes { unseen, unseen_names: names.into_iter().collect() })
     }
+
+    /// Lists the machines of [`Self::unseen`], with what was started there. Those without a name share an entry.
+    pub(super) fn list(&self, here: &Here) -> Vec<StartedElsewhere> {
+        let Some(Nodes { unseen, unseen_names }) = self.unseen(here) else { return Vec::new() };
+        let unnamed = unseen.saturating_sub(unseen_names.len() as u64);
+        let entry = |name: Option<String>, count| {
+            let daemon = name.as_ref().and_then(|name| self.daemons.get(name));
+            StartedElsewhere {
+                kind: ElsewhereKind::Node,
+                program: daemon.map_or("srun", |daemon| &daemon.program).to_owned(),
+                target: name,
+                count,
+                is_tracked: daemon.is_some_and(|daemon| daemon.is_tracked),
+            }
+        };
+        let named = unseen_names.into_iter().map(|name| entry(Some(name), 1));
+        named.chain((unnamed > 0).then(|| entry(None, unnamed))).collect()
+    }
 }
 
-/// Gives the host on which ssh starts an MPI daemon. `args`: ssh's options, the host, and the command there. `None`: ssh starts
-/// something else.
-fn daemon_host(args: &[String]) -> Option<String> {
+/// Gives the host on which ssh starts an MPI daemon, and the daemon. `args`: ssh's options, the host, and the command there. `starter`: the
+/// program that started ssh. `None`: ssh starts something else.
+fn daemon_host(args: &[String], starter: &str) -> Option<(String, Daemon)> {
+    /// An ssh of these starts a daemon also where the end of its arguments is not known.
+    const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
     let (host, command) = args.get(host_at(args)?..)?.split_first()?;
-    // The command can be one word, a line for the shell there. So the daemon is looked for in each word of that line.
-    let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
-    let mut words = command.iter().flat_map(|word| word.split(separators));
-    words.any(is_daemon).then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
+    let daemon = words(command).find(|word| is_daemon(word)).map(base_name);
+    let program = daemon.or_else(|| LAUNCHERS.into_iter().find(|name| starter.starts_with(name)))?;
+    let daemon = Daemon { program: program.to_owned(), is_tracked: is_tracked(command) };
+    Some((host.rsplit('@').next().unwrap_or_default().to_owned(), daemon))
 }
 
 /// Options of srun without a value.
@@ -179,46 +215,14 @@ const LONG_FLAGS: [&str; 41] = [
     "x11",
 ];
 
-/// An option in the arguments of srun.
-struct SrunOption<'a> {
-    /// Its letter, or its long name.
-    name: &'a str,
-    /// The value that is in the same word.
-    value: Option<&'a str>,
-    /// Its value may be the next word.
-    may_have_next: bool,
-}
-
-impl<'a> SrunOption<'a> {
-    /// Parses a word that begins with a dash: `-N2` or `--nodes=2`.
-    fn parse(word: &'a str) -> Self {
-        if let Some(long) = word.strip_prefix("--") {
-            let (name, value) =
-                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            return Self { name, value, may_have_next: value.is_none() && !LONG_FLAGS.contains(&name) };
-        }
-        // Flags may be before the option in one word: `-lN2`. A word of flags alone counts as an option without a name.
-        let letters = word.trim_start_matches('-').trim_start_matches(|letter| SHORT_FLAGS.contains(letter));
-        let (name, value) = letters.split_at(letters.chars().next().map_or(0, char::len_utf8));
-        let value = Some(value).filter(|value| !value.is_empty());
-        let takes_no_next = name.is_empty() || SHORT_OPTIONAL.contains(name);
-        Self { name, value, may_have_next: value.is_none() && !takes_no_next }
+/// Gives where the value of an option of srun is.
+fn srun_option(name: &str) -> Value {
+    match name.chars().count() {
+        1 if SHORT_FLAGS.contains(name) => Value::None,
+        1 if SHORT_OPTIONAL.contains(name) => Value::Rest,
+        _ if LONG_FLAGS.contains(&name) => Value::None,
+        _ => Value::Next,
     }
-}
-
-/// Finds the value of an srun option, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`. The last one before the
-/// command counts.
-fn option_value<'a>(args: &'a [String], short: &str, long: &str) -> Option<&'a str> {
-    let mut found = None;
-    let mut args = args.iter().map(String::as_str).peekable();
-    while let Some(word) = args.next_if(|word| word.starts_with('-') && *word != "--") {
-        let option = SrunOption::parse(word);
-        let next = args.next_if(|next| option.may_have_next && !next.starts_with('-'));
-        if option.name == short || option.name == long {
-            found = option.value.or(next);
-        }
-    }
-    found
 }
 
 #[cfg(test)]
@@ -228,7 +232,9 @@ mod tests {
     fn unseen(commands: &[&[&str]], slurm: &[(&str, &str)], joined: u64) -> Option<Nodes> {
         let mut starts = RemoteStarts::default();
         for command in commands {
-            starts.add(&command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+            let words: Vec<_> = command.iter().map(|word| (*word).to_owned()).collect();
+            let Some((program, args)) = words.split_first() else { continue };
+            starts.add(base_name(program), args, "");
         }
         let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         starts.unseen(&Here { hostname: "n1.example.org", slurm: &slurm, joined })

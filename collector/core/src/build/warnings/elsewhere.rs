@@ -1,0 +1,135 @@
+//! Warnings of what was started outside of the tree. The summary shows the first sentence, so that one names it, and says what to type to
+//! see it.
+
+use super::{Context, MOST_NAMED};
+use crate::model::report::{ElsewhereKind, StartedElsewhere};
+
+/// Most characters of all names in a warning, so that the advice behind them is in the lines of the summary. The coverage has all.
+const MOST_CHARACTERS: usize = 40;
+
+/// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: neither is known of.
+pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
+    // A run that is to track the others already needs no advice to do that.
+    let report = &context.inputs.config.report;
+    // Agents of Slurm need a job.
+    let is_by_daemons = context
+        .coverage
+        .elsewhere
+        .iter()
+        .any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
+    let is_in_job = context.limits.slurm.contains_key("SLURM_JOB_NODELIST");
+    let (all, each) = if report.asks_for_nodes || report.node_part.is_some() {
+        ("", "")
+    } else if context.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {
+        (
+            "; srun gpu-track-run -o usage.%r.json -- ./app makes a report of each rank",
+            " In a job (salloc, sbatch), gpu-track-run --nodes=auto -- CMD tracks all nodes.",
+        )
+    } else {
+        (
+            "; gpu-track-run --nodes=auto -- CMD tracks all nodes",
+            " Or a report of each rank: srun gpu-track-run -o usage.%r.json -- ./app.",
+        )
+    };
+    let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    // Where no program's arguments name other nodes, only missing ranks can show that there are any.
+    let Some(nodes) = &context.coverage.nodes else {
+        return Some(format!(
+            "Not in this report: {} of an MPI job or Slurm step{all}. They wrote no record: they ran on other nodes, or can't carry \
+             the shim.{each}",
+            ranks?
+        ));
+    };
+    let ranks = ranks.map_or_else(String::new, |ranks| format!(", {ranks}"));
+    let names = named(nodes.unseen_names.iter().map(String::as_str));
+    let count =
+        if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
+    Some(format!(
+        "Not in this report: {count}{names}{ranks}{all}. By srun or an MPI launcher, the command started processes there.{each}"
+    ))
+}
+
+/// Warns of containers that a daemon runs.
+pub(super) fn containers(context: &Context) -> Option<String> {
+    let started = Started::of(context, ElsewhereKind::Container)?;
+    let program = started.programs.iter().find(|program| ["docker", "nerdctl"].contains(*program));
+    let inspect = program.map_or(String::new(), |program| {
+        format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
+    });
+    let advice = format!("see them by {inspect}gpu-track-run inside. A daemon runs them");
+    Some(started.warning("containers of", &advice))
+}
+
+/// Warns of commands on other hosts.
+pub(super) fn hosts(context: &Context) -> Option<String> {
+    let started = Started::of(context, ElsewhereKind::Host)?;
+    let advice = match started.programs.as_slice() {
+        [only] if *only != "ssh" => {
+            "put gpu-track-run -o usage.%h.json before the command, so that it runs there"
+        }
+        _ => "see it by ssh HOST gpu-track-run -- CMD",
+    };
+    Some(started.warning("commands on other hosts by", advice))
+}
+
+/// Warns of units that the service manager runs.
+pub(super) fn units(context: &Context) -> Option<String> {
+    let started = Started::of(context, ElsewhereKind::Unit)?;
+    let advice =
+        "systemd-run --scope CMD stays in the run. The service manager runs other units, outside of it";
+    Some(started.warning("units of", advice))
+}
+
+/// Warns of pods.
+pub(super) fn pods(context: &Context) -> Option<String> {
+    let started = Started::of(context, ElsewhereKind::Pod)?;
+    Some(started.warning("pods of", "put gpu-track-run before the command inside the pod"))
+}
+
+/// Warns of jobs of batch systems.
+pub(super) fn jobs(context: &Context) -> Option<String> {
+    let started = Started::of(context, ElsewhereKind::Job)?;
+    Some(started.warning("jobs of", "put gpu-track-run before the command inside the job"))
+}
+
+/// What was started elsewhere in one way.
+struct Started<'a> {
+    /// Programs that asked for it, each once.
+    programs: Vec<&'a str>,
+    entries: Vec<&'a StartedElsewhere>,
+}
+
+impl<'a> Started<'a> {
+    /// Gives what is of this kind. `None`: there is nothing.
+    fn of(context: &Context<'a>, kind: ElsewhereKind) -> Option<Self> {
+        let entries: Vec<_> = context.coverage.elsewhere.iter().filter(|entry| entry.kind == kind).collect();
+        let mut programs: Vec<_> = entries.iter().map(|entry| entry.program.as_str()).collect();
+        programs.dedup();
+        (!entries.is_empty()).then_some(Self { programs, entries })
+    }
+
+    /// Makes the warning. `what` is what the programs started, and `advice` how to see it.
+    fn warning(&self, what: &str, advice: &str) -> String {
+        let programs = self.programs.join(", ");
+        let mut names: Vec<_> = self.entries.iter().filter_map(|entry| entry.target.as_deref()).collect();
+        names.dedup();
+        let names = named(names.into_iter());
+        let is_tracked = self.entries.iter().all(|entry| entry.is_tracked);
+        let advice = if is_tracked { "gpu-track-run there makes a report of its own" } else { advice };
+        format!("Not in this report: {what} {programs}{names}; {advice}.")
+    }
+}
+
+/// Names some of them: ` (n1, n2, ...)`. Nothing if there are none.
+fn named<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let mut names = String::new();
+    for (at, name) in all.enumerate() {
+        let is_first = at == 0;
+        if at >= MOST_NAMED || (!is_first && names.chars().count() + name.chars().count() > MOST_CHARACTERS) {
+            names.push_str(", ...");
+            break;
+        }
+        names = if is_first { name.to_owned() } else { format!("{names}, {name}") };
+    }
+    if names.is_empty() { names } else { format!(" ({names})") }
+}

@@ -1,0 +1,113 @@
+//! Options among the arguments of a program, by getopt's rules.
+
+/// Where the value of an option is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Value {
+    /// It has none.
+    None,
+    /// In the same word, if there is one: `-K1`.
+    Rest,
+    /// In the same word, or else it is the next word.
+    Next,
+}
+
+/// Gives where the value of an option is. The option is a letter, or a long name without its dashes.
+pub(super) type Syntax = fn(&str) -> Value;
+
+/// The options of a program, and the words behind them.
+pub(super) struct Options<'a> {
+    /// Letters and long names, with their values.
+    list: Vec<(&'a str, Option<&'a str>)>,
+    /// The words from the first one on that is no option.
+    pub(super) operands: &'a [String],
+}
+
+impl<'a> Options<'a> {
+    /// Parses the words up to the first one that is no option, or that follows `--`.
+    pub(super) fn parse(args: &'a [String], syntax: Syntax) -> Self {
+        let mut parsed = Self { list: Vec::new(), operands: args };
+        while let Some((word, rest)) = parsed.operands.split_first() {
+            if word == "--" {
+                parsed.operands = rest;
+                break;
+            }
+            let Some(option) = word.strip_prefix('-').filter(|option| !option.is_empty()) else { break };
+            parsed.operands = rest;
+            let needs_value = match option.strip_prefix('-') {
+                Some(long) => parsed.add_long(long, syntax),
+                None => parsed.add_letters(option, syntax),
+            };
+            if needs_value
+                && let Some((value, rest)) = parsed.operands.split_first()
+                && let Some((_, last)) = parsed.list.last_mut()
+            {
+                (*last, parsed.operands) = (Some(value.as_str()), rest);
+            }
+        }
+        parsed
+    }
+
+    /// Adds `name` or `name=value`. Gives whether the next word is its value.
+    fn add_long(&mut self, long: &'a str, syntax: Syntax) -> bool {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        self.list.push((name, value));
+        value.is_none() && syntax(name) == Value::Next
+    }
+
+    /// Adds letters that share a dash. The rest of the word is the value of the first one that can have one. Gives whether the next
+    /// word is its value.
+    fn add_letters(&mut self, letters: &'a str, syntax: Syntax) -> bool {
+        for (at, letter) in letters.char_indices() {
+            let (_, from_letter) = letters.split_at(at);
+            let (letter, rest) = from_letter.split_at(letter.len_utf8());
+            let value = syntax(letter);
+            let has_value = value != Value::None && !rest.is_empty();
+            self.list.push((letter, has_value.then_some(rest)));
+            if value != Value::None {
+                return value == Value::Next && !has_value;
+            }
+        }
+        false
+    }
+
+    /// Whether one of these is among the options. `--name=false` does not count.
+    pub(super) fn has_any(&self, names: &[&str]) -> bool {
+        self.list.iter().any(|(name, value)| names.contains(name) && *value != Some("false"))
+    }
+
+    /// Gives the value of the last of these options.
+    pub(super) fn value(&self, names: &[&str]) -> Option<&'a str> {
+        self.list.iter().rev().find(|(name, _)| names.contains(name)).and_then(|(_, value)| *value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_in_the_same_word_or_in_the_next() {
+        let syntax = |name: &str| match name {
+            "p" | "name" => Value::Next,
+            "K" => Value::Rest,
+            _ => Value::None,
+        };
+        for (line, value, operands) in [
+            ("-itp80 x -p 9", Some("80"), "x -p 9"),
+            ("-p 80 x", Some("80"), "x"),
+            ("--name=a -K x", Some("a"), "x"),
+            ("--name a -K1 -- -x", Some("a"), "-x"),
+            ("-p", None, ""),
+            ("-é - x", None, "- x"),
+            ("", None, ""),
+        ] {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let options = Options::parse(&words, syntax);
+            assert_eq!(options.value(&["p", "name"]), value, "{line}");
+            assert_eq!(options.operands.join(" "), operands, "{line}");
+        }
+        let words = ["--rm=false".to_owned(), "-d".to_owned()];
+        let options = Options::parse(&words, |_| Value::None);
+        assert!(options.has_any(&["d"]) && !options.has_any(&["rm"]));
+    }
+}

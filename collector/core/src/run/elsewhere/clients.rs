@@ -1,0 +1,320 @@
+//! Which calls of a client start work elsewhere, and where, by the arguments. What they don't tell, such as a configuration that names
+//! another host, is not known here.
+
+use super::arguments::{Options, Value};
+use super::base_name;
+use crate::model::mpi_daemons::takes_value as ssh_takes_value;
+use crate::model::report::ElsewhereKind::{self, Container, Host, Job, Pod, Unit};
+
+/// What a call starts elsewhere.
+pub(super) struct Started<'a> {
+    pub(super) kind: ElsewhereKind,
+    /// The image or container, host, unit or pod, if the arguments name it.
+    pub(super) target: Option<&'a str>,
+}
+
+/// Programs that copy files by ssh. Their work is here, whatever they start there.
+pub(super) const COPIES: [&str; 12] = [
+    "git",
+    "git-lfs",
+    "rsync",
+    "scp",
+    "sftp",
+    "sshfs",
+    "hg",
+    "svn",
+    "borg",
+    "unison",
+    "rdiff-backup",
+    "duplicity",
+];
+
+/// Gives what a call of this client starts elsewhere. `args`: those behind the program. `None`: nothing, as far as they tell.
+pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+    match program {
+        "docker" | "docker-compose" | "nerdctl" | "podman" | "podman-remote" => container(program, args),
+        "ssh" | "slogin" | "rsh" => host(args),
+        "pdsh" | "clush" | "pssh" | "parallel-ssh" => hosts(program, args),
+        "parallel" => parallel(args),
+        "systemd-run" | "run0" => unit(program, args),
+        "kubectl" | "oc" => pod(args),
+        "sbatch" | "qsub" | "bsub" | "condor_submit" | "at" => job(program, args),
+        _ => None,
+    }
+}
+
+/// Gives [`Value::Next`] if an option takes a value.
+fn next_if(takes_value: bool) -> Value {
+    if takes_value { Value::Next } else { Value::None }
+}
+
+/// Whether a name is one of these words.
+fn is_one_of(name: &str, words: &str) -> bool {
+    words.split(' ').any(|word| word == name)
+}
+
+/// Options before the subcommand of docker, its compose, and programs like it.
+fn docker_option(name: &str) -> Value {
+    let names = "c H l n a f p config context host log-level tlscacert tlscert tlskey namespace address connection url identity \
+                 root runroot storage-driver snapshotter file project-name profile env-file project-directory progress parallel \
+                 ansi";
+    next_if(is_one_of(name, names))
+}
+
+/// Options of `docker run` and `exec`: those without a value are fewer.
+fn docker_run_option(name: &str) -> Value {
+    let flags = "d i t P q T detach interactive tty rm privileged init read-only publish-all no-healthcheck oom-kill-disable \
+                 sig-proxy disable-content-trust quiet help replace rmi tls-verify no-hosts no-hostname rootfs env-host \
+                 http-proxy no-deps service-ports use-aliases no-TTY remove-orphans build";
+    next_if(!is_one_of(name, flags))
+}
+
+/// Options of `docker start` and `restart`.
+fn docker_start_option(name: &str) -> Value {
+    next_if(is_one_of(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir"))
+}
+
+/// A container, or the build of an image, which a daemon runs. A local podman runs containers itself, below the tree.
+fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+    /// Subcommands that have subcommands.
+    const GROUPS: [&str; 9] =
+        ["container", "compose", "buildx", "builder", "image", "pod", "service", "stack", "kube"];
+    let global = Options::parse(args, docker_option);
+    if program == "podman" && !global.has_any(&["r", "remote", "url", "c", "connection", "host"]) {
+        return None;
+    }
+    let (mut verb, mut rest) = global.operands.split_first()?;
+    // docker starts it in this way as its plugin, and counts itself.
+    if program == "docker-compose" && verb == "compose" {
+        return None;
+    }
+    let mut group = "";
+    while group.is_empty() && GROUPS.contains(&verb.as_str()) {
+        group = verb;
+        (verb, rest) = Options::parse(rest, docker_option).operands.split_first()?;
+    }
+    let (options, has_target) = match (group, verb.as_str()) {
+        (_, "run" | "exec") => (Options::parse(rest, docker_run_option), true),
+        (_, "start" | "restart") => (Options::parse(rest, docker_start_option), true),
+        (_, "up" | "build" | "bake" | "deploy") | ("service", "create") | ("kube", "play") => {
+            (Options::parse(rest, docker_start_option), false)
+        }
+        _ => return None,
+    };
+    let target = options.operands.first().filter(|_| has_target).map(String::as_str);
+    (!options.has_any(&["help"])).then_some(Started { kind: Container, target })
+}
+
+/// Options of ssh.
+fn ssh_option(name: &str) -> Value {
+    next_if(ssh_takes_value(name))
+}
+
+/// A command or a shell on another host. Forwards, questions to the client itself and file servers are none.
+fn host(args: &[String]) -> Option<Started<'_>> {
+    let before = Options::parse(args, ssh_option);
+    let (host, rest) = before.operands.split_first()?;
+    // Options can follow the host, too.
+    let after = Options::parse(rest, ssh_option);
+    let starts_nothing = ["N", "W", "O", "Q", "G", "V", "s"];
+    if before.has_any(&starts_nothing) || after.has_any(&starts_nothing) || is_file_server(after.operands) {
+        return None;
+    }
+    let host = host.strip_prefix("ssh://").unwrap_or(host);
+    Some(Started { kind: Host, target: host.rsplit('@').next() })
+}
+
+/// Whether a remote command is the other side of a program that copies files.
+fn is_file_server(command: &[String]) -> bool {
+    let words = || command.iter().flat_map(|word| word.split_whitespace());
+    let has = |wanted: &[&str]| words().any(|word| wanted.contains(&base_name(word)));
+    // docker says `dial-stdio` where it reaches its daemon by ssh.
+    has(&["git-upload-pack", "git-receive-pack", "git-upload-archive"])
+        || has(&["git-lfs-authenticate", "git-lfs-transfer", "sftp-server", "svnserve", "dial-stdio"])
+        || (has(&["rsync"]) && has(&["--server"]))
+        || (has(&["scp"]) && has(&["-t", "-f"]))
+        || (has(&["hg", "borg", "unison", "rdiff-backup"])
+            && has(&["serve", "-server", "server", "--server"]))
+}
+
+/// A command on several hosts. Copies of files are none.
+fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+    const NAMES: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
+    let options = Options::parse(args, |name| next_if(is_one_of(name, NAMES)));
+    let starts_nothing: &[&str] = match program {
+        "pdsh" => &["q", "L", "V", "h"],
+        "clush" => &["c", "copy", "rcopy", "version", "help"],
+        _ => &["version", "help"],
+    };
+    let target = options.value(&["w", "H", "nodes", "host"]);
+    (!options.has_any(starts_nothing)).then_some(Started { kind: Host, target })
+}
+
+/// GNU parallel, if it is told of other hosts.
+fn parallel(args: &[String]) -> Option<Started<'_>> {
+    let options = Options::parse(args, |name| {
+        let names = "j S I N n L s P a C d E J jobs max-procs sshlogin sshloginfile slf arg-file colsep delimiter load memfree \
+                     joblog results tmpdir wd workdir basefile bf return env retries timeout delay halt nice tagstring";
+        next_if(is_one_of(name, names))
+    });
+    let logins = options.value(&["S", "sshlogin"]);
+    // `:` is this machine.
+    let is_elsewhere = logins.is_some_and(|logins| logins.split(',').any(|login| !login.ends_with(':')))
+        || options.has_any(&["sshloginfile", "slf"]);
+    is_elsewhere.then_some(Started { kind: Host, target: logins })
+}
+
+/// A unit, which the service manager runs. With `--scope`, systemd-run becomes the command itself.
+fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+    let options = Options::parse(args, |name| {
+        let names = "H M u p E C g D host machine unit property setenv slice uid gid nice working-directory description \
+                     service-type timer-property path-property socket-property on-active on-boot on-startup on-unit-active \
+                     on-unit-inactive on-calendar chdir background";
+        next_if(is_one_of(name, names))
+    });
+    // `-u` of run0 is a user.
+    let unit = if program == "run0" { options.value(&["unit"]) } else { options.value(&["u", "unit"]) };
+    let is_elsewhere = !options.has_any(&["scope", "h", "help", "version"]);
+    is_elsewhere.then_some(Started { kind: Unit, target: unit })
+}
+
+/// Work in a cluster of Kubernetes.
+fn pod(args: &[String]) -> Option<Started<'_>> {
+    let global = Options::parse(args, |name| {
+        next_if(is_one_of(name, "n s v namespace context cluster kubeconfig server user token as"))
+    });
+    let (verb, rest) = global.operands.split_first()?;
+    let options = Options::parse(rest, |name| {
+        let flags = "i t q rm stdin tty attach quiet command expose privileged wait help";
+        next_if(!is_one_of(name, flags))
+    });
+    let first = options.operands.first().map(String::as_str);
+    let is_elsewhere = match verb.as_str() {
+        "run" | "exec" | "debug" => true,
+        "apply" | "create" if options.has_any(&["f", "filename", "k", "kustomize"]) => true,
+        "create" => first.is_some_and(|what| ["job", "cronjob", "deployment", "deploy"].contains(&what)),
+        _ => false,
+    };
+    let target = first.filter(|_| ["run", "exec", "debug"].contains(&verb.as_str()));
+    (is_elsewhere && !options.has_any(&["help"])).then_some(Started { kind: Pod, target })
+}
+
+/// A job that is handed to a batch system, or to atd.
+fn job<'a>(program: &str, args: &[String]) -> Option<Started<'a>> {
+    let has_word = |words: &[&str]| args.iter().any(|word| words.contains(&word.as_str()));
+    let starts_nothing: &[&str] = match program {
+        "sbatch" => &["-V", "--version", "-h", "--help", "--usage", "--test-only"],
+        "qsub" => &["-help", "--help", "-version", "--version", "-verify"],
+        "bsub" => &["-V", "-h"],
+        "at" => &["-V", "-l", "-d", "-r", "-c"],
+        _ => &["-help", "-h", "-version", "-dry-run"],
+    };
+    (!args.is_empty() || program != "at").then_some(())?;
+    (!has_word(starts_nothing)).then_some(Started { kind: Job, target: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::client::is_client;
+
+    use super::*;
+
+    /// What this command line starts: its kind, and the target or `-`.
+    fn said(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let (program, args) = words.split_first().unwrap();
+        assert!(is_client(program.as_bytes()), "the shim does not tell of {program}");
+        let started = started(program, args);
+        started.map_or("nothing".to_owned(), |started| {
+            format!("{:?} {}", started.kind, started.target.unwrap_or("-"))
+        })
+    }
+
+    // Requirement: SEE-35
+    #[test]
+    fn calls_that_start_work_elsewhere_are_told_from_others() {
+        for (line, what) in [
+            ("docker run alpine", "Container alpine"),
+            (
+                "docker run --rm -it -e A=1 --name n --gpus all -v /a:/b --network=none local/glibc sh -c x",
+                "Container local/glibc",
+            ),
+            ("docker --context prod -H tcp://x container run -dp 80:80 nginx", "Container nginx"),
+            ("docker exec -it -u 0 web sh", "Container web"),
+            ("docker start -ai web", "Container web"),
+            ("docker compose -f a.yml --profile x up -d", "Container -"),
+            ("docker compose run --rm app make", "Container app"),
+            ("docker-compose up", "Container -"),
+            ("docker build -t x .", "Container -"),
+            ("docker buildx build .", "Container -"),
+            ("nerdctl -n k8s.io run alpine", "Container alpine"),
+            ("podman --remote run alpine", "Container alpine"),
+            ("podman-remote exec web ls", "Container web"),
+            ("ssh n2", "Host n2"),
+            ("ssh -p 22 -o BatchMode=yes me@n2 make -j4", "Host n2"),
+            ("ssh n2 -t rsync -a a b", "Host n2"),
+            ("rsh n2 hostname", "Host n2"),
+            ("pdsh -R ssh -w n[1-3] uptime", "Host n[1-3]"),
+            ("clush -w n1,n2 uptime", "Host n1,n2"),
+            ("parallel-ssh -H n1 uptime", "Host n1"),
+            ("parallel -j 4 -S n1,n2 gzip ::: a", "Host n1,n2"),
+            ("parallel --sshlogin 8/n1,: gzip ::: a", "Host 8/n1,:"),
+            ("parallel --slf nodes gzip ::: a", "Host -"),
+            ("systemd-run true", "Unit -"),
+            ("systemd-run --user --wait -p CPUQuota=5% --unit=train -- python t.py --scope", "Unit train"),
+            ("run0 -u me make", "Unit -"),
+            ("kubectl -n x run job --image=a -- true", "Pod job"),
+            ("kubectl exec -it -c main p1 -- sh", "Pod p1"),
+            ("kubectl apply -f job.yml", "Pod -"),
+            ("kubectl create job j --image=a", "Pod -"),
+            ("sbatch job.sh", "Job -"),
+            ("qsub -V -h job.sh", "Job -"),
+            ("at -f job.sh now", "Job -"),
+        ] {
+            assert_eq!(said(line), what, "{line}");
+        }
+        for line in [
+            "docker",
+            "docker ps -a",
+            "docker pull alpine",
+            "docker images",
+            "docker logs -f web",
+            "docker container ls",
+            "docker compose ps",
+            "docker compose logs run",
+            "docker buildx ls",
+            "docker --context run ps",
+            "docker run --help",
+            "docker-compose compose up",
+            "podman run alpine",
+            "podman --remote=false run alpine",
+            "ssh",
+            "ssh -V",
+            "ssh -G n2",
+            "ssh -NfL 80:x:80 n2",
+            "ssh n2 -N",
+            "ssh -W n3:22 n2",
+            "ssh -O exit n2",
+            "ssh git@github.com git-upload-pack 'a/b'",
+            "ssh -x -oForwardAgent=no -s -- n2 sftp",
+            "ssh -l me n2 -- docker system dial-stdio",
+            "ssh n2 scp -t /tmp",
+            "ssh n2 rsync --server -vlogDtpr . /tmp",
+            "pdsh -V",
+            "clush -w n1 --copy f",
+            "parallel gzip ::: a",
+            "parallel -S : gzip ::: a",
+            "parallel ls -S ::: a",
+            "systemd-run --scope make",
+            "systemd-run --version",
+            "kubectl get pods",
+            "kubectl logs -f exec",
+            "kubectl create namespace x",
+            "sbatch --test-only job.sh",
+            "at",
+            "at -l",
+        ] {
+            assert_eq!(said(line), "nothing", "{line}");
+        }
+    }
+}

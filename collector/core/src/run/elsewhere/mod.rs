@@ -1,0 +1,220 @@
+//! What the tree's processes started outside of the tree: on other nodes, by MPI launchers and Slurm, and by clients of daemons and of
+//! other hosts. No figure has it, so the report must name it. Arguments of processes tell it.
+
+mod arguments;
+mod clients;
+mod nodes;
+
+use std::collections::BTreeMap;
+
+use gpu_track_abi::client::is_client;
+use gpu_track_abi::record::ARGUMENT_BYTES;
+use gpu_track_abi::script::{Found, Search};
+use serde::{Deserialize, Serialize};
+
+use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
+pub(crate) use nodes::Here;
+use nodes::RemoteStarts;
+
+/// Most entries that are kept of clients.
+const MOST_ENTRIES: usize = 1000;
+/// Most characters of a target.
+const MOST_TARGET: usize = 100;
+/// The program that tracks what runs elsewhere.
+const TRACKER: &str = "gpu-track-run";
+
+/// The call of a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientCall {
+    /// Its arguments, the program or an interpreter first.
+    pub(crate) args: Vec<String>,
+    /// Those of the process that started it, or else that process's name; empty: unknown.
+    pub(crate) started_by: Vec<String>,
+}
+
+/// What the calls of clients started elsewhere.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Elsewhere {
+    nodes: RemoteStarts,
+    /// How often each was started.
+    clients: BTreeMap<Entry, u64>,
+}
+
+/// Calls that count as one entry.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Entry {
+    kind: ElsewhereKind,
+    program: String,
+    target: Option<String>,
+    is_tracked: bool,
+}
+
+impl Elsewhere {
+    /// Takes in the call of a client.
+    pub(crate) fn add(&mut self, call: &ClientCall) {
+        let Some((program, args)) = client(&call.args) else { return };
+        let starter = call.started_by.first().map_or("", |program| base_name(program));
+        if self.nodes.add(program, args, starter) {
+            return;
+        }
+        let Some(started) = clients::started(program, args).filter(|_| !is_part_of_other(call)) else {
+            return;
+        };
+        let entry = Entry {
+            kind: started.kind,
+            program: program.to_owned(),
+            target: started.target.map(|target| target.chars().take(MOST_TARGET).collect()),
+            is_tracked: is_tracked(args),
+        };
+        let is_kept = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
+        let entry = if is_kept { entry } else { Entry { target: None, ..entry } };
+        *self.clients.entry(entry).or_default() += 1;
+    }
+
+    /// Gives the nodes on which processes were started. `None`: there are none besides this one, as far as is known.
+    pub(crate) fn unseen_nodes(&self, here: &Here) -> Option<Nodes> {
+        self.nodes.unseen(here)
+    }
+
+    /// Lists all that was started elsewhere.
+    pub(crate) fn list(&self, here: &Here) -> Vec<StartedElsewhere> {
+        let of_clients = self.clients.iter().map(|(entry, count)| StartedElsewhere {
+            kind: entry.kind,
+            program: entry.program.clone(),
+            target: entry.target.clone(),
+            count: *count,
+            is_tracked: entry.is_tracked,
+        });
+        of_clients.chain(self.nodes.list(here)).collect()
+    }
+}
+
+/// Gives the client that these arguments are of, and those behind its name. `None`: the program is no client.
+pub(crate) fn client(args: &[String]) -> Option<(&str, &[String])> {
+    program(args).filter(|(program, _)| is_client(program.as_bytes()))
+}
+
+/// Gives the name of the program that these arguments are of, and those behind it. Of an interpreter, that is its script. `None`: there
+/// are no arguments.
+fn program(args: &[String]) -> Option<(&str, &[String])> {
+    let (program, rest) = args.split_first()?;
+    let mut search = Search::of_program(base_name(program).as_bytes());
+    for (at, argument) in rest.iter().enumerate() {
+        match search.add(argument.as_bytes()) {
+            Found::NotYet => {}
+            Found::Script(_) => return Some((base_name(argument), rest.get(at + 1..)?)),
+            Found::Module(_) | Found::Nothing => break,
+        }
+    }
+    Some((base_name(program), rest))
+}
+
+/// Gives the arguments in a PROGRAM record. Empty: it has none.
+pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String> {
+    let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let Some(used) = arguments.get(..end).filter(|used| !used.is_empty()) else { return Vec::new() };
+    used.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+}
+
+/// Whether another program counts for a client that it started: one that copies files, or one that is a client, too, such as pdsh or
+/// docker, which can use ssh.
+fn is_part_of_other(call: &ClientCall) -> bool {
+    program(&call.started_by).is_some_and(|(program, args)| {
+        clients::COPIES.contains(&program) || clients::started(program, args).is_some()
+    })
+}
+
+/// Whether these arguments start gpu-track-run elsewhere, whose report has what runs there.
+fn is_tracked(args: &[String]) -> bool {
+    words(args).any(|word| base_name(word) == TRACKER)
+}
+
+/// Gives the part of a path behind its last slash.
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Gives the words of these arguments. One of them can be a line for a shell.
+fn words(args: &[String]) -> impl Iterator<Item = &str> {
+    let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
+    args.iter().flat_map(move |argument| argument.split(separators))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn words_of(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// What these calls started, each with the command line of its parent, as `program target count`.
+    fn listed(calls: &[(&str, &str)]) -> Vec<String> {
+        let mut elsewhere = Elsewhere::default();
+        for (args, started_by) in calls {
+            elsewhere.add(&ClientCall { args: words_of(args), started_by: words_of(started_by) });
+        }
+        let here = Here { hostname: "n1", slurm: &BTreeMap::new(), joined: 0 };
+        let shown = |row: &StartedElsewhere| {
+            let target = row.target.as_deref().unwrap_or("-");
+            let tracked = if row.is_tracked { " tracked" } else { "" };
+            format!("{} {target} {}{tracked}", row.program, row.count)
+        };
+        elsewhere.list(&here).iter().map(shown).collect()
+    }
+
+    // Requirement: SEE-35
+    #[test]
+    fn calls_are_counted_by_program_and_target() {
+        let calls = [
+            ("/usr/bin/docker run alpine", ""),
+            ("docker run alpine", "bash"),
+            ("sh /opt/docker exec web ls", ""),
+            ("ssh n2 /opt/bin/gpu-track-run -- make", ""),
+            ("bash -c docker", ""),
+            ("ssh n3 orted", ""),
+            ("ssh n4 PATH=/and/so", "/usr/bin/mpirun.openmpi -n 4"),
+        ];
+        let all = ["docker alpine 2", "docker web 1", "ssh n2 1 tracked", "orted n3 1", "mpirun n4 1"];
+        assert_eq!(listed(&calls), all);
+    }
+
+    // Requirement: SEE-35
+    #[test]
+    fn client_that_serves_another_program_is_not_told_of() {
+        for parent in
+            ["git fetch", "/usr/bin/rsync -a x n2:", "perl /usr/bin/parallel -S n2 gzip", "pdsh -w n2 ls"]
+        {
+            assert_eq!(listed(&[("ssh n2 x", parent)]), [] as [&str; 0], "{parent}");
+        }
+        for parent in ["", "bash", "make git", "perl /usr/bin/parallel ssh", "perl parallel", "docker ps"] {
+            assert_eq!(listed(&[("ssh n2 x", parent)]), ["ssh n2 1"], "{parent}");
+        }
+    }
+
+    // Requirement: SEE-35
+    #[test]
+    fn hostile_arguments_are_bounded() {
+        let long = "x".repeat(5000);
+        let calls: Vec<String> = (0..2 * MOST_ENTRIES)
+            .map(|i| format!("ssh {i}{long}"))
+            .chain(["ssh".to_owned(), String::new()])
+            .collect();
+        let calls: Vec<(&str, &str)> = calls.iter().map(|call| (call.as_str(), "")).collect();
+        let listed = listed(&calls);
+        assert_eq!((listed.len(), listed[0].as_str()), (MOST_ENTRIES + 1, "ssh - 1000"));
+        assert!(listed.iter().all(|row| row.chars().count() < MOST_TARGET + 20));
+    }
+
+    // Requirement: SEE-35
+    #[test]
+    fn arguments_of_a_record_are_those_that_were_written() {
+        let mut bytes = [0; ARGUMENT_BYTES];
+        assert_eq!(recorded_arguments(&bytes), [] as [&str; 0]);
+        bytes[..11].copy_from_slice(b"ssh\0\0n2\0\xff x");
+        assert_eq!(recorded_arguments(&bytes), ["ssh", "", "n2", "\u{fffd} x"]);
+        assert_eq!(recorded_arguments(&[b'a'; ARGUMENT_BYTES]), ["a".repeat(ARGUMENT_BYTES)]);
+    }
+}

@@ -1,0 +1,128 @@
+//! What is known of a program before it runs, by a PROGRAM record of the process that started it: the arguments of a client of
+//! [`crate::run::elsewhere`], and another user. The record can come before any other source reports the process.
+
+use gpu_track_abi::record::Origin;
+use serde::{Deserialize, Serialize};
+
+use super::process::Image;
+use super::tolerance::Tolerance;
+use super::{Key, Parent, Process, Tree};
+use crate::run::elsewhere::{ClientCall, client};
+
+/// Most announcements that are kept. Those of live processes alone are needed.
+const MOST: usize = 4096;
+/// Most shells between a client and the program that had it started.
+const MOST_SHELLS: usize = 3;
+/// Shells that are passed over, if they run no script.
+const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
+
+/// A program that was about to be exec'd, or was spawned.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Announced {
+    /// When, CLOCK_MONOTONIC nanoseconds.
+    at_ns: u64,
+    /// The arguments of a client; empty: it is none.
+    args: Vec<String>,
+    /// The user, if it is another one than that of the program before.
+    user: Option<u32>,
+}
+
+impl Announced {
+    /// Whether the process has come to run the client. Then either the last START names it, or no program wrote an EXIT. An exec that
+    /// fails leaves the old program, which writes one.
+    fn has_run(&self, process: &Process) -> bool {
+        let is_reported = matches!(process.program.image, Image::Loaded { .. });
+        let is_named = || {
+            let name = self.args.first();
+            process.name.command.split(' ').any(|word| name.is_some_and(|name| name == word))
+        };
+        let is_replaced = is_reported && process.program.image_start_ns >= self.at_ns;
+        (is_reported && is_named()) || (process.end.exit.is_none() && !is_replaced)
+    }
+}
+
+impl Tree {
+    /// Notes the command and its arguments: the launcher is not there to write a PROGRAM record.
+    pub(crate) fn expect_command(&mut self, command: &[String]) {
+        if client(command).is_some() {
+            self.command = command.to_vec();
+        }
+    }
+
+    /// Announces the command as the program of the process with this pid, which began at `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn announce_command(&mut self, key: Key, at_ns: u64) {
+        let mut args = std::mem::take(&mut self.command);
+        if let Some(program) = args.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+            self.announced.insert(key, Announced { at_ns, args, user: None });
+        }
+    }
+
+    /// Applies a PROGRAM of this writer about the process `key`.
+    pub(super) fn announce(
+        &mut self,
+        key: Key,
+        args: Vec<String>,
+        user: Option<u32>,
+        origin: &Origin,
+        now_ns: u64,
+    ) {
+        let writer = self.youngest_alive(Key { pid_ns: origin.pid_ns, pid: origin.pid });
+        let at_ns = self.time_of(writer, origin, now_ns);
+        if self.announced.len() < MOST || self.announced.contains_key(&key) {
+            self.announced.insert(key, Announced { at_ns, args, user });
+        }
+    }
+
+    /// Takes what was announced of the last program of a process that leaves the tree: the call of a client, and the user as which an
+    /// uninstrumented program ran, if it is another than the launcher's. /proc may have shown either, too.
+    pub(super) fn take_announced(&mut self, process: &Process) -> (Option<ClientCall>, Option<u32>) {
+        let is_of_process = |announced: &Announced| {
+            announced.at_ns.saturating_add(Tolerance::ANNOUNCED_EARLY_NS)
+                >= process.lifetime.earliest_start_ns
+        };
+        let announced = self.announced.remove(&process.ids.key).filter(is_of_process);
+        let user = process.program.other_user.or_else(|| announced.as_ref()?.user);
+        let seen = process.name.args.as_deref();
+        let told = announced.as_ref().filter(|announced| announced.has_run(process));
+        let told = told.map(|announced| announced.args.as_slice());
+        let program = |args: &[String]| client(args).map(|(program, _)| program.to_owned());
+        // A record can have fewer arguments.
+        let args = match (seen, told) {
+            (Some(seen), Some(told)) if program(seen) != program(told) => told,
+            (Some(args), _) | (None, Some(args)) => args,
+            (None, None) => return (None, user),
+        };
+        if client(args).is_none() {
+            return (None, user);
+        }
+        (Some(ClientCall { args: args.to_vec(), started_by: self.starter(process) }), user)
+    }
+
+    /// Gives the arguments of the process that had a client started, or else its name: the parent, or the one above shells. Empty:
+    /// unknown.
+    fn starter(&self, process: &Process) -> Vec<String> {
+        let mut parent = process.ancestry.parent;
+        for _ in 0..=MOST_SHELLS {
+            let Parent::Known(id) = parent else { break };
+            let Some(process) = self.processes.get(&id) else {
+                let ended = self.recently_finalized.iter().rev().find(|ended| ended.id == id);
+                return ended.map(|ended| words(&ended.command)).unwrap_or_default();
+            };
+            if !SHELLS.contains(&&*process.name.command) {
+                let announced =
+                    self.announced.get(&process.ids.key).filter(|announced| announced.has_run(process));
+                let told = announced.map(|announced| &announced.args).filter(|args| !args.is_empty());
+                let args = process.name.args.as_ref().or(told);
+                return args.cloned().unwrap_or_else(|| words(&process.name.command));
+            }
+            parent = process.ancestry.parent;
+        }
+        Vec::new()
+    }
+}
+
+/// Gives the words of a command name: a program, and its script.
+fn words(command: &str) -> Vec<String> {
+    command.split(' ').map(str::to_owned).collect()
+}

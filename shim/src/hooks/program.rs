@@ -1,0 +1,82 @@
+//! PROGRAM: what a program that is about to be exec'd may not report itself. Clients of daemons and of other hosts are often static, or
+//! end before a sample sees their arguments. A program of another user may not open the segment.
+
+use core::ffi::{CStr, c_char};
+use core::ptr;
+
+use gpu_track_abi::client::is_client;
+use gpu_track_abi::preload::file_name;
+use gpu_track_abi::record::{ARGUMENT_BYTES, Event, SAME_USER};
+
+use crate::{emit, next, state, sys};
+
+type Array = *const *const c_char;
+
+/// Writes PROGRAM before an exec with these arguments, if the program is a client, or runs as another user than this image began as. Nothing
+/// is written if there is no file at `path`: shells and Python search PATH by one exec after another. A null `path`: it is not known.
+///
+/// # Safety
+/// `argv` must be null or a null-terminated array of strings.
+pub(super) unsafe fn announce(path: *const c_char, argv: Array) {
+    if !state::is_active() || !state::may_call_kernel() {
+        return;
+    }
+    let user = sys::geteuid();
+    let is_same = user == next::effective_user();
+    // SAFETY: promised by the caller.
+    unsafe { write(0, if is_same { SAME_USER } else { user }, path, argv) };
+}
+
+/// Writes PROGRAM of a child of posix_spawn that was started with these arguments, if its program is a client.
+///
+/// # Safety
+/// As [`announce`].
+pub(super) unsafe fn announce_spawned(child: u32, argv: Array) {
+    if state::is_active() && state::may_call_kernel() {
+        // SAFETY: promised by the caller.
+        unsafe { write(child, SAME_USER, ptr::null(), argv) };
+    }
+}
+
+/// Writes PROGRAM, unless there is nothing to tell.
+///
+/// # Safety
+/// As [`announce`].
+unsafe fn write(child: u32, user: u32, path: *const c_char, argv: Array) {
+    // SAFETY: promised by the caller.
+    let arguments = unsafe { client_arguments(argv) };
+    // The kernel refuses a null path, which counts as there.
+    if (arguments.is_some() || user != SAME_USER) && sys::is_there(path, libc::F_OK) {
+        let arguments = arguments.unwrap_or([0; ARGUMENT_BYTES]);
+        let event = Event::Program { child, user, arguments };
+        emit::emit(&emit::origin(sys::getpid()), &event, emit::TO_ALL);
+    }
+}
+
+/// Gives the arguments of a client, as in PROGRAM. `None`: the program is no client, or there are no arguments.
+///
+/// # Safety
+/// As [`announce`].
+unsafe fn client_arguments(argv: Array) -> Option<[u8; ARGUMENT_BYTES]> {
+    if argv.is_null() {
+        return None;
+    }
+    // SAFETY: an element of the array is a string, or null at the array's end, behind which nothing is read.
+    let argument = |at: usize| unsafe {
+        let text = argv.add(at).read();
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
+    };
+    let name = argument(0).filter(|program| is_client(program)).map(file_name)?;
+    let mut arguments = [0; ARGUMENT_BYTES];
+    let mut free = arguments.iter_mut();
+    let mut next = Some(name);
+    let mut at = 0;
+    while let Some(text) = next {
+        for (from, to) in text.iter().chain(&[0]).zip(free.by_ref()) {
+            *to = *from;
+        }
+        at += 1;
+        next = if free.len() > 0 { argument(at) } else { None };
+    }
+    Some(arguments)
+}
