@@ -21,7 +21,7 @@ enum Language {
     Julia,
     Lua,
     Java,
-    /// Its first argument is the script, or busybox's applet.
+    /// Its first argument is the script, busybox's applet, or the subcommand of gpu-track.
     Other,
 }
 
@@ -59,7 +59,7 @@ impl Language {
             b"julia" => Julia,
             b"lua" => Lua,
             b"java" => Java,
-            b"busybox" | b"tclsh" => Other,
+            b"busybox" | b"gpu-track" | b"tclsh" => Other,
             _ => return None,
         })
     }

@@ -21,8 +21,13 @@ from gpu_track._handle import Handle, parent_of, start_of
 from gpu_track._program import find, without_name
 
 # Starts the rest of its arguments in the background, with stderr in the file that the first one names.
-# If nobody reads its pid, as after Ctrl-C, it is ended.
-_SCRIPT = 'errors=$1; shift; "$@" >/dev/null 2>"$errors" & trap "" PIPE; echo $! || kill $!'
+# If nobody reads its pid, as after Ctrl-C, it is ended. What reports to it is not to report to the trackers of this process, too.
+_SCRIPT = (
+    'errors=$1; shift; GPU_TRACK_SESSION=$GPU_TRACK_OUTER "$@" >/dev/null 2>"$errors" & trap "" PIPE; echo $! || kill $!'
+)
+# The name of a file with that script. By this name, the trackers of this process know the shell, and leave it and what it
+# starts out of their figures: `is_helper` in collector/core/src/model/command.rs.
+_SCRIPT_NAME = "gpu-track-background"
 # Longest time from the start to the first sample. A GPU driver that was not in use can take seconds.
 _READY_WITHIN_S = 60.0
 # Longest time that one which refuses takes to say why.
@@ -38,6 +43,8 @@ class Attached:
 
     def __init__(self, arguments: Sequence[str], errors: str) -> None:
         """Starts it with these arguments, and waits until it tracks. `errors`: a file for what it writes to stderr.
+
+        Another file is made beside that.
 
         Raises NotTracked if it refuses, FileNotFoundError if it is not installed.
         """
@@ -103,15 +110,21 @@ def _pipe() -> tuple[int, int]:
 
 def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
     """Starts a program that is no child. Gives its pid."""
+    script = os.path.join(os.path.dirname(errors), _SCRIPT_NAME)
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(_SCRIPT)
     shell = subprocess.Popen(
-        ["/bin/sh", "-c", _SCRIPT, "sh", errors, *command],
+        ["/bin/sh", script, errors, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         pass_fds=(ready_end,),
-        # An outer tracker of this process is not to count it.
-        env={**PROCESS.without(), "GPU_TRACK_NODES": "off"},
+        env={
+            **PROCESS.of_helper(),
+            "GPU_TRACK_NODES": "off",
+            "GPU_TRACK_OUTER": PROCESS.without().get("GPU_TRACK_SESSION", ""),
+        },
     )
     with shell:
         assert shell.stdout is not None

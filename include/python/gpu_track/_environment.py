@@ -14,6 +14,9 @@ from collections.abc import Mapping
 _PRELOAD = "LD_PRELOAD"
 
 
+_SESSION = "GPU_TRACK_SESSION"
+
+
 class Environment:
     """An environment of which trackers hold variables for a while."""
 
@@ -39,11 +42,20 @@ class Environment:
             self._apply()
 
     def without(self) -> dict[str, str]:
-        """The environment as it is without trackers, for helpers that no tracker is to count."""
+        """The environment as it is without trackers."""
         with self._lock:
             variables = dict(self._variables)
             for name in self._set:
                 _put(variables, name, self._own(name))
+            return variables
+
+    def of_helper(self) -> dict[str, str]:
+        """The environment for a program of gpu-track: it reports to all trackers, and they leave it out of their figures."""
+        with self._lock:
+            variables = dict(self._variables)
+            lists = [self._own(_SESSION), *(layer.get(_SESSION) for layer in self._layers)]
+            sessions = dict.fromkeys(":".join(filter(None, lists)).split(":"))
+            _put(variables, _SESSION, ":".join(sessions) or None)
             return variables
 
     def _own(self, name: str) -> str | None:

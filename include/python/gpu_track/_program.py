@@ -70,9 +70,8 @@ def ask(
     if it is not installed, and subprocess.TimeoutExpired after `timeout_s`.
     """
     command = [find("gpu-track"), *arguments]
-    # No tracker of this process is to have the helper's own start and end as a child's.
     child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PROCESS.without()
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PROCESS.of_helper()
     )
     try:
         out, errors = child.communicate((given or "").encode("utf-8", "surrogateescape"), timeout_s)

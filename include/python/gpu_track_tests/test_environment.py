@@ -60,6 +60,17 @@ class Layers(unittest.TestCase):
         environment.remove(a)
         self.assertEqual(variables, {"GPU_TRACK_SESSION": "mine"})
 
+    # Requirement: SEE-37
+    def test_program_of_gpu_track_reports_to_all_trackers(self) -> None:
+        variables = {"GPU_TRACK_SESSION": "outer"}
+        environment = Environment(variables)
+        self.assertEqual(environment.of_helper(), {"GPU_TRACK_SESSION": "outer"})
+        for name in ("outer:a", "outer:b"):
+            environment.add(layer(name))
+        self.assertEqual(environment.of_helper()["GPU_TRACK_SESSION"], "outer:a:b")
+        variables.clear()
+        self.assertEqual(Environment(variables).of_helper(), {})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -16,10 +16,10 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 from unittest import mock
 
-from gpu_track import Tracker, capture_oom, record
+from gpu_track import Tracker, capture_oom, metric, record
 from gpu_track._program import ask
 from gpu_track._record import is_out_of_memory
-from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory
+from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory, wait_until
 from gpu_track_tests.test_installed import Installed
 
 
@@ -359,7 +359,22 @@ class WithTheProgram(Installed):
         report = json.loads((pathlib.Path(bundle) / "report.json").read_text(encoding="utf-8"))
         self.assertEqual(report["attached"]["pid"], other.pid)
 
-    # Requirement: PY-34, PY-35
+    # Requirement: SEE-37
+    def test_programs_of_this_module_are_in_no_figure(self) -> None:
+        with Tracker(0.1, tracking_file="run.jsonl", disable_logs=True) as older:
+            metric("loss", 0.5)
+            with Tracker(0.1, disable_logs=True) as newer:
+                self.assertIsNotNone(record("both"))
+                wait_until(lambda: older.timeline(0.1))
+                self.assertEqual(len(newer.metrics()), 0)
+            self.assertEqual(len(older.metrics()), 1)
+        for tracker in (older, newer):
+            report = tracker.reports[0]
+            self.assertEqual([one["pid"] for one in report["processes"]["heaviest"]], [os.getpid()])
+            self.assertEqual(report["processes"]["total"], 1)
+            self.assertGreaterEqual(report["coverage"]["helpers"], 2)
+
+    # Requirement: PY-34, PY-35, SEE-37
     def test_program_under_gpu_track_run_leaves_a_bundle_of_its_out_of_memory_error(self) -> None:
         code = "import gpu_track\nwith gpu_track.capture_oom('in run', {'batch': 64}):\n    bytearray(1 << 60)\n"
         run = os.environ["GPU_TRACK_RUN"]
@@ -369,6 +384,8 @@ class WithTheProgram(Installed):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertTrue(done.stderr.rstrip().endswith("MemoryError"), done.stderr)
         (bundle,) = (self.directory / "records").iterdir()
+        report = json.loads(pathlib.Path("r.json").read_text(encoding="utf-8"))
+        self.assertEqual((report["processes"]["total"], report["coverage"]["helpers"]), (1, 1))
         manifest = self.manifest(os.fspath(bundle))
         self.assertEqual((manifest["context"], manifest["metadata"]["metadata"]), ("in run", {"batch": 64}))
         self.assertEqual(manifest["metadata"]["exception"]["type"], "builtins.MemoryError")

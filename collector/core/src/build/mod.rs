@@ -280,6 +280,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         unknown: seen.unknown + failed_spawns,
         joined: seen.joined,
         failed_spawns,
+        helpers: inputs.run.tree.counts().helpers,
         uninstrumented: seen.uninstrumented,
         peaks: seen.peaks.clone(),
         untracked_reason: inputs.config.discovery.untracked.clone(),

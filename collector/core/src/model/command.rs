@@ -43,6 +43,20 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// Whether the command of this name is a process of gpu-track itself that runs no command of the user's, as `gpu-track run` does. It
+/// shows something, or starts a tracker for the Python module (`_attached.py`).
+#[must_use]
+pub fn is_helper(command: &str) -> bool {
+    match command.split_once(' ') {
+        Some(("gpu-track", subcommand)) => matches!(
+            subcommand,
+            "compare" | "gpus" | "merge" | "metrics" | "record" | "report" | "sub-track" | "watch"
+        ),
+        Some(("sh", script)) => script == "gpu-track-background",
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +77,7 @@ mod tests {
         assert_eq!(named(&["java", "-cp", "a.jar:b.jar", "com.example.Main"]), "java com.example.Main");
         assert_eq!(named(&["-bash", "configure"]), "-bash configure");
         assert_eq!(named(&["gcc", "-c", "a.c"]), "gcc");
+        assert_eq!(named(&["/opt/bin/gpu-track", "report", "run.json"]), "gpu-track report");
         assert_eq!(named(&["cat", "file"]), "cat");
         assert_eq!(command_of_args::<&str>(&[]), None);
         let mut names = [0; NAME_BYTES];

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::full;
-use crate::model::report::{AttachedTo, ContextSwitches, CpuTime, Ending, Hints, Report};
+use crate::model::report::{AttachedTo, ContextSwitches, Coverage, CpuTime, Ending, Hints, Report};
 
 /// Makes the report of a run that attached to a process, which runs on when tracking ends.
 #[must_use]
@@ -29,6 +29,7 @@ pub fn attached() -> Report {
             ..full.cpu_time
         },
         context_switches: ContextSwitches::default(),
+        coverage: Coverage { helpers: 2, ..full.coverage },
         hints: Hints {
             withheld: Some(unknown_before.into()),
             gpu_memory_reason: Some(unknown_before.into()),

@@ -336,6 +336,7 @@ fn coverage() -> Coverage {
         unknown: 0,
         joined: 1,
         failed_spawns: 3,
+        helpers: 0,
         untracked_reason: None,
         uncounted_reason: None,
         uninstrumented: 3,

@@ -204,6 +204,7 @@ impl Totals {
             (&mut all.unknown, of_report.unknown),
             (&mut all.joined, of_report.joined),
             (&mut all.failed_spawns, of_report.failed_spawns),
+            (&mut all.helpers, of_report.helpers),
             (&mut all.uninstrumented, of_report.uninstrumented),
             (&mut all.peaks.exact, exact),
             (&mut all.peaks.sampled, sampled),

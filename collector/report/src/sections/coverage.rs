@@ -56,6 +56,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .text("Not all processes", coverage.uncounted_reason.clone())
         .count("Joined", coverage.joined)
         .count("Failed spawns", coverage.failed_spawns)
+        .count("Left out, of gpu-track itself", coverage.helpers)
         .count("Uninstrumented", coverage.uninstrumented)
         .count("Dropped events", coverage.dropped_events)
         .text("Untrusted records", coverage.records_untrusted.clone())

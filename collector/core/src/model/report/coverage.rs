@@ -22,6 +22,9 @@ pub struct Coverage {
     pub joined: u64,
     /// Children of posix_spawn that could not exec; they are in `processes` and `unknown`.
     pub failed_spawns: u64,
+    /// Processes of gpu-track itself, such as `gpu-track watch`: no figure has them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub helpers: u64,
     /// Processes that exited without an EXIT record: their programs don't carry the shim (static, setuid, another user's). Without the
     /// process connector, short children of theirs may be missing.
     pub uninstrumented: u64,
@@ -100,6 +103,11 @@ pub struct OtherUser {
     pub uid: u32,
     /// How many processes.
     pub processes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Ranks of jobs of which some ranks wrote records and others did not. The others run elsewhere, or can't carry the shim.

@@ -38,6 +38,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         clock_skew_ns: 0,
         is_main: pid == 10,
         is_proven: true,
+        is_helper: false,
         rank: None,
     };
     let usage = Rusage { user_us: 2_000_000, ..Rusage::default() };

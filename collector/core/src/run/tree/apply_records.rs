@@ -154,6 +154,7 @@ impl Tree {
             self.insert(key, parent, FoundBy::Preload, at_ns)
         });
         self.note_first_of_command(id);
+        self.leave_out_helper(id, command);
         let group = self.groups.new_id();
         self.join_group(id, group);
         let Some(process) = self.processes.get_mut(&id) else { return id };

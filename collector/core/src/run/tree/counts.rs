@@ -9,6 +9,8 @@ pub struct Counts {
     pub created: u64,
     /// Children of posix_spawn that could not exec. They are in `created`, and have no figures of their own.
     pub failed_spawns: u64,
+    /// Processes of gpu-track itself. They are not in `created`.
+    pub helpers: u64,
     /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
     /// the init of their pid namespace. No process's sums include what they used.
     pub autoreaped: u64,

@@ -257,10 +257,15 @@ impl Tree {
     /// Takes in what /proc shows of the program of a process. A program that has reported is known by its record, so the reading
     /// is left out. So is a reading after the program's end, if one was made while it ran.
     pub(crate) fn set_program(&mut self, id: ProcessId, seen: Program) {
-        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(process) = self.processes.get(&id) else { return };
         if seen.is_over() && process.was_read_before(&seen) {
             return;
         }
+        if let Some(command) = &seen.command {
+            // Its START record may be applied only after the next sample.
+            self.leave_out_helper(id, command);
+        }
+        let Some(process) = self.processes.get_mut(&id) else { return };
         process.program.other_user = seen.other_user.or(process.program.other_user);
         let is_uninstrumented = process.program.image == Image::Uninstrumented;
         match &mut process.program.unreported_exec {

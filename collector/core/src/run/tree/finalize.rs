@@ -190,7 +190,7 @@ impl Tree {
 
     /// Computes a process's figures, queues its summary, and removes it from the tree. Charges its reaper with what it used, and
     /// queues the CPU time that was not counted by its end. If it was the nearest uninstrumented ancestor of others, gives it and
-    /// its own such ancestor, which takes its place. `now_ns` is CLOCK_MONOTONIC.
+    /// its own such ancestor, which takes its place. A helper has no summary. `now_ns` is CLOCK_MONOTONIC.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,
@@ -213,6 +213,9 @@ impl Tree {
         self.forget_found_ahead(&process);
         let ancestry = &process.ancestry;
         let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
+        if process.ids.is_helper {
+            return replaced;
+        }
         if process.has_joined() && process.end.reaped.is_none() {
             self.count_joined_unreaped(process.total_usage(&own.usage).cpu_us());
         }
@@ -242,6 +245,7 @@ impl Tree {
             id: process.ids.id,
             command: process.name.command.clone(),
             awaits_reaping: process.end.reaped.is_none(),
+            is_helper: process.ids.is_helper,
             finalized_ns: now_ns,
         });
     }

@@ -91,6 +91,8 @@ impl Tree {
         self.finalize_oldest_of_pid(key, start_ns);
         self.by_state.alive.push(id);
         self.groups.add_new(id, group);
+        let unknown = "";
+        self.leave_out_helper(id, unknown);
         id
     }
 
@@ -106,6 +108,7 @@ impl Tree {
             is_main: false,
             // A record proves nothing: any process of the tree can write one that names this pid.
             is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
+            is_helper: false,
             rank: parent.known().and_then(|parent| self.processes.get(&parent)?.ids.rank),
         }
     }
@@ -144,9 +147,10 @@ impl Tree {
         }
     }
 
-    /// Moves a process to another image group.
+    /// Moves a process to another image group. A helper is in none.
     pub(super) fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
-        let Some(old) = self.processes.get(&id).map(|process| process.program.group) else { return };
+        let process = self.processes.get(&id).filter(|process| !process.ids.is_helper);
+        let Some(old) = process.map(|process| process.program.group) else { return };
         self.groups.remove(id, old);
         self.groups.add_from_other_group(id, group);
         if let Some(process) = self.processes.get_mut(&id) {
@@ -176,7 +180,9 @@ impl Tree {
     /// reports that come later queue only what is more.
     fn queue_unsampled_use(&mut self, id: ProcessId, end_ns: u64) {
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
-        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ids.is_helper) else {
+            return;
+        };
         // A sample can see a process after its EXIT record. Then the process lived until that sample.
         let until_ns = end_ns.max(process.observed.at_ns);
         let cpu_ns = process.own_usage(tick_us).usage.cpu_us().saturating_mul(1000);
@@ -206,7 +212,7 @@ impl Tree {
     }
 
     /// Takes a process off the lists of live processes: all, and those that a sample found dead.
-    fn no_longer_alive(&mut self, id: ProcessId) {
+    pub(super) fn no_longer_alive(&mut self, id: ProcessId) {
         // Ids ascend, and so does the list.
         if let Ok(at) = self.by_state.alive.binary_search(&id) {
             self.by_state.alive.remove(at);
@@ -228,7 +234,11 @@ impl Tree {
             self.drop_from_lists(&process);
             self.forget_found_ahead(&process);
             self.by_state.ended.retain(|other| *other != id);
-            self.counts.created -= 1;
+            if process.ids.is_helper {
+                self.counts.helpers -= 1;
+            } else {
+                self.counts.created -= 1;
+            }
         }
     }
 

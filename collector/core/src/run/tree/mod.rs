@@ -24,6 +24,7 @@ pub(in crate::run) mod cpu;
 mod discovery;
 mod failed_spawns;
 mod finalize;
+mod helpers;
 mod image_groups;
 mod interval;
 mod lifecycle;

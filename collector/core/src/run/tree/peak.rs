@@ -38,10 +38,11 @@ impl Process {
     }
 
     /// Gives what is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so
-    /// a sum of waited-for children shows an RSS of theirs only above what they inherited.
+    /// a sum of waited-for children shows an RSS of theirs only above what they inherited. It can also be a helper's.
     pub(super) fn known_rss(&self) -> KnownRss {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
-        let above = |max: u64, inherited: u64| if max > inherited { max } else { 0 };
+        let of_helpers = self.cpu.helpers_max_rss_bytes;
+        let above = |max: u64, inherited: u64| if max > inherited.max(of_helpers) { max } else { 0 };
         let (peak, quality) = self.peak();
         // EXIT: children inherited at most what the process itself had.
         let below = self.end.exit.map_or(0, |exit| {

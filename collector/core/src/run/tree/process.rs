@@ -122,6 +122,8 @@ pub struct Ids {
     pub is_main: bool,
     /// Something other than a record shows that the pid belongs to a process of this tree.
     pub is_proven: bool,
+    /// It is a process of gpu-track itself, which no figure has: see `helpers`.
+    pub is_helper: bool,
     /// The rank of a job that its environment names, or that of its parent.
     pub rank: Option<Rank>,
 }
@@ -253,6 +255,8 @@ pub struct EndReports {
 pub struct CpuState {
     /// Summed usage of the children that its REAPED records name.
     pub reaped_children: Rusage,
+    /// The largest RSS of a helper that is in `reaped_children` or in the sums of a child there, bytes.
+    pub helpers_max_rss_bytes: u64,
     /// Summed usage of its children that ended without a REAPED record.
     pub unreaped_children: Rusage,
     /// Number of its children that ended without a REAPED record.
@@ -281,6 +285,7 @@ pub(super) struct Finalized {
     pub command: Arc<str>,
     /// No REAPED record has come.
     pub awaits_reaping: bool,
+    pub is_helper: bool,
     /// CLOCK_MONOTONIC.
     pub finalized_ns: u64,
 }

@@ -168,7 +168,8 @@ impl Process {
         let (own_peak, memory) = self.replaced_memory(peak_bytes);
         // A sample after this time is of the new image already.
         let is_sampled = self.observed.at_ns > at_ns;
-        if let Some(intervals) = intervals.filter(|_| !is_sampled && !memory.is_zero()) {
+        let counts = !is_sampled && !memory.is_zero() && !self.ids.is_helper;
+        if let Some(intervals) = intervals.filter(|_| counts) {
             intervals.push(LiveInterval { memory, ..self.image_interval(at_ns) });
         }
         self.note_earlier_peak(own_peak);

@@ -61,8 +61,13 @@ impl Tree {
         let Some(id) = found.or_else(|| self.insert_reaped(child_key, reaper, at_ns)) else { return };
         let before = self.processes.get(&id).and_then(|process| process.before);
         let record = before.map_or(record, |before| record.since(&before));
+        let of_helper = self.processes.get(&id).map_or(0, |child| match child.ids.is_helper {
+            true => record.usage.max_rss_bytes,
+            false => child.cpu.helpers_max_rss_bytes,
+        });
         if let Some(reaper) = reaper.id.and_then(|reaper| self.processes.get_mut(&reaper)) {
             reaper.cpu.reaped_children = reaper.cpu.reaped_children.plus(&record.usage);
+            reaper.cpu.helpers_max_rss_bytes = reaper.cpu.helpers_max_rss_bytes.max(of_helper);
         }
         self.set_reaped(id, reaper, child, record);
         self.end_reaped(id, at_ns);

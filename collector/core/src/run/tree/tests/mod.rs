@@ -5,6 +5,7 @@ mod connector;
 mod cpu;
 mod exec;
 mod failed_spawns;
+mod helpers;
 mod hostile;
 mod membership;
 mod namespaces;
