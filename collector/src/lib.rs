@@ -85,7 +85,7 @@ pub use sub_tracking::{
     read_metrics, samples_of_database,
 };
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
-pub use sys::proc_fs::ProcRoot;
+pub use sys::proc_fs::{CommandLine, ProcRoot};
 pub use sys::segment::named::KnownFile;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
 pub use sys::{clock, given_file, own_program, pidfd, priority, safe_path};

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use gpu_track_collector::{Attached, Key, ProcRoot, UsedBefore, clock, pidfd};
+use gpu_track_collector::{Attached, CommandLine, Key, ProcRoot, UsedBefore, clock, pidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -84,8 +84,11 @@ impl Attachment {
             [_, .., inner] => Key { pid_ns: root.pid_ns(pid).unwrap_or(own_ns), pid: *inner },
             _ => Key { pid_ns: own_ns, pid },
         };
-        let args =
-            root.args(pid, MOST_ARGS_BYTES).or_else(|| Some(vec![root.comm(pid)?])).unwrap_or_default();
+        let args = match root.args(pid, MOST_ARGS_BYTES) {
+            Some(CommandLine::Args(args)) => args,
+            Some(CommandLine::Title { program, .. }) => vec![program],
+            None => root.comm(pid).into_iter().collect(),
+        };
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let start_ns = stat.start_ns(tick_us);
         Ok(Self { pid, key, start_ticks: stat.start_ticks, start_ns, args, pidfd, root })

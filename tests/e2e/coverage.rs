@@ -126,6 +126,23 @@ fn scan_finds_the_names_of_static_programs() {
     assert_eq!(names, expected.map(|(path, seconds)| ("burn", path.as_str(), seconds)));
 }
 
+// Requirement: SEE-13
+#[test]
+fn processes_with_titles_are_one_command() {
+    let long = "x".repeat(200);
+    let (dynamic, fixed) = (program("titles"), static_program("titles"));
+    for command in [vec![&*dynamic, "3", &*long], vec![&*fixed, "3", &*long], vec![&*fixed, "3"]] {
+        let run = tracked(command).run();
+        let report = run.assert_clean(0);
+        let commands: Vec<_> = report
+            .array("processes.by_command")
+            .iter()
+            .map(|command| (command["command"].as_str().unwrap(), command["count"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(commands, [("titles", 4)]);
+    }
+}
+
 // Requirement: SEE-11
 #[test]
 fn each_process_is_credited_to_one_layer() {

@@ -44,8 +44,6 @@ const OLD_NS: u64 = 3_000_000_000;
 const OLD_INTERVALS: u64 = 2;
 /// Why there is no environment of a process that is another user's, or that this /proc does not show.
 const UNREADABLE: &str = "that of gpu-track-run can't be read from here";
-/// Most bytes of an environment that are read.
-const MOST_ENVIRONMENT_BYTES: u64 = 4 << 20;
 
 /// Why there is no report of a run that goes on; a line about "it", the run.
 #[derive(Debug, Error)]
@@ -228,7 +226,7 @@ fn environment(
     start: &SessionStart,
     tick_us: u64,
 ) -> Result<Vec<(OsString, OsString)>, &'static str> {
-    let bytes = root.environ(start.launcher_pid, MOST_ENVIRONMENT_BYTES);
+    let bytes = root.environ(start.launcher_pid);
     // After the read: a process that has the pid, and was there as the session began, had it all the time. A zombie has no
     // environment any more.
     let stat = root.stat(start.launcher_pid);

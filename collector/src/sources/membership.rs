@@ -16,9 +16,6 @@ const MAX_DEPTH: usize = 1024;
 /// Pid of kthreadd, the parent of all other kernel threads.
 const KTHREADD: u32 = 2;
 
-/// Most bytes that are read of a process's environment. The kernel allows less.
-const MOST_ENVIRONMENT_BYTES: u64 = 8 << 20;
-
 /// Reads /proc for ancestors, and for the segment that processes map or name.
 #[derive(Debug, Clone)]
 pub(crate) struct Membership {
@@ -110,7 +107,7 @@ impl Membership {
         self.root.real_uid(pid) == Some(self.uid)
             && self
                 .root
-                .environ(pid, MOST_ENVIRONMENT_BYTES)
+                .environ(pid)
                 .is_some_and(|environ| environ.split(|byte| *byte == 0).any(names_it))
     }
 }

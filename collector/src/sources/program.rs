@@ -7,11 +7,10 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-use crate::model::command::command_of_args;
 use crate::model::ids::{Key, Target};
 use crate::model::observation::{Program, ProgramQuestion, ProgramSeen, UnreportedMemory};
 use crate::sys::pidfd;
-use crate::sys::proc_fs::ProcRoot;
+use crate::sys::proc_fs::{CommandLine, ProcRoot};
 
 /// Most bytes of a command line that are read.
 const MOST_ARGS_BYTES: u64 = 4096;
@@ -19,7 +18,7 @@ const MOST_ARGS_BYTES: u64 = 4096;
 /// Reads the arguments of a process. `None`: it has none, or is gone.
 #[must_use]
 pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
-    root.args(pid, MOST_ARGS_BYTES)
+    Some(root.args(pid, MOST_ARGS_BYTES)?.into_args())
 }
 
 /// Reads what a process runs, and whose memory it has if `question` asks for that.
@@ -58,8 +57,9 @@ fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
 /// Reads what a process runs, and its pid inside its own pid namespace. The pid is `None` if the process is in this process's
 /// namespace, or is gone. If there is no peak RSS, the process had ended ([`Program::is_over`]).
 fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
-    let args = args(root, pid);
-    let command = args.as_deref().and_then(command_of_args).or_else(|| root.comm(pid));
+    let line = root.args(pid, MOST_ARGS_BYTES);
+    let command = line.as_ref().and_then(CommandLine::command).or_else(|| root.comm(pid));
+    let args = line.map(CommandLine::into_args);
     let exe = root.path(pid, "exe");
     let static_executable = if is_static(&exe) == Some(true) { std::fs::read_link(&exe).ok() } else { None };
     let static_executable = static_executable.map(|path| path.to_string_lossy().into_owned());

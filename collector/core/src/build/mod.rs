@@ -545,13 +545,15 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         let count = processes(tree.counts().unreaped_orphans);
         return Err(format!("ended after their parent, and {when}: {count}"));
     }
-    if lacks_joined(inputs, command_exit.children_cpu_us) {
+    let of_helpers_us = tree.counts().helpers_reaped_cpu_us;
+    let children_us = command_exit.children_cpu_us.saturating_sub(of_helpers_us);
+    if lacks_joined(inputs, children_us) {
         return Err(format!(
             "joined the run without being a descendant: {}",
             processes(tree.counts().joined_unreaped)
         ));
     }
-    Ok(command_exit.children_cpu_us as f64 / 1e6)
+    Ok(children_us as f64 / 1e6)
 }
 
 /// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run.

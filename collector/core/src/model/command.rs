@@ -43,6 +43,34 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// Whether a process has written a title over its arguments, as servers and browsers do (setproctitle): they are one string by then,
+/// and no program's name is in its place. `line`: /proc/PID/cmdline, or its first bytes. `executable` gives the path of the program's
+/// file, if that is known, and `area_bytes` how long the arguments were at the start of the program; 0: that is not known.
+///
+/// A title leaves zero bytes behind it, or grows into the environment, which the kernel shows as well (`get_mm_cmdline`). Perl leaves
+/// blanks. A name by `exec -a`, or that of a login shell, is no title.
+#[must_use]
+pub fn is_title(
+    line: &[u8],
+    executable: impl FnOnce() -> Option<String>,
+    area_bytes: impl FnOnce() -> u64,
+) -> bool {
+    let length = line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
+    let (text, rest) = line.split_at(length);
+    let is_one_string = rest.iter().all(|byte| matches!(byte, 0 | b' '));
+    if text.is_empty() || !is_one_string {
+        return false;
+    }
+    let name = text.rsplit(|byte| *byte == b'/').next();
+    if executable().is_some_and(|path| Some(base_name(&path).as_bytes()) == name) {
+        return false;
+    }
+    // One zero byte ends an argument, and a second one can be an empty argument.
+    let is_padded = rest.len() > 2;
+    let has_other_length = || ![0, line.len() as u64].contains(&area_bytes());
+    is_padded || text.contains(&b' ') || has_other_length()
+}
+
 /// Whether the command of this name is a process of gpu-track itself that runs no command of the user's, as `gpu-track run` does. It
 /// shows something, or starts a tracker for the Python module (`_attached.py`).
 #[must_use]
@@ -83,5 +111,49 @@ mod tests {
         let mut names = [0; NAME_BYTES];
         names[..12].copy_from_slice(b"perl\0run.pl\0");
         assert_eq!(command_of_record(&names), "perl run.pl");
+    }
+
+    // Requirement: SEE-13
+    #[test]
+    fn titles_are_told_from_arguments() {
+        let is_title = |line: &str, executable: &str, area_bytes: usize| {
+            let path = || Some(executable.to_owned()).filter(|path| !path.is_empty());
+            is_title(line.as_bytes(), path, || area_bytes as u64)
+        };
+        let browser = "/opt/browser/browser --type=renderer --data=/srv/profiles/p7 --client=0";
+        for (line, executable, area_bytes) in [
+            // Zero bytes, or Perl's blanks, in the place of what was there.
+            (format!("{browser}\0\0\0\0"), "/opt/browser/browser", browser.len() + 4),
+            ("ray::IDLE\0\0\0\0".into(), "/usr/bin/python3.12", 13),
+            ("worker\0     ".into(), "/usr/bin/perl", 12),
+            // Beyond the arguments, into the environment.
+            (format!("{browser}\0"), "/opt/browser/browser", 20),
+            ("ray::train\0".into(), "/usr/bin/python3.12", 9),
+            // Other users' processes.
+            ("postgres: walwriter \0".into(), "", 0),
+            ("nginx: worker process\0".into(), "", 0),
+            ("sshd: root@pts/0\0\0\0".into(), "", 0),
+        ] {
+            assert!(is_title(&line, executable, area_bytes), "{line:?}");
+        }
+        for (line, executable) in [
+            ("bash\0", "/usr/bin/bash"),
+            ("-bash\0", "/usr/bin/bash"),
+            ("ls\0-l\0", "/bin/busybox"),
+            ("ls\0", "/bin/busybox"),
+            ("NAME\0", "/usr/bin/sleep"),
+            ("two words\01\0", "/usr/bin/sleep"),
+            ("grep\0\0", "/usr/bin/ugrep"),
+            ("grep\0\0\0", "/usr/bin/grep"),
+            ("/opt/My Program/run me\0", "/opt/My Program/run me"),
+            ("./run me\0", "/opt/My Program/run me"),
+            ("java\0-cp\0a b.jar:c.jar\0Main\0", "/usr/lib/jvm/bin/java"),
+            ("python3\0-m\0http.server\0", "/usr/bin/python3.12"),
+            ("/usr/bin/perl\0/home/x/a b.pl\0", "/usr/bin/perl"),
+            ("", ""),
+        ] {
+            assert!(!is_title(line, executable, line.len()), "{line:?}");
+            assert!(!is_title(line, executable, 0), "{line:?}");
+        }
     }
 }

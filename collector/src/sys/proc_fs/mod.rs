@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use procfs::{FromRead, Meminfo};
 
 use crate::model::attached::UsedBefore;
+use crate::model::command::{command_of_args, is_title};
 use crate::model::exit_account::Remains;
 use crate::model::observation::{Mappings, Rollup, TaskTimes};
 use crate::sys::{clock, pidfd};
@@ -25,6 +26,9 @@ use pages::PageMap;
 pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 use parse::{line, parse_fork_count, parse_task_times, parse_u64};
 pub(crate) use shared_pages::{AddressSpace, count_pages};
+
+/// An exec takes no more (execve(2)). By prctl(PR_SET_MM), a process can make any part of its memory its environment.
+const MOST_ENVIRONMENT_BYTES: u64 = 6 << 20;
 
 /// Gives the final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
 ///
@@ -50,6 +54,40 @@ pub(crate) const BLOCK_BYTES: u64 = 512;
 #[derive(Debug, Clone)]
 pub struct ProcRoot {
     root: PathBuf,
+}
+
+/// What /proc/PID/cmdline shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandLine {
+    /// The program and its arguments.
+    Args(Vec<String>),
+    /// A title that the process has written over them.
+    Title {
+        /// The title.
+        text: String,
+        /// Path or name of the program.
+        program: String,
+    },
+}
+
+impl CommandLine {
+    /// Gives the name of the program, with what an interpreter runs. `None`: there is no name in the arguments.
+    #[must_use]
+    pub fn command(&self) -> Option<String> {
+        match self {
+            Self::Args(args) => command_of_args(args),
+            Self::Title { program, .. } => command_of_args(&[program]),
+        }
+    }
+
+    /// Gives the arguments. A title is one.
+    #[must_use]
+    pub fn into_args(self) -> Vec<String> {
+        match self {
+            Self::Args(args) => args,
+            Self::Title { text, .. } => vec![text],
+        }
+    }
 }
 
 impl Default for ProcRoot {
@@ -185,20 +223,33 @@ impl ProcRoot {
     /// Reads the arguments in the first `limit` bytes of /proc/PID/cmdline. `None`: the process has none, as a zombie or a kernel
     /// thread, or it is gone.
     #[must_use]
-    pub fn args(&self, pid: u32, limit: u64) -> Option<Vec<String>> {
+    pub fn args(&self, pid: u32, limit: u64) -> Option<CommandLine> {
         let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
-        let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         if bytes.is_empty() {
             return None;
         }
-        Some(bytes.split(|b| *b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect())
+        let executable = || {
+            let path = std::fs::read_link(self.path(pid, "exe")).ok()?.to_string_lossy().into_owned();
+            Some(path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path))
+        };
+        let area_bytes = || self.read(pid, "stat").map_or(0, |stat| parse::arguments_bytes(&stat));
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if is_title(&bytes, executable, area_bytes) {
+            let title = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            return Some(CommandLine::Title {
+                text: text(title),
+                program: executable().or_else(|| self.comm(pid))?,
+            });
+        }
+        let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        Some(CommandLine::Args(bytes.split(|byte| *byte == 0).map(text).collect()))
     }
 
-    /// Reads /proc/PID/environ, up to `limit` bytes: the variables that the process was started with, each with a zero byte behind
-    /// it. `None`: the process is gone, or another user's.
+    /// Reads /proc/PID/environ: the variables that the process was started with, each with a zero byte behind it. `None`: the
+    /// process is gone, or another user's.
     #[must_use]
-    pub(crate) fn environ(&self, pid: u32, limit: u64) -> Option<Vec<u8>> {
-        read_whole(&self.open(pid, "environ").ok()?, limit).ok()
+    pub(crate) fn environ(&self, pid: u32) -> Option<Vec<u8>> {
+        read_whole(&self.open(pid, "environ").ok()?, MOST_ENVIRONMENT_BYTES).ok()
     }
 
     /// Reads /proc/PID/comm, without its newline. `None`: the process is gone.
@@ -354,7 +405,7 @@ mod tests {
         assert_eq!(root.status(pid).unwrap().ns_pids.first(), Some(&pid));
         let rollup = root.rollup(pid).unwrap().unwrap();
         assert!(rollup.pss_bytes <= rollup.rss_bytes && rollup.private_bytes <= rollup.rss_bytes);
-        assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
+        assert!(root.args(pid, 4096).is_some_and(|line| line.command().is_some()));
         assert!(root.pid_ns(pid).is_some());
         assert!(root.machine_stat().is_some_and(|text| parse_busy_ticks(&text).is_some()));
         let (used, total) = root.system_memory().unwrap();

@@ -467,6 +467,20 @@ pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
     parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
 }
 
+/// Gives the length of the arguments with which a program was started, bytes, from /proc/PID/stat. 0: it is hidden, as
+/// [`Stat::start_stack`] is.
+#[must_use]
+pub fn arguments_bytes(stat: &[u8]) -> u64 {
+    let fields = || {
+        let after = stat.iter().rposition(|b| *b == b')')?;
+        // Arg_start is field 48, arg_end the next one (proc_pid_stat(5)). The first one here is the third.
+        let mut fields = stat.get(after + 2..)?.split(|b| *b == b' ').skip(45).map(parse_u64);
+        let start = fields.next()??;
+        fields.next()??.checked_sub(start)
+    };
+    fields().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,6 +504,8 @@ mod tests {
         };
         assert_eq!(stat, expected);
         assert!(stat.is_dead() && stat.is_ending());
+        let line = [&text[..text.len() - 1], &b" 0".repeat(19), b" 4000 4100 4100 4200 0\n"].concat();
+        assert_eq!((arguments_bytes(&line), arguments_bytes(text)), (100, 0));
         let running = Stat { state: b'R', ..expected };
         assert!(!running.is_ending() && Stat { flags: 4_194_308, ..running }.is_ending());
         assert_eq!(Stat::parse(b"12 (x) R 7"), None);

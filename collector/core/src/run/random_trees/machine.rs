@@ -98,6 +98,8 @@ pub(super) struct SimProcess {
     faulted_kib: u64,
     /// RSS at the fork, while it runs a copy of its parent.
     at_fork_kib: Option<u64>,
+    /// That copy grew, and was replaced by a program.
+    pub(super) had_grown_copy: bool,
     /// ru_maxrss of the images before.
     earlier_max_rss_kib: u64,
     max_rss_at_start_kib: u64,
@@ -137,6 +139,7 @@ impl SimProcess {
         let range = match self.at_fork_kib {
             Some(at_fork) if is_exec => {
                 let own = hwm - at_fork * 1024;
+                self.had_grown_copy |= own > FILE_BYTES;
                 let is_certain = own > FILE_BYTES + 2 * tolerance(hwm);
                 let at_most = own + FILE_BYTES.min(at_fork * 1024);
                 PeakRange { at_least: if is_certain { own } else { 0 }, at_most }
@@ -281,6 +284,7 @@ impl Machine {
             hwm_kib: rss_kib,
             faulted_kib: 0,
             at_fork_kib: Some(rss_kib),
+            had_grown_copy: false,
             earlier_max_rss_kib: 0,
             max_rss_at_start_kib: rss_kib,
             has_written_start: false,

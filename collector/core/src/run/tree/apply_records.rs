@@ -277,14 +277,16 @@ impl Process {
     ) {
         // All of this is read from the image before, so it comes before the change.
         let peak = self.peak_before_start(inherited);
-        let peak_since_record = self.peak_since_record(inherited);
+        let (recorded, peak_since_record) = (self.program.recorded, self.peak_since_record(inherited));
         let was_taken_for_uninstrumented = self.was_taken_for_uninstrumented(command);
         let had_uninstrumented_image = self.program.had_uninstrumented_image;
         // This can move the start of the image before, so it comes before the change, too.
         self.note_alive(writer.at_ns);
         self.change_image(intervals, Image::Loaded { inherited }, writer.at_ns, peak);
         // `peak` is the replaced image's. This one can also be that of an image before, or of the new one before its START.
-        self.note_earlier_peak(peak_since_record);
+        if let Some(recorded) = recorded {
+            self.note_replaced_peak(recorded, peak_since_record);
+        }
         if was_taken_for_uninstrumented {
             // The image that was just replaced was this program, and not an uninstrumented one.
             self.program.had_uninstrumented_image = had_uninstrumented_image;

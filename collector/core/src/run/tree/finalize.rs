@@ -14,7 +14,7 @@ use crate::model::ids::Target;
 
 impl Tree {
     /// Gives the processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
-    /// processes that ended and have no REAPED record, and live children of processes that ended.
+    /// processes that ended and have no REAPED record, live children of processes that ended, and helpers.
     ///
     /// Without `all`, processes are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
     /// Some of these leave /proc without a record, so the session asks for all of them now and then.
@@ -41,6 +41,13 @@ impl Tree {
                 process.lifetime.gone_ns.is_none() && parent.is_some_and(|id| ended_parents.contains(&id))
             };
             questions.extend(alive.filter(is_orphan).filter_map(Process::target));
+        }
+        // No sample finds a helper dead.
+        if all && self.counts.helpers > 0 {
+            let is_live_helper = |process: &&Process| {
+                process.ids.is_helper && process.is_alive() && process.lifetime.gone_ns.is_none()
+            };
+            questions.extend(self.processes.values().filter(is_live_helper).filter_map(Process::target));
         }
         questions
     }
@@ -214,6 +221,10 @@ impl Tree {
         let ancestry = &process.ancestry;
         let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
         if process.ids.is_helper {
+            let reaped_us =
+                process.end.reaped.map_or(0, |_| own.cpu_us().saturating_add(own.unattributed_us));
+            let sum_us = &mut self.counts.helpers_reaped_cpu_us;
+            *sum_us = sum_us.saturating_add(reaped_us);
             return replaced;
         }
         if process.has_joined() && process.end.reaped.is_none() {

@@ -2,7 +2,8 @@
 //!
 //! - ru_maxrss survives fork and exec, so it is the last image's own only where it exceeds what that image inherited. START has
 //!   what it inherited. Where it is no more than that, EXIT has VmHWM.
-//! - A replaced image leaves its peak in EXEC, or in the larger ru_maxrss of the next START.
+//! - A replaced image leaves its peak in EXEC, or in the larger ru_maxrss of the next START. A copy of its parent's memory reads
+//!   pages of files in again, so what it grew by is only an upper bound.
 //! - The maximum in REAPED counts only where it also exceeds that of all children that the process waited for. Then it is the
 //!   most complete one, since all threads have ended.
 //! - Of a process from before the run, REAPED does not count: its maximum may be from before, or a child's.
@@ -18,8 +19,24 @@ use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
 impl Process {
-    /// Gives its peak RSS over all its images, bytes, and how that is known.
+    /// Gives its peak RSS over all its images, bytes, and how that is known. If a copy of its parent's memory grew by more than any
+    /// program after it had, that growth is an upper bound.
     pub(crate) fn peak(&self) -> (Option<u64>, Quality) {
+        let (peak, quality) = self.peak_of_programs();
+        let growth_bytes = self.program.copy_growth_bytes;
+        if growth_bytes <= peak.unwrap_or(0) {
+            return (peak, quality);
+        }
+        let quality = match quality {
+            Quality::Exact => Quality::Bound,
+            Quality::Unknown => Quality::Sampled,
+            Quality::Sampled | Quality::Bound => quality,
+        };
+        (Some(growth_bytes), quality)
+    }
+
+    /// Gives the same without what a copy of its parent's memory grew by before an exec.
+    fn peak_of_programs(&self) -> (Option<u64>, Quality) {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
         let peak = last.max(program.earlier_images_peak_bytes);
@@ -43,7 +60,7 @@ impl Process {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
         let of_helpers = self.cpu.helpers_max_rss_bytes;
         let above = |max: u64, inherited: u64| if max > inherited.max(of_helpers) { max } else { 0 };
-        let (peak, quality) = self.peak();
+        let (peak, quality) = self.peak_of_programs();
         // EXIT: children inherited at most what the process itself had.
         let below = self.end.exit.map_or(0, |exit| {
             let own = exit.own_usage.max_rss_bytes;
@@ -53,7 +70,8 @@ impl Process {
         let either = self.end.reaped.map_or(0, |reaped| {
             self.most_inherited(&reaped).map_or(0, |most| above(reaped.usage.max_rss_bytes, most))
         });
-        let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0);
+        let certain_growth = self.program.copy_growth_bytes.saturating_sub(Tolerance::FILE_PAGES_BYTES);
+        let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0).max(certain_growth);
         let copied = match self.program.image {
             Image::Forked { rss_at_fork_bytes } => rss_at_fork_bytes.min(own),
             Image::Unknown => own,
@@ -190,7 +208,8 @@ impl Process {
             // pages that a fork child read in again are in no record.
             Image::Uninstrumented | Image::Unknown => {
                 let unreported = if self.program.has_record { Tolerance::FILE_PAGES_BYTES } else { 0 };
-                let grown = self.program.earlier_images_peak_bytes.unwrap_or(0).saturating_add(unreported);
+                let earlier = self.program.earlier_images_peak_bytes.unwrap_or(0);
+                let grown = earlier.max(self.program.copy_growth_bytes).saturating_add(unreported);
                 Some(reaped.reaper_max_rss_bytes.saturating_add(grown))
             }
             Image::Borrowed => None,

@@ -190,6 +190,8 @@ pub struct ProgramState {
     pub exec_peak_bytes: Option<u64>,
     /// The largest known peak RSS of earlier images, bytes; never 0. `None`: none is known.
     pub earlier_images_peak_bytes: Option<u64>,
+    /// The most that a copy of its parent's memory grew by before an exec, bytes. Pages of files that it read in again are in that.
+    pub copy_growth_bytes: u64,
     /// An earlier image was uninstrumented, so its peak is that of a sample.
     pub had_uninstrumented_image: bool,
     /// The image that its last START or FORK record reported.
@@ -355,6 +357,7 @@ impl Process {
                 unreported_exec: None,
                 exec_peak_bytes: None,
                 earlier_images_peak_bytes: None,
+                copy_growth_bytes: 0,
                 had_uninstrumented_image: false,
                 recorded: None,
                 had_unread_copy: false,

@@ -172,7 +172,7 @@ impl Process {
         if let Some(intervals) = intervals.filter(|_| counts) {
             intervals.push(LiveInterval { memory, ..self.image_interval(at_ns) });
         }
-        self.note_earlier_peak(own_peak);
+        self.note_replaced_peak(self.program.image, own_peak);
         let program = &mut self.program;
         program.had_uninstrumented_image |= program.image == Image::Uninstrumented;
         program.image = image;
@@ -185,9 +185,20 @@ impl Process {
         }
     }
 
+    /// Notes the peak of an image that was replaced, bytes, without a copy of its parent's memory. `None`: it is unknown.
+    pub(super) fn note_replaced_peak(&mut self, image: Image, peak_bytes: Option<u64>) {
+        match image {
+            Image::Forked { .. } => {
+                let growth_bytes = &mut self.program.copy_growth_bytes;
+                *growth_bytes = (*growth_bytes).max(peak_bytes.unwrap_or(0));
+            }
+            _ => self.note_earlier_peak(peak_bytes),
+        }
+    }
+
     /// Notes that an earlier image had this peak, bytes. `None`: it is unknown. A peak of 0 is left out: it tells nothing, and
     /// would make an unknown peak count as sampled.
-    pub(super) fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
+    fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
         let peak = peak_bytes.filter(|peak| *peak > 0);
         self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
     }

@@ -16,7 +16,7 @@ impl Run {
     }
 }
 
-// Requirement: SEE-37
+// Requirement: SEE-37, SEE-123
 #[test]
 fn helper_is_left_out_and_its_parents_sums_are_right() {
     let mut run = Run::new();
@@ -28,6 +28,7 @@ fn helper_is_left_out_and_its_parents_sums_are_right() {
     run.exit(MAIN, 0, 40_000).reaped(LAUNCHER, MAIN, 40_000).finalize(&[]);
     let main = &run.tree.summaries[0];
     assert_eq!((main.own_usage.usage.cpu_us(), main.own_usage.unattributed_us), (0, 0));
+    assert_eq!(run.tree.counts().helpers_reaped_cpu_us, 40_000);
     run.assert_left_out(1, &[MAIN]);
 }
 
@@ -42,6 +43,15 @@ fn what_a_helper_starts_is_left_out_whoever_reports_it() {
     // The shell is finalized before the record of its last child is read.
     run.exit(HELPER, 1, 0).reaped(MAIN, HELPER, 1).finalize(&[]).fork(108, HELPER, MIB_KIB);
     run.assert_left_out(7, &[MAIN]);
+}
+
+// Requirement: SEE-37
+#[test]
+fn another_process_can_have_the_pid_of_a_helper_that_ended_without_a_record() {
+    let mut run = Run::new();
+    run.start_as(HELPER, MAIN, 0, MIB_KIB, "sh\0gpu-track-background").fork(103, HELPER, MIB_KIB);
+    run.finalize(&[HELPER, 103]).later(1).finalize(&[]).start(103, MAIN);
+    run.assert_left_out(2, &[MAIN, 103]);
 }
 
 // Requirement: SEE-37

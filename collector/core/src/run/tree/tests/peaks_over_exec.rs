@@ -94,7 +94,7 @@ fn growth_before_a_late_start_counts() {
     run.kernel_fork(102, MAIN).fork(102, MAIN, 10 * MIB_KIB);
     assert_eq!(
         peak_of(&mut taken_for_uninstrumented(run)),
-        (Some(40), Quality::Exact),
+        (Some(40), Quality::Bound),
         "what a copy grew by"
     );
     // A scan found the new program before its START.
@@ -102,7 +102,7 @@ fn growth_before_a_late_start_counts() {
     let id = run.fork(102, MAIN, 10 * MIB_KIB).id(102);
     run.tree.set_unreported_image(id, UnreportedMemory::Own, run.now_ns);
     run.tree.set_program(id, Program { command: Some("slow".into()), ..Program::default() });
-    assert_eq!(peak_of(&mut run), (Some(40), Quality::Exact));
+    assert_eq!(peak_of(&mut run), (Some(40), Quality::Bound));
 }
 
 // Requirement: RAM-74
