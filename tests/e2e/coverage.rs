@@ -126,6 +126,21 @@ fn scan_finds_the_names_of_static_programs() {
     assert_eq!(names, expected.map(|(path, seconds)| ("burn", path.as_str(), seconds)));
 }
 
+/// Its parents have ended, and no record names it until it is reaped.
+// Requirement: SEE-6
+#[test]
+fn scan_finds_orphans_of_static_programs_and_their_children() {
+    let run = tracked([&*static_program("orphan"), "100"])
+        .options(&["--layers", "preload,wait,subreaper,scan"])
+        .run();
+    let report = run.assert_clean(0);
+    assert_within("RAM of the orphan", report.f64("max_ram.descendants.total_rss") / 1e6, 104.9, 10.0);
+    // The process that leaves the orphan behind lives for some microseconds.
+    assert!((3..=4).contains(&report.u64("processes.total")), "{}", report.u64("processes.total"));
+    let cpu_s = report.array("processes.heaviest").iter().filter_map(|one| one["cpu_s"].as_f64());
+    assert_within("the orphan's child", cpu_s.fold(0.0, f64::max), 0.3, 20.0);
+}
+
 // Requirement: SEE-13
 #[test]
 fn processes_with_titles_are_one_command() {

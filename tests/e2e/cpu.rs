@@ -87,6 +87,8 @@ fn static_command_with_a_short_child_has_its_cpu_time() {
     for _ in 0..25 {
         let run = tracked([touch.as_str(), "forks", "1", "4096", "0"]).run();
         let report = run.assert_clean(0);
+        let time = report.at("cpu_time");
+        assert!(!time["kernel_s"].is_null(), "{time}");
         let (total_s, kernel_s) = (report.f64("cpu_time.total_s"), report.f64("cpu_time.kernel_s"));
         assert!((total_s - kernel_s).abs() < 0.0001, "{total_s} s, {kernel_s} by the kernel's sum");
         assert!(report.f64("cpu_utilization.main.mean_sum_percent") > 0.0);

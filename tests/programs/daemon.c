@@ -4,12 +4,11 @@
  * its pid to a temporary file and renames it to PIDFILE, so that PIDFILE is complete once it exists. */
 #include "common.h"
 
-static void wait_for_signal(const char *pid_file) {
+static void write_pid(const char *pid_file) {
     char name[4096];
     snprintf(name, sizeof name, "%s.new", pid_file);
     FILE *file = fopen(name, "w");
     if (!file || fprintf(file, "%d\n", getpid()) < 0 || fclose(file) || rename(name, pid_file)) die("pid file");
-    for (;;) pause();
 }
 
 int main(int argc, char **argv) {
@@ -27,10 +26,11 @@ int main(int argc, char **argv) {
             if (second < 0) die("fork");
             if (second) _exit(0);
         }
+        write_pid(argv[2]);
         if (write(ready[1], "", 1) != 1) die("write");
         close(ready[0]);
         close(ready[1]);
-        wait_for_signal(argv[2]);
+        for (;;) pause();
     }
     reap(child);
     char byte;

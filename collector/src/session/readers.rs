@@ -23,6 +23,7 @@ use crate::sources::disks::FreeSpaces;
 use crate::sources::exit_accounts::ExitAccounts;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
+use crate::sources::helpers::Helpers;
 use crate::sources::io_usage::IoUsage;
 use crate::sources::machine_usage::Machine;
 use crate::sources::membership::Membership;
@@ -92,8 +93,10 @@ impl Readers {
         let sampler = Sampler::new(root.clone(), host.page_bytes, tick_us);
         // A collector before this one has counted up to its end.
         let is_resumed = config.restarts > 0;
-        // An attached process is no child of the launcher.
-        let topmost_pid = config.attached.is_none().then_some(config.start.launcher_pid);
+        // An attached process is no child of the launcher, nor is what descends from it.
+        let has_command = config.attached.is_none();
+        let topmost_pid = has_command.then_some(config.start.launcher_pid);
+        let helpers = has_command.then(|| Helpers::new(segment.named().path()));
         Self {
             scans: config.discovery.uses(Layer::Scan),
             launcher_pid: config.start.launcher_pid,
@@ -103,6 +106,7 @@ impl Readers {
                 tick_us,
                 config.tracking.interval_ns(),
                 config.start.launcher_pid,
+                helpers,
             ),
             exits: ExitWatch::default(),
             accounts: ExitAccounts::default(),

@@ -104,8 +104,7 @@ impl Session {
                 Observation::HostPid { pid, .. } => self.pump.add_member(*pid),
                 _ => {}
             }
-            // With the connector, /proc can show a child before its fork event was read.
-            let is_ahead = self.run.has_connector() && matches!(found, Observation::Child(_));
+            let is_ahead = matches!(&found, Observation::Child(child) if self.run.is_ahead(child));
             self.run.apply_now(found);
             if is_ahead {
                 // The core accepts the child when all events up to now are applied.

@@ -105,10 +105,7 @@ impl Membership {
                 .is_some_and(|sessions| sessions.split(|byte| *byte == b':').any(|session| session == path))
         };
         self.root.real_uid(pid) == Some(self.uid)
-            && self
-                .root
-                .environ(pid)
-                .is_some_and(|environ| environ.split(|byte| *byte == 0).any(names_it))
+            && self.root.environ(pid).is_some_and(|environ| environ.split(|byte| *byte == 0).any(names_it))
     }
 }
 

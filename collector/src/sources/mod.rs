@@ -7,6 +7,7 @@ pub(crate) mod disks;
 pub(crate) mod exit_accounts;
 pub mod exit_watch;
 pub mod gpu;
+pub(crate) mod helpers;
 pub(crate) mod host;
 mod inbox;
 pub(crate) mod io_usage;

@@ -1,5 +1,5 @@
-//! The scan layer: children of known processes in /proc, for those that write no records (static and setuid programs, other
-//! users' processes). Where the kernel does not tell of execs, it also finds the programs that processes run by now.
+//! The scan layer: children of known processes in /proc, and orphans below the launcher, for those that write no records (static and
+//! setuid programs, other users' processes). Where the kernel does not tell of execs, it also finds the programs that processes run by now.
 //!
 //! Children are looked for only if a process was created anywhere since the last look (the last field of /proc/loadavg changes).
 //! A sample looks for a bounded time, and goes on where the one before stopped.
@@ -7,8 +7,9 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use super::helpers::Helpers;
 use super::program::{self, is_static, runs_other_than};
-use crate::model::ids::{Key, ProcessId, Target};
+use crate::model::ids::{Key, Parent, ProcessId, Target};
 use crate::model::observation::{ChildSeen, Observation, OverBefore, ProgramQuestion};
 use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
 use crate::sys::clock::Timer;
@@ -25,8 +26,10 @@ const CHECK_NS: u64 = 1_000_000_000;
 enum Look {
     /// A process and the list of its children.
     Process(ProcessId),
-    /// A process and the pid of one of its children.
-    Child(ProcessId, u32),
+    /// The list of the launcher's children.
+    Launcher,
+    /// A process of the tree or the launcher, and the pid of one of its children.
+    Child(Parent, u32),
     /// A child that was just found, by its pid in the collector's namespace.
     Found(Key),
 }
@@ -37,8 +40,10 @@ pub struct Scanner {
     root: ProcRoot,
     /// Length of a clock tick of start times, microseconds.
     tick_us: u64,
-    /// The launcher and the collector, which can be descendants of a process that the run attached to.
-    not_of_run: [u32; 2],
+    /// The launcher. With the collector, it can be a descendant of a process that the run attached to.
+    launcher_pid: u32,
+    /// Tells orphans of the tree from the launcher's other children. `None`: none are looked for.
+    helpers: Option<Helpers>,
     /// Most time that a sample looks around.
     limit: Duration,
     /// When the next check is due, see [`CHECK_NS`].
@@ -53,16 +58,24 @@ pub struct Scanner {
 
 impl Scanner {
     /// Gives a scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling
-    /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run.
+    /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run. `helpers` tells
+    /// which of its children are not, either; `None`: the launcher adopts no orphans of the tree.
     #[must_use]
-    pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64, launcher_pid: u32) -> Self {
+    pub fn new(
+        root: ProcRoot,
+        tick_us: u64,
+        interval_ns: u64,
+        launcher_pid: u32,
+        helpers: Option<Helpers>,
+    ) -> Self {
         let limit = Duration::from_nanos(interval_ns) / INTERVAL_DIVISOR;
         let limit = limit.clamp(Duration::from_micros(20), Duration::from_millis(20));
         let loadavg = File::open(root.top_path("loadavg")).ok();
         Self {
             root,
             tick_us,
-            not_of_run: [launcher_pid, std::process::id()],
+            launcher_pid,
+            helpers,
             limit,
             checks: Timer::default(),
             loadavg,
@@ -100,6 +113,9 @@ impl Scanner {
         // This is asked only when a round can begin, since it tells of a new process once.
         if self.queue.is_empty() && self.is_any_new() {
             self.queue = table.live().into_iter().map(Look::Process).collect();
+            // An orphan that is found there may have children, too.
+            let has_orphans = self.helpers.is_some() && table.has_main();
+            self.queue.extend(has_orphans.then_some(Look::Launcher));
         }
         Some(self.deadline())
     }
@@ -110,6 +126,11 @@ impl Scanner {
         while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
                 Look::Process(id) => self.look_at_process(table, id),
+                Look::Launcher => {
+                    let threads = self.root.stat(self.launcher_pid).map_or(0, |stat| stat.threads);
+                    self.queue_children(Parent::Launcher, self.launcher_pid, threads);
+                    None
+                }
                 Look::Child(parent, pid) => self.look_at_child(table, parent, pid),
                 Look::Found(key) => {
                     // Its program and its own children come next.
@@ -155,20 +176,21 @@ impl Scanner {
         };
         let is_unreported = !known.has_record || is_other_by_now();
         let found = is_unreported.then(|| self.read_program(&target, &known, clock::monotonic_ns()));
-        let children = self.root.children(target.pid, stat.threads);
-        let of_run = children.into_iter().filter(|child| !self.not_of_run.contains(child));
-        self.queue.extend(of_run.map(|child| Look::Child(id, child)));
+        self.queue_children(Parent::Known(id), target.pid, stat.threads);
         found
+    }
+
+    /// Queues the children of the process with this pid, which has this many threads.
+    fn queue_children(&mut self, parent: Parent, pid: u32, threads: u64) {
+        let not_of_run = [self.launcher_pid, std::process::id()];
+        let children = self.root.children(pid, threads);
+        let of_run = children.into_iter().filter(|child| !not_of_run.contains(child));
+        self.queue.extend(of_run.map(|child| Look::Child(parent, child)));
     }
 
     /// Gives what is new about a child (see [`Self::news_of_child`]). If something is, queues the child, so that its program and
     /// its own children are looked at next.
-    fn look_at_child(
-        &mut self,
-        table: &impl ProcessTable,
-        parent: ProcessId,
-        pid: u32,
-    ) -> Option<Observation> {
+    fn look_at_child(&mut self, table: &impl ProcessTable, parent: Parent, pid: u32) -> Option<Observation> {
         let found = self.news_of_child(table, parent, pid);
         match &found {
             // The table gives it an id only when the caller has applied what was found.
@@ -182,12 +204,12 @@ impl Scanner {
 
     /// Gives what is new to the table about the process with this pid, which was listed as a child of `parent`:
     ///
-    /// - a child that the table does not have;
+    /// - a child that the table does not have, and that is no helper of the run;
     /// - the pid in this namespace of a child that the table has by its pid in another namespace;
     /// - a child that was a zombie before the run began.
     ///
     /// `None`: the table has the child, or the process is gone or no child of this parent by now.
-    fn news_of_child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
+    fn news_of_child(&self, table: &impl ProcessTable, parent: Parent, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
         let seen_ns = clock::monotonic_ns();
         let stat = self.root.stat(pid)?;
@@ -198,7 +220,11 @@ impl Scanner {
         }
         let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
         // Since the child was listed, a process outside of the tree may have got its pid.
-        if table.target(parent).map(|parent| parent.pid) != Some(stat.ppid) {
+        let parent_pid = match parent {
+            Parent::Known(id) => table.target(id).map(|parent| parent.pid),
+            Parent::Launcher | Parent::Unknown => Some(self.launcher_pid),
+        };
+        if parent_pid != Some(stat.ppid) {
             return None;
         }
         let shown_ns = stat.start_ns(self.tick_us);
@@ -219,6 +245,10 @@ impl Scanner {
         let tick_ns = self.tick_us.saturating_mul(1000);
         // Its start, even at the end of the clock tick that /proc shows, is not after the session's.
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
+        // The launcher's record of a dead orphan follows.
+        if parent == Parent::Launcher && (is_older || stat.is_over() || self.is_helper(pid)) {
+            return None;
+        }
         if is_older && stat.is_over() {
             return self.over_before(key, pid, shown_ns);
         }
@@ -235,6 +265,13 @@ impl Scanner {
             seen_ns,
             before,
         }))
+    }
+
+    /// Whether a child of the launcher is a helper of the run, or may be about to become one.
+    fn is_helper(&self, pid: u32) -> bool {
+        let is_one = |helpers: &Helpers| helpers.is_one(&self.root, pid);
+        self.helpers.as_ref().is_none_or(is_one)
+            || Helpers::may_become_one(&self.root, pid, self.launcher_pid)
     }
 
     /// Gives the pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.

@@ -1,9 +1,9 @@
 //! The processes of a run that is to be ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::ffi::OsStrExt;
 
 use super::TreeToEnd;
+use crate::sources::helpers::{Helpers, runs_own_program};
 use crate::sources::membership::Membership;
 use crate::sys::proc_fs::{ProcRoot, Stat};
 
@@ -30,6 +30,8 @@ pub(super) struct Members<'a> {
     tree: &'a TreeToEnd,
     /// Finds processes by the segment.
     membership: Membership,
+    /// Tells the run's own helpers. `None`: the run has no segment.
+    helpers: Option<Helpers>,
     /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
     /// Processes that were found, or named by the starter of the ender, and lived at the last call of [`Self::find_live`].
@@ -46,6 +48,7 @@ impl<'a> Members<'a> {
             // The launcher's pid plays no part in the one question that is asked.
             membership: Membership::new(root.clone(), tree.segment.clone(), tree.launcher.unwrap_or(0)),
             launcher: tree.launcher.and_then(|pid| Member::of(root, pid)),
+            helpers: tree.segment.as_ref().map(|segment| Helpers::new(&segment.path)),
             known: tree.known.iter().copied().collect(),
             own: std::process::id(),
         }
@@ -93,25 +96,17 @@ impl<'a> Members<'a> {
 
     /// Whether this process runs the same executable as the ender: it is a launcher or collector of a run within the run.
     pub(super) fn is_launcher_or_collector(&self, member: Member) -> bool {
-        let own = self.root.executable(self.own);
-        own.is_some() && self.root.executable(member.pid) == own
+        runs_own_program(self.root, member.pid)
     }
 
-    /// Whether this is the ender, a collector of the run, or another of its helpers. Helpers run the same executable as the ender, have
-    /// the segment among their arguments, and are children of the launcher (`launcher`). `None`: it is gone, and the parent does not
-    /// count.
+    /// Whether this is the ender, a collector of the run, or another of its helpers, which are children of the launcher. `None`: that is
+    /// gone, and the parent does not count.
     fn is_own_helper(&self, pid: u32, stat: &Stat, launcher: Option<Member>) -> bool {
         if pid == self.own {
             return true;
         }
-        let Some(segment) = &self.tree.segment else { return false };
-        if launcher.is_some_and(|launcher| stat.ppid != launcher.pid) {
-            return false;
-        }
-        let segment = segment.path.as_os_str().as_bytes();
-        let names_segment = |args: Vec<u8>| args.split(|byte| *byte == 0).any(|arg| arg == segment);
-        self.is_launcher_or_collector(Member { pid, start_ticks: stat.start_ticks })
-            && self.root.read(pid, "cmdline").is_some_and(names_segment)
+        launcher.is_none_or(|launcher| stat.ppid == launcher.pid)
+            && self.helpers.as_ref().is_some_and(|helpers| helpers.is_one(self.root, pid))
     }
 }
 

@@ -142,7 +142,7 @@ mod tests {
             ("ls\0-l\0", "/bin/busybox"),
             ("ls\0", "/bin/busybox"),
             ("NAME\0", "/usr/bin/sleep"),
-            ("two words\01\0", "/usr/bin/sleep"),
+            ("two words\0one\0", "/usr/bin/sleep"),
             ("grep\0\0", "/usr/bin/ugrep"),
             ("grep\0\0\0", "/usr/bin/grep"),
             ("/opt/My Program/run me\0", "/opt/My Program/run me"),

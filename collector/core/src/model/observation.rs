@@ -8,7 +8,7 @@ use super::alert::AlertCommandFailure;
 use super::attached::{Attached, UsedBefore};
 use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
-use super::ids::{Key, ProcessId, Target};
+use super::ids::{Key, Parent, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
@@ -47,7 +47,7 @@ pub enum Observation {
         /// The inode.
         pidfd_inode: u64,
     },
-    /// /proc shows a child that was not known.
+    /// /proc shows a child or an orphan that was not known.
     Child(ChildSeen),
     /// /proc shows a child that had ended before the run began.
     OverBefore(OverBefore),
@@ -303,15 +303,15 @@ impl OverBefore {
     }
 }
 
-/// A child that /proc shows below a known process.
+/// A child that /proc shows below a known process, or an orphan below the launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildSeen {
     /// Its pid as it sees it itself.
     pub key: Key,
     /// Its pid in the collector's namespace.
     pub host_pid: u32,
-    /// The known process that is its parent.
-    pub parent: ProcessId,
+    /// Its parent: a known process, or the launcher, which adopted it.
+    pub parent: Parent,
     /// When it started at the earliest, CLOCK_MONOTONIC nanoseconds. /proc rounds starts down to a clock tick.
     pub earliest_start_ns: u64,
     /// When it started at the latest, CLOCK_MONOTONIC nanoseconds.
@@ -344,7 +344,7 @@ impl ChildSeen {
         Self {
             key,
             host_pid: key.pid,
-            parent,
+            parent: Parent::Known(parent),
             earliest_start_ns,
             start_ns,
             pidfd_inode: 0,

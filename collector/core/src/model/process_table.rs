@@ -4,6 +4,9 @@ use super::ids::{Key, ProcessId, Target};
 
 /// The processes whose figures are not final, as sources see them.
 pub trait ProcessTable {
+    /// Whether the command's first process, or the process that the run attached to, is known.
+    fn has_main(&self) -> bool;
+
     /// Gives the live processes, oldest first.
     fn live(&self) -> Vec<ProcessId>;
 

@@ -21,10 +21,10 @@ use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
 use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
-use crate::model::ids::Target;
+use crate::model::ids::{Parent, Target};
 use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::live::LiveProcesses;
-use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
+use crate::model::observation::{ChildSeen, Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::{Order, OrderId, OrderResult, Rule};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
@@ -220,8 +220,7 @@ impl RunState {
                 self.begin(process.pid, process.before.at_ns);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
-            // The connector may be about to report the child, so what /proc showed waits.
-            Observation::Child(child) if self.has_connector() => {
+            Observation::Child(child) if self.is_ahead(child) => {
                 self.tree.found_ahead(child.clone());
             }
             Observation::Child(child) => {
@@ -636,6 +635,11 @@ impl RunState {
     }
 
     /// Whether the process connector reports every fork, exec and exit.
+    /// Whether /proc can show this child before what reports it is applied: the connector, or an orphan's own records.
+    pub fn is_ahead(&self, child: &ChildSeen) -> bool {
+        self.has_connector() || child.parent == Parent::Launcher
+    }
+
     pub fn has_connector(&self) -> bool {
         self.health.connector.absent.is_none()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::machine::{Exe, LAUNCHER, Life, Machine, PID_NS, START_NS, SimProcess};
 use crate::model::exit_account::Remains;
-use crate::model::ids::{Key, Target};
+use crate::model::ids::{Key, Parent, Target};
 use crate::model::observation::{
     ChildSeen, Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState,
     Request, Size, UnreportedMemory, Vitals,
@@ -98,43 +98,57 @@ impl Collector {
         self.apply(machine, &Observation::Finalize { complete_ns: machine.now_ns });
     }
 
-    /// Looks for children in /proc.
-    fn scan(&mut self, machine: &Machine) {
+    /// Looks for children in /proc, and for orphans below the launcher.
+    fn scan(&mut self, machine: &mut Machine) {
         if self.run.health.connector.absent.is_none() {
             self.apply(machine, &Observation::ConnectorAbsent("switched off".to_owned()));
         }
         for parent in self.run.tree.live() {
-            let Some(target) = self.run.tree.target(parent) else { continue };
-            let is_child = |process: &&SimProcess| {
-                let maker = process.parent.map(|parent| machine.processes[parent].pid);
-                maker == Some(target.pid) && process.life != Life::Reaped
+            if let Some(target) = self.run.tree.target(parent) {
+                self.scan_children(machine, Parent::Known(parent), target.pid);
+            }
+        }
+        if self.run.tree.has_main() {
+            self.scan_children(machine, Parent::Launcher, LAUNCHER);
+        }
+    }
+
+    /// Looks for the children of one process.
+    fn scan_children(&mut self, machine: &mut Machine, parent: Parent, parent_pid: u32) {
+        let is_child = |process: &&SimProcess| {
+            let maker = process.parent.map_or(LAUNCHER, |parent| machine.processes[parent].pid);
+            maker == parent_pid && process.life != Life::Reaped
+        };
+        let children: Vec<SimProcess> = machine.processes.iter().filter(is_child).cloned().collect();
+        for child in &children {
+            let key = Key { pid_ns: PID_NS, pid: child.pid };
+            let (shown_ns, seen_ns) = (shown_start_ns(child), machine.now_ns);
+            if self.run.tree.is_known(key, 0, shown_ns) {
+                continue;
+            }
+            let (earliest_start_ns, start_ns) =
+                ChildSeen::starts(shown_ns, TICK_US * 1000, seen_ns, START_NS);
+            let (host_pid, pidfd_inode) = (child.pid, 0);
+            let seen = ChildSeen {
+                key,
+                host_pid,
+                parent,
+                earliest_start_ns,
+                start_ns,
+                pidfd_inode,
+                seen_ns,
+                before: None,
             };
-            for child in machine.processes.iter().filter(is_child) {
-                let key = Key { pid_ns: PID_NS, pid: child.pid };
-                let (shown_ns, seen_ns) = (shown_start_ns(child), machine.now_ns);
-                if self.run.tree.is_known(key, 0, shown_ns) {
-                    continue;
-                }
-                let (earliest_start_ns, start_ns) =
-                    ChildSeen::starts(shown_ns, TICK_US * 1000, seen_ns, START_NS);
-                let (host_pid, pidfd_inode) = (child.pid, 0);
-                let seen = ChildSeen {
-                    key,
-                    host_pid,
-                    parent,
-                    earliest_start_ns,
-                    start_ns,
-                    pidfd_inode,
-                    seen_ns,
-                    before: None,
-                };
-                self.apply(machine, &Observation::Child(seen));
-                let found = self.run.tree.live_by_key(key).and_then(|id| self.run.tree.target(id));
-                if let Some(found) = found.filter(|_| child.life == Life::Alive) {
-                    let question = ProgramQuestion::WhatAndWhose(Some(target.pid));
-                    let program = read_program(machine, found, question);
-                    self.apply(machine, &Observation::Program(ProgramSeen { is_answer: false, ..program }));
-                }
+            self.apply(machine, &Observation::Child(seen));
+            if parent == Parent::Launcher {
+                // All records up to now are applied before an orphan counts.
+                self.look(machine);
+            }
+            let found = self.run.tree.live_by_key(key).and_then(|id| self.run.tree.target(id));
+            if let Some(found) = found.filter(|_| child.life == Life::Alive) {
+                let question = ProgramQuestion::WhatAndWhose(Some(parent_pid));
+                let program = read_program(machine, found, question);
+                self.apply(machine, &Observation::Program(ProgramSeen { is_answer: false, ..program }));
             }
         }
     }

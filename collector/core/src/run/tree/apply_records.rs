@@ -154,6 +154,7 @@ impl Tree {
             self.insert(key, parent, FoundBy::Preload, at_ns)
         });
         self.note_first_of_command(id);
+        self.note_maker_of_orphan(id, writer.parent);
         self.leave_out_helper(id, command);
         let group = self.groups.new_id();
         self.join_group(id, group);
@@ -163,6 +164,21 @@ impl Tree {
         process.set_loaded(writer, inherited, command, intervals);
         self.note_record(id);
         id
+    }
+
+    /// Notes the parent that START names of a process that /proc has shown below the launcher: that parent has ended since.
+    fn note_maker_of_orphan(&mut self, id: ProcessId, maker: Key) {
+        let is_orphan =
+            |process: &Process| process.ancestry.parent == Parent::Launcher && !process.ids.is_main;
+        let maker = self.parent_of(maker);
+        if maker.known().is_none_or(|maker| maker == id) || !self.processes.get(&id).is_some_and(is_orphan) {
+            return;
+        }
+        let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
+        if let Some(process) = self.processes.get_mut(&id) {
+            (process.ancestry.parent, process.ancestry.uninstrumented_ancestor) =
+                (maker, uninstrumented_ancestor);
+        }
     }
 
     /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child. The launcher's

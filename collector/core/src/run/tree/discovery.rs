@@ -7,11 +7,10 @@ use crate::model::exit_account::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Adds a child that /proc shows below a known process and that the tree does not have. Gives its id. What it used before the
-    /// run is noted, since the run's figures leave that out. Samples are frequent while it is young.
+    /// Adds a child that /proc shows, below a known process or as an orphan, and that the tree does not have. Gives its id. What it used
+    /// before the run is noted, since the run's figures leave that out. Samples are frequent while it is young.
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
-        let parent = Parent::Known(child.parent);
-        let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
+        let id = self.insert(child.key, child.parent, FoundBy::Scan, child.start_ns);
         self.by_state.young.insert(id);
         if let Some(before) = child.before {
             self.add_io_before(child.host_pid, before.blocks);
@@ -23,7 +22,8 @@ impl Tree {
             process.set_earliest_start(child.earliest_start_ns);
         }
         // Until it is known to run something else, it may share its parent's memory.
-        if let Some(group) = self.processes.get(&child.parent).map(|parent| parent.program.group) {
+        let parent = child.parent.known().and_then(|parent| self.processes.get(&parent));
+        if let Some(group) = parent.map(|parent| parent.program.group) {
             self.join_group(id, group);
         }
         if child.key.pid_ns != self.context.pid_ns {
@@ -33,9 +33,9 @@ impl Tree {
         id
     }
 
-    /// Keeps a child that /proc shows and the tree does not have, where the connector reports every process. The child waits
-    /// until all events up to its sighting are applied. They may report it. If they are about an earlier process with its pid,
-    /// they would be taken for its own.
+    /// Keeps a child that /proc shows and the tree does not have, where another source may be about to report it: the connector, or an
+    /// orphan's own records, which tell its parent. The child waits until all events up to its sighting are applied. If they are about an
+    /// earlier process with its pid, they would be taken for its own.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
         self.by_state.found_ahead.push(child);
     }
@@ -110,10 +110,12 @@ impl Tree {
             process.program.image = image;
             self.groups.note_image_kind();
         }
-        // A program of its own shares no anonymous pages with its relatives.
+        // A program of its own shares no anonymous pages with its parent's. All others of the group of a child of the launcher are its own
+        // fork children.
+        let is_first = process.ancestry.parent == Parent::Launcher;
         let group = process.program.group;
         let has_relatives = self.groups.get(group).is_some_and(|group| group.members.len() > 1);
-        if is_own && has_relatives {
+        if is_own && has_relatives && !is_first {
             let own = self.groups.new_id();
             self.join_group(id, own);
         }

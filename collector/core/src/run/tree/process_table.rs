@@ -5,6 +5,10 @@ use crate::model::ids::{Key, Target};
 use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
 
 impl ProcessTable for Tree {
+    fn has_main(&self) -> bool {
+        Self::has_main(self)
+    }
+
     fn live(&self) -> Vec<ProcessId> {
         self.alive().to_vec()
     }

@@ -102,7 +102,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
                         tree.found_in_proc(&ChildSeen {
                             key,
                             host_pid,
-                            parent: id,
+                            parent: if random.below(4) == 0 { Parent::Launcher } else { Parent::Known(id) },
                             earliest_start_ns: start_ns.saturating_sub(random.below(30) * MS),
                             start_ns,
                             pidfd_inode: 1,

@@ -272,7 +272,7 @@ fn growth_of_a_fork_child_before_exec_is_an_upper_bound_of_its_own_peak() {
             FLAG_IMAGE,
             Event::Exit { status: 0, vm_hwm_kib: 10, own: used(1, 0), children: used(0, 0) },
         );
-        let memory = summary_of(&run.end(), 102).memory.clone();
+        let memory = summary_of(&run.end(), 102).memory;
         (memory.peak_rss_bytes, memory.peak_quality, memory.known_rss.own_bytes)
     };
     let program = (Some(10 * 1024), Quality::Exact, 10 * 1024);
