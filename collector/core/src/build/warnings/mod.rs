@@ -511,8 +511,8 @@ fn ram_at_most(context: &Context) -> Option<String> {
     let at_most = context.max_ram_at_most.combined?;
     let more = at_most - certain;
     let reason = if context.inputs.run.ram.unseen_bytes > more / 2 {
-        "large processes wrote to their memory between two forks, and only root sees which of the pages that their children share \
-         are the same."
+        "only root sees how fork relatives share their pages where they are large and write between two forks, are not dumpable \
+         (prctl), or are another user's."
     } else {
         "processes ended between two samples, and how much the others held just then is unknown. A smaller --st shows more."
     };

@@ -40,8 +40,8 @@ pub(crate) struct Estimate {
     pub files_unread_bytes: u64,
     /// By how much its private and proportional sizes may be wrong, bytes.
     pub stale_bytes: u64,
-    /// How much more its image group can hold in pages that nothing tells apart, bytes. Noted for the youngest, which is no first
-    /// process of the command.
+    /// How much more it or its image group can hold in pages that nothing tells apart, bytes. That of a group is noted for the youngest.
+    /// The command's first process has none.
     pub unseen_bytes: u64,
 }
 
@@ -169,7 +169,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         }
         if let Some(youngest) = ids.last().and_then(|id| all.by_id.get_mut(id)).filter(|_| are_read) {
             let copied_bytes = readings.copied_bytes.get(&group).copied().unwrap_or(0);
-            youngest.unseen_bytes = anonymous::unseen_bytes(&members).min(copied_bytes);
+            youngest.unseen_bytes += anonymous::unseen_bytes(&members).min(copied_bytes);
         }
     }
 }
@@ -200,16 +200,14 @@ fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Ad
 /// Makes the estimate of a process from its anonymous pages. `is_alone`: no other process of its image group has memory.
 fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, page_bytes: u64) -> Estimate {
     let AddedAnonymous { combined, descendants } = added;
-    // If its sharing can't be read, it counts with all that it may add: nothing is left uncertain. Each sum has its own bounds.
-    let is_denied = member.reading.is_sharing_denied;
-    let counted_bytes =
-        |added: Anonymous| added.certain_bytes + if is_denied { added.uncertain_bytes } else { 0 };
-    // What is read next is that which makes either sum more certain.
     let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
+    // What is read next is that which makes either sum more certain. If its sharing can't be read, that stays a bound.
+    let is_denied = member.reading.is_sharing_denied;
+    let unseen_bytes = if is_denied && !member.is_main { uncertain_bytes } else { 0 };
     let contribution = Contribution {
-        added_bytes: counted_bytes(combined),
+        added_bytes: combined.certain_bytes,
         // The command's first process is no descendant.
-        added_to_descendants_bytes: if member.is_main { 0 } else { counted_bytes(descendants) },
+        added_to_descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes },
         private_bytes: anonymous::private_bytes(member, is_alone)
             + anonymous::private_of_files_bytes(member, is_alone),
     };
@@ -218,6 +216,7 @@ fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, pa
         proportional_bytes: anonymous::proportional_bytes(member, is_alone),
         unread_private_bytes: anonymous::unread_private_bytes(member, is_alone, page_bytes),
         anonymous_uncertain_bytes: if is_denied { 0 } else { uncertain_bytes },
+        unseen_bytes,
         ..Estimate::default()
     }
 }

@@ -138,6 +138,26 @@ fn sharing_that_could_not_be_read_is_read_of_the_next_program() {
     assert_eq!(run.ram.max.main.private_bytes, Some(40 * MIB));
 }
 
+/// Processes that are not dumpable, or another user's.
+// Requirement: RAM-64
+#[test]
+fn relatives_whose_sharing_only_root_may_read_have_a_bound() {
+    let mut run = Run::new(Made::with(200));
+    run.fork(CHILD, 200);
+    // Each fault can be a page that it copied, or read in again.
+    run.is(CHILD, Made { faults: 200 * 256, ..Made::with(200) });
+    run.broke();
+    run.sample(1);
+    let members = run.tree.alive().to_vec();
+    let read = members.iter().map(|id| (*id, SharingReading::Denied)).collect();
+    run.sampling.sharing(&run.tree, &SharingReadings { members, read, ..Default::default() });
+    run.sample(1);
+    assert_eq!(run.ram.max.combined.footprint_bytes, 200 * MIB);
+    let [main, descendants, combined] = run.ram.at_most_bytes.values();
+    assert_eq!((main, descendants, combined), (200 * MIB, 400 * MIB, 400 * MIB));
+    assert_eq!(run.ram.unseen_bytes, 200 * MIB);
+}
+
 // Requirement: RAM-23
 #[test]
 fn private_part_that_was_not_read_is_unknown() {
