@@ -297,6 +297,23 @@ fn report_names_host_command_and_start_time() {
     assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 0);
 }
 
+// Requirement: IO-4
+#[test]
+fn writes_that_were_never_stored_are_told() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let script = format!(
+        "cd {} && dd if=/dev/zero of=kept bs=1M count=4 conv=fsync status=none && \
+         dd if=/dev/zero of=removed bs=1M count=20 status=none && rm removed",
+        directory.path().display()
+    );
+    let run = tracked(["sh", "-c", &script]).run();
+    let report = run.assert_clean(0);
+    let (written, cancelled) = (report.u64("io.write_bytes"), report.u64("io.cancelled_write_bytes"));
+    assert!((24 << 20..26 << 20).contains(&written), "24 MiB were written, io.write_bytes is {written}");
+    // The kernel can have stored some of it before.
+    assert!((16 << 20..=21 << 20).contains(&cancelled), "{cancelled} of {written}");
+}
+
 // Requirement: IO-1, IO-2
 #[test]
 fn written_bytes_are_counted_in_all_and_over_time() {

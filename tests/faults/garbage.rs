@@ -95,9 +95,9 @@ fn proc_reader_survives_a_garbage_proc() {
                 (0..length).map(|_| b"0123456789 \n:()kBabc\0\xff"[random.below(22) as usize]).collect();
             fs::write(file, &bytes).unwrap();
         }
-        let _ = (root.stat(7), root.status(7), root.rollup(7).ok(), root.comm(7), root.io_bytes(7));
+        let _ = (root.stat(7), root.status(7), root.rollup(7).ok(), root.comm(7), root.io(7));
         let _ = (root.machine_stat(), root.system_memory(), root.executable(7), root.pid_ns(7));
-        assert!(root.args(7, 10).is_none_or(|args| args.len() <= 300));
+        assert!(root.args(7, 10).is_none_or(|line| line.into_args().len() <= 300));
         assert!(root.children(7, 1).len() <= 300);
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::model::observation::Observation;
 use crate::model::tree_sample::IoBytes;
-use crate::sys::proc_fs::ProcRoot;
+use crate::sys::proc_fs::{Io, ProcRoot};
 
 /// The processes are read once in this time at most.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -45,28 +45,26 @@ impl IoUsage {
         let pids = pids();
         self.due_ns = now_ns + PERIOD_NS.max(pids.len() as u64 * PERIOD_A_PROCESS_NS);
         let is_first = std::mem::take(&mut self.is_first);
-        Some(Observation::Io { sum: self.sum(&pids), is_first })
+        let (sum, cancelled) = self.sum(&pids).unzip();
+        Some(Observation::Io { sum, cancelled, is_first })
     }
 
-    /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: that of the launcher, or
-    /// of all of them, can't be read.
-    fn sum(&self, pids: &[u32]) -> Option<IoBytes> {
+    /// Adds up the I/O of the launcher and of these processes, parents before their children, and the bytes of cancelled writes.
+    /// `None`: that of the launcher, or of all of them, can't be read.
+    fn sum(&self, pids: &[u32]) -> Option<(IoBytes, u64)> {
         // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
         // next reading has it in its parent's I/O. In the other order it would count twice.
         let launcher = match self.launcher_pid {
-            Some(pid) => Some(self.bytes(pid)?),
+            Some(pid) => Some(self.root.io(pid)?),
             None => None,
         };
-        let others = pids.iter().filter_map(|pid| self.bytes(*pid));
-        launcher.into_iter().chain(others).reduce(|sum, one| IoBytes {
+        let others = pids.iter().filter_map(|pid| self.root.io(*pid));
+        let sum = launcher.into_iter().chain(others).reduce(|sum, one| Io {
             read: sum.read.saturating_add(one.read),
             written: sum.written.saturating_add(one.written),
-        })
-    }
-
-    /// Reads the I/O of a process and of the children that it waited for. `None`: the process is gone, or another user's.
-    fn bytes(&self, pid: u32) -> Option<IoBytes> {
-        self.root.io_bytes(pid).map(|(read, written)| IoBytes { read, written })
+            cancelled: sum.cancelled.saturating_add(one.cancelled),
+        })?;
+        Some((IoBytes { read: sum.read, written: sum.written }, sum.cancelled))
     }
 }
 
@@ -89,7 +87,7 @@ mod tests {
     }
 
     fn sum(observation: Option<Observation>) -> Option<(Option<IoBytes>, bool)> {
-        let Observation::Io { sum, is_first } = observation? else { panic!("another observation") };
+        let Observation::Io { sum, is_first, .. } = observation? else { panic!("another observation") };
         Some((sum, is_first))
     }
 

@@ -134,6 +134,8 @@ fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
         return Io {
             read_bytes: read.map(|io| io.bytes.read),
             write_bytes: read.map(|io| io.bytes.written),
+            // What was cancelled before the attach is not known.
+            cancelled_write_bytes: None,
             reason: read.is_none().then(|| attached::why_no_io(inputs.run)),
         };
     }
@@ -144,6 +146,7 @@ fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     Io {
         read_bytes,
         write_bytes: if_exact(own.output_blocks.saturating_mul(RUSAGE_BLOCK_BYTES)),
+        cancelled_write_bytes: inputs.run.samples.cancelled_bytes().filter(|_| read_bytes.is_some()),
         reason: read_bytes.is_none().then(|| "the usage of no process is exactly known".to_owned()),
     }
 }

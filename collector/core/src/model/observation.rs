@@ -136,6 +136,8 @@ pub enum Observation {
     Io {
         /// The sum. `None`: the kernel does not count block I/O.
         sum: Option<IoBytes>,
+        /// Bytes of the sum's writes that were truncated or removed before they were on storage. `None`: as the sum.
+        cancelled: Option<u64>,
         /// It is the first reading of this collector, so it only shows where later ones begin.
         is_first: bool,
     },

@@ -52,6 +52,11 @@ impl Samples {
         self.storage.io()
     }
 
+    /// Gives how many bytes of writes were cancelled. `None`: that was not read.
+    pub(crate) fn cancelled_bytes(&self) -> Option<u64> {
+        self.storage.cancelled_bytes()
+    }
+
     /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation since the reading before, percent. `None`:
     /// the figure could not be read, or the reading before is too near for a utilisation. The open sample has the largest of each
     /// figure since the one before closed, or else the last one.

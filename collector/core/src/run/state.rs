@@ -272,7 +272,8 @@ impl RunState {
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
                 self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns());
             }
-            Observation::Io { sum, is_first } => {
+            Observation::Io { sum, cancelled, is_first } => {
+                self.samples.storage.note_cancelled(*cancelled);
                 let before = self.tree.io_before();
                 self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }
@@ -634,12 +635,12 @@ impl RunState {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
     }
 
-    /// Whether the process connector reports every fork, exec and exit.
     /// Whether /proc can show this child before what reports it is applied: the connector, or an orphan's own records.
     pub fn is_ahead(&self, child: &ChildSeen) -> bool {
         self.has_connector() || child.parent == Parent::Launcher
     }
 
+    /// Whether the process connector reports every fork, exec and exit.
     pub fn has_connector(&self) -> bool {
         self.health.connector.absent.is_none()
     }

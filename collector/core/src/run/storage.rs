@@ -22,6 +22,8 @@ pub(super) struct Storage {
     io: Option<Io>,
     /// The run's block I/O is unknown: that of a process from before the run attached to it could not be read.
     is_unknown: bool,
+    /// Bytes of writes that were cancelled since the processes began, at the last reading. `None`: it was not read.
+    cancelled_bytes: Option<u64>,
     /// In the order in which they answered first.
     file_systems: Vec<FileSystemSample>,
 }
@@ -117,6 +119,16 @@ impl Storage {
             io.before_attach = before_attach;
             io.note_known(at_ns, of_ended(totals));
         }
+    }
+
+    /// Takes in how many bytes of writes were cancelled by now. A child that is just being reaped can be missing in one reading.
+    pub(super) fn note_cancelled(&mut self, bytes: Option<u64>) {
+        self.cancelled_bytes = self.cancelled_bytes.max(bytes);
+    }
+
+    /// Gives how many bytes of writes were cancelled. `None`: that was not read.
+    pub(super) fn cancelled_bytes(&self) -> Option<u64> {
+        self.cancelled_bytes
     }
 
     /// Takes in that the figures of all processes are final: no more readings come after `at_ns`, CLOCK_MONOTONIC nanoseconds.

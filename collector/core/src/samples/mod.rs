@@ -231,7 +231,7 @@ pub fn full() -> Report {
             waiting_threads: Some(1.5),
             reason: None,
         },
-        io: Io { read_bytes: Some(4096), write_bytes: Some(52_428_800), reason: None },
+        io: Io { read_bytes: Some(4096), write_bytes: Some(52_428_800), cancelled_write_bytes: Some(20_971_520), reason: None },
         faults: Faults { minor: Some(12_345_678), major: Some(9) },
         context_switches: ContextSwitches { voluntary: Some(45_678), involuntary: Some(1234) },
         processes: processes(success),

@@ -73,6 +73,7 @@ pub fn unknown() -> Report {
         io: Io {
             read_bytes: None,
             write_bytes: None,
+            cancelled_write_bytes: None,
             reason: Some("the usage of no process is exactly known".into()),
         },
         faults: Faults { minor: None, major: None },

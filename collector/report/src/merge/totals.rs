@@ -102,6 +102,8 @@ pub(super) struct Totals {
     percent_time: Groups<Known>,
     read: Known,
     written: Known,
+    /// Bytes of cancelled writes.
+    cancelled: Known,
     minor: Known,
     major: Known,
     voluntary: Known,
@@ -181,6 +183,7 @@ impl Totals {
         for (sum, number) in [
             (&mut self.read, report.io.read_bytes),
             (&mut self.written, report.io.write_bytes),
+            (&mut self.cancelled, report.io.cancelled_write_bytes),
             (&mut self.minor, report.faults.minor),
             (&mut self.major, report.faults.major),
             (&mut self.voluntary, report.context_switches.voluntary),
@@ -277,7 +280,12 @@ impl Totals {
     }
 
     pub(super) fn io(&self) -> Io {
-        Io { read_bytes: self.read.count(), write_bytes: self.written.count(), reason: None }
+        Io {
+            read_bytes: self.read.count(),
+            write_bytes: self.written.count(),
+            cancelled_write_bytes: self.cancelled.count(),
+            reason: None,
+        }
     }
 
     pub(super) fn faults(&self) -> Faults {

@@ -399,6 +399,8 @@ fn report_of_schema_2_is_read_with_a_note() {
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
         series: Series::default(),
+        io: Io { cancelled_write_bytes: None, ..original.io },
+        coverage: Coverage { elsewhere: Vec::new(), other_users: Vec::new(), ..original.coverage },
         wall_s: report.wall_s,
         contention: Contention::default(),
         hints: Hints { gpu_memory_reason: None, ..original.hints },

@@ -92,7 +92,9 @@ fn holders_by_command(peak: &Peak, units: Units) -> Table {
 /// Makes the section of block I/O.
 pub(super) fn io(report: &Report, units: Units) -> Section {
     let io = &report.io;
-    traffic(Section::new("I/O"), [io.read_bytes, io.write_bytes], units).text("Unknown", io.reason.clone())
+    traffic(Section::new("I/O"), [io.read_bytes, io.write_bytes], units)
+        .text("Never stored", units.io(io.cancelled_write_bytes))
+        .text("Unknown", io.reason.clone())
 }
 
 /// Adds the rows of the bytes read and written, as far as there are any.
@@ -246,7 +248,9 @@ fn over_time_row(report: &Report, units: Units) -> Option<Block> {
 /// no I/O, or it is unknown for another reason.
 pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
     let read = units.io(report.io.read_bytes).map(|read| format!("{read} read"));
-    let written = units.io(report.io.write_bytes).map(|written| format!("{written} written"));
+    let cancelled = units.io(report.io.cancelled_write_bytes);
+    let cancelled = cancelled.map_or(String::new(), |bytes| format!(" ({bytes} never stored)"));
+    let written = units.io(report.io.write_bytes).map(|written| format!("{written} written{cancelled}"));
     let parts: Vec<_> = [read, written].into_iter().flatten().collect();
     let reason = report.io.reason.as_ref().filter(|_| report.attached.is_some());
     let unknown = reason.map(|reason| Block::text("I/O", format!("unknown: {reason}")));

@@ -23,7 +23,8 @@ use crate::model::exit_account::Remains;
 use crate::model::observation::{Mappings, Rollup, TaskTimes};
 use crate::sys::{clock, pidfd};
 use pages::PageMap;
-pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
+
+pub use parse::{Io, Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 use parse::{line, parse_fork_count, parse_task_times, parse_u64};
 pub(crate) use shared_pages::{AddressSpace, count_pages};
 
@@ -165,7 +166,7 @@ impl ProcRoot {
     /// `None`: the process is gone, or is another user's.
     #[must_use]
     pub(crate) fn io_blocks(&self, pid: u32) -> Option<(u64, u64)> {
-        self.io_bytes(pid).map(|(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES))
+        self.io(pid).map(|io| (io.read / BLOCK_BYTES, io.written / BLOCK_BYTES))
     }
 
     /// Reads /proc/PID/status. `None`: the process is gone.
@@ -261,10 +262,11 @@ impl ProcRoot {
     /// Reads how many bytes the process and its waited-for children read from storage, and how many they wrote (/proc/PID/io).
     /// `None`: the process is gone, or is another user's.
     #[must_use]
-    pub fn io_bytes(&self, pid: u32) -> Option<(u64, u64)> {
+    pub fn io(&self, pid: u32) -> Option<Io> {
         let text = self.read(pid, "io")?;
         let number = |key: &[u8]| parse_u64(line(&text, key)?);
-        Some((number(b"read_bytes:")?, number(b"write_bytes:")?))
+        let (read, written) = (number(b"read_bytes:")?, number(b"write_bytes:")?);
+        Some(Io { read, written, cancelled: number(b"cancelled_write_bytes:").unwrap_or(0) })
     }
 
     /// Whether a process or thread has this id. /proc can hide other users' processes (mount option hidepid), so kill(2) is asked,

@@ -113,6 +113,17 @@ impl Stat {
     }
 }
 
+/// The fields of /proc/PID/io that are used: bytes of a process and of the children that it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Io {
+    /// Read from storage.
+    pub read: u64,
+    /// Written, to be put on storage.
+    pub written: u64,
+    /// Written, and truncated or removed before it was on storage.
+    pub cancelled: u64,
+}
+
 /// The fields of /proc/PID/statm that are used, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statm {

@@ -10,7 +10,10 @@ pub struct Io {
     pub read_bytes: Option<u64>,
     /// Written to storage.
     pub write_bytes: Option<u64>,
-    /// Why both are null.
+    /// Of `write_bytes`, those that were never on storage, since their files were truncated or removed before.
+    #[serde(default)]
+    pub cancelled_write_bytes: Option<u64>,
+    /// Why the first two are null.
     pub reason: Option<String>,
 }
 

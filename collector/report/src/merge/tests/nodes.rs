@@ -6,7 +6,7 @@ use crate::model::style::Style;
 
 /// Makes figures unknown that earlier versions did not have, or that could not be read.
 fn without_figures(report: &mut Report) {
-    report.io = Io { read_bytes: None, write_bytes: None, reason: None };
+    report.io = Io { read_bytes: None, write_bytes: None, cancelled_write_bytes: None, reason: None };
     report.faults = Faults { minor: None, major: None };
     report.context_switches = ContextSwitches { voluntary: None, involuntary: None };
     report.mean_ram_bytes.combined = None;
