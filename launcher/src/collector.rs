@@ -72,7 +72,7 @@ impl Collector {
         // The dynamic linker prints an error in each program if this names a library that is none (ld.so(8)).
         command.env_remove("LD_AUDIT");
         // An agent writes nothing to stderr, which is that of the job.
-        if config.report.node_part.is_some_and(|part| part.is_agent) {
+        if config.report.node_part.as_ref().is_some_and(|part| part.is_agent) {
             command.stderr(Stdio::null());
         }
         // SAFETY: what the closure calls is async-signal-safe. The descriptors are open until the command is spawned.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -184,6 +184,28 @@ fn agent_ends_with_its_last_report_where_the_launcher_is_killed() {
     let stage = || of_node(&report, true).map(|report| report["stage"].clone());
     wait_until("the agent's last report", || stage() == Some("final".into()));
     drop(running);
+}
+
+// Requirement: NODE-39
+#[test]
+fn report_of_one_node_names_what_makes_that_of_all() {
+    let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
+    let report = directory.path().join("r.json");
+    let running = in_job("$OTHER sh -c 'kill -9 $PPID; kill -9 '$PPID", srun.path(), &report).start();
+    let is_final = |report: Option<Value>| report.is_some_and(|report| report["stage"] == "final");
+    let read = || serde_json::from_slice(&fs::read(&report).ok()?).ok();
+    wait_until("both reports", || is_final(read()) && is_final(of_node(&report, true)));
+    drop(running);
+    let gpu_track = |words: &[&str]| {
+        let output = Command::new(BINARY).arg0("gpu-track").args(words).output().unwrap();
+        text(&[output.stdout, output.stderr].concat())
+    };
+    let summary = gpu_track(&["report", report.to_str().unwrap()]);
+    let merge = format!("gpu-track merge {}.d", report.display());
+    assert!(summary.contains(&format!("this one alone; the report of all nodes: {merge}")), "{summary}");
+    assert!(!summary.contains("Next job"), "{summary}");
+    let all = gpu_track(&["merge", &format!("{}.d", report.display())]);
+    assert!(all.contains("2 reports") && !all.contains("this one alone"), "{all}");
 }
 
 // Requirement: NODE-12, NODE-14, NODE-60

@@ -232,7 +232,8 @@ impl NodeDirectory {
             (Ok(before_s), Ok(after_s), Ok(written_s)) => Some((before_s + after_s) / 2.0 - written_s),
             _ => None,
         };
-        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s } })
+        let directory = Some(self.path.to_string_lossy().into_owned());
+        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s, directory } })
     }
 
     /// Makes the empty file of a rank's report. Gives the file, and the prefix that the names of all reports of its run have: the run's

@@ -114,7 +114,7 @@ pub fn report(inputs: &Inputs) -> Report {
         coverage,
         rank: own_rank(inputs),
         job_ranks: inputs.run.ranks.used(&inputs.host_info.own_ranks, inputs.run.start_ns),
-        node_part: inputs.config.report.node_part,
+        node_part: inputs.config.report.node_part.clone(),
         merged: None,
         nodes: Vec::new(),
         ranks: None,
@@ -163,7 +163,7 @@ fn faults(inputs: &Inputs, coverage: &Coverage, if_exact: impl Fn(u64) -> Option
 /// Gives the rank of a job that the command is, by the first of the ways in which its environment can name one. `None`: it names
 /// none, or the launcher is a node's agent. Slurm starts agents with the environment of a task, but they are no ranks.
 fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
-    if inputs.config.report.node_part.is_some_and(|part| part.is_agent) {
+    if inputs.config.report.node_part.as_ref().is_some_and(|part| part.is_agent) {
         return None;
     }
     let rank = inputs.host_info.own_ranks.first()?;

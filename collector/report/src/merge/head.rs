@@ -88,7 +88,7 @@ impl Head {
             host: HostForm { hostname: host.hostname.clone(), boot_id: host.boot_id.clone() },
             limits: LimitsForm { slurm: report.limits.slurm.clone() },
             merged: report.merged.as_ref().map(|_| IgnoredAny),
-            node_part: report.node_part,
+            node_part: report.node_part.clone(),
         }
         .into()
     }
@@ -111,7 +111,7 @@ impl Head {
 impl Head {
     /// Whether an agent made the report.
     pub(super) fn is_of_agent(&self) -> bool {
-        self.node_part.is_some_and(|part| part.is_agent)
+        self.node_part.as_ref().is_some_and(|part| part.is_agent)
     }
 
     /// Whether an agent without a command made the report. Such an agent should be there as long as the launcher's command runs.
@@ -121,7 +121,7 @@ impl Head {
 
     /// How far the node's clock is ahead of that of the directory that the nodes shared, seconds; `None`: unknown.
     pub(super) fn clock_ahead_s(&self) -> Option<f64> {
-        self.node_part.and_then(|part| part.clock_ahead_s).filter(|ahead_s| ahead_s.is_finite())
+        self.node_part.as_ref().and_then(|part| part.clock_ahead_s).filter(|ahead_s| ahead_s.is_finite())
     }
 }
 

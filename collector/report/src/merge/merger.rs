@@ -256,6 +256,9 @@ impl Merger {
         let is_all = self.files.unread == 0 && self.ranks.unseen().is_none();
         let report = match only.filter(|_| is_all) {
             Some(mut report) => {
+                if let Some(part) = &mut report.node_part {
+                    part.directory = None;
+                }
                 report.hints = self.hints_of_all(report.hints);
                 *report
             }

@@ -179,7 +179,7 @@ impl Plan {
 
 /// Finds the number of the report that a launcher of agents made. `None`: there is none, or more than one.
 fn launcher(sources: &[Source]) -> Option<usize> {
-    let is_of_launcher = |source: &Source| source.head.node_part.is_some_and(|part| !part.is_agent);
+    let is_of_launcher = |source: &Source| source.head.node_part.as_ref().is_some_and(|part| !part.is_agent);
     let mut numbers = (0..sources.len()).filter(|number| is_of_launcher(&sources[*number]));
     match (numbers.next(), numbers.next()) {
         (Some(only), None) => Some(only),

@@ -1,6 +1,7 @@
 //! What to ask a batch system for next time: as options of Slurm, directives of Nextflow and resources of Snakemake, each
 //! with its basis.
 
+use super::nodes;
 use crate::document::{Block, Section};
 use crate::figures::short;
 use crate::model::report::{
@@ -159,9 +160,14 @@ fn snakemake(hints: &Hints) -> String {
 }
 
 /// Makes the summary's row of Slurm's options. If `shows_hints`, it has all of them, because the user asked for hints. Otherwise
-/// it has those for what does not fit. `None`: there are no such options, the run says too little, or nobody asks for resources.
+/// it has those for what does not fit. `None`: there are no such options, the run says too little, nobody asks for resources, or the
+/// report is of one of several nodes.
 pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Option<Block> {
     if !shows_hints && (report.hints.withheld.is_some() || !are_hints_of_use(report)) {
+        return None;
+    }
+    // What one of several nodes used is not what the job needs.
+    if nodes::this_alone(report).is_some() {
         return None;
     }
     let options = slurm_options(&report.hints, shows_hints);

@@ -23,7 +23,9 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
         text.map(|text| Block::Row(label.to_owned(), vec![Cell::Text(tone, text)]))
     };
     let Some(merged) = &report.merged else {
-        return row("Ranks", Tone::Plain, ranks_here(report)).into_iter().collect();
+        let rows =
+            [row("Nodes", Tone::Caution, this_alone(report)), row("Ranks", Tone::Plain, ranks_here(report))];
+        return rows.into_iter().flatten().collect();
     };
     let rows = [
         row("GPUs", Tone::Plain, gpu_use(report, merged, units)),
@@ -32,6 +34,14 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
         row("Failed", Tone::Bad, failed_nodes(report)),
     ];
     rows.into_iter().flatten().collect()
+}
+
+/// Says that the report is of the launcher's node alone, and what makes that of all nodes. `None`: the run had one node, or the report is
+/// an agent's.
+pub(super) fn this_alone(report: &Report) -> Option<String> {
+    let part = report.node_part.as_ref().filter(|part| !part.is_agent)?;
+    let directory = quote::words(&[part.directory.as_ref()?]);
+    Some(format!("this one alone; the report of all nodes: gpu-track merge {directory}"))
 }
 
 /// Says what the largest RAM can have been at most. `None`: that is unknown, hardly above the lower bound ([`NEGLIGIBLE`]), or the

@@ -235,13 +235,16 @@ pub struct JobRank {
 }
 
 /// The part that a report has in a run over several nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodePart {
     /// The report is of what the launcher's command started on another node, by the agent there. Otherwise it is of the launcher's own
     /// node.
     pub is_agent: bool,
     /// How far the node's clock is ahead of that of the directory that the nodes share, seconds; `None`: unknown.
     pub clock_ahead_s: Option<f64>,
+    /// The directory with the reports of all nodes. `None`: a merge has taken them in, or an older version wrote the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 /// The ranks of a merged report.
