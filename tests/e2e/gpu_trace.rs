@@ -76,12 +76,9 @@ fn each_gpu_and_interval_has_a_line_with_the_drivers_figures() {
         let expected = figures(gpu);
         for row in &of_gpu {
             assert!(row[0] >= before.as_str() && row[0][..16] <= after[..] && row[0].len() == 23, "{row:?}");
-            for (cell, expected) in row[1..].iter().zip(&expected) {
-                // Until its first reading a figure is not known.
-                assert!(cell == expected || *cell == "[N/A]", "{row:?}, not {expected:?}");
-            }
+            assert_eq!(row[1..], expected[..], "{text}");
         }
-        assert!(of_gpu.iter().any(|row| row[1..] == expected[..]), "{text}");
+        assert!(!of_gpu.is_empty(), "{text}");
         let times: BTreeSet<_> = of_gpu.iter().map(|row| row[0]).collect();
         assert_eq!(times.len(), of_gpu.len(), "one line of a GPU at a time: {text}");
     }

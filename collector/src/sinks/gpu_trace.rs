@@ -4,6 +4,7 @@
 //! shows the moment. Lines have no key by which a restarted collector could tell which were written, so it goes on with the next
 //! interval. No line is written twice, and the lines of one interval can be missing.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -35,13 +36,18 @@ struct GpuLog {
     trace: GpuTrace,
     grid: Grid,
     lines: Lines,
+    /// By device: when its first reading was made, CLOCK_MONOTONIC nanoseconds.
+    first_read_ns: BTreeMap<String, u64>,
+    /// By device of which there was one reading only: its last line.
+    held: BTreeMap<String, String>,
 }
 
 /// Gives the sink of the log, if one is asked for.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let log = context.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
         let grid = Grid::new(context.config.start.monotonic_ns, trace.every_ns());
-        Box::new(GpuLog { trace, grid, lines: Lines::Closed })
+        let (first_read_ns, held) = (BTreeMap::new(), BTreeMap::new());
+        Box::new(GpuLog { trace, grid, lines: Lines::Closed, first_read_ns, held })
     });
     log.into_iter().collect()
 }
@@ -75,25 +81,35 @@ impl Sink for GpuLog {
         stage == Stage::Over
     }
 
-    /// Writes a line for each GPU if an interval has ended since the last lines. Writes nothing before a driver has read a device.
+    /// Writes a line for each GPU if an interval has ended since the last lines. What is known only of a stretch between two readings, as
+    /// the utilisation, is not known at the first one. So the lines of a GPU begin with the second.
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         // 0: no reading yet. A driver can take a second to start.
-        let is_read = sample.gpu.devices.iter().any(|gpu| gpu.read_ns != 0);
-        if !is_read || self.grid.take(sample.at_ns).is_none() {
+        let read: Vec<_> = sample.gpu.devices.iter().filter(|gpu| gpu.read_ns != 0).collect();
+        if read.is_empty() || self.grid.take(sample.at_ns).is_none() {
             return Ok(());
         }
         // The sample's time is one of CLOCK_MONOTONIC. Its date is the wall clock's time minus the sample's age.
         let age_ns = clock::monotonic_ns().saturating_sub(sample.at_ns);
         let timestamp = local_time::with_milliseconds(clock::realtime_ns().saturating_sub(age_ns));
-        let fields = &self.trace.fields;
-        let line_of = |gpu| line(fields, gpu, timestamp.as_deref()) + "\n";
-        let lines = sample.gpu.devices.iter().map(line_of).collect();
-        self.write(lines)
+        let mut lines = Vec::new();
+        for gpu in read {
+            let line = line(&self.trace.fields, gpu, timestamp.as_deref()) + "\n";
+            let first_ns = *self.first_read_ns.entry(gpu.device.id.clone()).or_insert(gpu.read_ns);
+            if gpu.read_ns == first_ns {
+                self.held.insert(gpu.device.id.clone(), line);
+            } else {
+                self.held.remove(&gpu.device.id);
+                lines.push(line);
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { self.write(lines) }
     }
 
-    /// Writes the header if no line was written, so that a log without GPUs is not empty.
+    /// Writes the lines of GPUs that were read once. Writes the header if no line was written, so that a log without GPUs is not empty.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
-        self.write(Vec::new())
+        let held = std::mem::take(&mut self.held).into_values().collect();
+        self.write(held)
     }
 
     fn loss(&self) -> Loss {

@@ -20,10 +20,11 @@ from gpu_track._environment import PROCESS
 from gpu_track._handle import Handle, parent_of, start_of
 from gpu_track._program import find, without_name
 
-# Starts the rest of its arguments in the background, with stderr in the file that the first one names.
-# If nobody reads its pid, as after Ctrl-C, it is ended. What reports to it is not to report to the trackers of this process, too.
+# Starts the rest of its arguments in the background, with stderr in the file that the first one names, and in the sessions that the
+# second one names: what reports to it is not to report to the trackers of this process, too. If nobody reads its pid, as after Ctrl-C,
+# it is ended.
 _SCRIPT = (
-    'errors=$1; shift; GPU_TRACK_SESSION=$GPU_TRACK_OUTER "$@" >/dev/null 2>"$errors" & trap "" PIPE; echo $! || kill $!'
+    'errors=$1 session=$2; shift 2; GPU_TRACK_SESSION=$session "$@" >/dev/null 2>"$errors" & trap "" PIPE; echo $! || kill $!'
 )
 # The name of a file with that script. By this name, the trackers of this process know the shell, and leave it and what it
 # starts out of their figures: `is_helper` in collector/core/src/model/command.rs.
@@ -114,17 +115,13 @@ def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
     with open(script, "w", encoding="utf-8") as file:
         file.write(_SCRIPT)
     shell = subprocess.Popen(
-        ["/bin/sh", script, errors, *command],
+        ["/bin/sh", script, errors, PROCESS.without().get("GPU_TRACK_SESSION", ""), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         pass_fds=(ready_end,),
-        env={
-            **PROCESS.of_helper(),
-            "GPU_TRACK_NODES": "off",
-            "GPU_TRACK_OUTER": PROCESS.without().get("GPU_TRACK_SESSION", ""),
-        },
+        env={**PROCESS.of_helper(), "GPU_TRACK_NODES": "off"},
     )
     with shell:
         assert shell.stdout is not None

@@ -587,7 +587,7 @@ assert all(os.fstat(descriptor).st_size == 0 for descriptor in ours)
         reader, lives = os.pipe()
         gone, stdout = os.pipe()
         os.close(gone)
-        command = ["/bin/sh", "-c", _attached._SCRIPT, "sh", "errors", "sleep", "1000"]
+        command = ["/bin/sh", "-c", _attached._SCRIPT, "sh", "errors", "", "sleep", "1000"]
         subprocess.run(command, stdout=stdout, stderr=subprocess.DEVNULL, pass_fds=(lives,), timeout=PATIENCE_S)
         os.close(stdout)
         os.close(lives)

@@ -19,7 +19,7 @@ const DEFAULT: [&str; 4] = ["ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%"];
 #[command(next_help_heading = "Alerts")]
 pub(super) struct AlertArgs {
     /// Say on stderr when a figure is too large for 1 s, and when it is not any more: ram>80% and gpu_ram>80% (or 8G), cpu>90%, disk<10G
-    /// (free), gpu_idle>5m, growth (RAM that rises all the time). "default": 80% and 95% of RAM and GPU RAM. The command is not ended
+    /// (free), gpu_idle>5m, growth (memory that rises all the time). "default": 80% and 95% of RAM and GPU RAM. The command is not ended
     #[arg(long = "alert", value_name = "NAME>VALUE,...", action = ArgAction::Append, value_parser = alerts)]
     alerts: Vec<List>,
 

@@ -43,6 +43,8 @@ pub(crate) struct AlertRules {
     usable: Usable,
     idle: Idle,
     growth: Growth,
+    /// Of the fullest GPU.
+    gpu_growth: Growth,
     jumps: Jumps,
     /// The start of the command was noted.
     has_started: bool,
@@ -90,9 +92,47 @@ pub(crate) struct AlertRule {
     state: AlertState,
     /// The threshold when the figure was last known, in the unit of the quantity.
     pub(crate) allowed: Option<f64>,
+    /// Of an alert of growth: what rose last, RAM or memory on a GPU.
+    grown: Grown,
     /// The alert as an event at the last sample that has its figure. `None`: it was off then, or this collector has seen no such sample.
     #[serde(skip)]
     pub(crate) now: Option<RunEvent>,
+}
+
+/// What an alert of growth is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Grown {
+    /// The footprint.
+    #[default]
+    Ram,
+    /// The memory in use on the fullest GPU.
+    GpuRam,
+}
+
+/// How memory rises. `None`: it does not rise all the time.
+#[derive(Debug, Clone, Copy)]
+struct Rises {
+    ram: Option<Rise>,
+    /// On the fullest GPU.
+    gpu_ram: Option<Rise>,
+}
+
+impl Rises {
+    /// Gives what rises, RAM first, or else what rose last.
+    fn grown(self, last: Grown) -> Grown {
+        match self {
+            Self { ram: Some(_), .. } => Grown::Ram,
+            Self { gpu_ram: Some(_), .. } => Grown::GpuRam,
+            _ => last,
+        }
+    }
+
+    fn of(self, grown: Grown) -> Option<Rise> {
+        match grown {
+            Grown::Ram => self.ram,
+            Grown::GpuRam => self.gpu_ram,
+        }
+    }
 }
 
 /// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
@@ -195,7 +235,7 @@ impl AlertState {
 
 impl AlertRule {
     fn new(alert: Alert) -> Self {
-        Self { alert, state: AlertState::default(), allowed: None, now: None }
+        Self { alert, state: AlertState::default(), allowed: None, grown: Grown::Ram, now: None }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -321,9 +361,16 @@ impl AlertRules {
             gpu: &sample.gpu,
         });
         self.growth.add(start_ns, sample.at_ns, sample.footprint_bytes.combined.end);
-        let rise = self.growth.rise(self.usable.ram_bytes);
+        let fullest = fullest(&sample.gpu);
+        if let Some((used_bytes, _)) = fullest {
+            self.gpu_growth.add(start_ns, sample.at_ns, used_bytes);
+        }
+        let rises = Rises {
+            ram: self.growth.rise(self.usable.ram_bytes),
+            gpu_ram: fullest.and_then(|(_, memory_bytes)| self.gpu_growth.rise(Some(memory_bytes))),
+        };
         for index in 0..self.rules.len() {
-            if let Some(event) = self.decide_one(index, facts, rise) {
+            if let Some(event) = self.decide_one(index, facts, rises) {
                 let is_gpu_ram = event.quantity == Some(AlertQuantity::GpuRam);
                 let largest = facts.largest.and_then(|largest| largest.holder(is_gpu_ram));
                 self.order(index as u32, &event, largest, orders);
@@ -345,13 +392,19 @@ impl AlertRules {
     }
 
     /// Takes a sample in for one alert, by its index. Keeps its threshold, and what it is now, for the live summary and the report.
-    /// Gives the event if the alert goes on or off. `None`: it stays as it is. `rise`: how RAM rises.
-    fn decide_one(&mut self, index: usize, facts: &Facts, rise: Option<Rise>) -> Option<RunEvent> {
+    /// Gives the event if the alert goes on or off. `None`: it stays as it is.
+    fn decide_one(&mut self, index: usize, facts: &Facts, rises: Rises) -> Option<RunEvent> {
         let Facts { start_ns, sample, .. } = *facts;
-        let alert = &self.rules.get(index)?.alert;
-        let quantity = alert.quantity;
-        let level = self.level(alert, facts, rise);
+        let rule = self.rules.get(index)?;
+        let grown = rises.grown(rule.grown);
+        // Events of growth on a GPU are about its memory.
+        let quantity = match rule.alert.quantity {
+            AlertQuantity::Growth if grown == Grown::GpuRam => AlertQuantity::GpuRam,
+            quantity => quantity,
+        };
+        let level = self.level(&rule.alert, facts, rises.of(grown), grown);
         let rule = self.rules.get_mut(index)?;
+        rule.grown = grown;
         let Some(level) = level else {
             // It is not known any more for how long the figure is beyond the threshold, or back. `now` stays.
             (rule.state.beyond_ns, rule.state.back_ns) = (None, None);
@@ -359,9 +412,15 @@ impl AlertRules {
         };
         rule.allowed = level.allowed.or(rule.allowed);
         let change = rule.state.take_level(level, sample.at_ns);
-        // Only alerts of RAM say how fast RAM rises, and how long that can go on.
-        let rise = rise.filter(|_| matches!(quantity, AlertQuantity::Ram | AlertQuantity::Growth));
-        let left_bytes = self.usable.ram_bytes.map(|usable| usable as f64 - level.amount);
+        let is_growth = rule.alert.quantity == AlertQuantity::Growth;
+        // Only alerts of growth and of RAM say how fast it rises, and how long that can go on.
+        let rise = match rule.alert.quantity {
+            AlertQuantity::Growth => rises.of(grown),
+            AlertQuantity::Ram => rises.ram,
+            _ => None,
+        };
+        let usable = if is_growth { level.allowed } else { self.usable.ram_bytes.map(|bytes| bytes as f64) };
+        let left_bytes = usable.map(|usable| usable - level.amount);
         let left_s = rise.zip(left_bytes).map(|(rise, bytes)| bytes.max(0.0) / rise.bytes_per_s);
         let event = |kind, since_ns| RunEvent {
             rule: Some(rule.alert.words.clone()),
@@ -374,9 +433,9 @@ impl AlertRules {
             left_s,
             ..RunEvent::new(seconds(start_ns, sample.at_ns), kind)
         };
-        // Growth has begun when RAM began to rise, not when that was seen.
+        // Growth has begun when the rise began, not when that was seen.
         let begin = |seen_ns| match rise {
-            Some(rise) if quantity == AlertQuantity::Growth => rise.since_ns,
+            Some(rise) if is_growth => rise.since_ns,
             _ => seen_ns,
         };
         let now = rule.state.on_ns.map(|on_ns| event(rule.kind(), begin(on_ns)));
@@ -388,8 +447,8 @@ impl AlertRules {
         changed
     }
 
-    /// Gives the figure of an alert at a sample, with its threshold. `None`: one of them is not known.
-    fn level(&self, alert: &Alert, facts: &Facts, rise: Option<Rise>) -> Option<Level> {
+    /// Gives the figure of an alert at a sample, with its threshold. `None`: one of them is not known. `rise`: how `grown` rises.
+    fn level(&self, alert: &Alert, facts: &Facts, rise: Option<Rise>, grown: Grown) -> Option<Level> {
         let Facts { sample, .. } = *facts;
         let unit = alert.quantity.unit();
         let amount_allowed = match alert.threshold {
@@ -429,12 +488,18 @@ impl AlertRules {
                 let idle_ns = sample.at_ns.saturating_sub(self.idle.gpu_active_ns);
                 Some(Level::at_most(amount_allowed?, unit.of_report(idle_ns)))
             }
-            AlertQuantity::Growth => Some(Level {
-                amount: sample.footprint_bytes.combined.end as f64,
-                allowed: self.usable.ram_bytes.map(|bytes| bytes as f64),
-                is_beyond: rise.is_some(),
-                is_back: rise.is_none(),
-            }),
+            AlertQuantity::Growth => {
+                let (bytes, allowed) = match grown {
+                    Grown::Ram => (sample.footprint_bytes.combined.end, self.usable.ram_bytes),
+                    Grown::GpuRam => fullest(&sample.gpu).map(|(used, memory)| (used, Some(memory)))?,
+                };
+                Some(Level {
+                    amount: bytes as f64,
+                    allowed: allowed.map(|bytes| bytes as f64),
+                    is_beyond: rise.is_some(),
+                    is_back: rise.is_none(),
+                })
+            }
         }
     }
 
@@ -744,6 +809,28 @@ mod tests {
             (warning.left_s.unwrap() - left_s).abs() < 1e-6 && (left_s - 99.0).abs() < 3.0,
             "{warning:?}"
         );
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn growth_on_a_gpu_is_told_as_such() {
+        let mut rules = rules(&[alert("growth", AlertQuantity::Growth, None)]);
+        let mut events = Vec::new();
+        for s in 0..=380 {
+            // It rises for the first 3 minutes.
+            let used_mb = 100 + 2 * s.min(180);
+            let mut sample = with_ram(s * 1000, 100 * MB);
+            sample.gpu.devices = vec![gpu(used_mb, used_mb)];
+            rules.decide(&facts(&sample), &mut Orders::default());
+            events.extend(rules.take_new());
+        }
+        let [growth, recovered] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((growth.kind, growth.quantity), (EventKind::Growth, Some(AlertQuantity::GpuRam)));
+        assert_eq!((growth.allowed, recovered.kind), (Some(1e9), EventKind::Recovered));
+        assert!((growth.rate_bytes_per_s.unwrap() / 2e6 - 1.0).abs() < 0.01, "{growth:?}");
+        let left_s = (1e9 - growth.amount.unwrap()) / 2e6;
+        assert!((growth.left_s.unwrap() - left_s).abs() < 3.0, "{growth:?}");
+        assert_eq!(recovered.quantity, Some(AlertQuantity::GpuRam));
     }
 
     // Requirement: ALERT-5
