@@ -36,7 +36,7 @@ pub(crate) use output::PatternValues;
 pub(crate) use targets::{locks, number_files, targets};
 pub(crate) use tracking_files::{HeldTrackingFile, make_files_of_nodes, make_tracking_files};
 pub(crate) use usage_error::UsageError;
-pub(crate) use values::seconds;
+pub(crate) use values::{Time, interval};
 
 use crate::name;
 

@@ -12,8 +12,9 @@ use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{Keep, SparePlaces, batch_system, format};
 use rustix::fs::FileType;
 
-use crate::before_main::{close_inherited, is_open};
-use crate::{signals, trusted};
+use crate::process::before_main::{close_inherited, is_open};
+use crate::process::signals;
+use crate::trusted;
 
 /// The variable with the number of reports to keep, or 0. If it is set, neither terminal nor batch system matters.
 const VARIABLE: &str = "GPU_TRACK_KEEP";

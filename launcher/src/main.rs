@@ -1,52 +1,23 @@
 //! `gpu-track-run`: runs a command and reports what its whole process tree used.
 //!
-//! A run has three processes: the launcher, the [`collector`] (the same executable again), and the command. The
+//! A run has three processes: the launcher, the [`collector`](collector_process) (the same executable again), and the command. The
 //! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended. Where it would
 //! inherit other processes, too, a [`relay`] stands before it.
 
 mod alert_commands;
-mod alert_output;
-mod alert_runner;
 mod attach;
-mod before_main;
 mod cli;
-mod collector;
+mod collector_process;
 mod companion;
-mod config;
 mod console;
-mod end_watch;
-mod exit;
-mod gpus;
 mod keep;
-mod last;
-mod main_process;
 mod name;
 mod nodes;
-mod not_executed;
 mod nvml_lib;
-mod old_shims;
-mod orders;
-mod own_stack;
-mod pipes;
-mod preload;
-mod ready_fd;
-mod reap;
-mod recover;
-mod relay;
-mod restart;
+mod process;
 mod run;
-mod session;
-mod shim_file;
-mod show;
-mod signals;
-mod spawn;
-mod started;
-mod supervise;
-mod time_limit;
-mod tracked;
+mod shim_on_disk;
 mod trusted;
-mod untracked;
-mod wakeups;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -54,12 +25,15 @@ use std::process::ExitCode;
 use gpu_track_collector::kept::KEEPER;
 use gpu_track_collector::{ENDER, serve_ender};
 
+use crate::alert_commands::runner;
 use crate::attach::Attachment;
+use crate::attach::ready_fd::ReadyFd;
 use crate::cli::{Options, PatternValues, Request, UsageError};
+use crate::companion::{gpu_list, last, recover};
 use crate::nodes::{NodeRun, RankLock};
-use crate::ready_fd::ReadyFd;
-use crate::relay::Part;
-use crate::run::Held;
+use crate::process::{exit, own_stack};
+use crate::run::relay::{self, Part};
+use crate::run::start::{self, Held};
 
 fn main() -> ExitCode {
     own_stack::with_enough(serve_by_name)
@@ -91,11 +65,11 @@ fn serve_helper(line: &[OsString]) -> i32 {
     let name = line.first().and_then(|name| name.to_str()).unwrap_or_default();
     let args = line.get(1..).unwrap_or_default();
     let status = match name {
-        gpus::LISTER => gpus::serve_lister(args),
+        gpu_list::LISTER => gpu_list::serve_lister(args),
         KEEPER => keep::serve(args),
         ENDER => serve_ender(args),
-        alert_runner::RUNNER => alert_runner::serve(args),
-        name if name::is_collector(name) => collector::serve(args, nodes::make_joint_report),
+        runner::RUNNER => runner::serve(args),
+        name if name::is_collector(name) => collector_process::serve(args, nodes::make_joint_report),
         _ => None,
     };
     status.unwrap_or_else(|| {
@@ -115,7 +89,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let mut warnings = Vec::new();
             let gpu = nvml_lib::with_environment(&options.gpu, &mut warnings);
             warnings.iter().for_each(console::message);
-            Ok(gpus::print(&gpu, options.places.format()))
+            Ok(gpu_list::print(&gpu, options.places.format()))
         }
         Request::Companion(line) => companion::serve(line),
         Request::Last(options) => last::show(&options.places, options.report.style),
@@ -133,7 +107,7 @@ fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
         match relay::take_part() {
             Ok(Part::Launcher { relay }) => options.relay = relay,
             Ok(Part::Relay(status)) => return Ok(status),
-            Err(error) => return Ok(run::become_command(&options, &error)),
+            Err(error) => return Ok(start::become_command(&options, &error)),
         }
     }
     serve_as_launcher(options)
@@ -158,13 +132,13 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     match nodes::prepare_agent(&mut options) {
         Ok(None) => {}
         Ok(Some(status)) => return Ok(status),
-        Err(error) => return Ok(run::not_executed(&options, &error)),
+        Err(error) => return Ok(start::not_executed(&options, &error)),
     }
     let lacks_nodes = options.preparations.lacks_nodes();
     options.report.asks_for_nodes = lacks_nodes || options.preparations.tracks_nodes();
     let nodes_note =
         lacks_nodes.then(|| "--nodes: only this node is tracked: GPU_TRACK_NODES is \"never\"".to_owned());
-    let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?, nodes_note];
+    let notes = [options.without_effect.clone(), gpu_list::check_selected(&options.gpu)?, nodes_note];
     if !options.tracking.disable_logs {
         notes.iter().flatten().for_each(console::message);
     }
@@ -180,5 +154,5 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
         // The only place of a rank that has joined is its own file in the ranks' directory. No other run writes to that file.
         locks = if ranks.is_some() { vec![None] } else { cli::locks(&mut options.report)? };
     }
-    Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
+    Ok(start::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
 }

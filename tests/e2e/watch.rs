@@ -173,7 +173,7 @@ fn replay_tells_which_command_held_the_memory_at_a_second() {
         (&["--replay", "/nowhere.jsonl"][..], "cannot be read"),
         (&["--replay", "/etc/passwd"], "only files in .jsonl can"),
         (&["--at", "3"], "--at is a moment of a finished run: give --replay, too"),
-        (&["--replay", &file, "--at", "-3"], "--at: \"-3\" is not allowed: a number of seconds"),
+        (&["--replay", &file, "--at", "-3"], "--at: \"-3\" is not allowed: a time up to a century"),
     ] {
         assert_refused(arguments, said);
     }

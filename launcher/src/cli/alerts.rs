@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::{Alert, AlertQuantity, Alerts, Threshold};
 
-use super::limits;
-use super::values::{MOST_LIMITS, ValueError, named};
+use super::values::{MOST_LIMITS, ValueError, allowed_time, bytes, memory, named, percent};
 
 /// An alert of more bytes is refused: an order that repeats it has to fit a line.
 const LONGEST: usize = 64;
@@ -89,11 +88,11 @@ fn alert(given: &str) -> Result<Alert, ValueError> {
     let value = value.ok_or_else(problem)?;
     let threshold = match quantity {
         AlertQuantity::Growth => None,
-        AlertQuantity::Ram | AlertQuantity::GpuRam => Some(limits::memory(value)?),
-        AlertQuantity::Disk => Some(Threshold::Amount(limits::bytes(value)?)),
-        AlertQuantity::GpuIdle => Some(Threshold::Amount(limits::duration(value)?)),
+        AlertQuantity::Ram | AlertQuantity::GpuRam => Some(memory(value)?),
+        AlertQuantity::Disk => Some(Threshold::Amount(bytes(value)?)),
+        AlertQuantity::GpuIdle => Some(allowed_time(value)?),
         AlertQuantity::Cpu => {
-            let percent = value.strip_suffix('%').and_then(limits::percent);
+            let percent = value.strip_suffix('%').and_then(percent);
             let percent = percent.ok_or_else(|| ValueError::PartOfCores(value.to_owned()))?;
             Some(Threshold::Percent(percent))
         }

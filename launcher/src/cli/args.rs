@@ -14,7 +14,7 @@ use super::alerts::AlertArgs;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
 use super::limits::LimitArgs;
 use super::values::{descriptor, pid};
-use crate::exit::Manner;
+use crate::process::exit::Manner;
 
 /// The sections of help and man page after the options.
 const AFTER_HELP: &str = "\

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use gpu_track_collector::Bundles;
 
-use super::limits::{bytes, time};
-use super::values::{ValueError, split_at_key};
+use super::values::{Time, ValueError, bytes, split_at_key};
 
 /// What can follow the directory's name.
 const KEYS: [&str; 3] = [",keep=", ",max=", ",tail="];
@@ -38,7 +37,7 @@ pub(crate) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
                 bundles.most = count.parse().ok().filter(|n| *n > 0).ok_or_else(refused)?
             }
             Some(("max", size)) => bundles.most_bytes = bytes(size)?,
-            Some(("tail", length)) => bundles.tail = time(length).ok_or_else(refused)?,
+            Some(("tail", length)) => bundles.tail = Time::Any.parse(length).map_err(|_| refused())?,
             _ => return Err(refused()),
         }
     }

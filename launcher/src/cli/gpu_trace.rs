@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpu_track_collector::GpuTraceField as Field;
 
-use super::values::{ValueError, duration, split_at_key};
+use super::values::{Time, ValueError, split_at_key};
 
 /// Time between two lines of a GPU if the user gives none: that of `nvidia-smi -l 1`.
 const DEFAULT_EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
     let mut is_in_fields = false;
     for part in String::from_utf8_lossy(rest).split(',').skip(1) {
         if let Some(every) = part.strip_prefix("every=") {
-            (asked.every, is_in_fields) = (duration(every)?, false);
+            (asked.every, is_in_fields) = (Time::Pause.parse(every)?, false);
             continue;
         }
         let name = match part.strip_prefix("fields=") {

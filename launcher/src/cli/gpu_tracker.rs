@@ -15,7 +15,7 @@ use gpu_track_collector::{Output, RamUnit, ReportTarget, Style, TimeUnit, quote}
 use super::Request;
 use super::args::Options;
 use super::usage_error::UsageError;
-use crate::exit::Manner;
+use crate::process::exit::Manner;
 use docopt::{Asked, Refused};
 
 /// The version whose command line this is. `-v` prints it, because scripts compare it.

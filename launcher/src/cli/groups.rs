@@ -14,7 +14,7 @@ use gpu_track_collector::{
 
 use super::bundles::bundles;
 use super::gpu_trace::{AskedTrace, asked};
-use super::values::{Uuids, cores, duration, one_of, seconds, uuids};
+use super::values::{Time, Uuids, cores, interval, one_of, uuids};
 
 /// How the report is written.
 #[derive(Debug, Clone, Args)]
@@ -56,9 +56,9 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tracking")]
 pub(super) struct TrackingArgs {
-    /// Time between two samples, at least 0.001 [default: 0.1]
-    #[arg(long = "st", visible_alias = "sleep-time", value_name = "SECONDS", allow_negative_numbers = true,
-          value_parser = seconds)]
+    /// Time between two samples (0.1, 100ms, 1m), at least 1ms [default: 0.1]
+    #[arg(long = "st", visible_alias = "sleep-time", value_name = "TIME", allow_negative_numbers = true,
+          value_parser = interval)]
     sleep_time: Option<Duration>,
 
     /// Number of cores that COMMAND should use, for the hardware percentages [default: all of the machine]
@@ -95,7 +95,8 @@ pub(super) struct TrackingArgs {
 
     /// Write a line about the run to stderr each TIME (5, 5s, 500ms, 1m; at least 0.1 s): RAM, CPU, processes and GPUs, of the run and
     /// of the machine. It does so with --quiet, too
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = duration)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true,
+          value_parser = |given: &str| Time::Pause.parse(given))]
     every: Option<Duration>,
 
     /// Write no warnings to stderr while COMMAND runs

@@ -8,7 +8,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::args::{CommandOptions, Options};
-use super::values::{ValueError, cores, named, pid, seconds, uuids};
+use super::values::{ValueError, cores, interval, named, pid, uuids};
 
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str = "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
@@ -68,7 +68,7 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
     match key {
         _ if value.is_null() => {}
         PROCESS => set_if_missing(&mut command.attach, pid(&given)?),
-        "sleep_time" => set_if_missing(&mut tracking.sampling_interval, seconds(&given)?),
+        "sleep_time" => set_if_missing(&mut tracking.sampling_interval, interval(&given)?),
         "ram_unit" => set_if_missing(&mut style.ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
         "gpu_ram_unit" => {
             set_if_missing(&mut style.gpu_ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?)

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gpu_track_collector::Threshold;
 use thiserror::Error;
 
-/// gpu_tracker's minimum is 0.1 s; a sample takes only microseconds here.
-const MIN_INTERVAL_S: f64 = 0.001;
-/// Shortest time between two lines of an output for people: samples are a tenth of a second apart.
-const MIN_DURATION_S: f64 = 0.1;
-/// A year: longer than any batch system lets a job run.
-const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
+/// Bytes of a limit at most. Above 2^53, which is a little more, an f64 has not every whole number.
+pub(super) const LARGEST: f64 = 9.0e15;
 
 /// Most limits, and most alerts, in one value of an option: more than anybody means.
 pub(super) const MOST_LIMITS: usize = 64;
@@ -18,14 +15,8 @@ pub(super) const MOST_LIMITS: usize = 64;
 /// Why a value is not allowed.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
-    /// A sampling interval is expected.
-    #[error(
-        "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
-    )]
-    Seconds(String),
-    /// The time between two lines of an output is expected.
-    #[error("\"{0}\" is not allowed: a time from 0.1 s to a year, such as 5, 5s, 500ms, 1m or 1h")]
-    Duration(String),
+    #[error("\"{given}\" is not allowed: a time {}, such as 5, 500ms, 90s, 1h30m or 01:30:00", .of.range())]
+    Time { given: String, of: Time },
     #[error("\"{0}\" names no file: FILE, ./-FILE or -")]
     TraceFile(String),
     #[error("\"{0}\" is not allowed after FILE: every=TIME or fields=A,B,...")]
@@ -57,50 +48,155 @@ pub(crate) enum ValueError {
         "\"{0}\" is not allowed: bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%"
     )]
     Memory(String),
-    /// A time of a limit is expected.
-    #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h, 1d or 01:30:00")]
-    Time(String),
     /// A number of processes is expected.
     #[error("\"{0}\" is not allowed: a whole number, at least 1")]
     Count(String),
     #[error("\"{0}\" is not allowed: the name or number of a signal, such as USR1")]
     Signal(String),
-    /// The name of a signal or the rest of a time is expected.
-    #[error(
-        "\"{0}\" is not allowed after a colon: the name of a signal, such as USR1, or minutes and seconds up to 59"
-    )]
-    AfterColon(String),
     #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
     Uuids(String),
     #[error("\"{value}\" is not allowed: one of {}", .allowed.join(", "))]
     NotOneOf { value: String, allowed: Vec<&'static str> },
 }
 
-/// Parses a sampling interval, seconds.
-///
-/// # Errors
-/// If `given` is no number, or one below [`MIN_INTERVAL_S`] or above [`MAX_INTERVAL_S`].
-pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
-    match given.parse() {
-        Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
-        _ => Err(ValueError::Seconds(given.to_owned())),
+/// What a time is for, which decides how short and long it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// Between two samples. gpu_tracker's minimum is 0.1 s; a sample takes only microseconds here.
+    Interval,
+    /// Between two lines of an output for people: samples are a tenth of a second apart.
+    Pause,
+    /// What a run is allowed.
+    Allowed,
+    /// A stretch that can be empty, or a moment.
+    Any,
+}
+
+impl Time {
+    fn range(self) -> &'static str {
+        match self {
+            Self::Interval => "from 0.001 s to a year",
+            Self::Pause => "from 0.1 s to a year",
+            Self::Allowed => "above 0, up to a century",
+            Self::Any => "up to a century",
+        }
+    }
+
+    fn allows(self, time: Duration) -> bool {
+        /// Longer than any batch system lets a job run.
+        const YEAR: Duration = Duration::from_secs(365 * 86_400);
+        match self {
+            Self::Interval => (Duration::from_millis(1)..=YEAR).contains(&time),
+            Self::Pause => (Duration::from_millis(100)..=YEAR).contains(&time),
+            Self::Allowed => !time.is_zero(),
+            Self::Any => true,
+        }
+    }
+
+    /// Parses a time: a number of seconds, numbers with units (`1h30m`), or Slurm's minutes:seconds and hours:minutes:seconds.
+    ///
+    /// # Errors
+    /// If it has another form, or is too short or too long.
+    pub(crate) fn parse(self, given: &str) -> Result<Duration, ValueError> {
+        let time = clock_time(given).or_else(|| with_units(given)).filter(|time| self.allows(*time));
+        time.ok_or_else(|| ValueError::Time { given: given.to_owned(), of: self })
     }
 }
 
-/// Parses the time between two lines of an output: a number of seconds, or one with a unit.
+/// Parses the time between two samples.
 ///
 /// # Errors
-/// If `given` is no such time, or the time is too short or too long.
-pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
-    // ms stands first, because it ends with s, too.
-    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let unit = UNITS.into_iter().find_map(|(unit, s)| Some((given.strip_suffix(unit)?, s)));
-    let (number, unit_s) = unit.unwrap_or((given, 1.0));
-    let seconds = number.parse().map(|number: f64| number * unit_s);
-    match seconds {
-        Ok(s) if (MIN_DURATION_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
-        _ => Err(ValueError::Duration(given.to_owned())),
+/// As [`Time::parse`].
+pub(crate) fn interval(given: &str) -> Result<Duration, ValueError> {
+    Time::Interval.parse(given)
+}
+
+/// Parses a time as Slurm writes it: hours:minutes:seconds, or minutes:seconds. `None`: it has another form, or a part is too large.
+/// The first part may be above 59.
+fn clock_time(given: &str) -> Option<Duration> {
+    const MOST_HOURS: u64 = 876_000;
+    let number = |text: &str, below: u64| text.parse::<u64>().ok().filter(|number| *number < below);
+    let (before, seconds) = given.rsplit_once(':')?;
+    let minutes = match before.split_once(':') {
+        Some((hours, minutes)) => number(hours, MOST_HOURS)? * 60 + number(minutes, 60)?,
+        None => number(before, MOST_HOURS * 60)?,
+    };
+    Some(Duration::from_secs(minutes * 60 + number(seconds, 60)?))
+}
+
+/// Parses a number of seconds, or numbers with units. `None`: it has another form, or is longer than a century.
+fn with_units(given: &str) -> Option<Duration> {
+    const CENTURY_S: f64 = 100.0 * 365.0 * 86_400.0;
+    let duration = |s: f64| (0.0..=CENTURY_S).contains(&s).then(|| Duration::from_secs_f64(s));
+    if let Ok(seconds) = given.parse::<f64>() {
+        return duration(seconds);
     }
+    let (mut rest, mut seconds) = (given, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let letters = rest.get(digits..)?;
+        let length = letters.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(letters.len());
+        let (unit, next) = letters.split_at(length);
+        let unit_s = match unit {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        seconds += rest.get(..digits)?.parse::<f64>().ok()? * unit_s;
+        rest = next;
+    }
+    duration(seconds).filter(|_| !given.is_empty())
+}
+
+/// Parses bytes. K, M, G and T alone, or with i, are binary, as for Slurm and ulimit. With B alone they are decimal, as in reports.
+///
+/// # Errors
+/// If `given` is no number of bytes from 1 to [`LARGEST`].
+pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
+    let digits = given.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(given.len());
+    let (number, unit) = given.split_at(digits);
+    let unit = unit.to_ascii_lowercase();
+    let thousand: f64 = if unit.len() == 2 && unit.ends_with('b') { 1000.0 } else { 1024.0 };
+    let power = match unit.as_str() {
+        "" | "b" => Some(0),
+        "k" | "ki" | "kib" | "kb" => Some(1),
+        "m" | "mi" | "mib" | "mb" => Some(2),
+        "g" | "gi" | "gib" | "gb" => Some(3),
+        "t" | "ti" | "tib" | "tb" => Some(4),
+        _ => None,
+    };
+    let bytes = power.and_then(|power| Some(number.parse::<f64>().ok()? * thousand.powi(power)));
+    let bytes = bytes.filter(|bytes| (1.0..=LARGEST).contains(bytes)).map(|bytes| bytes as u64);
+    bytes.ok_or_else(|| ValueError::Bytes(given.to_owned()))
+}
+
+/// Parses bytes, or a percentage of what the run may use.
+///
+/// # Errors
+/// If `given` is neither.
+pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
+    let threshold = match given.strip_suffix('%') {
+        Some(number) => percent(number).map(Threshold::Percent),
+        None => bytes(given).ok().map(Threshold::Amount),
+    };
+    threshold.ok_or_else(|| ValueError::Memory(given.to_owned()))
+}
+
+/// Parses the number of a percentage. `None`: it is no number above 0 and up to 100.
+pub(super) fn percent(number: &str) -> Option<f64> {
+    number.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)
+}
+
+/// Parses a time above 0. Gives it as a threshold, in nanoseconds.
+///
+/// # Errors
+/// As [`Time::parse`].
+pub(super) fn allowed_time(given: &str) -> Result<Threshold, ValueError> {
+    let time = Time::Allowed.parse(given)?;
+    Ok(Threshold::Amount(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }
 
 /// Parses a number of cores.
@@ -188,22 +284,37 @@ where
 mod tests {
     use super::*;
 
+    // Requirement: CMD-12
     #[test]
-    fn duration_is_in_seconds_or_has_a_unit() {
+    fn times_of_all_options_have_one_grammar() {
         for (given, ms) in [
-            ("5", 5000),
-            ("5s", 5000),
-            ("0.5", 500),
-            ("500ms", 500),
-            ("1m", 60_000),
-            ("1.5h", 5_400_000),
+            ("90", 90_000),
             ("0.1", 100),
+            ("100ms", 100),
+            ("5s", 5000),
+            ("1m30s", 90_000),
+            ("1h30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            ("1d", 86_400_000),
+            ("01:30", 90_000),
+            ("90:00", 5_400_000),
+            ("01:30:00", 5_400_000),
         ] {
-            assert_eq!(duration(given).unwrap().as_millis(), ms, "{given}");
+            for of in [Time::Interval, Time::Pause, Time::Allowed, Time::Any] {
+                assert_eq!(of.parse(given).unwrap().as_millis(), ms, "{given}");
+            }
         }
-        for given in ["", "s", "5 s", "5d", "-1", "0", "99ms", "inf", "NaN", "9000h"] {
-            let line = duration(given).unwrap_err().to_string();
-            assert!(line.contains(&format!("\"{given}\"")) && line.contains("500ms"), "{line}");
+        for given in
+            ["", "s", "5 s", "5w", "-1", "inf", "NaN", "1e300", "1:60", "1:2:3:4", "5sm", "99999999d"]
+        {
+            for of in [Time::Interval, Time::Pause, Time::Allowed, Time::Any] {
+                let line = of.parse(given).unwrap_err().to_string();
+                assert!(line.contains(&format!("\"{given}\"")) && line.contains(of.range()), "{line}");
+            }
         }
+        let shortest = [(Time::Interval, "0.9ms"), (Time::Pause, "99ms"), (Time::Allowed, "0")];
+        assert!(shortest.into_iter().all(|(of, given)| of.parse(given).is_err()));
+        assert!(Time::Any.parse("0").unwrap().is_zero());
+        assert!(Time::Interval.parse("9000h").is_err());
     }
 }

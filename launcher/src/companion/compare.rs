@@ -9,8 +9,7 @@ use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::read_report;
 
 use crate::cli::UsageError;
-use crate::console;
-use crate::console::message;
+use crate::console::{self, message};
 
 /// The exit status if a way uses more than `--fail-above` allows.
 const ABOVE: u8 = 3;

@@ -9,13 +9,14 @@ use clap::builder::PossibleValuesParser;
 use gpu_track_collector::format;
 
 use crate::cli::{self, GpuArgs, UsageError};
-use crate::{console, gpus, nvml_lib};
+use crate::companion::gpu_list;
+use crate::{console, nvml_lib};
 
 /// The arguments of `gpu-track gpus`.
 #[derive(Debug, Args)]
 pub(super) struct GpusArguments {
     /// Show them again every SECONDS, until Ctrl-C
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = cli::seconds)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = cli::interval)]
     every: Option<Duration>,
 
     /// Format. JSON is an object a line
@@ -36,7 +37,7 @@ pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
     let config = nvml_lib::with_environment(&arguments.gpu.into(), &mut warnings);
     warnings.iter().for_each(console::message);
     let mut status = ExitCode::FAILURE;
-    let listed = gpus::watch(&config, arguments.every, |listing| {
+    let listed = gpu_list::watch(&config, arguments.every, |listing| {
         status = if listing.count.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         let text = format::render_gpus_now(&listing, &arguments.format);
         let mut stdout = io::stdout().lock();

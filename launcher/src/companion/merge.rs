@@ -18,8 +18,8 @@ use gpu_track_collector::{
 
 use super::report_files;
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
+use crate::companion::show;
 use crate::console::message;
-use crate::show;
 
 /// The extension of the file with the table of all ranks, beside a report.
 pub(crate) const RANKS: &str = "ranks.csv";

@@ -5,14 +5,18 @@
 //! them stays as it is.
 
 mod compare;
+pub(crate) mod gpu_list;
 mod gpus;
+pub(crate) mod last;
 pub(crate) mod merge;
 mod metrics;
 mod place;
 mod record;
+pub(crate) mod recover;
 mod report;
 pub(crate) mod report_files;
 mod runs;
+pub(crate) mod show;
 mod study;
 mod sub_track;
 #[cfg(feature = "watch")]
@@ -178,7 +182,7 @@ mod tests {
             ("gpu-track sub-track", "a subcommand is missing: gpu-track sub-track --help lists them"),
             ("gpu-track sub-track analyze --stf=x", "--tf <FILE> is missing: --help says more"),
             ("gpu-track reprot", "unrecognized subcommand 'reprot'"),
-            ("gpu-track gpus --every 0", "--every: \"0\" is not allowed: a number of seconds"),
+            ("gpu-track gpus --every 0", "--every: \"0\" is not allowed: a time from 0.001 s"),
         ] {
             let error = serve(words(line)).unwrap_err().to_string();
             assert!(error.starts_with(problem) && error.lines().count() == 1, "{line}: {error}");

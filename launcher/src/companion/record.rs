@@ -17,7 +17,8 @@ use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far, was_killed};
 use super::runs::{self, segment_of};
 use crate::cli::{UsageError, bundles};
 use crate::console::{self, message};
-use crate::{keep, signals};
+use crate::keep;
+use crate::process::signals;
 
 /// Most bytes of the context, and of the metadata.
 const MOST_BYTES: usize = 64 << 10;

@@ -12,8 +12,8 @@ use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::{ReportConfig, ReportTarget, Style, bundle, format, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
+use crate::companion::{last, show};
 use crate::console::{self, message};
-use crate::{last, show};
 use over_time::TimeArgs;
 
 /// The form for spreadsheets. Only tables have it: a report itself has none.

@@ -16,8 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::directory::{CheckedIn, NodeDirectory};
 use super::{json_in, slurm_step, state_directory};
 use crate::cli::{AgentSpec, Options};
-use crate::spawn::{self, InheritedState};
-use crate::{end_watch, gpus, signals};
+use crate::companion::gpu_list;
+use crate::process::spawn::{self, InheritedState};
+use crate::process::{end_watch, signals};
 
 /// Prepares the options of an agent. It is silent, and tracks the GPUs of `--guuids` that its node has. Its report goes into the
 /// directory of the nodes. Does nothing in a launcher that is no agent. If this agent is not needed or can have no report, this
@@ -45,7 +46,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
         let inherited = InheritedState::replace(&signals::all_but_faults());
         return Err(spawn::become_command(&options.command.words, &inherited));
     };
-    options.gpu.uuids = gpus::selected_here(&options.gpu);
+    options.gpu.uuids = gpu_list::selected_here(&options.gpu);
     options.report.targets = vec![json_in(&file)];
     options.diagnosis.agent = Some(AgentSpec { left: is_left.then_some(file), ..spec });
     options.report.node_part = Some(part);

@@ -18,10 +18,10 @@ use super::directory::{Absence, NodeDirectory};
 use super::slurm_step::{SlurmStep, Told};
 use crate::cli::{HeldTrackingFile, Options};
 use crate::companion::{merge, report_files};
-use crate::config;
 use crate::console::message;
-use crate::signals::{self, SignalSet};
-use crate::wakeups::Wakeups;
+use crate::process::signals::{self, SignalSet};
+use crate::run::config;
+use crate::run::wakeups::Wakeups;
 
 /// How long the launcher waits for the other nodes after its command.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -18,8 +18,8 @@ use gpu_track_collector::{
 use super::directory::{self, Membership, NodeDirectory};
 use super::{SUFFIX, beside, gather, json_in, state_directory};
 use crate::cli::{self, Options};
-use crate::config;
 use crate::console::message;
+use crate::run::config;
 
 /// How often the report of all is made at most. It is made again if ranks have come and gone meanwhile.
 const MOST_ROUNDS: usize = 5;

@@ -29,7 +29,7 @@ pub(crate) use joint_report::{RankLock, make as make_joint_report};
 pub(crate) use remote_shell::serve_if_started_as_remote_shell;
 
 use crate::cli::Options;
-use crate::spawn::{Environment, InheritedState};
+use crate::process::spawn::{Environment, InheritedState};
 use crate::{console, keep};
 use carriers::Carriers;
 use directory::{CheckedIn, Membership, NodeDirectory};

@@ -12,8 +12,9 @@ use gpu_track_collector::safe_path::User;
 
 use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
 use crate::cli::AgentSpec;
-use crate::spawn::{self, InheritedState};
-use crate::{console, signals, trusted};
+use crate::process::signals;
+use crate::process::spawn::{self, InheritedState};
+use crate::{console, trusted};
 
 /// Characters that make a command line more than one command, or that end or change the single quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];

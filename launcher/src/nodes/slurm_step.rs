@@ -20,8 +20,9 @@ use gpu_track_collector::safe_path::User;
 
 use super::carriers::{or_else, program_of};
 use super::directory::{Absence, absence_script, host};
-use crate::spawn::InheritedState;
-use crate::{console, signals, trusted};
+use crate::process::signals;
+use crate::process::spawn::InheritedState;
+use crate::{console, trusted};
 
 /// What a task writes, on a line of its own, when its node is tracked.
 const READY: &str = "gpu-track-run: ready";

@@ -122,6 +122,24 @@ pub struct GpuSums {
     pub devices: Vec<GpuSample>,
 }
 
+impl GpuSums {
+    /// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
+    /// Other programs' memory counts, too. If the run has no memory on any GPU, gives 0 and the memory of the largest one. `None`: no
+    /// GPU tells both.
+    pub fn fullest(&self) -> Option<(u64, u64)> {
+        let known = |sample: &GpuSample| {
+            let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
+            let own = sample.run_bytes?.combined;
+            // Both are of readings of their own times, so the run's part can be larger.
+            let used = sample.used_bytes.map_or(own, |used| used.max(own));
+            Some((if own > 0 { used } else { 0 }, memory))
+        };
+        let used_part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
+        let all = self.devices.iter().filter_map(known);
+        all.max_by(|a, b| used_part(a).total_cmp(&used_part(b)).then(a.1.cmp(&b.1)))
+    }
+}
+
 /// One GPU. A figure is the largest that was read within the sample's time. If none was, it is the last one. `None`: that is too
 /// old, as in [`GpuSums`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -353,6 +371,23 @@ impl TreeSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: ALERT-1, LIMIT-3
+    #[test]
+    fn gpu_memory_is_that_of_the_fullest_gpu_that_the_run_uses() {
+        const MB: u64 = 1_000_000;
+        let gpu = |run_mb: u64, used_mb: u64| GpuSample {
+            device: Arc::new(Device { memory_bytes: Some(1000 * MB), ..Device::default() }),
+            used_bytes: Some(used_mb * MB),
+            run_bytes: Some(Groups { combined: run_mb * MB, ..Groups::default() }),
+            ..GpuSample::default()
+        };
+        let all = |devices: Vec<GpuSample>| GpuSums { devices, ..GpuSums::default() }.fullest();
+        assert_eq!(all(vec![gpu(100, 200), gpu(10, 900), gpu(0, 999)]), Some((900 * MB, 1000 * MB)));
+        assert_eq!(all(vec![gpu(0, 999)]), Some((0, 1000 * MB)));
+        assert_eq!(all(vec![GpuSample { run_bytes: None, ..gpu(1, 1) }]), None);
+        assert_eq!(all(Vec::new()), None);
+    }
 
     #[test]
     fn two_samples_as_one_keep_the_largest_and_the_last() {

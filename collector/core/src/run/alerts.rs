@@ -20,7 +20,7 @@ use super::steps::jumps::Jumps;
 use crate::model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, Rule};
 use crate::model::run_limit::{LargestProcess, LargestProcesses, Threshold};
-use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
+use crate::model::tree_sample::TreeSample;
 
 /// An alert goes on when its figure was beyond the threshold for this time, nanoseconds.
 const BEYOND_NS: u64 = 1_000_000_000;
@@ -361,7 +361,7 @@ impl AlertRules {
             gpu: &sample.gpu,
         });
         self.growth.add(start_ns, sample.at_ns, sample.footprint_bytes.combined.end);
-        let fullest = fullest(&sample.gpu);
+        let fullest = sample.gpu.fullest();
         if let Some((used_bytes, _)) = fullest {
             self.gpu_growth.add(start_ns, sample.at_ns, used_bytes);
         }
@@ -468,7 +468,7 @@ impl AlertRules {
                 let (used, allowed) = match amount_allowed {
                     Some(allowed) => (sample.gpu.run_bytes?.combined, allowed),
                     None => {
-                        let (used, memory) = fullest(&sample.gpu)?;
+                        let (used, memory) = sample.gpu.fullest()?;
                         (used, part_of(memory)?)
                     }
                 };
@@ -491,7 +491,7 @@ impl AlertRules {
             AlertQuantity::Growth => {
                 let (bytes, allowed) = match grown {
                     Grown::Ram => (sample.footprint_bytes.combined.end, self.usable.ram_bytes),
-                    Grown::GpuRam => fullest(&sample.gpu).map(|(used, memory)| (used, Some(memory)))?,
+                    Grown::GpuRam => sample.gpu.fullest().map(|(used, memory)| (used, Some(memory)))?,
                 };
                 Some(Level {
                     amount: bytes as f64,
@@ -575,22 +575,6 @@ fn seconds(start_ns: u64, at_ns: u64) -> f64 {
     at_ns.saturating_sub(start_ns) as f64 / 1e9
 }
 
-/// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
-/// Other programs' memory counts, too. If the run has no memory on any GPU, gives 0 and the memory of the largest one. `None`: no GPU
-/// tells both.
-fn fullest(gpu: &GpuSums) -> Option<(u64, u64)> {
-    let known = |sample: &GpuSample| {
-        let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
-        let own = sample.run_bytes?.combined;
-        // Both are of readings of their own times, so the run's part can be larger.
-        let used = sample.used_bytes.map_or(own, |used| used.max(own));
-        Some((if own > 0 { used } else { 0 }, memory))
-    };
-    let used_part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
-    let all = gpu.devices.iter().filter_map(known);
-    all.max_by(|a, b| used_part(a).total_cmp(&used_part(b)).then(a.1.cmp(&b.1)))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -599,7 +583,7 @@ mod tests {
     use crate::model::gpu::Device;
     use crate::model::groups::Groups;
     use crate::model::run_limit::{Excess, RunLimit};
-    use crate::model::tree_sample::{CpuSample, FileSystemSample, Span};
+    use crate::model::tree_sample::{CpuSample, FileSystemSample, GpuSample, GpuSums, Span};
 
     const S: u64 = 1_000_000_000;
     const MB: u64 = 1_000_000;
@@ -746,16 +730,6 @@ mod tests {
             run_bytes: Some(Groups { combined: run_mb * MB, ..Groups::default() }),
             ..GpuSample::default()
         }
-    }
-
-    // Requirement: ALERT-1
-    #[test]
-    fn gpu_memory_is_that_of_the_fullest_gpu_that_the_run_uses() {
-        let all = |devices: Vec<GpuSample>| fullest(&GpuSums { devices, ..GpuSums::default() });
-        assert_eq!(all(vec![gpu(100, 200), gpu(10, 900), gpu(0, 999)]), Some((900 * MB, 1000 * MB)));
-        assert_eq!(all(vec![gpu(0, 999)]), Some((0, 1000 * MB)));
-        assert_eq!(all(vec![GpuSample { run_bytes: None, ..gpu(1, 1) }]), None);
-        assert_eq!(all(Vec::new()), None);
     }
 
     // Requirement: ALERT-1

@@ -14,7 +14,7 @@ use crate::model::order::{Action, Order, OrderId, Rule};
 use crate::model::run_limit::{
     Exceeded, Excess, LargestProcesses, LimitAction, Quantity, RunLimit, Threshold, TreeEnd,
 };
-use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
+use crate::model::tree_sample::{GpuSums, IoBytes};
 
 /// A launcher that has not acted this long after a limit of wall time is gone, nanoseconds.
 const WALL_GRACE_NS: u64 = 1_000_000_000;
@@ -123,7 +123,9 @@ impl LimitRules {
         match (limit.threshold, limit.quantity) {
             (Threshold::Amount(amount), _) => Some(amount),
             (Threshold::Percent(percent), Quantity::Ram) => part_of(self.usable_ram_bytes, percent),
-            (Threshold::Percent(percent), Quantity::GpuRam) => part_of(gpu_memory_bytes(gpu), percent),
+            (Threshold::Percent(percent), Quantity::GpuRam) => {
+                part_of(gpu.fullest().map(|(_, memory)| memory), percent)
+            }
             (Threshold::Percent(_), _) => None,
         }
     }
@@ -193,7 +195,7 @@ impl LimitRules {
     fn exceeded(&self, index: usize, facts: &Facts) -> Option<Exceeded> {
         let rule = self.rules.get(index).filter(|rule| rule.exceeded.is_none())?;
         let allowed = self.allowed(&rule.limit, facts.gpu)?;
-        let amount = amount(rule.limit.quantity, facts, &self.idle)?;
+        let amount = amount(&rule.limit, facts, &self.idle)?;
         // The launcher itself keeps a limit of wall time that ends the tree: see the head of this file.
         let slack = if rule.limit.quantity == Quantity::Wall && rule.limit.action == LimitAction::End {
             WALL_GRACE_NS
@@ -218,11 +220,15 @@ impl LimitRules {
     }
 }
 
-/// Gives how much of a quantity the run used, in bytes, nanoseconds or processes. `None`: not known.
-fn amount(quantity: Quantity, facts: &Facts, idle: &Idle) -> Option<u64> {
-    match quantity {
+/// Gives how much the run used of what a limit restricts, in bytes, nanoseconds or processes. `None`: not known.
+fn amount(limit: &RunLimit, facts: &Facts, idle: &Idle) -> Option<u64> {
+    match limit.quantity {
         Quantity::Ram => Some(facts.max_ram_bytes),
-        Quantity::GpuRam => facts.gpu.run_bytes.map(|bytes| bytes.combined),
+        Quantity::GpuRam => match limit.threshold {
+            Threshold::Amount(_) => facts.gpu.run_bytes.map(|bytes| bytes.combined),
+            // A percentage is of the fullest GPU, as for alerts.
+            Threshold::Percent(_) => facts.gpu.fullest().map(|(used, _)| used),
+        },
         Quantity::Cpu => Some(facts.cpu_ns),
         Quantity::Wall => Some(facts.now_ns.saturating_sub(facts.start_ns)),
         Quantity::Processes => Some(facts.processes),
@@ -251,22 +257,15 @@ pub(crate) fn untold(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Gives the memory of all GPUs together, bytes. A part of a device is not counted beside the device. `None`: there is no GPU, or
-/// the memory of one is not known.
-fn gpu_memory_bytes(gpu: &GpuSums) -> Option<u64> {
-    let is_part = |sample: &&GpuSample| {
-        gpu.devices.iter().any(|other| sample.device.parent.as_ref() == Some(&other.device.id))
-    };
-    let whole: Vec<_> = gpu.devices.iter().filter(|sample| !is_part(sample)).collect();
-    let sum = whole.iter().map(|sample| sample.device.memory_bytes).sum::<Option<u64>>();
-    sum.filter(|_| !whole.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use super::*;
+    use crate::model::gpu::Device;
+    use crate::model::groups::Groups;
+    use crate::model::tree_sample::GpuSample;
 
     const S: u64 = 1_000_000_000;
     const GIB: u64 = 1 << 30;
@@ -341,6 +340,29 @@ mod tests {
         let (mut unknown, mut orders) =
             (LimitRules::new(&[percent(Quantity::Ram)], None, S / 10), Orders::default());
         assert_eq!(ordered(&mut unknown, &mut orders, &at(u64::MAX)), []);
+    }
+
+    /// On a node of several GPUs, the others have room that the run can't use.
+    // Requirement: LIMIT-3
+    #[test]
+    fn percentage_of_gpu_memory_is_of_the_fullest_gpu() {
+        let device = |used: u64, run: u64| GpuSample {
+            device: Arc::new(Device { memory_bytes: Some(80 * GIB), ..Device::default() }),
+            used_bytes: Some(used * GIB),
+            run_bytes: Some(Groups { combined: run * GIB, ..Groups::default() }),
+            ..GpuSample::default()
+        };
+        let gpus =
+            |used| GpuSums { devices: vec![device(used, used), device(80, 0)], ..gpu(Some(used), None) };
+        let at_95 = limit(Quantity::GpuRam, Threshold::Percent(95.0), LimitAction::Signal(10));
+        let (mut rules, mut orders) = rules(&[at_95]);
+        let (little, much) = (gpus(76), gpus(77));
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(1, &little)), []);
+        let excess = Excess { at_ns: 102 * S, allowed: 76 * GIB, amount: 77 * GIB };
+        assert_eq!(
+            ordered(&mut rules, &mut orders, &facts(2, &much)),
+            [Action::Signal { signal: 10, excess }]
+        );
     }
 
     // Requirement: LIMIT-7

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::exit::Manner;
+use crate::process::exit::Manner;
 
 fn with_config(json: &str, more: &[&str]) -> Result<Options, String> {
     let directory = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ fn process_id_is_attached_to_where_there_is_no_command() {
         let line = format!("{option}: it is for a COMMAND, and --tconfig names a process to track");
         assert_eq!(given(&[option]), Err(line));
     }
-    for [option, value] in [["--limit", "wall=1h:USR1"], ["--signal-at", "wall>1h=USR1"]] {
+    for [option, value] in [["--limit", "wall=1h"], ["--signal-at", "wall>1h=USR1"]] {
         let line = format!("{option}: it is for a COMMAND, and --tconfig names a process to track");
         assert_eq!(given(&[option, value]), Err(line));
     }
@@ -121,11 +121,11 @@ fn bad_tconfig_gets_one_line() {
         ),
         (
             r#"{"sleep_time": true}"#,
-            "has a wrong sleep_time: \"true\" is not allowed: a number of seconds from 0.001 to 31536000 (one year)".into(),
+            "has a wrong sleep_time: \"true\" is not allowed: a time from 0.001 s to a year, such as 5, 500ms, 90s, 1h30m or 01:30:00".into(),
         ),
         (
             r#"{"sleep_time": 0.0001}"#,
-            "has a wrong sleep_time: \"0.0001\" is not allowed: a number of seconds from 0.001 to 31536000 (one year)"
+            "has a wrong sleep_time: \"0.0001\" is not allowed: a time from 0.001 s to a year, such as 5, 500ms, 90s, 1h30m or 01:30:00"
                 .into(),
         ),
         (

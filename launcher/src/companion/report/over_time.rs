@@ -21,7 +21,7 @@ use crate::console::message;
 pub(super) struct TimeArgs {
     /// Show the run over time, with a point every SECONDS. As text, that is the minimum, mean and maximum of each quantity; -f csv
     /// and -f json have the points
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = cli::seconds)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = cli::interval)]
     every: Option<Duration>,
 
     /// Add metrics of FILE, which gpu_track.metric() wrote: to each point of --every the last value until its end, and to the page

@@ -17,8 +17,8 @@ use clap::{Args, ValueHint};
 use gpu_track_collector::study::{self, Plan, Study};
 
 use crate::cli::{PatternValues, UsageError};
-use crate::console::message;
-use crate::{console, exit};
+use crate::console::{self, message};
+use crate::process::exit;
 use directory::Directory;
 use given::PlanArgs;
 use runs::End;

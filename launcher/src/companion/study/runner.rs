@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use crate::main_process::MainProcess;
-use crate::signals::{self, SignalSet};
-use crate::spawn::InheritedState;
+use crate::process::main_process::MainProcess;
+use crate::process::signals::{self, SignalSet};
+use crate::process::spawn::InheritedState;
 
 /// How a command ended.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use super::live::Live;
 use super::model::{Asked, Key, Model};
 use super::replay::Replay;
 use super::terminal::Screen;
-use crate::signals;
-use crate::wakeups::Wakeups;
+use crate::process::signals;
+use crate::run::wakeups::Wakeups;
 
 /// Time between two looks at the run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);

@@ -21,6 +21,7 @@ mod view;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use gpu_track_collector::clock;
@@ -32,7 +33,7 @@ use self::live::Live;
 use self::model::Model;
 use self::replay::Replay;
 use super::runs::{self, no_run};
-use crate::cli::UsageError;
+use crate::cli::{self, UsageError};
 use crate::console::{self, message};
 
 /// Columns of the text that `--once` prints.
@@ -57,19 +58,13 @@ pub(super) struct WatchArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     replay: Option<PathBuf>,
 
-    /// Begin at this second of the run [default: its start; with --once its end]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
-    at: Option<f64>,
+    /// Begin at this time after the run's start [default: its start; with --once its end]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = |given: &str| cli::Time::Any.parse(given))]
+    at: Option<Duration>,
 
     /// Directory of the runs' files, for tests
     #[arg(long, value_name = "DIR", default_value = "/dev/shm", hide = true)]
     session_dir: PathBuf,
-}
-
-/// Parses a moment of a run, seconds after its start.
-fn seconds(text: &str) -> Result<f64, String> {
-    let problem = || format!("\"{text}\" is not allowed: a number of seconds");
-    text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0).ok_or_else(problem)
 }
 
 /// Shows what the arguments name: on the terminal until the user ends it, or once as text.
@@ -107,7 +102,7 @@ pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> 
 /// If the file can't be replayed.
 fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Source, Model), UsageError> {
     let replay = Replay::read(file).map_err(|problem| UsageError::of_file("--replay", file, problem))?;
-    let at_s = arguments.at.unwrap_or(if is_once { replay.length_s() } else { 0.0 });
+    let at_s = arguments.at.map_or(if is_once { replay.length_s() } else { 0.0 }, |at| at.as_secs_f64());
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
     model.take(Reading { points: replay.points(), peaks: replay.peaks(), ..replay.at(at_s) });
     Ok((Source::Replay(Box::new(replay)), model))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
 
-use crate::signals;
+use crate::process::signals;
 
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;

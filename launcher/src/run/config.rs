@@ -4,7 +4,7 @@ use gpu_track_collector::{Config, ProcRoot, SessionStart, cgroup, clock};
 
 use crate::cli::Options;
 
-/// Makes the configuration of a run that starts now. [`Session`](crate::session::Session) adds what only it knows: the run's own
+/// Makes the configuration of a run that starts now. [`Session`](crate::run::session::Session) adds what only it knows: the run's own
 /// cgroup, the shim's directory, an attached process, and why there is no process connector.
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();

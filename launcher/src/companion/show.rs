@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use gpu_track_collector::{Report, ReportTarget, Style, read_report, render, write_report};
 
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
-use crate::console;
-use crate::console::message;
+use crate::console::{self, message};
 
 /// Writes the report in `json`, which was read from `path`, to the places that the options name. Without `-o` it goes to stdout,
 /// since no command writes there.

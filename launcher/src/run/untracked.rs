@@ -11,13 +11,14 @@ use gpu_track_collector::{
 };
 
 use crate::cli::Options;
-use crate::collector::Collector;
-use crate::orders::OrderExecutor;
-use crate::reap::{self, ChildChange};
-use crate::signals::{MAX_END_REQUESTS, requests_end};
-use crate::supervise::Account;
-use crate::wakeups::Wakeups;
-use crate::{config, console};
+use crate::collector_process::Collector;
+use crate::console;
+use crate::process::reap::{self, ChildChange};
+use crate::process::signals::{MAX_END_REQUESTS, requests_end};
+use crate::run::config;
+use crate::run::orders::OrderExecutor;
+use crate::run::supervise::Account;
+use crate::run::wakeups::Wakeups;
 
 /// Most records of ended children that are kept. What further ones used is added to the last record.
 const MOST_REAPED: usize = 10_000;

@@ -8,9 +8,9 @@ use std::path::Path;
 use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS};
 
-use crate::old_shims::Upkeep;
-use crate::shim_file::{self, Installed, ShimFileError};
-use crate::spawn::Environment;
+use crate::process::spawn::Environment;
+use crate::shim_on_disk::old_shims::Upkeep;
+use crate::shim_on_disk::shim_file::{self, Installed, ShimFileError};
 
 /// The LD_PRELOAD that the command gets.
 pub(crate) struct Preload {

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use gpu_track_abi::preload::ANY_SHIM_PREFIX;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::time_limit;
+use crate::process::time_limit;
 use gpu_track_collector::safe_path::User;
 
 /// How often a run says that it uses its shim: often enough for a machine that is asleep most of the time.

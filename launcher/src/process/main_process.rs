@@ -6,7 +6,7 @@ use std::fs::File;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
-use crate::reap;
+use crate::process::reap;
 
 /// A child that is not reaped yet, so no other process has its pid.
 #[derive(Debug, Clone, Copy)]

@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use crate::alert_commands::{AlertCommands, Turn};
 use crate::cli::Options;
 use crate::console;
-use crate::main_process::MainProcess;
-use crate::started::{Started, Subject};
+use crate::process::main_process::MainProcess;
+use crate::run::started::{Started, Subject};
 
 /// The launcher's exit status where SIGTERM has ended the tree, as with timeout(1).
 const STATUS_TERMINATED: i32 = 124;

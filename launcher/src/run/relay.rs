@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use rustix::process::{Signal, child_subreaper, set_parent_process_death_signal};
 
-use crate::exit::Manner;
-use crate::main_process::MainProcess;
-use crate::reap;
-use crate::signals::{self, Received, SignalSet};
-use crate::spawn::InheritedState;
+use crate::process::exit::Manner;
+use crate::process::main_process::MainProcess;
+use crate::process::reap;
+use crate::process::signals::{self, Received, SignalSet};
+use crate::process::spawn::InheritedState;
 
 /// Where signals can't be taken, the launcher is looked at this often.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

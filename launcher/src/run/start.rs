@@ -10,20 +10,22 @@ use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, P
 use rustix::process::{getpid, set_child_subreaper};
 
 use crate::attach::Attachment;
+use crate::attach::ready_fd::ReadyFd;
 use crate::cli::{HeldTrackingFile, Options, UsageError};
-use crate::collector::Collector;
-use crate::main_process::MainProcess;
+use crate::collector_process::Collector;
 use crate::nodes::{self, NodeRun, RankLock};
-use crate::preload::Preload;
-use crate::ready_fd::ReadyFd;
-use crate::session::{Session, SessionError};
-use crate::signals::SignalSet;
-use crate::spawn::{self, Environment, InheritedState, SpawnError};
-use crate::started::{Started, Subject};
-use crate::supervise::{Account, Supervisor};
-use crate::tracked::Tracked;
-use crate::untracked::Untracked;
-use crate::{config, console, name, not_executed, reap, signals, untracked};
+use crate::process::main_process::MainProcess;
+use crate::process::reap;
+use crate::process::signals::{self, SignalSet};
+use crate::process::spawn::{self, Environment, InheritedState, SpawnError};
+use crate::run::session::{Session, SessionError};
+use crate::run::started::{Started, Subject};
+use crate::run::supervise::{Account, Supervisor};
+use crate::run::tracked::Tracked;
+use crate::run::untracked::{self, Untracked};
+use crate::run::{config, not_executed};
+use crate::shim_on_disk::preload::Preload;
+use crate::{console, name};
 
 /// What the launcher changes of its own process for a run, and how that was before.
 struct ProcessState {

@@ -1,6 +1,9 @@
 //! `--on-alert CMD` in the launcher: the alerts that wait for CMD, the alert that CMD runs for, and the variables that CMD gets.
 //!
-//! [`crate::alert_runner`] is the process that runs CMD. The launcher never waits for it, also not at the end of the run.
+//! [`crate::alert_commands::runner`] is the process that runs CMD. The launcher never waits for it, also not at the end of the run.
+
+mod output;
+pub(crate) mod runner;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -14,10 +17,10 @@ use gpu_track_collector::{
     AlertCommandFailure, LargestProcess, Message, ProcRoot, RunEvent, clock, event_in_words,
 };
 
-use crate::alert_output::MOST_OUTPUT;
-use crate::alert_runner::Outcome;
-use crate::spawn::Environment;
-use crate::{alert_runner, console};
+use crate::alert_commands::output::MOST_OUTPUT;
+use crate::alert_commands::runner::Outcome;
+use crate::console;
+use crate::process::spawn::Environment;
 
 /// The most alerts that wait for CMD.
 const MOST_WAITING: usize = 16;
@@ -142,7 +145,7 @@ impl AlertCommands {
             && let Some((turn, mut facts)) = self.waiting.pop_front()
         {
             facts.extend(self.facts_of_run(main));
-            match alert_runner::start(command, &self.segment, &VARIABLES, facts) {
+            match runner::start(command, &self.segment, &VARIABLES, facts) {
                 Ok(runner) => self.running = Some((turn, runner)),
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);

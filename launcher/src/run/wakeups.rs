@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::collector::Collector;
-use crate::signals::{self, Received, SignalSet};
+use crate::collector_process::Collector;
+use crate::process::signals::{self, Received, SignalSet};
 
 /// Where there is no signalfd (a seccomp filter, no free descriptor), the pipes are looked at this often.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -8,6 +8,8 @@
 //! - the lock that ranks share
 //! - the locks of the report's files: a list with commas, one for each place of the report
 
+mod pipes;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -22,9 +24,10 @@ use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 use rustix::fs::FileType;
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use crate::before_main::is_open;
-use crate::pipes::{MessagePipe, OrderPipe};
-use crate::{console, name, signals};
+use crate::collector_process::pipes::{MessagePipe, OrderPipe};
+use crate::process::before_main::is_open;
+use crate::process::signals;
+use crate::{console, name};
 
 /// Signals that a batch system or a user may send to all processes at the end of a job. The collector ignores them: it
 /// ends when the command has ended, and must write the report until then.

@@ -6,18 +6,18 @@ use std::time::Duration;
 use gpu_track_collector::{KnownFile, Message, ProcRoot, clock};
 
 use crate::cli::Options;
-use crate::collector::Collector;
+use crate::collector_process::Collector;
 use crate::console;
-use crate::main_process::MainProcess;
-use crate::old_shims::Upkeep;
-use crate::orders::OrderExecutor;
-use crate::reap::{self, ChildChange};
-use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
-use crate::session::Session;
-use crate::signals::{self, MAX_END_REQUESTS};
-use crate::supervise::Account;
-use crate::untracked::Untracked;
-use crate::wakeups::Wakeups;
+use crate::process::main_process::MainProcess;
+use crate::process::reap::{self, ChildChange};
+use crate::process::signals::{self, MAX_END_REQUESTS};
+use crate::run::orders::OrderExecutor;
+use crate::run::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
+use crate::run::session::Session;
+use crate::run::supervise::Account;
+use crate::run::untracked::Untracked;
+use crate::run::wakeups::Wakeups;
+use crate::shim_on_disk::old_shims::Upkeep;
 
 /// How often the launcher checks the collector while it waits for the report. SIGCHLD comes only from a collector that
 /// can be reaped.

@@ -29,8 +29,8 @@ use gpu_track_collector::safe_path::{Unsafe, User};
 use rustix::mm::{MapFlags, ProtFlags};
 use thiserror::Error;
 
-use crate::old_shims::{self, Lock};
-use crate::time_limit;
+use crate::process::time_limit;
+use crate::shim_on_disk::old_shims::{self, Lock};
 
 /// The built library (see build.rs).
 const BYTES: &[u8] = include_bytes!(env!("GPU_TRACK_SHIM_SO"));

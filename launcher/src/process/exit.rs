@@ -6,7 +6,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-use crate::signals;
+use crate::process::signals;
 
 /// How the launcher's own end follows from the command's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -98,7 +98,7 @@ extern "C" fn enter() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals;
+    use crate::process::signals;
 
     /// Uses a few KiB of stack for each level.
     fn deep(levels: u32) -> u32 {

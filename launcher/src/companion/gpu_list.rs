@@ -18,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::UsageError;
-use crate::{console, signals};
+use crate::console;
+use crate::process::signals;
 
 /// The name of the child that lists the GPUs; its arguments are a [`GpuConfig`] and the time between two lists, as JSON.
 pub(crate) const LISTER: &str = "gpu-track-gpus";

@@ -1,6 +1,6 @@
 //! Whether a collector that was killed gets a successor.
 
-use crate::signals::is_fault;
+use crate::process::signals::is_fault;
 
 /// A collector that lived shorter than this, or was writing the report when it was killed, counts as a short life. A signal that is
 /// sent by chance rarely comes in so short a time.

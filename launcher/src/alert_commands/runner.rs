@@ -17,10 +17,10 @@ use gpu_track_collector::{AlertCommandFailure, TreeToEnd, own_program};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, wait};
 use serde::{Deserialize, Serialize};
 
-use crate::alert_output::Output;
-use crate::before_main::close_inherited;
-use crate::signals;
-use crate::spawn::Environment;
+use crate::alert_commands::output::Output;
+use crate::process::before_main::close_inherited;
+use crate::process::signals;
+use crate::process::spawn::Environment;
 
 /// The name of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
 /// milliseconds, and CMD.

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use gpu_track_abi::record::Usage;
 
-use crate::main_process::MainProcess;
-use crate::signals::Received;
+use crate::process::main_process::MainProcess;
+use crate::process::signals::Received;
 
 /// What decides how long the run lasts.
 pub(crate) enum Subject {

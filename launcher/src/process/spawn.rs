@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use thiserror::Error;
 
-use crate::signals::{self, SignalSet};
-use crate::{before_main, reap};
+use crate::process::signals::{self, SignalSet};
+use crate::process::{before_main, reap};
 
 /// Environment variables.
 pub(crate) type Environment = Vec<(OsString, OsString)>;

@@ -6,8 +6,9 @@ use gpu_track_collector::Style;
 use gpu_track_collector::kept::directory::{self, KeptReport};
 
 use crate::cli::{ReportPlaces, UsageError};
+use crate::companion::show;
 use crate::console::message;
-use crate::{keep, show};
+use crate::keep;
 
 /// Writes the newest report where the options say.
 ///

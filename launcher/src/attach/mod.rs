@@ -1,6 +1,8 @@
 //! `--attach`: the process that a run attaches to, in place of a command. The launcher reads its /proc files and waits for its
 //! end. It sends it no signal, and becomes neither its parent nor its tracer (ptrace(2)).
 
+pub(crate) mod ready_fd;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::end_watch;
+use crate::process::end_watch;
 
 /// Where there is no pidfd (before Linux 5.3, or a seccomp filter), /proc is read this often until the process has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -23,13 +23,13 @@ use thiserror::Error;
 
 use crate::attach::{Attachment, NotAttached};
 use crate::cli::Options;
-use crate::collector::Collector;
-use crate::config;
-use crate::old_shims::Upkeep;
-use crate::preload::{Preload, is_nested_too_deep};
-use crate::reap::ChildChange;
-use crate::shim_file::ShimFileError;
-use crate::spawn::{Environment, SpawnError};
+use crate::collector_process::Collector;
+use crate::process::reap::ChildChange;
+use crate::process::spawn::{Environment, SpawnError};
+use crate::run::config;
+use crate::shim_on_disk::old_shims::Upkeep;
+use crate::shim_on_disk::preload::{Preload, is_nested_too_deep};
+use crate::shim_on_disk::shim_file::ShimFileError;
 
 /// Why a command could not be started with tracking, or a process could not be attached to.
 #[derive(Debug, Error)]

@@ -11,13 +11,14 @@ use gpu_track_abi::record::Usage;
 use gpu_track_collector::{KnownFile, Layer, Message, ProcRoot, clock};
 
 use crate::cli::Options;
-use crate::collector::Collector;
-use crate::orders::OrderExecutor;
-use crate::reap::{self, ChildChange, usage_of};
-use crate::signals::{self, Received, SignalSet};
-use crate::started::{Started, Subject};
-use crate::wakeups::Wakeups;
-use crate::{console, exit};
+use crate::collector_process::Collector;
+use crate::console;
+use crate::process::exit;
+use crate::process::reap::{self, ChildChange, usage_of};
+use crate::process::signals::{self, Received, SignalSet};
+use crate::run::orders::OrderExecutor;
+use crate::run::started::{Started, Subject};
+use crate::run::wakeups::Wakeups;
 
 /// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
