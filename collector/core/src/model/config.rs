@@ -19,40 +19,25 @@ use crate::model::gpu::GpuConfig;
 use crate::model::gpu_trace::GpuTrace;
 use crate::model::report::NodePart;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
+use crate::named;
 
 /// Time between two samples if the user gives none, nanoseconds. It is a tenth of gpu_tracker's, since a sample takes only
 /// microseconds.
 pub const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
 
-/// A discovery layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Layer {
-    /// The shim in every process.
-    Preload,
-    /// The shim's records of reaped children.
-    Wait,
-    /// The launcher as subreaper of orphans.
-    Subreaper,
-    /// The search in /proc for children of known processes.
-    Scan,
-    /// The kernel's process connector.
-    Connector,
-}
-
-impl Layer {
-    /// All layers.
-    pub const ALL: [Self; 5] = [Self::Preload, Self::Wait, Self::Subreaper, Self::Scan, Self::Connector];
-
-    /// Its name in options.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Preload => "preload",
-            Self::Wait => "wait",
-            Self::Subreaper => "subreaper",
-            Self::Scan => "scan",
-            Self::Connector => "connector",
-        }
+named! {
+    /// A discovery layer.
+    pub enum Layer {
+        /// The shim in every process.
+        Preload = "preload",
+        /// The shim's records of reaped children.
+        Wait = "wait",
+        /// The launcher as subreaper of orphans.
+        Subreaper = "subreaper",
+        /// The search in /proc for children of known processes.
+        Scan = "scan",
+        /// The kernel's process connector.
+        Connector = "connector",
     }
 }
 

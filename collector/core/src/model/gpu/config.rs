@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::model::config::DEFAULT_INTERVAL_NS;
+use crate::named;
 
 /// For how much of the time the driver may be kept busy by default, percent. The command's own calls wait meanwhile.
 const DRIVER_PERCENT: u32 = 25;
@@ -15,30 +16,15 @@ pub const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
 /// Names the library to load in place of `libnvidia-ml.so.1`.
 pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
-/// Maker of a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Vendor {
-    /// NVIDIA: asked through NVML.
-    Nvidia,
-    /// AMD: amdgpu's fdinfo and sysfs, and KFD.
-    Amd,
-    /// Intel: fdinfo and sysfs of i915 and xe.
-    Intel,
-}
-
-impl Vendor {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
-
-    /// Its name in options and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nvidia => "nvidia",
-            Self::Amd => "amd",
-            Self::Intel => "intel",
-        }
+named! {
+    /// Maker of a GPU.
+    pub enum Vendor {
+        /// NVIDIA: asked through NVML.
+        Nvidia = "nvidia",
+        /// AMD: amdgpu's fdinfo and sysfs, and KFD.
+        Amd = "amd",
+        /// Intel: fdinfo and sysfs of i915 and xe.
+        Intel = "intel",
     }
 }
 

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::named;
+
 /// Why a figure is not known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error, Serialize, Deserialize)]
 pub enum Missing {
@@ -94,71 +96,50 @@ pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) 
     }
 }
 
-/// The figures, each with its name in reports.
-macro_rules! figures {
-    ($($(#[$doc:meta])* $figure:ident = $name:literal,)*) => {
-        /// What a device can report.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum Figure {
-            $($(#[$doc])* $figure,)*
-        }
-
-        impl Figure {
-            /// All of them.
-            pub const ALL: [Self; [$(Self::$figure),*].len()] = [$(Self::$figure),*];
-
-            /// Its name in reports.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$figure => $name,)*
-                }
-            }
-        }
-    };
-}
-
-figures! {
-    /// Memory in use by all processes of the machine, bytes.
-    MemoryUsed = "memory",
-    /// Time in which anything ran on it, percent.
-    Utilization = "utilization",
-    /// Time in which its memory was read or written, percent.
-    MemoryUtilization = "memory utilization",
-    /// Time in which its video encoder ran, percent.
-    EncoderUtilization = "encoder utilization",
-    /// Time in which its video decoder ran, percent.
-    DecoderUtilization = "decoder utilization",
-    /// Power, watts.
-    Power = "power",
-    /// The energy counter, joules.
-    Energy = "energy counter",
-    /// Temperature, degrees Celsius.
-    Temperature = "temperature",
-    /// Clock of the processors, MHz.
-    SmClock = "SM clock",
-    /// Clock of the memory, MHz.
-    MemoryClock = "memory clock",
-    /// Performance state, 0 the fastest.
-    Pstate = "performance state",
-    /// Why the clocks are below their maximum.
-    Throttle = "throttle reasons",
-    /// Bytes sent over PCIe, a counter.
-    PcieTx = "PCIe bytes sent",
-    /// Bytes received over PCIe, a counter.
-    PcieRx = "PCIe bytes received",
-    /// Memory errors that were corrected, a counter.
-    EccCorrected = "ECC errors corrected",
-    /// Memory errors that were not corrected, a counter.
-    EccUncorrected = "ECC errors uncorrected",
-    /// Critical errors that the driver reports by number.
-    Xid = "XID errors",
-    /// GPU memory of each process, bytes.
-    ProcessMemory = "memory by process",
-    /// Time in which each process ran on it, percent.
-    ProcessUtilization = "utilization by process",
-    /// The driver's accounting entries, which outlive their processes.
-    Accounting = "accounting",
+named! {
+    /// What a device can report.
+    pub enum Figure {
+        /// Memory in use by all processes of the machine, bytes.
+        MemoryUsed = "memory",
+        /// Time in which anything ran on it, percent.
+        Utilization = "utilization",
+        /// Time in which its memory was read or written, percent.
+        MemoryUtilization = "memory utilization",
+        /// Time in which its video encoder ran, percent.
+        EncoderUtilization = "encoder utilization",
+        /// Time in which its video decoder ran, percent.
+        DecoderUtilization = "decoder utilization",
+        /// Power, watts.
+        Power = "power",
+        /// The energy counter, joules.
+        Energy = "energy counter",
+        /// Temperature, degrees Celsius.
+        Temperature = "temperature",
+        /// Clock of the processors, MHz.
+        SmClock = "SM clock",
+        /// Clock of the memory, MHz.
+        MemoryClock = "memory clock",
+        /// Performance state, 0 the fastest.
+        Pstate = "performance state",
+        /// Why the clocks are below their maximum.
+        Throttle = "throttle reasons",
+        /// Bytes sent over PCIe, a counter.
+        PcieTx = "PCIe bytes sent",
+        /// Bytes received over PCIe, a counter.
+        PcieRx = "PCIe bytes received",
+        /// Memory errors that were corrected, a counter.
+        EccCorrected = "ECC errors corrected",
+        /// Memory errors that were not corrected, a counter.
+        EccUncorrected = "ECC errors uncorrected",
+        /// Critical errors that the driver reports by number.
+        Xid = "XID errors",
+        /// GPU memory of each process, bytes.
+        ProcessMemory = "memory by process",
+        /// Time in which each process ran on it, percent.
+        ProcessUtilization = "utilization by process",
+        /// The driver's accounting entries, which outlive their processes.
+        Accounting = "accounting",
+    }
 }
 
 impl Figure {
