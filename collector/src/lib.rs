@@ -27,6 +27,7 @@ use gpu_track_report as report;
 pub use bounded_lines::bounded_lines;
 pub use model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, Events, RunEvent};
 pub use model::attached::{Attached, UsedBefore};
+pub use model::batch::system as batch_system;
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
     Bundles, Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget,
@@ -76,7 +77,6 @@ pub use sources::cgroup;
 pub use sources::cgroup::run_cgroup;
 pub use sources::connector;
 pub use sources::gpu::list::{Lister as GpuLister, Present as PresentGpus, present as present_gpus};
-pub use sources::limits::batch_system;
 pub use store::output_lock::{NoLock, OutputLock};
 pub use store::stale;
 pub use store::state_file::StateFile;

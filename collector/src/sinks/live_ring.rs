@@ -10,6 +10,7 @@ use gpu_track_abi::table::{GpuEntry, ProcessEntry, SUMMARY_CAPACITY, Text};
 use serde::Serialize;
 
 use super::sink::{Resume, Sink, SinkContext};
+use crate::model::batch::Job;
 use crate::model::config::SessionStart;
 use crate::model::gpu::Figure;
 use crate::model::live::{LiveProcess, LiveSummary};
@@ -97,7 +98,7 @@ impl Identity {
             restarts: config.restarts,
             sampling_interval_s: config.tracking.interval_ns() as f64 / 1e9,
             usable: context.usable.clone(),
-            job_limit_s: job_limit_s(config.start, context.host.limits.slurm_number("SLURM_JOB_END_TIME")),
+            job_limit_s: job_limit_s(config.start, context.host.limits.job().end_s()),
         }
     }
 

@@ -7,59 +7,18 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::cgroup::Groups;
+use crate::model::batch::{self, slurm};
 use crate::model::report::{Limit, Limits, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
-
-/// Variables by which Slurm describes an allocation.
-const SLURM: [&str; 22] = [
-    "SLURM_JOB_ID",
-    "SLURM_ARRAY_JOB_ID",
-    "SLURM_ARRAY_TASK_ID",
-    "SLURM_STEP_ID",
-    "SLURM_PROCID",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_START_TIME",
-    "SLURM_JOB_END_TIME",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_JOB_NODELIST",
-    "SLURM_STEP_NODELIST",
-    "SLURMD_NODENAME",
-    "SLURM_NTASKS",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_CPUS_ON_NODE",
-    "SLURM_JOB_CPUS_PER_NODE",
-    "SLURM_MEM_PER_NODE",
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_GPU",
-    "SLURM_GPUS_ON_NODE",
-    "SLURM_JOB_GPUS",
-    "SLURM_STEP_GPUS",
-];
-
-/// Each batch system: a variable that it sets in each of its jobs, and its name.
-const BATCH_SYSTEMS: [(&str, &str); 6] = [
-    ("SLURM_JOB_ID", "slurm"),
-    ("PBS_JOBID", "pbs"),
-    ("LSB_JOBID", "lsf"),
-    ("SGE_TASK_ID", "sge"),
-    ("_CONDOR_SLOT", "htcondor"),
-    ("FLUX_JOB_ID", "flux"),
-];
-
-/// Gives the batch system that made a job's environment. `variable` looks up a variable; an empty one counts as unset. `None`:
-/// the environment is that of no job.
-pub fn batch_system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
-    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    BATCH_SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
-}
 
 /// Reads the limits of the process with this pid. `None` stands for this process, which must not have changed its own yet.
 /// `variable` looks up a variable of the process's environment.
 pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> Option<OsString>) -> Limits {
     let groups = Groups::of(root, pid);
-    let slurm =
-        SLURM.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)));
+    let slurm = slurm::VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)));
     Limits {
         memory_bytes: groups.memory_limit(),
         cpu_millicores: groups.cpu_limit(),
@@ -68,7 +27,7 @@ pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> O
         // Known at the end of the run only.
         oom_kills: None,
         cpus: affinity(pid),
-        batch_system: batch_system(variable).map(str::to_owned),
+        batch_system: batch::system(variable).map(str::to_owned),
         ulimits: ulimits(pid.unwrap_or_else(std::process::id)),
         slurm: slurm.collect(),
     }

@@ -6,6 +6,7 @@
 mod gpu_memory;
 
 use super::usable::usable_devices;
+use crate::model::batch::Job;
 use crate::model::report::Report;
 use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
@@ -244,8 +245,8 @@ fn time(report: &Report, started_s: f64) -> TimeHint {
 
 /// Gives the start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
 fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
-    let start = limits.slurm_number("SLURM_JOB_START_TIME").filter(|start| *start > 0)?;
-    let end = limits.slurm_number("SLURM_JOB_END_TIME").filter(|end| *end > start);
+    let start = limits.job().start_s()?;
+    let end = limits.job().end_s().filter(|end| *end > start);
     Some((start as f64, end.map(|end| end as f64)))
 }
 

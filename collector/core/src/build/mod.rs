@@ -272,7 +272,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
     let floor = &inputs.run.totals.floors.combined;
     let here = Here {
         hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
-        slurm: &inputs.host_info.limits.slurm,
+        job: &inputs.host_info.limits.job(),
         joined: seen.joined,
     };
     let other_users = inputs.run.totals.other_users.iter();

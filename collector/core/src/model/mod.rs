@@ -3,6 +3,7 @@
 
 pub mod alert;
 pub mod attached;
+pub mod batch;
 pub mod cgroup;
 pub mod command;
 pub mod config;
@@ -20,7 +21,6 @@ pub mod kernel_event;
 pub mod live;
 pub mod mpi_daemons;
 pub mod named;
-pub mod node_list;
 pub mod observation;
 pub mod order;
 pub mod policy;

@@ -1,14 +1,12 @@
 //! The cores and the memory that the command may use, as far as they are known when it starts. The strictest limit counts, and
 //! is named.
 
+use crate::model::batch::Job;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::{
     CoresSource, Host, Limits, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory,
 };
-
-/// Slurm's megabytes are binary.
-const SLURM_MEGABYTE: u64 = 1 << 20;
 
 /// Gives the cores and the memory that the command may use. GPUs are not known when it starts.
 pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
@@ -28,7 +26,7 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
     let quota = limits.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0);
     let limits = [
         (limits.cpus.as_ref().map(|cpus| cpus.len() as f64), CoresSource::Affinity),
-        (slurm_cpus(limits).map(|cpus| cpus as f64), CoresSource::Slurm),
+        (limits.job().cpus_here().map(|cpus| cpus as f64), CoresSource::Slurm),
         (quota, CoresSource::CgroupQuota),
     ];
     let mut least = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
@@ -44,7 +42,7 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
 fn memory(host: &Host, limits: &Limits) -> UsableMemory {
     let all = [
         (limits.memory_bytes.known(), MemorySource::Cgroup),
-        (slurm_memory(limits), MemorySource::Slurm),
+        (limits.job().memory_here_bytes(), MemorySource::Slurm),
         (host.ram_bytes, MemorySource::Machine),
     ];
     // Of equal ones the first is named: a limit rather than the machine.
@@ -55,22 +53,6 @@ fn memory(host: &Host, limits: &Limits) -> UsableMemory {
         source: least.map(|(_, source)| source),
         process_address_space_bytes: address_space,
     }
-}
-
-/// Gives the number of CPUs of Slurm's allocation on this node. `None`: there is no allocation.
-fn slurm_cpus(limits: &Limits) -> Option<u64> {
-    limits.slurm_number("SLURM_CPUS_ON_NODE")
-}
-
-/// Gives the memory of Slurm's allocation on this node, bytes, which Slurm gives for the node, for each CPU or for each GPU.
-/// `None`: there is none, or it is 0, which stands for all that the node has.
-fn slurm_memory(limits: &Limits) -> Option<u64> {
-    let multiplied = |memory, units: Option<u64>| limits.slurm_number(memory)?.checked_mul(units?);
-    let megabytes = limits
-        .slurm_number("SLURM_MEM_PER_NODE")
-        .or_else(|| multiplied("SLURM_MEM_PER_CPU", slurm_cpus(limits)))
-        .or_else(|| multiplied("SLURM_MEM_PER_GPU", limits.slurm_number("SLURM_GPUS_ON_NODE")));
-    megabytes?.checked_mul(SLURM_MEGABYTE).filter(|bytes| *bytes > 0)
 }
 
 #[cfg(test)]

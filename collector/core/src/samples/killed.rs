@@ -137,7 +137,11 @@ pub fn killed() -> Report {
     report.coverage.elsewhere = elsewhere();
     report.coverage.other_users = vec![OtherUser { uid: 65_534, processes: 2 }];
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
-    report.node_part = Some(NodePart { is_agent: true, clock_ahead_s: Some(0.002), directory: None });
+    report.node_part = Some(NodePart {
+        is_agent: true,
+        clock_ahead_s: Some(0.002),
+        directory: Some("/home/u/r.json.d".into()),
+    });
     report.rank = Some(OwnRank { job: 889_213_807, rank: 2, of: 4, pid: Some(4242) });
     report.job_ranks = [0, 1].map(job_rank).into();
     report.ending.exit = killed;

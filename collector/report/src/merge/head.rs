@@ -9,14 +9,14 @@ use serde::de::IgnoredAny;
 
 use super::quantity::{MOST_CLOCK_OFFSET_S, Span};
 use crate::json::SCHEMA_VERSION;
+use crate::model::batch::Job;
+use crate::model::batch::slurm::Slurm;
 use crate::model::report::{NodePart, Report};
 use crate::model::timestamp;
 use crate::read::{self, NotRead};
 
 /// Most characters of a name that is kept: of a host, a command, a process.
 const MOST_NAME: usize = 255;
-/// The batch job's id among Slurm's variables.
-const JOB_ID: &str = "SLURM_JOB_ID";
 
 /// What a first look at a report tells.
 #[derive(Debug, Clone)]
@@ -135,7 +135,7 @@ impl From<Form> for Head {
             hostname: name(form.host.hostname),
             boot_id: name(form.host.boot_id),
             clock_offset_s: None,
-            job: name(form.limits.slurm.get(JOB_ID).cloned()),
+            job: name(Slurm(&form.limits.slurm).id().map(str::to_owned)),
             is_merged: form.merged.is_some(),
             node_part: form.node_part,
             has_command: !form.command.is_empty(),

@@ -17,7 +17,7 @@ use super::sums::{Quantities, Sums};
 use super::totals::{Known, Totals};
 use super::usable::UsableOfMachine;
 use super::warnings::NodeWarnings;
-use crate::model::node_list;
+use crate::model::batch::Job;
 use crate::model::report::{
     CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic, UnreadFile, Warning,
 };
@@ -33,8 +33,6 @@ const MOST_GPUS: usize = 20_000;
 const MOST_UNREAD: usize = 1000;
 /// Most nodes whose names are kept because a report names them.
 const MOST_TOLD: usize = 10_000;
-/// Slurm's variable with the nodes of a step.
-const STEP_NODES: &str = "SLURM_STEP_NODELIST";
 
 /// A merged report.
 #[derive(Debug)]
@@ -320,9 +318,9 @@ impl ToldNodes {
         let unseen = report.coverage.nodes.as_ref();
         // The report's own node is one more.
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
-        let of_step = report.limits.slurm.get(STEP_NODES).map(|list| node_list::expanded(list, MOST_TOLD));
+        let of_step = report.limits.job().step_nodes(MOST_TOLD);
         let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);
-        for name in unseen_names.chain(of_step.iter().flatten()) {
+        for name in unseen_names.chain(&of_step) {
             if self.names.len() < MOST_TOLD {
                 self.names.insert(super::head::cut(name));
             }

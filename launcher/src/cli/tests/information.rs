@@ -11,7 +11,7 @@ fn help_version_man_and_completions_are_printed() {
     }
     let help = printed(&["-h"]);
     assert!(help.lines().count() <= 25 && help.lines().all(|line| line.len() <= 100), "{help}");
-    for part in ["--output <FILE>", "--format <FORMAT>", "--st <SECONDS>", "--help ", "Examples:"] {
+    for part in ["--output <FILE>", "--format <FORMAT>", "--st <TIME>", "--help ", "Examples:"] {
         assert!(help.contains(part), "{part}\n{help}");
     }
     let version = format!("gpu-track-run {}\n", env!("CARGO_PKG_VERSION"));

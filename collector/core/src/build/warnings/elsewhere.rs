@@ -2,6 +2,7 @@
 //! see it.
 
 use super::{Context, MOST_NAMED};
+use crate::model::batch::Job;
 use crate::model::report::{ElsewhereKind, StartedElsewhere};
 
 /// Most characters of all names in a warning, so that the advice behind them is in the lines of the summary. The coverage has all.
@@ -17,7 +18,7 @@ pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
         .elsewhere
         .iter()
         .any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
-    let is_in_job = context.limits.slurm.contains_key("SLURM_JOB_NODELIST");
+    let is_in_job = !context.limits.job().nodes(1).is_empty();
     let (all, each) = if report.asks_for_nodes || report.node_part.is_some() {
         ("", "")
     } else if context.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::batch::slurm;
 use crate::model::config::DEFAULT_INTERVAL_NS;
 use crate::named;
 
@@ -52,7 +53,7 @@ impl Visible {
         Self {
             cuda: value("CUDA_VISIBLE_DEVICES"),
             cuda_order: value("CUDA_DEVICE_ORDER"),
-            slurm: value("SLURM_STEP_GPUS").or_else(|| value("SLURM_JOB_GPUS")),
+            slurm: slurm::GPUS.into_iter().find_map(value),
             rocr: value("ROCR_VISIBLE_DEVICES"),
             hip: value("HIP_VISIBLE_DEVICES"),
             opencl: value("GPU_DEVICE_ORDINAL"),

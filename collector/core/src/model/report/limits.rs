@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::model::batch::Job;
+use crate::model::batch::slurm::Slurm;
+
 /// A limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Limit {
@@ -111,9 +114,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Gives a number among Slurm's variables. `None`: it is not set, or no whole number.
-    pub fn slurm_number(&self, name: &str) -> Option<u64> {
-        self.slurm.get(name)?.parse().ok()
+    /// Gives the job of a batch system, by its variables.
+    pub fn job(&self) -> impl Job {
+        Slurm(&self.slurm)
     }
 }
 

@@ -11,6 +11,7 @@ mod timeout;
 use super::failures::Failures;
 use super::gpu::GpuUsage;
 use super::tree::{ProcessSummary, Quality};
+use crate::model::batch::Job;
 use crate::model::cgroup::MemoryLimitUse;
 pub(crate) use crate::model::report::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, FileSizeLimit, GpuHolder,
@@ -223,15 +224,15 @@ impl Facts<'_> {
         // The end of the job is a date. The signal's date is computed from the run's end, which is known by both clocks.
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
         let received_s = self.ended_s - before_end_s;
-        let job_end_s = self.limits.slurm_number("SLURM_JOB_END_TIME");
+        let job_end_s = self.limits.job().end_s();
         received.signal == libc::SIGTERM
             && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - POLICY.clock_slack_s)
     }
 
     /// Gives the time limit of the Slurm job, seconds.
     fn slurm_limit_s(&self) -> Option<f64> {
-        let time = |name| self.limits.slurm_number(name);
-        let limit_s = time("SLURM_JOB_END_TIME")?.checked_sub(time("SLURM_JOB_START_TIME")?)?;
+        let job = self.limits.job();
+        let limit_s = job.end_s()?.checked_sub(job.start_s()?)?;
         Some(limit_s as f64)
     }
 

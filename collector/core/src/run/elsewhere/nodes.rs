@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Options, Value};
 use super::{base_name, is_tracked, words};
+use crate::model::batch::{Job, node_list};
 use crate::model::host_name::short;
 use crate::model::mpi_daemons::{host_at, is_daemon};
-use crate::model::node_list;
 use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
 
 /// Most hosts of daemons, listed nodes and sruns that are kept.
@@ -64,8 +64,8 @@ impl Srun {
 /// What is known of this machine.
 pub(crate) struct Here<'a> {
     pub(crate) hostname: &'a str,
-    /// Slurm's variables.
-    pub(crate) slurm: &'a BTreeMap<String, String>,
+    /// The job of a batch system.
+    pub(crate) job: &'a dyn Job,
     /// Processes that joined the run without being descendants, as tasks of srun on this machine do.
     pub(crate) joined: u64,
 }
@@ -73,8 +73,8 @@ pub(crate) struct Here<'a> {
 impl Here<'_> {
     /// Whether this is a name of this machine. Names are compared without their domains.
     fn is_named(&self, name: &str) -> bool {
-        let slurm_name = self.slurm.get("SLURMD_NODENAME").map_or("", String::as_str);
-        [self.hostname, slurm_name, "localhost"].iter().any(|own| short(own) == short(name))
+        let name_in_job = self.job.this_node().unwrap_or_default();
+        [self.hostname, name_in_job, "localhost"].iter().any(|own| short(own) == short(name))
     }
 }
 
@@ -113,8 +113,7 @@ impl RemoteStarts {
     /// on all nodes of the job, the names are those of the nodes, and the number is 0. Otherwise no name is known, and the number
     /// is that of the srun on most nodes.
     fn nodes_of_sruns(&self, here: &Here) -> (Vec<String>, u64) {
-        let list = here.slurm.get("SLURM_JOB_NODELIST");
-        let allocated = list.map(|list| node_list::expanded(list, MOST_NAMES)).unwrap_or_default();
+        let allocated = here.job.nodes(MOST_NAMES);
         let nodes = self.sruns.iter().map(|srun| srun.most_nodes(&allocated)).max().unwrap_or(0);
         if !allocated.is_empty() && nodes >= allocated.len() as u64 {
             return (allocated, 0);
@@ -228,6 +227,7 @@ fn srun_option(name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::batch::slurm::Slurm;
 
     fn unseen(commands: &[&[&str]], slurm: &[(&str, &str)], joined: u64) -> Option<Nodes> {
         let mut starts = RemoteStarts::default();
@@ -237,7 +237,7 @@ mod tests {
             starts.add(base_name(program), args, "");
         }
         let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        starts.unseen(&Here { hostname: "n1.example.org", slurm: &slurm, joined })
+        starts.unseen(&Here { hostname: "n1.example.org", job: &Slurm(&slurm), joined })
     }
 
     fn named(names: &[&str]) -> Option<Nodes> {
