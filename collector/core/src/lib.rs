@@ -7,9 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fixtures;
 pub mod model;
 #[cfg(any(test, feature = "test-support"))]
 pub mod random_seed;
 pub mod run;
-#[cfg(any(test, feature = "test-support"))]
-pub mod samples;

@@ -333,7 +333,7 @@ mod tests {
     // Requirement: TIME-15
     #[test]
     fn events_are_in_the_order_of_their_times_and_can_not_control_a_terminal() {
-        let report = gpu_track_core::samples::full();
+        let report = gpu_track_core::fixtures::full();
         let all = events(&recording(), Some(&report), &Filter::default());
         let expected = "       0.000 s  start                11 a,\"b\\x1b         parent n/a
        0.000 s  start                10 a,\"b\\x1b         parent n/a
@@ -357,7 +357,7 @@ mod tests {
     // Requirement: ALERT-9
     #[test]
     fn events_of_alerts_are_in_order_with_those_of_processes_and_alone() {
-        let report = gpu_track_core::samples::killed();
+        let report = gpu_track_core::fixtures::killed();
         let of_run = |all: &[Event]| -> Vec<_> {
             let all = all.iter().filter(|event| event.pid.is_none());
             all.map(|event| (event.at_s, event.kind.name())).collect()

@@ -238,7 +238,7 @@ pub(super) fn gpu_list(listing: &Listing) -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use gpu_track_core::samples::{full, hostile, killed, unknown};
+    use gpu_track_core::fixtures::{full, hostile, killed, unknown};
 
     use super::*;
 

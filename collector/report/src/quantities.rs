@@ -157,7 +157,7 @@ fn why_of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_core::samples::{full, killed, unknown};
+    use gpu_track_core::fixtures::{full, killed, unknown};
 
     use super::*;
     use crate::model::report::GpuMissing;

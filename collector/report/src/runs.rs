@@ -152,7 +152,7 @@ mod tests {
     // Requirement: CMD-19
     #[test]
     fn each_run_has_a_line_with_what_it_was_given_and_used() {
-        let (full, unknown) = (gpu_track_core::samples::full(), gpu_track_core::samples::unknown());
+        let (full, unknown) = (gpu_track_core::fixtures::full(), gpu_track_core::fixtures::unknown());
         let runs = [row("a.json".into(), &full), row("b\x1b.json".into(), &unknown)];
         let text = text(&runs);
         println!("{text}");

@@ -135,7 +135,7 @@ mod tests {
                 monotonic_ns: 5,
                 realtime_ns: 1_700_000_000_000_000_000,
                 interval_ns: 100_000_000,
-                host: gpu_track_core::samples::unknown().host,
+                host: gpu_track_core::fixtures::unknown().host,
             }),
             Line::Sample(Box::new(TreeSample {
                 at_ns: u64::MAX,
@@ -160,8 +160,8 @@ mod tests {
                 },
             })),
             Line::Event(Event::Revised { at_ns: 3, max_footprint_bytes: bytes(9) }),
-            Line::end(&gpu_track_core::samples::unknown(), told),
-            Line::nodes(&gpu_track_core::samples::unknown()),
+            Line::end(&gpu_track_core::fixtures::unknown(), told),
+            Line::nodes(&gpu_track_core::fixtures::unknown()),
         ]
     }
 
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn end_has_the_whole_report_and_the_source_of_its_maximum() {
-        let report = gpu_track_core::samples::full();
+        let report = gpu_track_core::fixtures::full();
         let bytes = report.max_ram.combined.footprint_bytes.unwrap();
         let told = RamMaximum { bytes, source: MaximumSource::Revision };
         let told = Groups { combined: told, ..Groups::default() };

@@ -127,7 +127,7 @@ impl EventFile {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_core::samples;
+    use gpu_track_core::fixtures;
 
     use super::*;
     use crate::sinks::tracking::TrackingFile;
@@ -139,7 +139,7 @@ mod tests {
             command: vec!["app".into()],
             begun_at: "2026-01-01T00:00:00Z".into(),
             monotonic_ns: 1,
-            host: samples::full().host,
+            host: fixtures::full().host,
             sources: Sources {
                 layers: vec!["wait".into()],
                 connector_absent: Some("not root".into()),
@@ -189,7 +189,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("events");
         let file = TrackingFile::create_lines(path.clone(), false).unwrap();
-        let mut report = samples::killed();
+        let mut report = fixtures::killed();
         let events = report.events.get_or_insert_default();
         events.list.push(RunEvent::new(41.5, EventKind::Peak));
         sink(file.target()).report(&report, Stage::Over).unwrap();

@@ -385,7 +385,7 @@ mod tests {
                 std::thread::yield_now();
             }
         }
-        let report = Arc::new(gpu_track_core::samples::unknown());
+        let report = Arc::new(gpu_track_core::fixtures::unknown());
         worker.hand_report(&report, Stage::SoFar);
         assert!(!worker.lacks_report, "a later one follows");
         worker.hand_report(&report, Stage::Over);

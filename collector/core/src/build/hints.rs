@@ -307,10 +307,10 @@ fn fits(used: f64, given: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::full;
     use crate::model::report::{Contention, Ending, GpuDevice, NodePart, StartedElsewhere, UnseenRanks};
     use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
     use crate::run::cause::{OutOfMemory, TimeLimit};
-    use crate::samples::full;
 
     const MB: u64 = 1_000_000;
 

@@ -46,7 +46,7 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
 
 pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
     let host_info = HostInfo {
-        host: crate::samples::full().host,
+        host: crate::fixtures::full().host,
         ticks_per_second: 100,
         page_bytes: 4096,
         limits: Limits::default(),
@@ -68,7 +68,7 @@ pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
 // Requirement: OUT-14
 #[test]
 fn null_figures_of_goldens_have_a_reason() {
-    for (name, report) in crate::samples::all() {
+    for (name, report) in crate::fixtures::all() {
         assert_eq!(unexplained(&report), [] as [&str; 0], "{name}");
     }
 }

@@ -162,7 +162,7 @@ mod tests {
         let mut config = Config::of_test();
         config.tracking.limits.list = vec![limit("ram=16G", 16 << 30), limit("ram=8G", 8 << 30)];
         config.cgroups.ram_limit = Some(KernelLimit::Set(8 << 30));
-        let full = crate::samples::full();
+        let full = crate::fixtures::full();
         let host_info = HostInfo {
             host: full.host,
             ticks_per_second: 100,

@@ -1,4 +1,4 @@
-use gpu_track_core::samples::{full, killed};
+use gpu_track_core::fixtures::{full, killed};
 
 use super::*;
 

@@ -12,7 +12,7 @@ use crate::read::read;
 use crate::study::plan::{PlannedRun, Variant};
 use crate::study::{Plan, Study};
 use crate::{format, merge, over_time, quote, runs, study};
-use gpu_track_core::samples::{all, attached, full, killed, nodes};
+use gpu_track_core::fixtures::{all, attached, full, killed, nodes};
 
 /// A text that a terminal acts on: it would clear the screen, by a control sequence of 7 or 8 bits, and change the direction.
 const HOSTILE: &str = "a\x1b[2J\u{9b}2J\u{202e}\r\nb";

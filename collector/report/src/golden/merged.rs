@@ -1,6 +1,6 @@
 //! A merged report in its forms: the reports of some nodes, as `gpu-track merge` makes one of them.
 
-use gpu_track_core::samples::nodes;
+use gpu_track_core::fixtures::nodes;
 
 use super::{compare, full_style};
 use crate::html::html;

@@ -5,7 +5,7 @@ pub(crate) mod every_text;
 mod merged;
 mod summaries;
 
-use gpu_track_core::samples::{attached, causes, full, hostile, killed, unknown};
+use gpu_track_core::fixtures::{attached, causes, full, hostile, killed, unknown};
 
 use super::format::stand_ins;
 use super::json::{gpu_tracker as gpu_tracker_json, json};

@@ -7,8 +7,8 @@ use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
 use crate::{quote, text};
+use gpu_track_core::fixtures::{causes, full, hostile, killed, over_time, unknown};
 use gpu_track_core::random_seed::seeded;
-use gpu_track_core::samples::{causes, full, hostile, killed, over_time, unknown};
 
 const MB: u64 = 1_000_000;
 

@@ -15,7 +15,7 @@ use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};
 use crate::text::text;
 use crate::{format, merge, over_time, quote};
-use gpu_track_core::samples::{all, full, killed, nodes, unknown};
+use gpu_track_core::fixtures::{all, full, killed, nodes, unknown};
 
 /// Most bytes of a page, and those for each GPU, and for each node or rank that has a row.
 const MOST_BYTES: usize = 121_000;

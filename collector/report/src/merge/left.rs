@@ -98,7 +98,7 @@ fn note_unseen(report: &mut Report, node: &str) {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_core::samples;
+    use gpu_track_core::fixtures;
 
     use super::super::merge;
     use super::*;
@@ -110,7 +110,7 @@ mod tests {
     // Requirement: NODE-22
     #[test]
     fn node_of_a_report_that_stayed_there_is_named_and_counted_once() {
-        let mut report = samples::full();
+        let mut report = fixtures::full();
         report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["n2.example.org".into()] });
         note_left_reports(
             &mut report,
@@ -136,7 +136,7 @@ mod tests {
     // Requirement: NODE-22
     #[test]
     fn report_that_may_have_stayed_on_a_node_changes_no_count() {
-        let mut report = samples::full();
+        let mut report = fixtures::full();
         let before = report.coverage.nodes.clone();
         note_left_reports(&mut report, vec![left("n2", false)], "/home/r.json.d", "/bin/gpu-track-run");
         assert_eq!(report.coverage.nodes, before);
@@ -150,7 +150,7 @@ mod tests {
     // Requirement: NODE-38
     #[test]
     fn nodes_that_were_not_tracked_are_named_by_reason() {
-        let mut report = samples::full();
+        let mut report = fixtures::full();
         let nodes =
             [("n3", "It is missing there"), ("n2", "It is missing there"), ("n2", "It is missing there")];
         let nodes: Vec<_> = nodes.iter().map(|(node, why)| ((*node).to_owned(), (*why).to_owned())).collect();
@@ -164,7 +164,7 @@ mod tests {
     // Requirement: NODE-22
     #[test]
     fn node_that_has_another_report_is_not_missing() {
-        let mut report = merge(&samples::nodes()).unwrap().report;
+        let mut report = merge(&fixtures::nodes()).unwrap().report;
         let before = (report.coverage.nodes.clone(), report.nodes.len());
         note_left_reports(&mut report, vec![left("n2", true)], "/d", "/p");
         assert_eq!((report.coverage.nodes.clone(), report.nodes.len()), before);
@@ -175,7 +175,7 @@ mod tests {
     // Requirement: NODE-22
     #[test]
     fn nodes_of_one_host_name_are_not_missing_and_those_of_other_addresses_are() {
-        let mut two_boots = samples::nodes();
+        let mut two_boots = fixtures::nodes();
         for ((_, report), boot) in two_boots.iter_mut().zip(["a", "b"]) {
             (report.host.hostname, report.host.boot_id) = (Some("n1".into()), Some(boot.into()));
         }
@@ -184,7 +184,7 @@ mod tests {
         note_left_reports(&mut report, vec![left("n1", true)], "/d", "/p");
         assert_eq!(report.coverage.nodes, before);
 
-        let mut report = samples::full();
+        let mut report = fixtures::full();
         report.host.hostname = Some("10.0.0.1".into());
         note_left_reports(&mut report, vec![left("10.0.0.2", true)], "/d", "/p");
         assert_eq!(report.coverage.nodes.unwrap().unseen_names, ["10.0.0.2"]);

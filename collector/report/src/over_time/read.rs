@@ -505,7 +505,7 @@ mod tests {
             monotonic_ns: S / 2,
             realtime_ns: 1_700_000_000 * S,
             interval_ns: S,
-            host: gpu_track_core::samples::full().host,
+            host: gpu_track_core::fixtures::full().host,
         };
         let lines = [Line::Run(run).text(), Line::Sample(Box::new(sample(1))).text()];
         let clock = from_lines(lines.into_iter()).clock.unwrap();
@@ -528,7 +528,7 @@ mod tests {
     // Requirement: TIME-14
     #[test]
     fn points_of_a_report_are_its_series() {
-        let report = gpu_track_core::samples::full();
+        let report = gpu_track_core::fixtures::full();
         let all = from_report(&report);
         assert_eq!(all.points.len(), report.series.start_s.len());
         let told = statistics(&all);

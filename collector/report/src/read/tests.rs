@@ -13,8 +13,8 @@ use crate::model::report::*;
 use crate::model::run_limit::{LargestProcess, Quantity, Unit};
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
 use crate::text::text;
+use gpu_track_core::fixtures::{self, causes, killed};
 use gpu_track_core::random_seed::seeded;
-use gpu_track_core::samples::{self, causes, killed};
 
 /// Forms in which the same report looks different.
 fn styles() -> [Style; 4] {
@@ -124,7 +124,7 @@ fn filled() -> Vec<Report> {
     for crash in report.crashes.iter_mut().flatten() {
         crash.places = vec![CrashPlace { node: "n1".into(), rank: Some(3) }];
     }
-    let of_full = samples::full();
+    let of_full = fixtures::full();
     report.hints = Hints {
         withheld: Some("it failed".into()),
         time: of_full.hints.time.map(|hint| TimeHint { given_s: Some(3600.0), ..hint }),
@@ -226,7 +226,7 @@ fn changed(value: &Value) -> Value {
 // Requirement: OUT-23
 #[test]
 fn goldens_are_the_same_when_read_back() {
-    for (name, report) in samples::all() {
+    for (name, report) in fixtures::all() {
         assert_same_when_read_back(name, &report);
         for (exit, cause) in causes() {
             let ending = Ending { exit, cause: Some(cause), ..Ending::default() };

@@ -44,7 +44,7 @@ fn others(contention: &Contention) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_core::samples::full;
+    use gpu_track_core::fixtures::full;
 
     use super::*;
     use crate::model::style::Style;

@@ -112,7 +112,7 @@ pub(super) fn section(report: &Report) -> Section {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_core::samples;
+    use gpu_track_core::fixtures;
 
     use super::*;
     use crate::model::report::{Ending, Exit, FatalSignal, TimeLimit, TimeLimitSource};
@@ -148,7 +148,7 @@ mod tests {
         };
         let crashes = vec![crash(SEGV, "helper", 1, false), crash(ABRT, "conftest", 12, true)];
         let ending = Ending { exit, cause, ..Ending::default() };
-        let report = Report { crashes: Some(crashes), ending, ..samples::full() };
+        let report = Report { crashes: Some(crashes), ending, ..fixtures::full() };
         let text = |block| match block {
             Block::Remark { text, .. } => text,
             _ => String::new(),

@@ -26,7 +26,7 @@ pub fn line(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_core::samples::{full, killed, unknown};
+    use gpu_track_core::fixtures::{full, killed, unknown};
 
     use super::*;
 

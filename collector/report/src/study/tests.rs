@@ -1,4 +1,4 @@
-use gpu_track_core::samples::full;
+use gpu_track_core::fixtures::full;
 
 use super::plan::{Variant, file_stem};
 use super::*;

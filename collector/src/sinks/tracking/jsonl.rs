@@ -167,7 +167,7 @@ mod tests {
 
     use std::path::Path;
 
-    use gpu_track_core::samples;
+    use gpu_track_core::fixtures;
 
     use super::*;
     use crate::model::report::ProcessUsage;
@@ -183,7 +183,7 @@ mod tests {
             monotonic_ns: 1,
             realtime_ns: 2,
             interval_ns: 100 * MS,
-            host: samples::full().host,
+            host: fixtures::full().host,
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn process(n: u64) -> EndedProcess {
-        let usage = ProcessUsage { pid: 7, ..samples::full().processes.heaviest[0].usage.clone() };
+        let usage = ProcessUsage { pid: 7, ..fixtures::full().processes.heaviest[0].usage.clone() };
         EndedProcess { start_ns: n, is_still_running: false, usage }
     }
 
@@ -253,7 +253,7 @@ mod tests {
     fn last_line_has_the_report_and_the_source_of_its_maximum() {
         let directory = tempfile::tempdir().unwrap();
         let file = new_file(&directory);
-        let mut report = samples::full();
+        let mut report = fixtures::full();
         report.max_ram.combined.footprint_bytes = Some(3);
         let mut sink = sink(file.target());
         // The last samples are no interval.

@@ -93,7 +93,7 @@ fn append_line(target: &StreamFile, report: &Report, is_of_run: bool) -> Result<
 mod tests {
     use std::fs;
 
-    use gpu_track_core::samples;
+    use gpu_track_core::fixtures;
     use gpu_track_report::merge::merge;
     use gpu_track_report::read::read;
     use rusqlite::Connection;
@@ -103,7 +103,7 @@ mod tests {
 
     /// The report of twelve ranks on two nodes; a third one has none.
     fn of_two_nodes() -> Report {
-        merge(&samples::nodes()).unwrap().report
+        merge(&fixtures::nodes()).unwrap().report
     }
 
     fn file(directory: &tempfile::TempDir, name: &str) -> TrackingFile {
@@ -205,7 +205,7 @@ mod tests {
         }
         // That of one node has no sums.
         let file = file(&directory, "t.sqlite");
-        write_alone(&file, &samples::full()).unwrap();
+        write_alone(&file, &fixtures::full()).unwrap();
         assert_eq!(fs::metadata(file.target().path).unwrap().len(), 0);
     }
 }

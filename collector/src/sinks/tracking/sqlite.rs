@@ -258,7 +258,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use gpu_track_core::samples;
+    use gpu_track_core::fixtures;
 
     use super::*;
     use crate::model::gpu::{Device, Figure};
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn process(n: u64) -> EndedProcess {
-        let usage = ProcessUsage { pid: 7, ..samples::full().processes.heaviest[0].usage.clone() };
+        let usage = ProcessUsage { pid: 7, ..fixtures::full().processes.heaviest[0].usage.clone() };
         EndedProcess { start_ns: n, is_still_running: false, usage }
     }
 
@@ -333,7 +333,7 @@ mod tests {
         drop(first);
         let mut next = sink(file.target());
         give(&mut next, 15..=40);
-        next.report(&samples::full(), Stage::Over).unwrap();
+        next.report(&fixtures::full(), Stage::Over).unwrap();
         let expected: Vec<i64> = (1..=40).collect();
         assert_eq!(numbers(&path, "SELECT at_ns / 100000000 FROM data ORDER BY rowid"), expected);
         assert_eq!(numbers(&path, "SELECT start_ns FROM processes ORDER BY start_ns"), expected);
@@ -361,7 +361,7 @@ mod tests {
         // At the end there is no time to wait.
         give(&mut sink, 3..=4);
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        sink.report(&samples::full(), Stage::Over).unwrap();
+        sink.report(&fixtures::full(), Stage::Over).unwrap();
         let loss = sink.loss();
         assert!(loss.lines == 4 && loss.error.unwrap().contains("locked"));
     }
@@ -454,7 +454,7 @@ mod tests {
         sink.flush().unwrap();
         assert_eq!(beside(&directory), [journal]);
         assert!(path.metadata().unwrap().len() > 0);
-        sink.report(&samples::full(), Stage::Over).unwrap();
+        sink.report(&fixtures::full(), Stage::Over).unwrap();
         assert_eq!(beside(&directory), []);
         // Without rows, nothing stays.
         drop(sink);
@@ -529,7 +529,7 @@ mod tests {
         first.flush().unwrap();
         let mut next = sink(file.target());
         give(&mut next, 3..=3);
-        next.report(&samples::full(), Stage::Over).unwrap();
+        next.report(&fixtures::full(), Stage::Over).unwrap();
         assert_eq!(fs::read(&log).unwrap(), content);
         fs::remove_file(&log).unwrap();
         assert_eq!(beside(&directory), []);

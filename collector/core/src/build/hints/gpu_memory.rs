@@ -53,8 +53,8 @@ fn held_bytes(gpu: &GpuDevice) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::full;
     use crate::model::report::{GpuGap, GpuMissing, UsableGpus};
-    use crate::samples::full;
 
     const GB: u64 = 1_000_000_000;
 

@@ -1,6 +1,6 @@
 //! RAM and busy cores by command, with what the run may use.
 
-use super::alarms::Alarms;
+use super::alerts::AlertMarks;
 use super::figure::Figure;
 use super::samples::{self, Quantity};
 use super::stack::{Layer, Limit, Peak, Stack};
@@ -52,13 +52,13 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
         limit: ram_limit(report, units),
         peak: ram_peak(report, units, time),
     };
-    let alarms = Alarms::of_ram(report);
+    let alerts = AlertMarks::of_ram(report);
     if report.merged.is_some() {
-        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alarms, time);
+        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alerts, time);
     }
     let note = "Areas: mean RAM that each command adds at samples; none where no sample saw it. Line: the largest of all at any \
                 time. Numbers below: the largest of each at samples.";
-    draw("RAM by command", note, stack, &alarms, time)
+    draw("RAM by command", note, stack, &alerts, time)
 }
 
 /// Gives the memory that the run may use, in the report's unit, and whose limit that is. `None`: it is not known.
@@ -105,9 +105,9 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         limit: core_limit(report),
         peak: None,
     };
-    let alarms = Alarms::of_cores(report);
+    let alerts = AlertMarks::of_cores(report);
     if report.merged.is_some() {
-        return draw("CPU", SEVERAL_NODES_NOTE, stack, &alarms, time);
+        return draw("CPU", SEVERAL_NODES_NOTE, stack, &alerts, time);
     }
     let last_s = series.end_s.last().copied().unwrap_or(0.0);
     let span = if last_s < time.wall_s * (1.0 - NEGLIGIBLE) { "the time that is drawn" } else { "the run" };
@@ -115,7 +115,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         "Areas: mean number of cores that each command kept busy. Line: the largest of all in a window of 100 ms or more, \
          which shorter areas can be above. Numbers below: means over {span}."
     );
-    draw("CPU by command", &note, stack, &alarms, time)
+    draw("CPU by command", &note, stack, &alerts, time)
 }
 
 /// Gives the number of cores that the run may use, and whose limit that is. `None`: it is not known.
@@ -133,7 +133,7 @@ fn core_limit(report: &Report) -> Option<Limit> {
 
 /// Draws a stack of commands below a title and a note, with marks of what alerts and limits did, and with tables of both.
 /// `None`: no value is known, or all are zero.
-fn draw(title: &str, note: &str, stack: Stack, alarms: &Alarms, time: &Time) -> Option<Figure> {
+fn draw(title: &str, note: &str, stack: Stack, alerts: &AlertMarks, time: &Time) -> Option<Figure> {
     let unit = stack.unit.clone();
     let quantity = |name: &str, rule, values| {
         let name = quote::cut_middle(&quote::escape(name), NAME_COLUMNS);
@@ -143,13 +143,13 @@ fn draw(title: &str, note: &str, stack: Stack, alarms: &Alarms, time: &Time) -> 
     let mut quantities: Vec<Quantity> =
         layers.map(|layer| quantity(&layer.name, Rule::Mean, layer.values.as_slice())).collect();
     quantities.push(quantity(stack.largest_name, Rule::Largest, &stack.largest));
-    let table = samples::table(time, title, samples::PARTS, &quantities) + &alarms.table(title, time);
+    let table = samples::table(time, title, samples::PARTS, &quantities) + &alerts.table(title, time);
     let mut panel = stack.panel(time)?;
     // First, so that the other words are drawn over the marks.
-    panel.words.insert_str(0, &alarms.marks(time));
+    panel.words.insert_str(0, &alerts.marks(time));
     Some(Figure {
         title: title.to_owned(),
-        note: note.to_owned() + alarms.note(),
+        note: note.to_owned() + alerts.note(),
         panels: vec![panel],
         table,
     })
@@ -197,7 +197,7 @@ fn cores(count: f64) -> String {
 mod tests {
     use super::*;
     use crate::model::report::Series;
-    use gpu_track_core::samples::full;
+    use gpu_track_core::fixtures::full;
 
     #[test]
     fn mean_is_of_the_known_time_and_unknown_without_any() {

@@ -233,7 +233,7 @@ mod tests {
     use crate::model::report::Series;
     use crate::model::style::Style;
     use crate::units::Units;
-    use gpu_track_core::samples::full;
+    use gpu_track_core::fixtures::full;
 
     /// Points of a second each.
     fn with_time<T>(points: usize, look: impl Fn(&Time) -> T) -> T {

@@ -1,6 +1,6 @@
 //! The charts of a page, which share one time axis.
 
-mod alarms;
+mod alerts;
 mod axis;
 mod by_command;
 mod figure;

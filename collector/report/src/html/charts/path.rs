@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::model::report::Series;
     use crate::units::Units;
-    use gpu_track_core::samples::full;
+    use gpu_track_core::fixtures::full;
 
     // Requirement: OUT-34
     #[test]

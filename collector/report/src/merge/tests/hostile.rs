@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{merged, of_node};
 use crate::model::report::Report;
+use gpu_track_core::fixtures;
 use gpu_track_core::random_seed::seeded;
-use gpu_track_core::samples;
 
 /// Counts the numbers in a value, and puts another one in the place of some.
 fn forge(value: &mut Value, at: &mut usize, forged: &[(usize, Value)]) {
@@ -46,7 +46,7 @@ proptest! {
         stretch in prop::option::of((0_usize..40, number())),
         rank in 0_usize..12,
     ) {
-        let (_, sample) = samples::nodes().swap_remove(rank);
+        let (_, sample) = fixtures::nodes().swap_remove(rank);
         let mut value = serde_json::to_value(&sample).unwrap();
         forge(&mut value, &mut 0, &forged);
         if let Some((at, number)) = stretch {

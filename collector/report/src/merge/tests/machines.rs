@@ -2,7 +2,7 @@
 
 use super::{merged, steady};
 use crate::model::report::*;
-use gpu_track_core::samples::killed;
+use gpu_track_core::fixtures::killed;
 
 /// Bytes in a gigabyte.
 const GB: u64 = 1_000_000_000;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::report::*;
-use gpu_track_core::samples;
+use gpu_track_core::fixtures;
 
 /// Merges a single report as if there were more of them.
 fn as_merged(report: Report) -> Report {
@@ -32,7 +32,7 @@ fn merged(reports: &[Report]) -> Report {
 
 /// A report of this node.
 fn of_node(node: &str) -> Report {
-    let mut report = samples::full();
+    let mut report = fixtures::full();
     report.host.hostname = Some(node.to_owned());
     report.host.boot_id = Some(format!("boot-{node}"));
     report.warnings.clear();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{as_merged, merged, of_node};
 use crate::model::report::*;
-use gpu_track_core::samples::{full, killed};
+use gpu_track_core::fixtures::{full, killed};
 
 // Requirement: NODE-1
 #[test]
@@ -323,7 +323,7 @@ fn first_failure_is_how_the_command_ended() {
 #[test]
 fn ranks_are_those_of_reports_that_are_of_one() {
     let report =
-        merged(&gpu_track_core::samples::nodes().into_iter().map(|(_, report)| report).collect::<Vec<_>>());
+        merged(&gpu_track_core::fixtures::nodes().into_iter().map(|(_, report)| report).collect::<Vec<_>>());
     let ranks = report.ranks.unwrap();
     assert_eq!((ranks.seen, ranks.expected, ranks.jobs), (12, 16, 1));
     assert_eq!(ranks.missing, [9, 13, 14, 15]);

@@ -8,8 +8,8 @@ use super::super::*;
 use super::as_merged;
 use crate::model::groups::Groups;
 use crate::model::report::*;
+use gpu_track_core::fixtures::full;
 use gpu_track_core::random_seed::seeded;
-use gpu_track_core::samples::full;
 
 /// RAM of a run: the value up to each of these times, microseconds after its start.
 #[derive(Debug, Clone)]

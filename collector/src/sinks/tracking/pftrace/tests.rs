@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use gpu_track_core::samples;
+use gpu_track_core::fixtures;
 use prost::Message;
 
 use super::annotations::names;
@@ -53,7 +53,7 @@ fn process(pid: u32, start_ns: u64) -> EndedProcess {
         args: Some(vec!["cc1".into(), "a b".into()]),
         exit: Exit { code: Some(3), signal: None },
         wall_s: 0.25,
-        ..samples::full().processes.heaviest[0].usage.clone()
+        ..fixtures::full().processes.heaviest[0].usage.clone()
     };
     EndedProcess { start_ns, is_still_running: false, usage }
 }
@@ -214,7 +214,7 @@ fn process_is_a_slice_with_what_it_was_and_used() {
 fn end_has_the_reports_largest_ram_and_its_source_and_comes_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = new_file(&directory);
-    let mut report = samples::full();
+    let mut report = fixtures::full();
     report.max_ram.main.footprint_bytes = Some(99);
     report.max_ram.combined.footprint_bytes = Some(20);
     for _ in 0..2 {

@@ -12,14 +12,14 @@ use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
 use crate::model::report::Report;
 
 /// The events that a chart marks.
-pub(super) struct Alarms<'a> {
+pub(super) struct AlertMarks<'a> {
     /// The first [`MOST_ROWS`] of them.
     events: Vec<&'a RunEvent>,
     /// How many there are in all.
     count: usize,
 }
 
-impl<'a> Alarms<'a> {
+impl<'a> AlertMarks<'a> {
     /// Gives the events of the chart of RAM: those about memory, disks, and limits.
     pub(super) fn of_ram(report: &'a Report) -> Self {
         Self::new(report, |quantity| !is_of_work(quantity))
@@ -118,7 +118,7 @@ mod tests {
     use crate::model::alert::Events;
     use crate::model::style::Style;
     use crate::units::Units;
-    use gpu_track_core::samples::killed;
+    use gpu_track_core::fixtures::killed;
 
     // Requirement: OUT-34
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         list.extend((0..100).map(|_| event(4.0, EventKind::Recovered, Some(AlertQuantity::Ram))));
         report.events = Some(Events { list, ..Events::default() });
         let time = Time::new(&report.series, 8.0, Units::choose(&report, &Style::default()));
-        let (ram, cores) = (Alarms::of_ram(&report), Alarms::of_cores(&report));
+        let (ram, cores) = (AlertMarks::of_ram(&report), AlertMarks::of_cores(&report));
         let (on_ram, on_cores) = (ram.marks(&time), cores.marks(&time));
         assert_eq!([&on_ram, &on_cores].map(|marks| marks.matches("<title>").count()), [MOST_ROWS, 1]);
         assert!(
