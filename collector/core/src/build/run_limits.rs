@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLimitUse};
-use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit};
+use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit, Threshold};
 use crate::model::signal::signal_name;
 use crate::model::tree_sample::GpuSums;
 use crate::run::limits::untold;
@@ -45,7 +45,11 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     let unit = limit.quantity.unit();
     let most = match limit.quantity {
         Quantity::Ram => max_ram.combined.footprint_bytes,
-        Quantity::GpuRam => run.gpu.usage.max.memory.map(|most| most.combined),
+        Quantity::GpuRam => match limit.threshold {
+            Threshold::Amount(_) => run.gpu.usage.max.memory.map(|most| most.combined),
+            // Of one GPU, for which no maximum is kept.
+            Threshold::Percent(_) => Some(exceeded.by.amount),
+        },
         _ => None,
     };
     Some(Cause::Limit(LimitExceeded {
@@ -147,7 +151,6 @@ mod tests {
     use crate::model::host_info::HostInfo;
     use crate::model::report::Limits;
     use crate::model::run_end::RunEnd;
-    use crate::model::run_limit::Threshold;
     use crate::run::RunState;
 
     // Requirement: LIMIT-8
