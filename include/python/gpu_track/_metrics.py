@@ -227,7 +227,7 @@ os.register_at_fork(after_in_child=_renew)
 _named = os.environ.get(VARIABLE)
 if _named:
     # Another user may have set it, and could have lines added to any file of root's.
-    _path = _trusted.path(_named) if _named.endswith(".csv") or not _trusted.is_root() else None
+    _path = _trusted.path(_named, is_made=True) if _named.endswith(".csv") or not _trusted.is_root() else None
     if _path is None:
         LOG.warning("%s is ignored: root writes only a .csv that no other user can replace: %s", VARIABLE, _named)
     else:

@@ -20,35 +20,43 @@ def is_root() -> bool:
     return os.geteuid() == 0 and os.stat("/").st_uid != _UNMAPPED
 
 
-def path(named: str) -> str | None:
+def path(named: str, *, is_made: bool = False) -> str | None:
     """The path to use for one that the environment names. None: another user could replace what it stands for.
 
-    For root its directories are no links: a link in another user's directory could lead elsewhere by then.
+    For root its directories are no links: a link in another user's directory could lead elsewhere by then. `is_made`: it is
+    a file that is made if it is missing, by the rules of `open_file`.
     """
     if not is_root():
         return named
     directory, name = os.path.split(os.path.abspath(named))
     resolved = os.path.realpath(directory)
-    if not (_is_safe(resolved) and _is_safe(os.path.realpath(named))):
+    place = os.path.join(resolved, name)
+    # A link itself, and what it leads to.
+    if not (_is_safe(place, is_made=is_made) and _is_safe(os.path.realpath(place), is_made=is_made)):
         return None
-    return named if resolved == directory else os.path.join(resolved, name)
+    return named if resolved == directory else place
 
 
-def _is_safe(resolved: str) -> bool:
-    """Whether no other user can change a file or directory, or a directory above it. What is missing does not count."""
-    owners = {0, os.stat("/").st_uid}
-    while resolved != "/":
+def _is_safe(place: str, *, is_made: bool) -> bool:
+    """Whether no other user can change a file or directory, or a directory above it, or make one that is missing."""
+    owners = (0, os.stat("/").st_uid)
+    is_missing = False
+    while place != "/":
         try:
-            found = os.lstat(resolved)
+            found = os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
-            pass
+            is_missing = not is_made
         except OSError:
             return False
         else:
-            is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-            if found.st_uid not in owners or (found.st_mode & 0o022 and not is_sticky):
+            is_writable = found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode)
+            # With the sticky bit, other users replace nothing that is there.
+            is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and not is_missing
+            if found.st_uid not in owners or (is_writable and not is_sticky):
                 return False
-        resolved = os.path.dirname(resolved)
+            is_missing = False
+        is_made = False
+        place = os.path.dirname(place)
     return True
 
 

@@ -73,6 +73,20 @@ class OfAnotherUser(OfRoot):
         self.assertIsNone(_trusted.path(self.own))
 
     # Requirement: FAULT-15
+    def test_what_is_missing_could_be_made_by_another_user(self) -> None:
+        for directory in (self.directory, self.directory / "sticky"):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o1777)
+            missing = f"{directory}/missing"
+            self.assertIsNone(_trusted.path(missing))
+            self.assertIsNone(_trusted.path(f"{missing}/file", is_made=True))
+            self.assertEqual(_trusted.path(missing, is_made=True), missing)
+            # A link of theirs can lead elsewhere at any time.
+            os.symlink(self.own, f"{directory}/link")
+            os.chown(f"{directory}/link", ANOTHER, ANOTHER, follow_symlinks=False)
+            self.assertIsNone(_trusted.path(f"{directory}/link"))
+
+    # Requirement: FAULT-15
     def test_temporary_files_are_not_in_a_directory_of_another_user(self) -> None:
         own = os.path.dirname(self.own)
         with mock.patch.object(tempfile, "tempdir", None):
