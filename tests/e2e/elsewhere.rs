@@ -70,6 +70,30 @@ fn what_clients_start_is_named_and_nothing_is_advised() {
     assert!(why.contains("docker") && why.contains("is not in this report"), "{why}");
 }
 
+/// The shell that started a client becomes another one, or one that counts for its clients.
+// Requirement: SEE-35
+#[test]
+fn client_counts_whatever_its_starter_becomes() {
+    let clients = clients();
+    for (script, expected) in [
+        ("docker run a; exec ssh n2", &["docker a 1", "ssh n2 1"][..]),
+        ("docker run a; exec git fetch", &["docker a 1"]),
+        ("systemd-run -u job true; exec git fetch", &["systemd-run job 1"]),
+    ] {
+        let run = with_clients(&clients, script).run();
+        assert_eq!(listed(&run.assert_clean(0).0), expected, "{script}");
+    }
+}
+
+// Requirement: SEE-35
+#[test]
+fn client_with_many_options_is_named_without_its_target() {
+    let (clients, long) = (clients(), "x".repeat(200));
+    let script = format!("ssh -o UserKnownHostsFile={long} n2 make; docker --tlscacert {long} run a");
+    let run = with_clients(&clients, &script).run();
+    assert_eq!(listed(&run.assert_clean(0).0), ["docker - 1", "ssh - 1"]);
+}
+
 // Requirement: SEE-35
 #[test]
 fn what_starts_nothing_elsewhere_is_not_named() {

@@ -21,6 +21,18 @@ fn killed_collector_is_replaced_without_loss() {
     report.assert_cpu_between(0.8, 0.1);
 }
 
+// Requirement: FAULT-103
+#[test]
+fn collector_that_is_stopped_goes_on_when_the_run_ends() {
+    let mut running = tracked(["sh", "-c", "echo ready; read x; exit 7"]).piped_stdin().start();
+    running.wait_for_output("ready");
+    kill(running.wait_for_collector(), libc::SIGSTOP);
+    running.stdin().write_all(b"go\n").unwrap();
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(7), "{}", run.stderr);
+    assert_eq!(run.report().at("exit.code"), 7);
+}
+
 // Requirement: FAULT-1, FAULT-64
 #[test]
 fn collector_killed_twenty_times_loses_no_process() {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::OpenFlags;
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use super::{journal, locks, vfs};
@@ -244,14 +245,28 @@ fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, Unus
     Ok(Ok(database_copy))
 }
 
-/// Copies a file to one without a name.
+/// Copies a file to one without a name. Holes stay holes, so that a copy takes no more room than the file.
 fn copy(file: &File) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let on_disk = openat(CWD, "/tmp", flags, Mode::RUSR | Mode::WUSR);
     let made = on_disk.or_else(|_| memfd_create("gpu-track-database", MemfdFlags::CLOEXEC));
     let mut copy = File::from(made?);
-    (&mut &*file).seek(SeekFrom::Start(0))?;
-    io::copy(&mut file.take(MOST_COPIED), &mut copy)?;
+    let length = file.metadata()?.len().min(MOST_COPIED);
+    copy.set_len(length)?;
+    let mut at = 0;
+    while at < length {
+        let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data.min(length),
+            // Behind the last data.
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data))?.min(length);
+        (&mut &*file).seek(SeekFrom::Start(data))?;
+        copy.seek(SeekFrom::Start(data))?;
+        io::copy(&mut file.take(hole - data), &mut copy)?;
+        at = hole;
+    }
     Ok(copy)
 }
 
@@ -269,6 +284,24 @@ mod tests {
 
     use super::super::DatabaseReader;
     use super::*;
+
+    #[test]
+    fn copy_of_a_file_with_holes_has_them_too() {
+        use std::os::unix::fs::{FileExt, MetadataExt};
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 32).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        file.write_all_at(b"end", 3 << 30).unwrap();
+        let copied = copy(&file).unwrap();
+        let metadata = copied.metadata().unwrap();
+        assert_eq!(metadata.len(), 1 << 32);
+        assert!(metadata.blocks() * 512 <= 1 << 20, "{} blocks", metadata.blocks());
+        let mut read = [0; 5];
+        copied.read_exact_at(&mut read, 3 << 30).unwrap();
+        assert_eq!(&read, b"end\0\0");
+        copied.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"begin");
+    }
 
     /// How many rows the first transaction has.
     const ROWS: u32 = 100;

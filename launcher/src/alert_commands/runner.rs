@@ -75,7 +75,9 @@ pub(crate) fn start(
 /// Runs CMD, writes what came of it to stdout, and gives the exit status. `None`: these are not the arguments of a runner.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let [_segment, launcher, most_ms, command] = args else { return None };
-    let launcher = launcher.to_str()?.parse().ok().and_then(Pid::from_raw)?;
+    // Nobody else starts a runner, and a launcher that is gone by now gets no answer.
+    let launcher =
+        launcher.to_str()?.parse().ok().and_then(Pid::from_raw).filter(|pid| getppid() == Some(*pid))?;
     let most_ms = most_ms.to_str()?.parse().ok()?;
     close_inherited();
     // The launcher blocks all signals, and CMD would inherit that.

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use gpu_track_collector::{KnownFile, Message, ProcRoot, clock};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::Options;
 use crate::collector_process::Collector;
@@ -119,6 +120,14 @@ impl Tracked {
         }
     }
 
+    /// Continues the collector if something has stopped it: the run's end waits for it.
+    fn continue_collector(&self) {
+        let pid = self.collector.as_ref().and_then(|collector| Pid::from_raw(collector.pid.cast_signed()));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::CONT);
+        }
+    }
+
     /// Waits for the collector, which has been told that the run is over, until it has written the report and ended. Gives up
     /// when the user has asked [`MAX_END_REQUESTS`] times to end. A collector that is killed meanwhile is replaced. One whose
     /// main thread is dead at two checks in a row counts as ended, though it can't be reaped: see [`Self::is_collector_dead`].
@@ -127,12 +136,16 @@ impl Tracked {
         wakeups.discard_pending();
         let mut end_requests = 0;
         let mut was_dead = false;
+        self.continue_collector();
         loop {
             // Orphans of the tree may still end. They are reaped without a record, because the run is over.
             while let Some(change) = reap::next() {
-                let has_ended = !libc::WIFSTOPPED(change.status);
-                if self.is_collector(change.pid) && has_ended {
-                    self.collector_ended(change.status);
+                if self.is_collector(change.pid) {
+                    if libc::WIFSTOPPED(change.status) {
+                        self.continue_collector();
+                    } else {
+                        self.collector_ended(change.status);
+                    }
                 }
             }
             if end_requests >= MAX_END_REQUESTS {

@@ -192,9 +192,12 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
         Some(charged) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
         _ => (MemoryBasis::CombinedRam, combined?),
     };
+    let bytes = round_up_memory(basis_bytes as f64 * POLICY.memory_factor);
+    // The RAM can have been more than is certain, and so more than is asked for.
+    let at_most = report.max_ram_at_most.combined.filter(|_| basis == MemoryBasis::CombinedRam);
     Some(MemoryHint {
-        bytes: round_up_memory(basis_bytes as f64 * POLICY.memory_factor),
-        is_lower_bound: false,
+        bytes,
+        is_lower_bound: at_most.is_some_and(|at_most| at_most > bytes),
         basis,
         basis_bytes,
         given_bytes,

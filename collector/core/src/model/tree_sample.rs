@@ -123,6 +123,18 @@ pub struct GpuSums {
 }
 
 impl GpuSums {
+    /// Whether no GPU works. `None`: it is not known, since a GPU does not tell how busy it is, and none that does is busy.
+    pub fn is_idle(&self) -> Option<bool> {
+        if self.busy_percent? > 0.0 {
+            return Some(false);
+        }
+        // The parts of a device tell it in its place.
+        let has_parts =
+            |device: &Device| self.devices.iter().any(|part| part.device.parent.as_ref() == Some(&device.id));
+        let mut whole = self.devices.iter().filter(|sample| !has_parts(&sample.device));
+        whole.all(|sample| sample.busy_percent.is_some()).then_some(true)
+    }
+
     /// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
     /// Other programs' memory counts, too. If the run has no memory on any GPU, gives 0 and the memory of the largest one. `None`: no
     /// GPU tells both.

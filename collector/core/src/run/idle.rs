@@ -57,7 +57,7 @@ impl Idle {
             return;
         }
         // GPUs are looked at in each sample, as a sample has only what was read since the one before.
-        let is_gpu_idle = gpu.busy_percent.is_some_and(|percent| percent <= 0.0);
+        let is_gpu_idle = gpu.is_idle() == Some(true);
         if !is_gpu_idle {
             self.gpu_active_ns = now_ns;
         }

@@ -167,11 +167,12 @@ impl LimitRules {
     /// the limit is not held.
     fn note_known(&mut self, index: usize, facts: &Facts, orders: &mut Orders) {
         let Some(rule) = self.rules.get(index) else { return };
-        let is_known = self.allowed(&rule.limit, facts.gpu).is_some() && is_known(rule.limit.quantity, facts);
+        let is_known = self.allowed(&rule.limit, facts.gpu).is_some() && is_known(&rule.limit, facts);
         let is_untold =
             self.gpu_read_ns.is_some_and(|read_ns| facts.now_ns.saturating_sub(read_ns) >= UNTOLD_NS);
         let (Some(rule), Ok(number)) = (self.rules.get_mut(index), u32::try_from(index)) else { return };
-        rule.was_known |= is_known;
+        // Before a GPU was read, it is not known what its driver tells.
+        rule.was_known |= is_known && self.gpu_read_ns.is_some();
         // The order that the limit itself gives has the number 0.
         let id = OrderId { rule: Rule::Limit(number), epoch: 1 };
         if is_untold && !rule.was_known && !orders.knows(id) {
@@ -239,12 +240,12 @@ fn amount(limit: &RunLimit, facts: &Facts, idle: &Idle) -> Option<u64> {
     }
 }
 
-/// Whether a quantity is known at a sample. A GPU of unknown utilization counts as active, so idleness is not known then.
-fn is_known(quantity: Quantity, facts: &Facts) -> bool {
-    match quantity {
-        Quantity::GpuRam => facts.gpu.run_bytes.is_some(),
-        Quantity::GpuIdle => facts.gpu.busy_percent.is_some(),
-        Quantity::Stall => facts.gpu.expected == 0 || facts.gpu.busy_percent.is_some(),
+/// Whether what a limit restricts is known at a sample. A GPU of unknown utilization counts as active, so idleness is not known then.
+fn is_known(limit: &RunLimit, facts: &Facts) -> bool {
+    match limit.quantity {
+        Quantity::GpuRam => amount(limit, facts, &Idle::default()).is_some(),
+        Quantity::GpuIdle => facts.gpu.is_idle().is_some(),
+        Quantity::Stall => facts.gpu.expected == 0 || facts.gpu.is_idle().is_some(),
         Quantity::Ram | Quantity::Cpu | Quantity::Wall | Quantity::Processes => true,
     }
 }
@@ -410,7 +411,8 @@ mod tests {
     #[test]
     fn limit_whose_figures_no_driver_tells_is_said_once_not_to_be_held() {
         let device = GpuSample { read_ns: 1, ..GpuSample::default() };
-        let known = GpuSums { devices: vec![device.clone()], ..gpu(Some(0), Some(0.0)) };
+        let idle = GpuSample { busy_percent: Some(0.0), ..device.clone() };
+        let known = GpuSums { devices: vec![idle], ..gpu(Some(0), Some(0.0)) };
         let unknown = GpuSums { devices: vec![device], ..gpu(None, None) };
         let all = [
             ends_at(Quantity::GpuIdle, 99 * S),
@@ -460,6 +462,10 @@ mod tests {
         assert_eq!(acts(&|s| (0, Some(s), idle)), Some((Quantity::GpuIdle, 21)));
         assert_eq!(acts(&|_| (0, None, busy)), None);
         assert_eq!(acts(&|_| (0, None, unknown)), None, "a GPU of unknown use may be at work");
+        let told = |busy_percent| GpuSample { busy_percent, ..GpuSample::default() };
+        let partly = GpuSums { devices: vec![told(Some(0.0)), told(None)], ..gpu(None, Some(0.0)) };
+        let partly = &*Box::leak(Box::new(partly));
+        assert_eq!(acts(&|_| (0, None, partly)), None, "so may one beside a GPU that is idle");
         assert_eq!(acts(&|s| (0, None, if s == 5 { busy } else { idle })), Some((Quantity::Stall, 16)));
     }
 

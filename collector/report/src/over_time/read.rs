@@ -398,7 +398,9 @@ fn table_columns(
 ) -> Result<Vec<TableColumn>, String> {
     let bytes_of = |unit: &str| {
         let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
-        known.map(|unit| 1.0 / unit.convert(1.0)).ok_or_else(|| format!("has an unknown unit: {unit:?}"))
+        known
+            .map(|unit| 1.0 / unit.convert(1.0))
+            .ok_or_else(|| format!("has an unknown unit: {}", crate::quote::cut(&format!("{unit:?}"), 40)))
     };
     let (ram, gpu_ram) = (bytes_of(&fixed.ram_unit)?, bytes_of(&fixed.gpu_ram_unit)?);
     let mut found: Vec<TableColumn> = Vec::new();

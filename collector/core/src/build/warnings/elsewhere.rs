@@ -1,6 +1,8 @@
 //! Warnings of what was started outside of the tree. The summary shows the first sentence, so that one names it, and says what to type to
 //! see it.
 
+use std::borrow::Cow;
+
 use super::{Context, MOST_NAMED};
 use crate::model::batch::Job;
 use crate::model::report::{ElsewhereKind, StartedElsewhere};
@@ -121,11 +123,21 @@ impl<'a> Started<'a> {
     }
 }
 
+/// Gives the end of a name that is too long: of an image or a host, that tells most.
+fn shortened(name: &str) -> Cow<'_, str> {
+    let more = name.chars().count().saturating_sub(MOST_CHARACTERS);
+    if more == 0 {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(format!("...{}", name.chars().skip(more + 3).collect::<String>()))
+}
+
 /// Names some of them: ` (n1, n2, ...)`. Nothing if there are none.
 fn named<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut names = String::new();
     for (at, name) in all.enumerate() {
         let is_first = at == 0;
+        let name = &*shortened(name);
         if at >= MOST_NAMED || (!is_first && names.chars().count() + name.chars().count() > MOST_CHARACTERS) {
             names.push_str(", ...");
             break;

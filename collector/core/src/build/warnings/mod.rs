@@ -66,6 +66,7 @@ const CAUSES: &[(Topic, CauseOf)] = &[
     (Topic::Figures, unknown_cpu),
     (Topic::Figures, unknown_ram),
     (Topic::Figures, ram_floor),
+    (Topic::Command, untold_limits),
     (Topic::Figures, ram_at_most),
     (Topic::Figures, no_ram),
     (Topic::Figures, no_process),
@@ -478,6 +479,14 @@ fn unknown_ram(context: &Context) -> Option<String> {
     })
 }
 
+/// Names the limits that were not held, because the drivers of GPUs do not tell their figures.
+fn untold_limits(context: &Context) -> Option<String> {
+    let untold: Vec<_> = context.inputs.run.limits.untold().collect();
+    let words: Vec<_> = untold.iter().map(|limit| limit.words.as_str()).collect();
+    let reason = crate::run::limits::untold(untold.first()?.quantity);
+    Some(format!("Not held: {}, since {reason}.", words.join(", ")))
+}
+
 /// Says that one process of a group is known to have held more RAM than any sample saw of the whole group. Names the largest such
 /// group.
 fn ram_floor(context: &Context) -> Option<String> {
@@ -487,7 +496,12 @@ fn ram_floor(context: &Context) -> Option<String> {
         ("all descendants", &floors.descendants, &ram.max.descendants),
         ("the first process (main)", &floors.main, &ram.max.main),
     ];
-    let (group, floor, _) = groups.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
+    // A process that held much less than the run's most needs no warning, unless nothing else is known of its group.
+    let known = context.max_ram.combined.footprint_bytes.unwrap_or(0);
+    let matters = |rss_bytes: u64, seen_bytes: u64| seen_bytes == 0 || rss_bytes > known - known / 10;
+    let (group, floor, _) = groups.into_iter().find(|(_, floor, seen)| {
+        floor.is_missed_by(seen) && matters(floor.rss_bytes, seen.footprint_bytes)
+    })?;
     Some(format!(
         "The largest RAM of {group} may be too low: a process held {:.1} MB between two samples, and what the others held just \
          then is unknown. A smaller --st shows more.",
@@ -503,14 +517,17 @@ fn ram_at_most(context: &Context) -> Option<String> {
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
     /// A difference of up to one part in this many of the certain RAM needs no warning either.
     const PART: u64 = 2;
-    /// A difference of up to one part in this many needs none in a run in which a process was killed.
-    const PART_IF_KILLED: u64 = 10;
+    /// A difference of up to one part in this many needs none in a run in which a process was killed, or the pages of which can't be told
+    /// apart.
+    const SMALL_PART: u64 = 10;
     let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
-    let part = if is_any_killed { PART_IF_KILLED } else { PART };
     let certain = context.max_ram.combined.footprint_bytes?;
     let at_most = context.max_ram_at_most.combined?;
     let more = at_most - certain;
-    let reason = if context.inputs.run.ram.unseen_bytes > more / 2 {
+    // Not by the moment of a sample: all of it may have been there all the time.
+    let is_unseen = context.inputs.run.ram.unseen_bytes > more / 2;
+    let part = if is_any_killed || is_unseen { SMALL_PART } else { PART };
+    let reason = if is_unseen {
         "only root sees how fork relatives share their pages where they are large and write between two forks, are not dumpable \
          (prctl), or are another user's."
     } else {

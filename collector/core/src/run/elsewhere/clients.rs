@@ -37,10 +37,30 @@ pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'
         "pdsh" | "clush" | "pssh" | "parallel-ssh" => hosts(program, args),
         "parallel" => parallel(args),
         "systemd-run" | "run0" => unit(program, args),
+        "machinectl" => machine(args),
         "kubectl" | "oc" => pod(args),
         "sbatch" | "qsub" | "bsub" | "condor_submit" | "at" => job(program, args),
         _ => None,
     }
+}
+
+/// Gives what a call is taken to start whose arguments are not all known: most calls of these clients start something.
+pub(super) fn cut(program: &str) -> Option<Started<'static>> {
+    let kind = match program {
+        "docker" | "docker-compose" | "nerdctl" | "podman-remote" => Container,
+        "ssh" | "slogin" | "rsh" | "pdsh" | "clush" | "pssh" | "parallel-ssh" => Host,
+        "systemd-run" | "run0" => Unit,
+        _ => return None,
+    };
+    Some(Started { kind, target: None })
+}
+
+/// A shell in a container of systemd, or another program there.
+fn machine(args: &[String]) -> Option<Started<'_>> {
+    let options = Options::parse(args, |name| next_if(is_one_of(name, "H M uid setenv E host machine")));
+    let (verb, rest) = options.operands.split_first()?;
+    let target = Options::parse(rest, |_| Value::None).operands.first().map(String::as_str);
+    ["shell", "login", "start"].contains(&verb.as_str()).then_some(Started { kind: Container, target })
 }
 
 /// Gives [`Value::Next`] if an option takes a value.

@@ -57,13 +57,16 @@ impl Elsewhere {
         if self.nodes.add(program, args, starter) {
             return;
         }
-        let Some(started) = clients::started(program, args).filter(|_| !is_part_of_other(call)) else {
-            return;
-        };
+        let is_cut = args.last().is_some_and(|last| last == CUT);
+        let started = clients::started(program, args).or_else(|| clients::cut(program).filter(|_| is_cut));
+        let Some(started) = started.filter(|_| !is_part_of_other(call)) else { return };
         let entry = Entry {
             kind: started.kind,
             program: program.to_owned(),
-            target: started.target.map(|target| target.chars().take(MOST_TARGET).collect()),
+            target: started
+                .target
+                .filter(|target| *target != CUT)
+                .map(|target| target.chars().take(MOST_TARGET).collect()),
             is_tracked: is_tracked(args),
         };
         let is_kept = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
@@ -109,11 +112,21 @@ fn program(args: &[String]) -> Option<(&str, &[String])> {
     Some((base_name(program), rest))
 }
 
-/// Gives the arguments in a PROGRAM record. Empty: it has none.
+/// Stands in place of the arguments that had no room in a PROGRAM record. No argument is the same.
+const CUT: &str = "\0";
+
+/// Gives the arguments in a PROGRAM record, [`CUT`] the last if there were more. Empty: it has none.
 pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String> {
     let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let Some(used) = arguments.get(..end).filter(|used| !used.is_empty()) else { return Vec::new() };
-    used.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    let mut arguments: Vec<_> =
+        used.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+    // The last one has no NUL behind it.
+    if used.len() == ARGUMENT_BYTES {
+        arguments.pop();
+        arguments.push(CUT.to_owned());
+    }
+    arguments
 }
 
 /// Whether another program counts for a client that it started: one that copies files, or one that is a client, too, such as pdsh or
@@ -216,6 +229,6 @@ mod tests {
         assert_eq!(recorded_arguments(&bytes), [] as [&str; 0]);
         bytes[..11].copy_from_slice(b"ssh\0\0n2\0\xff x");
         assert_eq!(recorded_arguments(&bytes), ["ssh", "", "n2", "\u{fffd} x"]);
-        assert_eq!(recorded_arguments(&[b'a'; ARGUMENT_BYTES]), ["a".repeat(ARGUMENT_BYTES)]);
+        assert_eq!(recorded_arguments(&[b'a'; ARGUMENT_BYTES]), [CUT]);
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Announced {
     args: Vec<String>,
     /// The user, if it is another one than that of the program before.
     user: Option<u32>,
+    /// Arguments or name of the program that had the client started, by then; `None`: the process was not known then.
+    started_by: Option<Vec<String>>,
 }
 
 impl Announced {
@@ -54,7 +56,7 @@ impl Tree {
         let mut args = std::mem::take(&mut self.command);
         if let Some(program) = args.first_mut() {
             *program = program.rsplit('/').next().unwrap_or_default().to_owned();
-            self.announced.insert(key, Announced { at_ns, args, user: None });
+            self.announced.insert(key, Announced { at_ns, args, user: None, started_by: None });
         }
     }
 
@@ -70,7 +72,10 @@ impl Tree {
         let writer = self.youngest_alive(Key { pid_ns: origin.pid_ns, pid: origin.pid });
         let at_ns = self.time_of(writer, origin, now_ns);
         if self.announced.len() < MOST || self.announced.contains_key(&key) {
-            self.announced.insert(key, Announced { at_ns, args, user });
+            // Before that program becomes another one.
+            let process = self.youngest_alive(key).and_then(|id| self.processes.get(&id));
+            let started_by = process.map(|process| self.starter(process));
+            self.announced.insert(key, Announced { at_ns, args, user, started_by });
         }
     }
 
@@ -96,7 +101,9 @@ impl Tree {
         if client(args).is_none() {
             return (None, user);
         }
-        (Some(ClientCall { args: args.to_vec(), started_by: self.starter(process) }), user)
+        let started_by = announced.as_ref().and_then(|announced| announced.started_by.clone());
+        let started_by = started_by.unwrap_or_else(|| self.starter(process));
+        (Some(ClientCall { args: args.to_vec(), started_by }), user)
     }
 
     /// Gives the arguments of the process that had a client started, or else its name: the parent, or the one above shells. Empty:
