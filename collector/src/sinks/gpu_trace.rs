@@ -16,8 +16,11 @@ use super::sink::{Loss, Resume, Sink, SinkContext};
 use super::tracking::LineFile;
 use crate::model::gpu_trace::{GpuTrace, header, line};
 use crate::model::report::{Report, Stage};
-use crate::model::tree_sample::{TreeSample, Wants};
+use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
 use crate::sys::{clock, local_time};
+
+/// Most readings of a device whose lines are not written yet.
+const MOST_HELD: u32 = 5;
 
 /// Where the lines go.
 enum Lines {
@@ -36,18 +39,42 @@ struct GpuLog {
     trace: GpuTrace,
     grid: Grid,
     lines: Lines,
-    /// By device: when its first reading was made, CLOCK_MONOTONIC nanoseconds.
-    first_read_ns: BTreeMap<String, u64>,
-    /// By device of which there was one reading only: its last line.
+    /// By device, how much was read of it.
+    read: BTreeMap<String, Readings>,
+    /// By device of which too little was read so far: its last line.
     held: BTreeMap<String, String>,
+}
+
+/// How much was read of a device.
+#[derive(Default)]
+struct Readings {
+    /// How many readings samples have shown.
+    count: u32,
+    /// When the last one was made, CLOCK_MONOTONIC nanoseconds.
+    last_ns: u64,
+    /// They were enough once.
+    are_enough: bool,
+}
+
+impl Readings {
+    /// Takes in a sample, and gives whether its line is written. What is known only of a stretch between two readings, as the
+    /// utilisation, is not known at the first one. A driver that has not told it after [`MOST_HELD`] readings does not tell it.
+    fn are_enough(&mut self, gpu: &GpuSample) -> bool {
+        if gpu.read_ns != self.last_ns {
+            (self.count, self.last_ns) = (self.count.saturating_add(1), gpu.read_ns);
+        }
+        let is_known = self.count > 1 && gpu.busy_percent.is_some();
+        self.are_enough |= is_known || self.count > MOST_HELD;
+        self.are_enough
+    }
 }
 
 /// Gives the sink of the log, if one is asked for.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let log = context.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
         let grid = Grid::new(context.config.start.monotonic_ns, trace.every_ns());
-        let (first_read_ns, held) = (BTreeMap::new(), BTreeMap::new());
-        Box::new(GpuLog { trace, grid, lines: Lines::Closed, first_read_ns, held })
+        let (read, held) = (BTreeMap::new(), BTreeMap::new());
+        Box::new(GpuLog { trace, grid, lines: Lines::Closed, read, held })
     });
     log.into_iter().collect()
 }
@@ -81,8 +108,8 @@ impl Sink for GpuLog {
         stage == Stage::Over
     }
 
-    /// Writes a line for each GPU if an interval has ended since the last lines. What is known only of a stretch between two readings, as
-    /// the utilisation, is not known at the first one. So the lines of a GPU begin with the second.
+    /// Writes a line for each GPU if an interval has ended since the last lines. The lines of a GPU begin when enough of it was read:
+    /// see [`Readings::are_enough`].
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         // 0: no reading yet. A driver can take a second to start.
         let read: Vec<_> = sample.gpu.devices.iter().filter(|gpu| gpu.read_ns != 0).collect();
@@ -95,18 +122,17 @@ impl Sink for GpuLog {
         let mut lines = Vec::new();
         for gpu in read {
             let line = line(&self.trace.fields, gpu, timestamp.as_deref()) + "\n";
-            let first_ns = *self.first_read_ns.entry(gpu.device.id.clone()).or_insert(gpu.read_ns);
-            if gpu.read_ns == first_ns {
-                self.held.insert(gpu.device.id.clone(), line);
-            } else {
+            if self.read.entry(gpu.device.id.clone()).or_default().are_enough(gpu) {
                 self.held.remove(&gpu.device.id);
                 lines.push(line);
+            } else {
+                self.held.insert(gpu.device.id.clone(), line);
             }
         }
         if lines.is_empty() { Ok(()) } else { self.write(lines) }
     }
 
-    /// Writes the lines of GPUs that were read once. Writes the header if no line was written, so that a log without GPUs is not empty.
+    /// Writes the lines of GPUs of which too little was read. Writes the header if no line was written, so that a log without GPUs is not empty.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         let held = std::mem::take(&mut self.held).into_values().collect();
         self.write(held)

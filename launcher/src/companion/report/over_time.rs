@@ -184,7 +184,7 @@ fn read_points(points: &OverTime, clock: Clock, files: &[PathBuf]) -> Result<Met
 /// that of the points, which come from `path`, or why there is none.
 ///
 /// # Errors
-/// If there are metrics and no clock, a file of metrics can't be read, or a place can't be used.
+/// If there are points and metrics, and no clock, a file of metrics can't be read, or a place can't be used.
 fn show_points(
     points: OverTime,
     clock: Result<Clock, &str>,
@@ -196,7 +196,8 @@ fn show_points(
         Some(every) => points.every(every.as_secs_f64()),
         None => points,
     };
-    if !time.metrics.is_empty() {
+    // A file that was just begun has no points, and may not tell its clock yet.
+    if !time.metrics.is_empty() && !points.is_empty() {
         let problem = |problem| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
         points = read_points(&points, clock.map_err(problem)?, &time.metrics)?.joined(points);
     }
