@@ -20,14 +20,15 @@ from gpu_track._environment import PROCESS
 from gpu_track._handle import Handle, parent_of, start_of
 from gpu_track._program import find, without_name
 
-# Starts the rest of its arguments in the background, with stderr in the file that the first one names, and in the sessions that the
-# second one names: what reports to it is not to report to the trackers of this process, too. If nobody reads its pid, as after Ctrl-C,
-# it is ended.
+# Starts the rest of its arguments in the background, with stderr in the file that the first one names, and in the
+# sessions that the second one names: what reports to it is not to report to the trackers of this process, too. If
+# nobody reads its pid, as after Ctrl-C, it is ended.
 _SCRIPT = (
-    'errors=$1 session=$2; shift 2; GPU_TRACK_SESSION=$session "$@" >/dev/null 2>"$errors" & trap "" PIPE; echo $! || kill $!'
+    'errors=$1 session=$2; shift 2; GPU_TRACK_SESSION=$session "$@" >/dev/null 2>"$errors" & trap "" PIPE; '
+    "echo $! || kill $!"
 )
-# The name of a file with that script. By this name, the trackers of this process know the shell, and leave it and what it
-# starts out of their figures: `is_helper` in collector/core/src/model/command.rs.
+# The name of a file with that script. By this name, the trackers of this process know the shell, and leave it and what
+# it starts out of their figures: `is_helper` in collector/core/src/model/command.rs.
 _SCRIPT_NAME = "gpu-track-background"
 # Longest time from the start to the first sample. A GPU driver that was not in use can take seconds.
 _READY_WITHIN_S = 60.0

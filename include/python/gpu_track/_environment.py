@@ -50,7 +50,7 @@ class Environment:
             return variables
 
     def of_helper(self) -> dict[str, str]:
-        """The environment for a program of gpu-track: it reports to all trackers, and they leave it out of their figures."""
+        """The environment for a program of gpu-track. It reports to all trackers, which leave it out."""
         with self._lock:
             variables = dict(self._variables)
             lists = [self._own(_SESSION), *(layer.get(_SESSION) for layer in self._layers)]

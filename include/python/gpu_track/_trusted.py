@@ -23,8 +23,8 @@ def is_root() -> bool:
 def path(named: str, *, is_made: bool = False) -> str | None:
     """The path to use for one that the environment names. None: another user could replace what it stands for.
 
-    For root its directories are no links: a link in another user's directory could lead elsewhere by then. `is_made`: it is
-    a file that is made if it is missing, by the rules of `open_file`.
+    For root its directories are no links: a link in another user's directory could lead elsewhere by then. `is_made`:
+    it is a file that is made if it is missing, by the rules of `open_file`.
     """
     if not is_root():
         return named
