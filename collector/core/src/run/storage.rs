@@ -22,10 +22,19 @@ pub(super) struct Storage {
     io: Option<Io>,
     /// The run's block I/O is unknown: that of a process from before the run attached to it could not be read.
     is_unknown: bool,
-    /// Bytes of writes that were cancelled since the processes began, at the last reading. `None`: it was not read.
-    cancelled_bytes: Option<u64>,
+    /// Writes that were cancelled. `None`: they were not read.
+    cancelled: Option<Cancelled>,
     /// In the order in which they answered first.
     file_systems: Vec<FileSystemSample>,
+}
+
+/// Writes that were cancelled, by the launcher's sums. Those have what it waited for before it became the launcher by exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Cancelled {
+    /// At the first reading of the run.
+    first_bytes: u64,
+    /// The most at a later one. `None`: there was none.
+    most_bytes: Option<u64>,
 }
 
 /// The tree's block I/O.
@@ -121,14 +130,22 @@ impl Storage {
         }
     }
 
-    /// Takes in how many bytes of writes were cancelled by now. A child that is just being reaped can be missing in one reading.
+    /// Takes in how many bytes of writes the processes had cancelled by now.
     pub(super) fn note_cancelled(&mut self, bytes: Option<u64>) {
-        self.cancelled_bytes = self.cancelled_bytes.max(bytes);
+        match (&mut self.cancelled, bytes) {
+            (Some(cancelled), Some(bytes)) => {
+                // A child that is just being reaped can be missing in one reading.
+                cancelled.most_bytes = Some(cancelled.most_bytes.unwrap_or(0).max(bytes));
+            }
+            (none, Some(bytes)) => *none = Some(Cancelled { first_bytes: bytes, most_bytes: None }),
+            (_, None) => {}
+        }
     }
 
-    /// Gives how many bytes of writes were cancelled. `None`: that was not read.
+    /// Gives how many bytes of writes were cancelled in the run. `None`: that was not read twice.
     pub(super) fn cancelled_bytes(&self) -> Option<u64> {
-        self.cancelled_bytes
+        let Cancelled { first_bytes, most_bytes } = self.cancelled?;
+        Some(most_bytes?.saturating_sub(first_bytes))
     }
 
     /// Takes in that the figures of all processes are final: no more readings come after `at_ns`, CLOCK_MONOTONIC nanoseconds.
@@ -193,6 +210,18 @@ mod tests {
             storage.io().unwrap().bytes.written
         });
         each.collect()
+    }
+
+    #[test]
+    fn cancelled_writes_from_before_the_run_do_not_count() {
+        let mut storage = Storage::default();
+        assert_eq!(storage.cancelled_bytes(), None);
+        storage.note_cancelled(Some(700));
+        assert_eq!(storage.cancelled_bytes(), None, "how much of it is the run's is not known");
+        storage.note_cancelled(Some(900));
+        storage.note_cancelled(Some(800));
+        storage.note_cancelled(None);
+        assert_eq!(storage.cancelled_bytes(), Some(200));
     }
 
     #[test]
