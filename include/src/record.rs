@@ -8,7 +8,7 @@
 //! | EXIT | the process | it is about to end by exit, `_exit`, `quick_exit` or return from main |
 //! | REAPED | the reaper | a wait function returned an ended child |
 //! | SPAWN_FAILED | the parent | posix_spawn made a child whose exec then failed, and reaped it internally |
-//! | PROGRAM | the old image, or the parent | a program is about to be exec'd, or was spawned, that may not report itself what must be known |
+//! | PROGRAM | the old image, or the parent | it execs or has spawned a client of a daemon, or another user's program |
 //!
 //! The process that wrote a record may be hostile or broken. So no number that [`Event::decode`] returns can be trusted.
 

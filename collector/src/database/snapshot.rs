@@ -22,12 +22,10 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::{journal, locks, vfs};
+use super::{MOST_COPIED, journal, locks, vfs};
 
 /// Most bytes of a database. A year of samples each second has about that.
 const MOST: u64 = 16 << 30;
-/// Most bytes of a database that is copied, and of its log.
-pub(super) const MOST_COPIED: u64 = 4 << 30;
 /// How long to wait for a writer. A transaction of `--tf` takes milliseconds.
 const WAIT: Duration = Duration::from_secs(10);
 /// How often to look for its end.
@@ -265,7 +263,8 @@ fn copy(file: &File) -> io::Result<File> {
         (&mut &*file).seek(SeekFrom::Start(data))?;
         copy.seek(SeekFrom::Start(data))?;
         io::copy(&mut file.take(hole - data), &mut copy)?;
-        at = hole;
+        // Whoever punches holes meanwhile does not hold it up.
+        at = hole.max(data + 1);
     }
     Ok(copy)
 }

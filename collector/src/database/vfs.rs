@@ -19,8 +19,7 @@ use std::{ptr, slice};
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 use rusqlite::{Connection, OpenFlags};
 
-use super::journal;
-use super::snapshot::MOST_COPIED;
+use super::{MOST_COPIED, journal};
 
 /// The name of the VFS.
 const NAME: &CStr = c"gpu-track";

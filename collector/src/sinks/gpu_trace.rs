@@ -132,7 +132,7 @@ impl Sink for GpuLog {
         if lines.is_empty() { Ok(()) } else { self.write(lines) }
     }
 
-    /// Writes the lines of GPUs of which too little was read. Writes the header if no line was written, so that a log without GPUs is not empty.
+    /// Writes the lines of GPUs of which too little was read. Without any line, writes the header, so that the log is not empty.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         let held = std::mem::take(&mut self.held).into_values().collect();
         self.write(held)

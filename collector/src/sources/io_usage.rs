@@ -45,13 +45,15 @@ impl IoUsage {
         let pids = pids();
         self.due_ns = now_ns + PERIOD_NS.max(pids.len() as u64 * PERIOD_A_PROCESS_NS);
         let is_first = std::mem::take(&mut self.is_first);
-        let (sum, cancelled) = self.sum(&pids).unzip();
+        let sum = self.sum(&pids);
+        let cancelled = sum.and_then(|sum| sum.cancelled);
+        let sum = sum.map(|sum| IoBytes { read: sum.read, written: sum.written });
         Some(Observation::Io { sum, cancelled, is_first })
     }
 
-    /// Adds up the I/O of the launcher and of these processes, parents before their children, and the bytes of cancelled writes.
-    /// `None`: that of the launcher, or of all of them, can't be read.
-    fn sum(&self, pids: &[u32]) -> Option<(IoBytes, u64)> {
+    /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: that of the launcher, or of all
+    /// of them, can't be read.
+    fn sum(&self, pids: &[u32]) -> Option<Io> {
         // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
         // next reading has it in its parent's I/O. In the other order it would count twice.
         let launcher = match self.launcher_pid {
@@ -59,12 +61,11 @@ impl IoUsage {
             None => None,
         };
         let others = pids.iter().filter_map(|pid| self.root.io(*pid));
-        let sum = launcher.into_iter().chain(others).reduce(|sum, one| Io {
+        launcher.into_iter().chain(others).reduce(|sum, one| Io {
             read: sum.read.saturating_add(one.read),
             written: sum.written.saturating_add(one.written),
-            cancelled: sum.cancelled.saturating_add(one.cancelled),
-        })?;
-        Some((IoBytes { read: sum.read, written: sum.written }, sum.cancelled))
+            cancelled: sum.cancelled.zip(one.cancelled).map(|(sum, one)| sum.saturating_add(one)),
+        })
     }
 }
 

@@ -38,7 +38,7 @@ fn reason(quantity: AlertQuantity) -> &'static str {
         AlertQuantity::GpuRam => "no GPU told the memory of the run",
         AlertQuantity::Cpu => "no CPU utilisation was known",
         AlertQuantity::Disk => "no file system told its free space",
-        AlertQuantity::GpuIdle => "there is no GPU that the run may use",
+        AlertQuantity::GpuIdle => "there is no GPU that the run may use, or one does not tell how busy it is",
     }
 }
 

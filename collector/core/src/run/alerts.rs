@@ -483,7 +483,8 @@ impl AlertRules {
                 let free = sample.file_systems.iter().filter_map(|system| system.free_bytes).min()?;
                 Some(Level::at_least(amount_allowed?, free as f64))
             }
-            AlertQuantity::GpuIdle if sample.gpu.expected == 0 => None,
+            // A GPU of unknown use counts as active.
+            AlertQuantity::GpuIdle if sample.gpu.expected == 0 || sample.gpu.is_idle().is_none() => None,
             AlertQuantity::GpuIdle => {
                 let idle_ns = sample.at_ns.saturating_sub(self.idle.gpu_active_ns);
                 Some(Level::at_most(amount_allowed?, unit.of_report(idle_ns)))

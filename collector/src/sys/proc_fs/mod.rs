@@ -266,7 +266,7 @@ impl ProcRoot {
         let text = self.read(pid, "io")?;
         let number = |key: &[u8]| parse_u64(line(&text, key)?);
         let (read, written) = (number(b"read_bytes:")?, number(b"write_bytes:")?);
-        Some(Io { read, written, cancelled: number(b"cancelled_write_bytes:").unwrap_or(0) })
+        Some(Io { read, written, cancelled: number(b"cancelled_write_bytes:") })
     }
 
     /// Whether a process or thread has this id. /proc can hide other users' processes (mount option hidepid), so kill(2) is asked,

@@ -120,8 +120,8 @@ pub struct Io {
     pub read: u64,
     /// Written, to be put on storage.
     pub written: u64,
-    /// Written, and truncated or removed before it was on storage.
-    pub cancelled: u64,
+    /// Written, and truncated or removed before it was on storage. `None`: the kernel does not tell it.
+    pub cancelled: Option<u64>,
 }
 
 /// The fields of /proc/PID/statm that are used, in pages.

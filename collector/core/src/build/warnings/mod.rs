@@ -242,7 +242,7 @@ fn connector_overruns(context: &Context) -> Option<String> {
     })
 }
 
-/// Says of which processes figures can be missing because they ran as other users, who may not open the segment. `None`: there were none,
+/// Warns of processes of other users, who may not open the segment, so that figures of them can be missing. `None`: there were none,
 /// or what [`uninstrumented`] needs to be said does not hold.
 fn other_users(context: &Context) -> Option<String> {
     let users = &context.coverage.other_users;
@@ -517,8 +517,7 @@ fn ram_at_most(context: &Context) -> Option<String> {
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
     /// A difference of up to one part in this many of the certain RAM needs no warning either.
     const PART: u64 = 2;
-    /// A difference of up to one part in this many needs none in a run in which a process was killed, or the pages of which can't be told
-    /// apart.
+    /// The same where a process was killed, or where pages can't be told apart.
     const SMALL_PART: u64 = 10;
     let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
     let certain = context.max_ram.combined.footprint_bytes?;
