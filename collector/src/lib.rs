@@ -27,7 +27,7 @@ use gpu_track_report as report;
 pub use bounded_lines::bounded_lines;
 pub use model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, Events, RunEvent};
 pub use model::attached::{Attached, UsedBefore};
-pub use model::batch::system as batch_system;
+pub use model::batch::{self, system as batch_system};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
     Bundles, Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget,

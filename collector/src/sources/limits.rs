@@ -16,9 +16,6 @@ use crate::sys::rlimit;
 /// `variable` looks up a variable of the process's environment.
 pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> Option<OsString>) -> Limits {
     let groups = Groups::of(root, pid);
-    let slurm = slurm::VARIABLES
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)));
     Limits {
         memory_bytes: groups.memory_limit(),
         cpu_millicores: groups.cpu_limit(),
@@ -29,7 +26,7 @@ pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> O
         cpus: affinity(pid),
         batch_system: batch::system(variable).map(str::to_owned),
         ulimits: ulimits(pid.unwrap_or_else(std::process::id)),
-        slurm: slurm.collect(),
+        slurm: slurm::read(variable),
     }
 }
 

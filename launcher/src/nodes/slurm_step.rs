@@ -16,6 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::LeftReport;
+use gpu_track_collector::batch::Job;
+use gpu_track_collector::batch::slurm::{self, Slurm};
 use gpu_track_collector::safe_path::User;
 
 use super::carriers::{or_else, program_of};
@@ -47,9 +49,10 @@ pub(super) struct SlurmJob {
 impl SlurmJob {
     /// Gives the job that this process runs in, if it has several nodes. `variable` gives an environment variable.
     pub(super) fn here(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Self> {
-        let text = |name| variable(name)?.into_string().ok();
-        let nodes = text("SLURM_JOB_NUM_NODES")?.parse().ok().filter(|nodes| *nodes > 1)?;
-        Some(Self { id: text("SLURM_JOB_ID")?, nodes })
+        let variables = slurm::read(variable);
+        let job = Slurm(&variables);
+        let nodes = job.node_count().filter(|nodes| *nodes > 1)?;
+        Some(Self { id: job.id()?.to_owned(), nodes: nodes.try_into().ok()? })
     }
 }
 

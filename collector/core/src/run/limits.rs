@@ -221,15 +221,20 @@ impl LimitRules {
     }
 }
 
+/// Gives the memory on GPUs that a limit compares. An amount is of the run's memory on all GPUs, a percentage of the fullest GPU, as
+/// for alerts. `None`: not known.
+fn gpu_ram_bytes(limit: &RunLimit, gpu: &GpuSums) -> Option<u64> {
+    match limit.threshold {
+        Threshold::Amount(_) => gpu.run_bytes.map(|bytes| bytes.combined),
+        Threshold::Percent(_) => gpu.fullest().map(|(used, _)| used),
+    }
+}
+
 /// Gives how much the run used of what a limit restricts, in bytes, nanoseconds or processes. `None`: not known.
 fn amount(limit: &RunLimit, facts: &Facts, idle: &Idle) -> Option<u64> {
     match limit.quantity {
         Quantity::Ram => Some(facts.max_ram_bytes),
-        Quantity::GpuRam => match limit.threshold {
-            Threshold::Amount(_) => facts.gpu.run_bytes.map(|bytes| bytes.combined),
-            // A percentage is of the fullest GPU, as for alerts.
-            Threshold::Percent(_) => facts.gpu.fullest().map(|(used, _)| used),
-        },
+        Quantity::GpuRam => gpu_ram_bytes(limit, facts.gpu),
         Quantity::Cpu => Some(facts.cpu_ns),
         Quantity::Wall => Some(facts.now_ns.saturating_sub(facts.start_ns)),
         Quantity::Processes => Some(facts.processes),
@@ -243,7 +248,7 @@ fn amount(limit: &RunLimit, facts: &Facts, idle: &Idle) -> Option<u64> {
 /// Whether what a limit restricts is known at a sample. A GPU of unknown utilization counts as active, so idleness is not known then.
 fn is_known(limit: &RunLimit, facts: &Facts) -> bool {
     match limit.quantity {
-        Quantity::GpuRam => amount(limit, facts, &Idle::default()).is_some(),
+        Quantity::GpuRam => gpu_ram_bytes(limit, facts.gpu).is_some(),
         Quantity::GpuIdle => facts.gpu.is_idle().is_some(),
         Quantity::Stall => facts.gpu.expected == 0 || facts.gpu.is_idle().is_some(),
         Quantity::Ram | Quantity::Cpu | Quantity::Wall | Quantity::Processes => true,

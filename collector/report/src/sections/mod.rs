@@ -99,10 +99,16 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     summary.extend(gpus::rows(report, units));
     summary.extend(gpus::memory_row(report, units));
     summary.extend(nodes::rows(report, units));
-    summary.extend(usage::io_row(report, units));
+    let io_row = usage::io_row(report, units);
+    let mut others = usage_sections(report, units);
+    if io_row.is_some() {
+        // The row has all that the section has.
+        let title = usage::io(report, units).title;
+        others.retain(|section| section.title != title);
+    }
+    summary.extend(io_row);
     summary.extend(processes::row(report));
     summary.extend(next_job::paragraph(report, units, style.hints));
-    let mut others = usage_sections(report, units);
     others.push(environment::cgroup(report.cgroup.as_ref(), units));
     others.extend(circumstances(report, units));
     Page {

@@ -1,6 +1,7 @@
 //! Slurm's variables.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use super::{Job, node_list};
 
@@ -21,7 +22,7 @@ const MEMORY_OF_GPU: &str = "SLURM_MEM_PER_GPU";
 pub const GPUS: [&str; 2] = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
 
 /// The variables that describe an allocation, which reports have.
-pub const VARIABLES: [&str; 22] = [
+const VARIABLES: [&str; 22] = [
     JOB_ID,
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
@@ -48,6 +49,12 @@ pub const VARIABLES: [&str; 22] = [
 
 /// Bytes of what Slurm calls a megabyte.
 const MEGABYTE: u64 = 1 << 20;
+
+/// Reads the variables that describe an allocation. `variable` looks one up.
+pub fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> {
+    let text = |name: &str| Some((name.to_owned(), variable(name)?.into_string().ok()?));
+    VARIABLES.into_iter().filter_map(text).collect()
+}
 
 /// A job, by its variables.
 #[derive(Debug, Clone, Copy)]
