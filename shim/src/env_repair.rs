@@ -20,7 +20,8 @@ use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, Header, Line};
 use gpu_track_abi::preload::{ENV_LIST, around_shim, shim_in, shows_preloaded};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
-use crate::environment::{PRELOAD, SESSION, Strings, Text, environ};
+use crate::environment::{PRELOAD, SESSION, Text, environ};
+use crate::readable::strings;
 use crate::visibility::Visible;
 use crate::{state, sys};
 
@@ -103,10 +104,15 @@ impl NewPreload {
 
 impl Repair {
     /// Finds how an environment is to be repaired. The session is added if its variable is missing. If there are several LD_PRELOADs,
-    /// the last one is in effect.
-    fn of(environment: Strings, mut wanted: Wanted) -> Self {
+    /// the last one is in effect. `None`: a part of it is nowhere, and the kernel is to refuse it.
+    ///
+    /// # Safety
+    /// As [`strings`]. The strings are read until the repaired environment has been used.
+    unsafe fn of(environment: *const *const c_char, mut wanted: Wanted) -> Option<Self> {
         let (mut entries, mut has_session, mut preload) = (0, false, None);
-        for entry in environment.iter() {
+        // SAFETY: promised by the caller.
+        for entry in unsafe { strings(environment) } {
+            let entry = entry?;
             match entry.first_byte() {
                 b'G' => has_session |= entry.value_of(ENV_SESSION).is_some(),
                 b'L' if entry.value_of(ENV_LIST).is_some() => wanted = Wanted::NoShim,
@@ -121,7 +127,7 @@ impl Repair {
             Wanted::ShimAndSession => NewPreload::instead_of(preload),
             Wanted::SessionOnly | Wanted::NoShim => NewPreload::without_shim(preload),
         };
-        Self { entries, adds_session, preload }
+        Some(Self { entries, adds_session, preload })
     }
 
     /// Gives the size of the new array and of the new LD_PRELOAD's text behind it, bytes. The array has room for the old entries, two
@@ -173,7 +179,7 @@ type Counter = fn(&Header) -> &Line;
 /// filter, is counted, unless the call fails.
 ///
 /// # Safety
-/// `argv` and `environment` must be null or null-terminated arrays of strings.
+/// `argv` and `environment` must be as for [`strings`].
 pub(crate) unsafe fn with_repaired(
     argv: *const *const c_char,
     environment: *const *const c_char,
@@ -186,7 +192,7 @@ pub(crate) unsafe fn with_repaired(
         // Without a session, `all` is true.
         return call(environment);
         // SAFETY: promised by the caller.
-    } else if shows_preloaded(unsafe { Strings::new(argv) }.iter().map(Text::bytes)) {
+    } else if shows_preloaded(unsafe { strings(argv) }.map_while(|word| word.map(Text::bytes))) {
         (Wanted::NoShim, None)
     } else {
         let visible = ask_visible();
@@ -195,7 +201,7 @@ pub(crate) unsafe fn with_repaired(
         (wanted, if is_reachable { None } else { Some(|header| &header.unreachable) })
     };
     // SAFETY: promised by the caller.
-    let repair = unsafe { Repair::of(Strings::new(environment), wanted) };
+    let Some(repair) = (unsafe { Repair::of(environment, wanted) }) else { return call(environment) };
     // Counted before the call, since a successful exec does not return. Taken back below if it fails.
     add(counter, 1);
     // SAFETY: the repair is for this environment.
@@ -227,8 +233,9 @@ fn add(counter: Option<Counter>, number: u64) {
 /// makes the kept mapping large enough for it.
 pub(crate) fn prepare_for_filter() {
     // SAFETY: libc's environment.
-    let bytes = unsafe { Repair::of(Strings::new(environ), Wanted::NoShim) }.size();
-    if bytes > MAX_STACK_BYTES
+    let repair = unsafe { Repair::of(environ, Wanted::NoShim) };
+    if let Some(bytes) = repair.map(|repair| repair.size())
+        && bytes > MAX_STACK_BYTES
         && let Some(mapping) = Mapping::take(bytes)
     {
         mapping.give_back();

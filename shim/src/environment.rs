@@ -82,6 +82,14 @@ impl StartValues {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
+    /// Wraps a string.
+    ///
+    /// # Safety
+    /// `string` must be a string, and outlive every use.
+    pub(crate) unsafe fn new(string: *const c_char) -> Self {
+        Self(string)
+    }
+
     /// Gives all bytes without the NUL.
     pub(crate) fn bytes(self) -> &'static [u8] {
         // SAFETY: a string.

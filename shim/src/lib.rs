@@ -30,6 +30,7 @@ mod identity;
 mod next;
 mod overflow;
 mod proc_status;
+mod readable;
 mod rss;
 mod segments;
 mod start;

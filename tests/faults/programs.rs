@@ -35,6 +35,15 @@ fn changed_or_huge_environment_is_survived() {
     }
 }
 
+// Requirement: SHIM-4
+#[test]
+fn pointers_that_lead_nowhere_are_refused_by_the_kernel() {
+    let run = same_with_and_without(&[&program("bad_pointers")]);
+    // Statuses are printed as wait(2) gives them: libc's posix_spawn reads the array of arguments itself.
+    assert!(run.stdout.contains("an argument nowhere: posix_spawn: Bad address\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("nothing wrong: status 0\n"), "{}", run.stdout);
+}
+
 // Requirement: SHIM-7
 #[test]
 fn fork_with_the_malloc_lock_held_is_exact() {

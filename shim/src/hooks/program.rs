@@ -1,13 +1,15 @@
 //! PROGRAM: what a program that is about to be exec'd may not report itself. Clients of daemons and of other hosts are often static, or
 //! end before a sample sees their arguments. A program of another user may not open the segment.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::c_char;
 use core::ptr;
 
 use gpu_track_abi::client::is_client;
 use gpu_track_abi::preload::file_name;
 use gpu_track_abi::record::{ARGUMENT_BYTES, Event, SAME_USER};
 
+use crate::environment::Text;
+use crate::readable::strings;
 use crate::{emit, next, state, sys};
 
 type Array = *const *const c_char;
@@ -16,7 +18,7 @@ type Array = *const *const c_char;
 /// is written if there is no file at `path`: shells and Python search PATH by one exec after another. A null `path`: it is not known.
 ///
 /// # Safety
-/// `argv` must be null or a null-terminated array of strings.
+/// `argv` must be as for [`strings`].
 pub(super) unsafe fn announce(path: *const c_char, argv: Array) {
     if !state::is_active() || !state::may_call_kernel() {
         return;
@@ -58,25 +60,17 @@ unsafe fn write(child: u32, user: u32, path: *const c_char, argv: Array) {
 /// # Safety
 /// As [`announce`].
 unsafe fn client_arguments(argv: Array) -> Option<[u8; ARGUMENT_BYTES]> {
-    if argv.is_null() {
-        return None;
-    }
-    // SAFETY: an element of the array is a string, or null at the array's end, behind which nothing is read.
-    let argument = |at: usize| unsafe {
-        let text = argv.add(at).read();
-        (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
-    };
-    let name = argument(0).filter(|program| is_client(program)).map(file_name)?;
+    // SAFETY: promised by the caller.
+    let mut words = unsafe { strings(argv) }.map_while(|word| word.map(Text::bytes));
+    let name = words.next().filter(|program| is_client(program)).map(file_name)?;
     let mut arguments = [0; ARGUMENT_BYTES];
     let mut free = arguments.iter_mut();
     let mut next = Some(name);
-    let mut at = 0;
     while let Some(text) = next {
         for (from, to) in text.iter().chain(&[0]).zip(free.by_ref()) {
             *to = *from;
         }
-        at += 1;
-        next = if free.len() > 0 { argument(at) } else { None };
+        next = if free.len() > 0 { words.next() } else { None };
     }
     Some(arguments)
 }
