@@ -173,6 +173,7 @@ fn rss_bytes(pid: i64) -> i64 {
 #[test]
 fn reader_in_c_shows_what_proc_the_driver_and_the_report_say() {
     const MIB: i64 = 1 << 20;
+    const TICK_NS: i64 = 10_000_000;
     let (reader, gpus) = (Reader::build(), FakeGpus::new(2, "0.samples now:30\n1.power na"));
     let stop = reader.path("stop");
     let holder = gpus.line(&["hold:0:7654321,c", &format!("wait:{}", stop.display())]);
@@ -185,17 +186,22 @@ fn reader_in_c_shows_what_proc_the_driver_and_the_report_say() {
             let [_, processes] = shown.tree;
             let large = shown.named("pages").iter().filter(|process| process[2] > 64 * MIB).count();
             let holds = shown.named("gpu").iter().any(|process| process[4] == 7_654_321);
-            processes == 4 && large == 2 && holds && shown.summary["ended"]["count"] == 2
+            // A sample can be from before the last page was touched.
+            let is_now = || {
+                shown.processes.iter().all(|(_, [pid, _, rss, cpu_ns, _])| {
+                    (rss - rss_bytes(*pid)).abs() <= MIB
+                        && (cpu_ns - proc_stat(*pid).1 * TICK_NS).abs() <= 5 * TICK_NS
+                })
+            };
+            processes == 4 && large == 2 && holds && shown.summary["ended"]["count"] == 2 && is_now()
         });
         shown.is_some()
     });
     let shown = shown.unwrap();
     assert_eq!(shown.processes.len(), 4);
-    for (command, [pid, parent, rss, cpu_ns, gpu_bytes]) in &shown.processes {
-        let (ppid, ticks) = proc_stat(*pid);
-        assert_eq!((*parent, *gpu_bytes), (ppid, if command == "gpu" { 7_654_321 } else { 0 }), "{command}");
-        assert!((rss - rss_bytes(*pid)).abs() <= MIB, "{command}: {rss} {}", rss_bytes(*pid));
-        assert!((cpu_ns - ticks * 10_000_000).abs() <= 50_000_000, "{command}: {cpu_ns} ns, {ticks} ticks");
+    for (command, [pid, parent, .., gpu_bytes]) in &shown.processes {
+        let expected = (proc_stat(*pid).0, if command == "gpu" { 7_654_321 } else { 0 });
+        assert_eq!((*parent, *gpu_bytes), expected, "{command}");
     }
     // index, memory in use, of the run, capacity, utilization, power, temperature, clock, id
     let first = ["0", "1000000000", "7654321", "85899345920", "30", "100", "41", "1410", GPU0];

@@ -49,8 +49,8 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
         cpu_percent: axis.cpu(cpu),
         processes: axis.track(&over_time.processes),
         io_bytes_per_s: IoTracks {
-            read: axis.track(&over_time.io.read),
-            written: axis.track(&over_time.io.written),
+            read: axis.io_track(&over_time.io.read),
+            written: axis.io_track(&over_time.io.written),
         },
         file_systems: axis.file_systems(),
         gpus: axis.gpus(run),
@@ -115,9 +115,9 @@ impl Axis<'_> {
         self.points.iter().map(join).collect()
     }
 
-    /// Gives the mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. All CPU
-    /// time of its samples stays in it, so its mean is over a shorter time.
-    fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
+    /// Gives the mean rate of what adds up, CPU time or bytes, in each point of the report. The last point can be cut at the run's
+    /// end. All that its samples added stays in it, so its mean is over a shorter time.
+    fn means_of_sum(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         let points_of_run = self.over_time.points();
         let mean = |(point, values): (&Point, Option<Values>)| {
             let uncut_s: f64 = points_of_run[point.of_run.clone()].iter().map(|point| point.length_s()).sum();
@@ -133,7 +133,7 @@ impl Axis<'_> {
     fn cpu(&self, cpu: &Cpu) -> SetTracks {
         let Sets { groups, system } = &self.over_time.cpu_percent;
         let track = |track: &over_time::Track, largest: Option<f64>| {
-            let mut track = Track { mean: self.cpu_means(track), ..self.track(track) };
+            let mut track = Track { mean: self.means_of_sum(track), ..self.track(track) };
             raise(&mut track.max, largest);
             track
         };
@@ -159,6 +159,15 @@ impl Axis<'_> {
             max.push(extremes.map(|extremes| decimal(extremes.max)));
         }
         Track { min, mean: self.means(track), max }
+    }
+
+    /// Gives smallest, mean and largest rate of block I/O in each point. A mean over a shorter time can be above the largest rate between
+    /// two readings.
+    fn io_track(&self, track: &over_time::Track) -> Track {
+        let mean = self.means_of_sum(track);
+        let Track { min, max, .. } = self.track(track);
+        let max = max.into_iter().zip(&mean).map(|(max, mean)| Some(max?.max((*mean)?))).collect();
+        Track { min, mean, max }
     }
 
     /// Gives the series of a quantity of the tree's parts and of the machine.
@@ -219,11 +228,11 @@ impl Axis<'_> {
         let listed = listed.into_iter().map(|tracks| CommandSeries {
             command: tracks.command.to_string(),
             ram_bytes: self.track(&tracks.ram_bytes),
-            mean_cpu_percent: self.cpu_means(&tracks.cpu_percent),
+            mean_cpu_percent: self.means_of_sum(&tracks.cpu_percent),
         });
         let others = has_others.then(|| OtherCommandSeries {
             mean_ram_bytes: self.means(&ram),
-            mean_cpu_percent: self.cpu_means(&cpu),
+            mean_cpu_percent: self.means_of_sum(&cpu),
         });
         (listed.collect(), others)
     }
@@ -233,7 +242,36 @@ impl Axis<'_> {
 mod tests {
     use super::raise;
     use crate::build::nulls::report_of;
+    use crate::model::tree_sample::{IoBytes, IoSample, TreeSample};
+    use crate::run::over_time::OverTime;
     use crate::run::random_trees::random_runs;
+
+    // Requirement: IO-2
+    #[test]
+    fn all_bytes_stay_in_the_series_of_a_run_that_ended_before_its_last_sample() {
+        const S: u64 = 1_000_000_000;
+        const START_NS: u64 = 100 * S;
+        let (mut run, at_ns) = random_runs(1).next().unwrap();
+        let cpu = report_of(&run, at_ns).cpu;
+        run.start_ns = START_NS;
+        let sample = |second: u64| TreeSample {
+            from_ns: START_NS + (second - 1) * S,
+            at_ns: START_NS + second * S,
+            io: Some(IoSample {
+                read_ns: START_NS + second * S,
+                bytes: IoBytes { read: 0, written: 1000 * second },
+            }),
+            ..TreeSample::default()
+        };
+        run.samples.over_time = OverTime::of_samples(&[1, 2, 3].map(sample));
+        for (wall_s, last_rate) in [(3.0, 1000.0), (2.25, 4000.0), (9.0, 1000.0)] {
+            let series = super::series(&run, wall_s, &cpu);
+            assert_eq!(series.end_s.last(), Some(&wall_s.min(3.0)));
+            let written = &series.io_bytes_per_s.written;
+            assert_eq!(written.mean, [1000.0, 1000.0, last_rate].map(Some), "{wall_s}");
+            assert_eq!(written.max, written.mean);
+        }
+    }
 
     // Requirement: TIME-7
     #[test]

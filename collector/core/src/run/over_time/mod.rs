@@ -106,6 +106,14 @@ pub struct OverTime {
 }
 
 impl OverTime {
+    /// Makes the run over time of these samples, which have no commands.
+    #[cfg(test)]
+    pub(crate) fn of_samples(samples: &[TreeSample]) -> Self {
+        let mut over_time = Self::default();
+        samples.iter().for_each(|sample| over_time.push(sample, &[]));
+        over_time
+    }
+
     /// Gives the points of the time axis, in order of time.
     pub(crate) fn points(&self) -> &[Stretch] {
         self.axis.points()
