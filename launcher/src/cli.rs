@@ -1,16 +1,15 @@
 //! The command line: what the user asks for, checked before anything is started.
 
 mod agent_spec;
-mod alerts;
 mod args;
 mod bundles;
 mod docs;
 mod gpu_trace;
 mod gpu_tracker;
 mod groups;
-mod limits;
 mod man;
 mod output;
+mod rules;
 mod targets;
 mod tconfig;
 #[cfg(test)]
@@ -23,7 +22,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_collector::{Layer, Quantity, RunLimit, bundle, format};
+use gpu_track_collector::{Layer, Quantity, Rule, bundle, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
@@ -177,11 +176,11 @@ fn prepare_run(options: &mut Options, as_gpu_tracker: bool) -> Result<(), UsageE
 /// # Errors
 /// If the run tracks other nodes and has such a limit.
 fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
-    let is_of_idleness = |limit: &&RunLimit| matches!(limit.quantity, Quantity::Stall | Quantity::GpuIdle);
+    let is_of_idleness = |limit: &&Rule| matches!(limit.quantity, Quantity::Stall | Quantity::GpuIdle);
     let limit = options.tracking.limits.list.iter().find(is_of_idleness);
     match limit.filter(|_| options.preparations.tracks_nodes()) {
         Some(limit) => Err(UsageError::of(
-            limits::option_of(limit),
+            rules::option_of(limit),
             format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
         )),
         None => Ok(()),
@@ -221,7 +220,7 @@ fn check_attached(options: &Options) -> Result<(), UsageError> {
         ("--cgroup", options.preparations.cgroup),
     ];
     let flag = flags.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
-    match flag.or_else(|| options.tracking.limits.list.first().map(limits::option_of)) {
+    match flag.or_else(|| options.tracking.limits.list.first().map(rules::option_of)) {
         Some(option) => {
             Err(UsageError::of(option, "it is for a COMMAND, and --tconfig names a process to track"))
         }

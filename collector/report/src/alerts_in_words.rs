@@ -1,9 +1,10 @@
 //! An event of a run, in words.
 
-use crate::figures::{bytes, percent, readable};
-use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
-use crate::model::run_limit::Unit;
+use crate::figures::{UNKNOWN, bytes, readable};
+use crate::model::alert::{EventKind, RunEvent};
+use crate::model::rule::Quantity;
 use crate::quote::escape;
+use crate::rules_in_words::{self, with_unit};
 
 /// Gives the line about an event for the user, without hidden characters.
 #[must_use]
@@ -51,13 +52,9 @@ pub fn event_in_words(event: &RunEvent) -> String {
 /// Says the figure that an event is about, and how large it was.
 fn figure(event: &RunEvent) -> String {
     let amount = amount(event);
-    match event.quantity {
-        Some(AlertQuantity::Ram | AlertQuantity::Growth) => format!("{amount} of RAM"),
-        Some(AlertQuantity::GpuRam) => format!("{amount} of GPU RAM"),
-        Some(AlertQuantity::Cpu) => format!("{amount} of the cores in use"),
-        Some(AlertQuantity::Disk) => format!("{amount} free where the run may write"),
-        Some(AlertQuantity::GpuIdle) if event.kind == EventKind::Recovered => "a GPU works again".to_owned(),
-        Some(AlertQuantity::GpuIdle) => format!("no GPU worked for {amount}"),
+    match event.quantity.zip(event.unit) {
+        Some((Quantity::GpuIdle, _)) if event.kind == EventKind::Recovered => "a GPU works again".to_owned(),
+        Some((quantity, unit)) => rules_in_words::figure(quantity, unit, &amount),
         None => amount,
     }
 }
@@ -85,23 +82,18 @@ fn rise(event: &RunEvent) -> String {
 /// Writes the amount of an event with its unit.
 #[must_use]
 pub(crate) fn amount(event: &RunEvent) -> String {
-    let Some(amount) = event.amount else { return crate::figures::UNKNOWN.to_owned() };
-    match event.unit {
-        Some(Unit::Bytes) => bytes(amount as u64),
-        Some(Unit::Seconds) => readable(amount),
-        Some(Unit::Percent) => percent(amount / 100.0),
-        Some(Unit::Processes) | None => amount.to_string(),
-    }
+    event.amount.map_or_else(|| UNKNOWN.to_owned(), |amount| with_unit(amount, event.unit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::rule::Unit;
 
     // Requirement: ALERT-7
     #[test]
     fn line_says_what_there_is_since_when_and_how_long_it_can_go_on() {
-        let event = |kind, quantity: AlertQuantity, amount| RunEvent {
+        let event = |kind, quantity: Quantity, amount| RunEvent {
             rule: Some("x".into()),
             quantity: Some(quantity),
             unit: Some(quantity.unit()),
@@ -112,7 +104,7 @@ mod tests {
         let rising = RunEvent {
             rate_bytes_per_s: Some(2e6),
             left_s: Some(840.0),
-            ..event(EventKind::Growth, AlertQuantity::Growth, 9.1e8)
+            ..event(EventKind::Growth, Quantity::Growth, 9.1e8)
         };
         let step = |kind, quantity, device: Option<&str>| RunEvent {
             from: Some(0.0),
@@ -121,17 +113,17 @@ mod tests {
             ..event(kind, quantity, 2e9)
         };
         let lines = [
-            event(EventKind::Critical, AlertQuantity::Ram, 9.5e8),
-            RunEvent { kind: EventKind::Warning, quantity: Some(AlertQuantity::Ram), ..rising.clone() },
+            event(EventKind::Critical, Quantity::Ram, 9.5e8),
+            RunEvent { kind: EventKind::Warning, quantity: Some(Quantity::Ram), ..rising.clone() },
             rising,
-            event(EventKind::Recovered, AlertQuantity::Ram, 5e8),
-            event(EventKind::Warning, AlertQuantity::Cpu, 97.0),
-            event(EventKind::Warning, AlertQuantity::Disk, 9e8),
-            event(EventKind::GpuIdle, AlertQuantity::GpuIdle, 300.0),
-            event(EventKind::Recovered, AlertQuantity::GpuIdle, 0.0),
-            step(EventKind::Jump, AlertQuantity::Ram, None),
-            step(EventKind::Jump, AlertQuantity::GpuRam, Some("GPU-1")),
-            step(EventKind::Deallocation, AlertQuantity::GpuRam, Some("GPU\x1b")),
+            event(EventKind::Recovered, Quantity::Ram, 5e8),
+            RunEvent { unit: Some(Unit::Percent), ..event(EventKind::Warning, Quantity::Cpu, 97.0) },
+            event(EventKind::Warning, Quantity::Disk, 9e8),
+            event(EventKind::GpuIdle, Quantity::GpuIdle, 300.0),
+            event(EventKind::Recovered, Quantity::GpuIdle, 0.0),
+            step(EventKind::Jump, Quantity::Ram, None),
+            step(EventKind::Jump, Quantity::GpuRam, Some("GPU-1")),
+            step(EventKind::Deallocation, Quantity::GpuRam, Some("GPU\x1b")),
         ];
         let lines = lines.map(|event| event_in_words(&event));
         assert_eq!(

@@ -6,7 +6,7 @@ use crate::alerts_in_words::event_in_words;
 use crate::figures::{UNKNOWN, bytes, readable, signal_name};
 use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::{Exit, Report};
-use crate::model::run_limit::Unit;
+use crate::model::rule::Unit;
 use crate::over_time::{RecordedProcess, Recording};
 use crate::quote;
 use gpu_track_core::named;

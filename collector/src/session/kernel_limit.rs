@@ -1,7 +1,8 @@
 //! A limit of RAM that the kernel enforces, in the cgroup of the command.
 
 use crate::model::config::Config;
-use crate::model::run_limit::{KernelLimit, LimitAction, Quantity, RunLimit, Threshold};
+use crate::model::rule::{Quantity, Rule, Threshold};
+use crate::model::run_limit::KernelLimit;
 use crate::run::usable_at_start::usable_at_start;
 use crate::sources::cgroup::run_cgroup;
 use crate::sources::host;
@@ -12,7 +13,7 @@ use crate::sys::proc_fs::ProcRoot;
 #[must_use]
 pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
     let Some(Ok(cgroup)) = &config.cgroups.own else { return None };
-    let ends_at_ram = |limit: &&RunLimit| limit.quantity == Quantity::Ram && limit.action == LimitAction::End;
+    let ends_at_ram = |limit: &&Rule| limit.quantity == Quantity::Ram && limit.ends();
     let limits = config.tracking.limits.list.iter().filter(ends_at_ram);
     let strictest_bytes = limits.filter_map(|limit| allowed_bytes(limit, config, root)).min()?;
     Some(match run_cgroup::limit_memory(cgroup, strictest_bytes) {
@@ -22,7 +23,7 @@ pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
 }
 
 /// Gives the RAM that a limit allows, bytes. `None`: it is a percentage of the usable RAM, which is unknown.
-fn allowed_bytes(limit: &RunLimit, config: &Config, root: &ProcRoot) -> Option<u64> {
+fn allowed_bytes(limit: &Rule, config: &Config, root: &ProcRoot) -> Option<u64> {
     match limit.threshold {
         Threshold::Amount(bytes) => Some(bytes),
         Threshold::Percent(percent) => {
@@ -31,5 +32,6 @@ fn allowed_bytes(limit: &RunLimit, config: &Config, root: &ProcRoot) -> Option<u
             let whole = usable_at_start(config, &host::of_this_machine(root, attached)).memory.bytes?;
             Some((whole as f64 * percent / 100.0) as u64)
         }
+        Threshold::Rise => None,
     }
 }

@@ -45,13 +45,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::model::order::{Action, OrderId, Rule};
+    use crate::model::order::{Action, OrderId, OrderedBy};
 
     // Requirement: FAULT-95
     #[test]
     fn full_pipe_drops_whole_lines_and_a_closed_one_ends_it() {
         let order = |epoch: u32| Order {
-            id: OrderId { rule: Rule::WaitAll, epoch },
+            id: OrderId { by: OrderedBy::WaitAll, epoch },
             action: Action::Tell("x".repeat(3000)),
         };
         let (mut reader, writer) = std::io::pipe().unwrap();

@@ -314,7 +314,7 @@ fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::{AlertQuantity, EventKind};
+    use gpu_track_collector::{EventKind, Quantity, Unit};
 
     use super::*;
 
@@ -329,11 +329,11 @@ mod tests {
         }
     }
 
-    fn event(quantity: AlertQuantity, amount: f64, allowed: Option<f64>) -> RunEvent {
+    fn event(quantity: Quantity, amount: f64, allowed: Option<f64>) -> RunEvent {
         RunEvent {
             rule: Some("x".into()),
             quantity: Some(quantity),
-            unit: Some(quantity.unit()),
+            unit: Some(if quantity == Quantity::Cpu { Unit::Percent } else { quantity.unit() }),
             amount: Some(amount),
             allowed,
             ..RunEvent::new(12.5, EventKind::Warning)
@@ -356,17 +356,17 @@ mod tests {
     // Requirement: ALERT-11
     #[test]
     fn facts_have_their_unit_in_their_name_and_what_is_not_known_is_not_set() {
-        let percent = event(AlertQuantity::Cpu, 97.25, Some(90.0));
+        let percent = event(Quantity::Cpu, 97.25, Some(90.0));
         assert_eq!(
             facts(&percent, None),
             ["GPU_TRACK_VALUE_PERCENT=97.250", "GPU_TRACK_THRESHOLD_PERCENT=90.000"]
         );
-        let idle = event(AlertQuantity::GpuIdle, 300.5, Some(300.0));
+        let idle = event(Quantity::GpuIdle, 300.5, Some(300.0));
         assert_eq!(
             facts(&idle, None),
             ["GPU_TRACK_VALUE_SECONDS=300.500", "GPU_TRACK_THRESHOLD_SECONDS=300.000"]
         );
-        let growth = RunEvent { left_s: Some(1.5), ..event(AlertQuantity::Growth, 9e9 + 0.6, None) };
+        let growth = RunEvent { left_s: Some(1.5), ..event(Quantity::Growth, 9e9 + 0.6, None) };
         let unseen = LargestProcess { pid: None, command: "a".into(), rss_bytes: 5, gpu_ram_bytes: None };
         assert_eq!(
             facts(&growth, Some(&unseen)),
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn all_variables_are_taken_off_the_launchers_environment() {
-        let all = [AlertQuantity::Growth, AlertQuantity::Cpu, AlertQuantity::GpuIdle].map(|quantity| {
+        let all = [Quantity::Growth, Quantity::Cpu, Quantity::GpuIdle].map(|quantity| {
             let event = event(quantity, 1.0, Some(2.0));
             let event =
                 RunEvent { since_s: Some(1.0), rate_bytes_per_s: Some(1.0), left_s: Some(1.0), ..event };

@@ -10,9 +10,8 @@ use clap_complete::Shell;
 use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
 
 use super::agent_spec::AgentSpec;
-use super::alerts::AlertArgs;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
-use super::limits::LimitArgs;
+use super::rules::{AlertArgs, LimitArgs};
 use super::values::{descriptor, pid};
 use crate::process::exit::Manner;
 

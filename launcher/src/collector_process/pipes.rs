@@ -132,11 +132,11 @@ impl OrderPipe {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::{Action, OrderId, OrderResult, order::Rule};
+    use gpu_track_collector::{Action, OrderId, OrderResult, order::OrderedBy};
 
     use super::*;
 
-    const ID: OrderId = OrderId { rule: Rule::WaitAll, epoch: 0 };
+    const ID: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 0 };
 
     fn message_pipe() -> (PipeReader, MessagePipe) {
         let (reader, writer) = io::pipe().unwrap();

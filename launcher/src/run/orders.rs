@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
-    Action, Exceeded, Excess, KnownFile, Layer, LimitAction, Message, Order, OrderId, OrderResult, Quantity,
-    Rule, RunLimit, Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words,
-    tree_end_of,
+    Action, Exceeded, Excess, KnownFile, Layer, Message, Order, OrderId, OrderResult, OrderedBy, Rule,
+    Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
 };
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -58,7 +57,7 @@ pub(crate) struct OrderExecutor {
 struct WallLimit {
     /// The order that the core would issue for it.
     order: OrderId,
-    limit: RunLimit,
+    limit: Rule,
     allowed_ns: u64,
 }
 
@@ -241,7 +240,7 @@ impl OrderExecutor {
     }
 
     /// Begins to end the tree because of a limit, and tells the user. Does nothing if another limit has done so.
-    fn end_tree(&mut self, limit: &RunLimit, exceeded: &Exceeded) -> OrderResult {
+    fn end_tree(&mut self, limit: &Rule, exceeded: &Exceeded) -> OrderResult {
         if self.ending.is_none() {
             self.ending = Some(Ending { since: Instant::now(), ender: None, enders: 0, end: None });
             self.start_ender();
@@ -278,16 +277,14 @@ impl OrderExecutor {
 impl WallLimit {
     /// Gives the shortest of these limits that end the tree after a wall time. Its order is the one that the core would issue: the
     /// limit's number in the list, and epoch 0. `None`: there is no such limit.
-    fn first(limits: &[RunLimit]) -> Option<Self> {
+    fn first(limits: &[Rule]) -> Option<Self> {
         let mut first: Option<Self> = None;
         for (number, limit) in (0..).zip(limits) {
-            let (Quantity::Wall, Threshold::Amount(allowed_ns), LimitAction::End) =
-                (limit.quantity, limit.threshold, limit.action)
-            else {
+            let (true, Threshold::Amount(allowed_ns)) = (limit.is_held_by_timer(), limit.threshold) else {
                 continue;
             };
             if first.as_ref().is_none_or(|first| allowed_ns < first.allowed_ns) {
-                let order = OrderId { rule: Rule::Limit(number), epoch: 0 };
+                let order = OrderId { by: OrderedBy::Limit(number), epoch: 0 };
                 first = Some(Self { order, limit: limit.clone(), allowed_ns });
             }
         }

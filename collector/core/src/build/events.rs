@@ -1,54 +1,57 @@
 //! The alerts of a run and what happened in it.
 
 use super::Inputs;
-use crate::model::alert::{AlertQuantity, EventKind, Events, RunEvent};
+use crate::model::alert::{EventKind, Events, RunEvent};
 use crate::model::report::{AlertUse, Peak, Stage};
-use crate::model::run_limit::Unit;
-use crate::run::alerts::AlertRule;
+use crate::model::rule::{Quantity, Rule, Unit};
+use crate::run::rules::alerts::Alert;
 
 /// Gives the report's entry on each alert of the run.
 pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
-    let Some(alerts) = &inputs.run.alerts else { return Vec::new() };
-    alerts.list().iter().map(|rule| alert(inputs, rule)).collect()
+    inputs.run.rules.alerts().iter().map(|alert| entry(inputs, alert)).collect()
 }
 
 /// Makes the report's entry on an alert.
-fn alert(inputs: &Inputs, rule: &AlertRule) -> AlertUse {
-    let quantity = rule.alert.quantity;
+fn entry(inputs: &Inputs, alert: &Alert) -> AlertUse {
+    let Rule { words, quantity, .. } = &alert.rule;
+    let quantity = *quantity;
     let since_start_s = |at_ns: u64| at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     // An alert of growth needs no amount that is allowed.
-    let reason = (rule.allowed.is_none() && quantity != AlertQuantity::Growth).then(|| reason(quantity));
+    let reason = (alert.allowed.is_none() && quantity != Quantity::Growth).then(|| reason(quantity));
     AlertUse {
-        alert: rule.alert.words.clone(),
+        alert: words.clone(),
         quantity,
-        unit: quantity.unit(),
-        allowed: rule.allowed,
+        unit: alert.rule.unit(),
+        allowed: alert.allowed,
         reason: reason.map(str::to_owned),
-        times: rule.times(),
-        first_at_s: rule.first_on_ns().map(since_start_s),
-        on_s: rule.on_ns_until(inputs.end.at_ns) as f64 / 1e9,
-        is_on: rule.is_on(),
+        times: alert.times(),
+        first_at_s: alert.first_on_ns().map(since_start_s),
+        on_s: alert.on_ns_until(inputs.end.at_ns) as f64 / 1e9,
+        is_on: alert.is_on(),
     }
 }
 
 /// Says why the figure of an alert was not known at any sample.
-fn reason(quantity: AlertQuantity) -> &'static str {
+fn reason(quantity: Quantity) -> &'static str {
     match quantity {
-        AlertQuantity::Ram | AlertQuantity::Growth => "the memory that the run may use is not known",
-        AlertQuantity::GpuRam => "no GPU told the memory of the run",
-        AlertQuantity::Cpu => "no CPU utilisation was known",
-        AlertQuantity::Disk => "no file system told its free space",
-        AlertQuantity::GpuIdle => "there is no GPU that the run may use, or one does not tell how busy it is",
+        Quantity::Ram | Quantity::Growth => "the memory that the run may use is not known",
+        Quantity::GpuRam => "no GPU told the memory of the run",
+        Quantity::Cpu => "no CPU utilisation was known",
+        Quantity::Disk => "no file system told its free space",
+        Quantity::GpuIdle | Quantity::Stall => {
+            "there is no GPU that the run may use, or one does not tell how busy it is"
+        }
+        Quantity::Wall | Quantity::Processes => "it was not known",
     }
 }
 
 /// Gives what happened in the run, in order of time. Adds its peak, if that is known, and its end, if the run is over. `None`: no
 /// events were asked for.
 pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Option<Events> {
-    let log = &inputs.run.alerts.as_ref()?.log;
+    let log = &inputs.run.events.as_ref()?.log;
     let mut events = Events { count: log.count, by_kind: log.by_kind.clone(), list: log.list.clone() };
     let peak = peak.map(|peak| RunEvent {
-        quantity: Some(AlertQuantity::Ram),
+        quantity: Some(Quantity::Ram),
         unit: Some(Unit::Bytes),
         amount: Some(peak.footprint_bytes as f64),
         ..RunEvent::new(peak.at_s, EventKind::Peak)

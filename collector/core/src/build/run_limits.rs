@@ -2,10 +2,11 @@
 
 use super::Inputs;
 use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLimitUse};
-use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit, Threshold};
+use crate::model::rule::{Quantity, Response, Rule, Threshold};
+use crate::model::run_limit::{Exceeded, KernelLimit};
 use crate::model::signal::signal_name;
 use crate::model::tree_sample::GpuSums;
-use crate::run::limits::untold;
+use crate::run::rules::limits::untold;
 
 /// The kernel kills at a limit only if the charge is above this part of it. A charge grows by pages, which can be huge.
 const LEAST_CHARGED_PART: f64 = 0.9;
@@ -14,41 +15,41 @@ const LEAST_CHARGED_PART: f64 = 0.9;
 pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let run = inputs.run;
     let gpu = run.gpu.usage.now(inputs.end.at_ns);
-    let entry = |(limit, exceeded): (&RunLimit, Option<&Exceeded>)| {
-        let unit = limit.quantity.unit();
+    let entry = |(limit, exceeded): (&Rule, Option<&Exceeded>)| {
+        let unit = limit.unit();
         // A percentage of memory that is unknown by now allowed a known amount when the limit was exceeded.
-        let allowed = run.limits.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.by.allowed));
+        let allowed = run.rules.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.by.allowed as f64));
         RunLimitUse {
             limit: limit.words.clone(),
             quantity: limit.quantity,
             unit,
             allowed: allowed.map(|amount| unit.of_report(amount)),
-            action: match limit.action {
-                LimitAction::End => "end".to_owned(),
-                LimitAction::Signal(signal) => signal_name(signal),
+            action: match limit.response {
+                Response::End | Response::Tell => "end".to_owned(),
+                Response::Signal(signal) => signal_name(signal),
             },
             enforced_by: enforcer(inputs, limit),
             reason: reason(inputs, limit, gpu.expected),
             exceeded_at_s: exceeded.map(|exceeded| since_start_s(inputs, exceeded.by.at_ns)),
-            amount: exceeded.map(|exceeded| unit.of_report(exceeded.by.amount)),
+            amount: exceeded.map(|exceeded| unit.of_report(exceeded.by.amount as f64)),
         }
     };
-    run.limits.list().map(entry).collect()
+    run.rules.limits().map(entry).collect()
 }
 
 /// Gives the limit that ended the run, as the cause of its end. `None`: none did.
 pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
     let run = inputs.run;
-    let Some((limit, exceeded)) = run.limits.that_ended() else {
+    let Some((limit, exceeded)) = run.rules.that_ended() else {
         return killed_by_kernel(inputs, cgroup, max_ram);
     };
-    let unit = limit.quantity.unit();
+    let unit = limit.unit();
     let most = match limit.quantity {
         Quantity::Ram => max_ram.combined.footprint_bytes,
         Quantity::GpuRam => match limit.threshold {
             Threshold::Amount(_) => run.gpu.usage.max.memory.map(|most| most.combined),
             // Of one GPU, for which no maximum is kept.
-            Threshold::Percent(_) => Some(exceeded.by.amount),
+            Threshold::Percent(_) | Threshold::Rise => Some(exceeded.by.amount),
         },
         _ => None,
     };
@@ -56,14 +57,14 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
         limit: limit.words.clone(),
         quantity: limit.quantity,
         unit,
-        allowed: unit.of_report(exceeded.by.allowed),
-        amount: unit.of_report(exceeded.by.amount),
+        allowed: unit.of_report(exceeded.by.allowed as f64),
+        amount: unit.of_report(exceeded.by.amount as f64),
         at_s: Some(since_start_s(inputs, exceeded.by.at_ns)),
         enforced_by: if limit.quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
         overshoot_bytes: most.map(|most| most.saturating_sub(exceeded.by.allowed)),
         process: exceeded.largest.clone(),
-        was_killed: run.limits.tree_end.map(|end| end.is_killed),
-        left: run.limits.tree_end.map(|end| end.left),
+        was_killed: run.rules.tree_end.map(|end| end.is_killed),
+        left: run.rules.tree_end.map(|end| end.left),
     }))
 }
 
@@ -73,11 +74,12 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     let was_oom_killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
     // Of several, the kernel was given the strictest.
     let held =
-        inputs.run.limits.list().map(|(limit, _)| limit).filter(|limit| is_held_by_kernel(inputs, limit));
-    let allowed_by = |limit: &&RunLimit| inputs.run.limits.allowed(limit, &GpuSums::default());
-    let limit = held.min_by_key(|limit| allowed_by(limit).unwrap_or(u64::MAX))?;
+        inputs.run.rules.limits().map(|(limit, _)| limit).filter(|limit| is_held_by_kernel(inputs, limit));
+    let allowed_by =
+        |limit: &&Rule| inputs.run.rules.allowed(limit, &GpuSums::default()).unwrap_or(f64::INFINITY);
+    let limit = held.min_by(|a, b| allowed_by(a).total_cmp(&allowed_by(b)))?;
     let Some(KernelLimit::Set(allowed)) = inputs.config.cgroups.ram_limit else { return None };
-    let unit = limit.quantity.unit();
+    let unit = limit.unit();
     let charged = cgroup.and_then(|cgroup| cgroup.memory_peak_bytes);
     let amount = charged.or(max_ram.combined.footprint_bytes)?;
     // If this limit was not reached, the kernel killed at another one: that of a group within this one, or the machine's memory.
@@ -87,12 +89,12 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
             limit: limit.words.clone(),
             quantity: limit.quantity,
             unit,
-            allowed: unit.of_report(allowed),
-            amount: unit.of_report(amount),
+            allowed: unit.of_report(allowed as f64),
+            amount: unit.of_report(amount as f64),
             at_s: None,
             enforced_by: Enforcer::Kernel,
             overshoot_bytes: Some(amount.saturating_sub(allowed)),
-            process: inputs.run.limits.largest.in_ram.clone(),
+            process: inputs.run.rules.largest.in_ram.clone(),
             was_killed: Some(true),
             left: None,
         })
@@ -100,28 +102,27 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
 }
 
 /// Whether the kernel holds this limit, by the cgroup of the command.
-fn is_held_by_kernel(inputs: &Inputs, limit: &RunLimit) -> bool {
+fn is_held_by_kernel(inputs: &Inputs, limit: &Rule) -> bool {
     matches!(kernel_limit(inputs, limit), Some(KernelLimit::Set(_)))
 }
 
 /// Gives how the kernel was asked to hold this limit. `None`: it was not.
-fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &RunLimit) -> Option<&'a KernelLimit> {
-    let is_ram = limit.quantity == Quantity::Ram && limit.action == LimitAction::End;
+fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &Rule) -> Option<&'a KernelLimit> {
+    let is_ram = limit.quantity == Quantity::Ram && limit.ends();
     inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
 }
 
 /// Gives why a limit is not held, or not by the kernel. `None`: it is held, and by the kernel if that was asked for. `gpus`: how many
 /// GPUs the run may use.
-fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
+fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     // The launcher's timer needs no tracking.
-    let is_held_by_timer = limit.quantity == Quantity::Wall && limit.action == LimitAction::End;
-    if inputs.config.discovery.untracked.is_some() && !is_held_by_timer {
+    if inputs.config.discovery.untracked.is_some() && !limit.is_held_by_timer() {
         return Some("it was not held: the run was not tracked".to_owned());
     }
     if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {
         return Some("it was not held: no GPU is tracked".to_owned());
     }
-    if inputs.run.limits.untold().any(|untold| untold == limit) {
+    if inputs.run.rules.untold().any(|untold| untold == limit) {
         return Some(format!("it was not held: {}", untold(limit.quantity)));
     }
     match kernel_limit(inputs, limit)? {
@@ -131,9 +132,9 @@ fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
 }
 
 /// Gives what holds a limit of the run.
-fn enforcer(inputs: &Inputs, limit: &RunLimit) -> Enforcer {
+fn enforcer(inputs: &Inputs, limit: &Rule) -> Enforcer {
     match limit.quantity {
-        Quantity::Wall if limit.action == LimitAction::End => Enforcer::Timer,
+        _ if limit.is_held_by_timer() => Enforcer::Timer,
         _ if is_held_by_kernel(inputs, limit) => Enforcer::Kernel,
         _ => Enforcer::Samples,
     }
@@ -156,11 +157,11 @@ mod tests {
     // Requirement: LIMIT-8
     #[test]
     fn strictest_limit_of_ram_is_the_one_that_the_kernel_held() {
-        let limit = |words: &str, bytes| RunLimit {
+        let limit = |words: &str, bytes| Rule {
             words: words.into(),
             quantity: Quantity::Ram,
             threshold: Threshold::Amount(bytes),
-            action: LimitAction::End,
+            response: Response::End,
         };
         let mut config = Config::of_test();
         config.tracking.limits.list = vec![limit("ram=16G", 16 << 30), limit("ram=8G", 8 << 30)];

@@ -5,63 +5,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::run_limit::{Threshold, Unit};
+use super::rule::{Quantity, Rule, Unit};
 use super::signal::signal_name;
 use super::style::StreamFile;
 use crate::named;
-
-named! {
-    /// The figure that an alert watches. It is of the whole tree.
-    pub enum AlertQuantity {
-        /// The footprint now.
-        Ram = "ram",
-        /// Memory on GPUs. A threshold in bytes is of the run's memory on all GPUs. One in percent is of the fullest GPU that the run uses.
-        GpuRam = "gpu_ram",
-        /// CPU utilisation, percent of the cores that the run may use.
-        Cpu = "cpu",
-        /// The smallest free space of the file systems that the run may write to, bytes.
-        Disk = "disk",
-        /// Time without work on GPUs.
-        GpuIdle = "gpu_idle",
-        /// Whether the footprint rises all the time.
-        Growth = "growth",
-    }
-}
-
-impl AlertQuantity {
-    /// Its unit in a report.
-    #[must_use]
-    pub fn unit(self) -> Unit {
-        match self {
-            Self::Ram | Self::GpuRam | Self::Disk | Self::Growth => Unit::Bytes,
-            Self::Cpu => Unit::Percent,
-            Self::GpuIdle => Unit::Seconds,
-        }
-    }
-
-    /// Whether its alerts go on below the threshold, not above.
-    #[must_use]
-    pub fn warns_below(self) -> bool {
-        self == Self::Disk
-    }
-}
-
-/// An alert.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Alert {
-    /// The user's words, such as `ram>80%`.
-    pub words: String,
-    /// The figure that it watches.
-    pub quantity: AlertQuantity,
-    /// Beyond this it goes on; `None`: growth has no threshold.
-    pub threshold: Option<Threshold>,
-}
 
 /// The alerts of a run, and where its events go.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alerts {
     /// In the order of the command line.
-    pub list: Vec<Alert>,
+    pub list: Vec<Rule>,
     /// The file of `--events`, which the launcher made.
     pub events_file: Option<StreamFile>,
     /// A command runs when an alert goes on or off (`--on-alert`). Only the launcher knows the command, because it can hold secrets.
@@ -118,7 +71,7 @@ pub struct RunEvent {
     /// The alert or limit, in the user's words; `None`: the event is of none.
     pub rule: Option<String>,
     /// The figure that the event is about; `None`: it is about none.
-    pub quantity: Option<AlertQuantity>,
+    pub quantity: Option<Quantity>,
     /// Unit of `amount`, `from` and `allowed`; `None`: the event has none of them.
     pub unit: Option<Unit>,
     /// The figure at the event. Of a step of memory: after the step.

@@ -28,6 +28,7 @@ pub mod process_table;
 pub mod quality;
 pub mod record_or_event;
 pub mod report;
+pub mod rule;
 pub mod run_end;
 pub mod run_limit;
 pub mod signal;

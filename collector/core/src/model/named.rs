@@ -34,14 +34,13 @@ macro_rules! named {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::alert::{AlertQuantity, EventKind};
-    use crate::model::run_limit::{Quantity, Unit};
+    use crate::model::alert::EventKind;
+    use crate::model::rule::{Quantity, Unit};
 
     #[test]
     fn kinds_are_written_by_their_names() {
         let written = |kind: Result<serde_json::Value, _>| kind.unwrap().as_str().unwrap().to_owned();
         assert!(EventKind::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
-        assert!(AlertQuantity::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
         assert!(Quantity::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
         assert!(Unit::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
     }

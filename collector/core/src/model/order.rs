@@ -1,13 +1,14 @@
 //! Orders: what the core wants done and only the launcher can do. It is the parent of the command and owns its terminal.
 //!
 //! The launcher is the memory of what was done. It obeys an id once and tells every collector of the run, also those that
-//! replace a killed one. An order without an answer is issued again. An id is a rule and a number, so a collector that resumes
+//! replace a killed one. An order without an answer is issued again. An id is what decided it and a number, so a collector that resumes
 //! an older state gives the same decision the same id.
 
 use serde::{Deserialize, Serialize};
 
 use super::alert::RunEvent;
-use super::run_limit::{Exceeded, Excess, LargestProcess, RunLimit};
+use super::rule::Rule;
+use super::run_limit::{Exceeded, Excess, LargestProcess};
 
 /// The longest line of an order, its newline included, bytes: what a pipe takes as a whole or not at all (PIPE_BUF).
 pub const LONGEST_LINE_BYTES: usize = 4096;
@@ -24,15 +25,15 @@ pub struct Order {
 /// Names an order. A collector that resumes an older state decides again, and gives the order the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OrderId {
-    /// The rule that decided it.
-    pub rule: Rule,
-    /// Which of the rule's orders it is, from 0 on.
+    /// What decided it.
+    pub by: OrderedBy,
+    /// Which of its orders it is, from 0 on.
     pub epoch: u32,
 }
 
 /// What can decide an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Rule {
+pub enum OrderedBy {
     /// `--wait-all` waits for a while, or has waited long enough.
     WaitAll,
     /// A limit of the run, by its place on the command line.
@@ -64,7 +65,7 @@ pub enum Action {
     /// End every process of the tree, because a limit is exceeded.
     EndTree {
         /// The limit.
-        limit: RunLimit,
+        limit: Rule,
         /// By how much it is exceeded, and when.
         exceeded: Exceeded,
     },

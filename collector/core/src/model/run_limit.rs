@@ -1,104 +1,16 @@
-//! Limits that the user sets for a run (`--limit`, `--signal-at`): how much the run may use, and what happens if it uses more.
+//! What comes of the limits that the user sets for a run (`--limit`, `--signal-at`).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::named;
-
-named! {
-    /// What a limit restricts. It is of the whole tree.
-    pub enum Quantity {
-        /// The footprint, bytes.
-        Ram = "ram",
-        /// Memory on all GPUs, bytes.
-        GpuRam = "gpu_ram",
-        /// CPU time, nanoseconds.
-        Cpu = "cpu",
-        /// Time since the start of the command, nanoseconds.
-        Wall = "wall",
-        /// Live processes.
-        Processes = "processes",
-        /// Time without CPU time, block I/O and work on GPUs, nanoseconds.
-        Stall = "stall",
-        /// Time without work on GPUs, nanoseconds.
-        GpuIdle = "gpu_idle",
-    }
-}
-
-impl Quantity {
-    /// Its unit in a report.
-    #[must_use]
-    pub fn unit(self) -> Unit {
-        match self {
-            Self::Ram | Self::GpuRam => Unit::Bytes,
-            Self::Cpu | Self::Wall | Self::Stall | Self::GpuIdle => Unit::Seconds,
-            Self::Processes => Unit::Processes,
-        }
-    }
-}
-
-named! {
-    /// The unit of a quantity in a report.
-    pub enum Unit {
-        /// Bytes.
-        Bytes = "bytes",
-        /// Seconds.
-        Seconds = "seconds",
-        /// Number of processes.
-        Processes = "processes",
-        /// Percent.
-        Percent = "percent",
-    }
-}
-
-impl Unit {
-    /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
-    #[must_use]
-    pub fn of_report(self, amount: u64) -> f64 {
-        match self {
-            Self::Seconds => amount as f64 / 1e9,
-            Self::Bytes | Self::Processes | Self::Percent => amount as f64,
-        }
-    }
-}
-
-/// A threshold of a limit or an alert.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Threshold {
-    /// This many bytes, nanoseconds or processes.
-    Amount(u64),
-    /// This part of what the run may use, percent.
-    Percent(f64),
-}
-
-/// What happens when a limit is exceeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LimitAction {
-    /// Every process of the tree is ended.
-    End,
-    /// The command's first process gets this signal.
-    Signal(i32),
-}
-
-/// A limit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunLimit {
-    /// The user's words, such as `ram=8G`.
-    pub words: String,
-    /// What it restricts.
-    pub quantity: Quantity,
-    /// More than this is too much.
-    pub threshold: Threshold,
-    /// What happens when the limit is exceeded.
-    pub action: LimitAction,
-}
+use super::rule::Rule;
 
 /// The limits of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunLimits {
     /// In the order of the command line.
-    pub list: Vec<RunLimit>,
+    pub list: Vec<Rule>,
     /// The time from SIGTERM to SIGKILL when the tree is ended.
     pub kill_after: Duration,
 }

@@ -41,8 +41,7 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
 
 /// Gives the first [`ALERTS`] of the alerts that are on, as events.
 fn alerts(run: &RunState) -> Vec<RunEvent> {
-    let rules = run.alerts.iter().flat_map(|alerts| alerts.list());
-    let is_on = rules.filter_map(|rule| rule.now.as_ref()).take(ALERTS);
+    let is_on = run.rules.alerts().iter().filter_map(|alert| alert.now.as_ref()).take(ALERTS);
     is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()
 }
 
@@ -114,22 +113,25 @@ mod tests {
     // Requirement: WATCH-14
     #[test]
     fn alerts_that_are_on_have_their_figure_of_now() {
-        use crate::model::alert::{Alert, AlertQuantity, Alerts};
-        use crate::model::run_limit::Threshold;
+        use crate::model::alert::Alerts;
+        use crate::model::rule::{Quantity, Response, Rule, Threshold};
         use crate::model::tree_sample::Span;
-        use crate::run::alerts::{AlertRules, Facts, Usable};
         use crate::run::orders::Orders;
-        let threshold = Some(Threshold::Amount(100));
-        let alert = Alert { words: "ram>100".into(), quantity: AlertQuantity::Ram, threshold };
+        use crate::run::rules::{Moment, Rules, Usable};
+        let alert = Rule {
+            words: "ram>100".into(),
+            quantity: Quantity::Ram,
+            threshold: Threshold::Amount(100),
+            response: Response::Tell,
+        };
         let asked = Alerts { list: vec![alert], ..Alerts::default() };
         let mut run = new_run();
-        run.alerts = AlertRules::new(&asked, Usable::default());
+        run.rules = Rules::new(&[], &asked, Usable::default(), 1);
         let amounts = [(0, 200), (2, 300), (3, 400), (4, 0), (6, 0)].map(|(s, bytes)| {
             let mut sample = TreeSample { at_ns: s * 1_000_000_000, ..TreeSample::default() };
             sample.footprint_bytes.combined = Span::at_end(bytes);
-            let facts =
-                Facts { start_ns: 0, interval_ns: 1, are_all_stopped: false, sample: &sample, largest: None };
-            run.alerts.as_mut().unwrap().decide(&facts, &mut Orders::default());
+            let moment = Moment { start_ns: 0, are_all_stopped: false, sample: &sample };
+            run.rules.decide(&moment, &mut Orders::default());
             let on = live_summary(&run, &sample, 0).alerts;
             on.first().map(|event| (event.amount, event.since_s))
         });

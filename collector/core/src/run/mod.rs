@@ -1,15 +1,12 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
-pub(crate) mod alerts;
 pub mod cause;
 pub(crate) mod crashes;
 pub(crate) mod elsewhere;
 mod event_log;
+pub(crate) mod events;
 pub(crate) mod failures;
 pub mod gpu;
-mod growth;
-mod idle;
-pub(crate) mod limits;
 mod live;
 mod live_summary;
 pub(crate) mod orders;
@@ -18,6 +15,7 @@ pub mod over_time;
 #[cfg(test)]
 pub(crate) mod random_trees;
 pub(crate) mod ranks;
+pub(crate) mod rules;
 pub(crate) mod samples;
 pub mod sampling;
 pub mod schedule;

@@ -65,12 +65,12 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::order::{Action, Rule};
+    use crate::model::order::{Action, OrderedBy};
 
     const S: u64 = 1_000_000_000;
 
     fn order(epoch: u32) -> Order {
-        let id = OrderId { rule: Rule::WaitAll, epoch };
+        let id = OrderId { by: OrderedBy::WaitAll, epoch };
         Order { id, action: Action::Tell(format!("text {epoch}")) }
     }
 

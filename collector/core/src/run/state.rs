@@ -4,13 +4,13 @@
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
-use super::alerts::{self, AlertRules};
+use super::events::RunEvents;
 use super::failures::Failures;
 use super::gpu::GpuState;
-use super::limits::{self, LimitRules};
 use super::live::Largest;
 use super::orders::Orders;
 use super::ranks::Ranks;
+use super::rules::{self, Moment, Rules};
 use super::samples::{Completed, Parts, Samples};
 use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
@@ -25,7 +25,7 @@ use crate::model::ids::{Parent, Target};
 use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::live::LiveProcesses;
 use crate::model::observation::{ChildSeen, Observation, ProgramQuestion, ProgramSeen, Request};
-use crate::model::order::{Order, OrderId, OrderResult, Rule};
+use crate::model::order::{Order, OrderId, OrderResult, OrderedBy};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
 use crate::model::signal::SignalReceived;
@@ -66,10 +66,10 @@ pub struct RunState {
     pub(crate) orders: Orders,
     /// Whether the launcher waits for the tree after the command's end (`--wait-all`).
     pub(super) waiting: Waiting,
-    /// What the run may not exceed.
-    pub(crate) limits: LimitRules,
-    /// Alerts and events; `None`: nobody asked for them.
-    pub(crate) alerts: Option<Box<AlertRules>>,
+    /// Limits and alerts, and what came of them.
+    pub(crate) rules: Rules,
+    /// What happened; `None`: nobody asked for it.
+    pub(crate) events: Option<Box<RunEvents>>,
     /// How many findings are applied, and where the next ones are.
     pub found: ReadUpTo,
     /// The kernel's count of processes, by which forged records are found.
@@ -163,11 +163,10 @@ impl RunState {
         run.waiting.ends_by_order = !config.discovery.uses(Layer::Subreaper);
         let usable = usable_at_start(config, host);
         let interval_ns = config.tracking.interval_ns();
-        run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes, interval_ns);
-        // For alerts, a limit of RAM that ends the run bounds what it may use, too.
-        let ram_bytes = run.limits.most_ram(usable.memory.bytes);
-        let for_alerts = alerts::Usable { ram_bytes, cores: usable.cores.count };
-        run.alerts = AlertRules::new(&config.tracking.alerts, for_alerts);
+        let usable = rules::Usable { ram_bytes: usable.memory.bytes, cores: usable.cores.count };
+        let (limits, alerts) = (&config.tracking.limits.list, &config.tracking.alerts);
+        run.rules = Rules::new(limits, alerts, usable, interval_ns);
+        run.events = alerts.are_asked_for().then(Box::default);
         run
     }
 
@@ -193,8 +192,8 @@ impl RunState {
             health: Health::default(),
             orders: Orders::default(),
             waiting: Waiting::default(),
-            limits: LimitRules::default(),
-            alerts: None,
+            rules: Rules::default(),
+            events: None,
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
@@ -282,16 +281,16 @@ impl RunState {
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
             Observation::OrderAnswered { id, result, excess } => self.note_answer(*id, *result, *excess),
-            Observation::TreeEnded(end) => self.limits.tree_end = Some(*end),
+            Observation::TreeEnded(end) => self.rules.tree_end = Some(*end),
             Observation::AlertCommandFailed { alert, epoch, at_ns, failure } => {
-                if let Some(alerts) = &mut self.alerts {
-                    alerts.note_failure((*alert, *epoch), *at_ns, *failure, self.start_ns);
+                if let Some(events) = &mut self.events {
+                    events.note_failure(&self.rules, (*alert, *epoch), *at_ns, *failure, self.start_ns);
                 }
                 self.pass_on_events();
             }
             Observation::OrdersEnd => {
-                if let Some(alerts) = &mut self.alerts {
-                    alerts.give_up(self.orders.open(), now_ns, self.start_ns);
+                if let Some(events) = &mut self.events {
+                    events.give_up(&self.rules, self.orders.open(), now_ns, self.start_ns);
                 }
                 self.pass_on_events();
             }
@@ -417,7 +416,7 @@ impl RunState {
         }
     }
 
-    /// Adds up a sample that all passes have read, closes the one before, and opens this one. Then decides on limits and alerts.
+    /// Adds up a sample that all passes have read, closes the one before, and opens this one. Then the rules decide.
     ///
     /// This sample is added up first: what it tells of the time of the sample before still goes into that one.
     fn complete_sample(&mut self) {
@@ -430,31 +429,30 @@ impl RunState {
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
-        self.limits.largest = self.largest_processes(&sample);
+        self.rules.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
-        // What the sample before has of GPUs. Limits and alerts need it, and closing that sample resets it.
+        // What the sample before has of GPUs. The rules need it, and closing that sample resets it.
         let gpus = self.gpu.usage.now(self.sampled_ns);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
-        self.decide_limits(sample.at_ns, &gpus);
-        self.decide_alerts(gpus);
+        self.decide(gpus);
     }
 
     /// Notes the start of the run as an event.
     fn note_start(&mut self) {
-        if let Some(alerts) = &mut self.alerts {
-            alerts.note_start();
+        if let Some(events) = &mut self.events {
+            events.note_start();
         }
         self.pass_on_events();
     }
 
     /// Notes the steps of the memory of processes on GPUs as events. If nobody asked for events, drops the steps.
     fn note_gpu_steps(&mut self) {
-        match &mut self.alerts {
-            Some(alerts) => alerts.note_gpu_steps(&mut self.gpu.usage, self.start_ns),
+        match &mut self.events {
+            Some(events) => events.note_gpu_steps(&mut self.gpu.usage, self.start_ns),
             None => drop(self.gpu.usage.take_steps()),
         }
         self.pass_on_events();
@@ -462,42 +460,42 @@ impl RunState {
 
     /// Gives how many events of the run were told. Steps of memory that come too often are only counted.
     pub fn happened(&self) -> u64 {
-        self.alerts.as_ref().map_or(0, |alerts| alerts.log.told)
+        self.events.as_ref().map_or(0, |events| events.log.told)
     }
 
-    /// Decides by the sample that is complete which alerts go on or off, and orders what is done then. Hands the events of that,
-    /// and those of limits, to the sinks. `gpu`: as in [`Self::decide_limits`].
-    fn decide_alerts(&mut self, gpu: GpuSums) {
-        if self.alerts.is_none() {
+    /// Orders what the rules are to do at the sample that is complete, and hands the events of that to the sinks. `gpu`: the GPUs as the
+    /// sample before has them, with the largest figures that were read until now. The sample that has just been opened has no reading
+    /// yet.
+    fn decide(&mut self, gpu: GpuSums) {
+        if self.rules.is_empty() && self.events.is_none() {
             return;
         }
-        let sample = self.now().map(|sample| TreeSample { gpu, ..sample });
-        if let (Some(sample), Some(alerts)) = (sample, &mut self.alerts) {
-            let facts = alerts::Facts {
-                start_ns: self.start_ns,
-                interval_ns: self.limits.interval_ns(),
-                are_all_stopped: self.sampling.are_all_stopped(),
-                sample: &sample,
-                largest: Some(&self.limits.largest),
-            };
-            alerts.decide(&facts, &mut self.orders);
+        let Some(sample) = self.now().map(|sample| TreeSample { gpu, ..sample }) else { return };
+        let start_ns = self.start_ns;
+        let are_all_stopped = self.sampling.are_all_stopped();
+        if let Some(events) = &mut self.events {
+            events.note_jump(&self.rules, &sample, start_ns);
+        }
+        let changed =
+            self.rules.decide(&Moment { start_ns, are_all_stopped, sample: &sample }, &mut self.orders);
+        if let Some(events) = &mut self.events {
+            changed.into_iter().for_each(|event| events.add(event));
         }
         self.pass_on_events();
     }
 
     /// Notes newly exceeded limits as events, and hands all new events to the sinks.
     fn pass_on_events(&mut self) {
-        let Some(alerts) = &mut self.alerts else { return };
-        alerts.note_limits(&self.limits, self.start_ns);
-        for event in alerts.take_new() {
+        let Some(events) = &mut self.events else { return };
+        events.note_limits(&self.rules, self.start_ns);
+        for event in events.take_new() {
             self.samples.outbox.add_happened(event);
         }
     }
 
-    /// Gives the processes that hold most at this sample. None is given if neither a limit nor `--on-alert` needs them.
+    /// Gives the processes that hold most at this sample. None is given if no rule tells them.
     fn largest_processes(&self, sample: &Sample) -> LargestProcesses {
-        let runs_a_command = self.alerts.as_ref().is_some_and(|alerts| alerts.runs_a_command());
-        if self.limits.is_empty() && !runs_a_command {
+        if !self.rules.tells_the_largest() {
             return LargestProcesses::default();
         }
         let describe = |held: &Held, gpu_ram_bytes| {
@@ -515,32 +513,12 @@ impl RunState {
         }
     }
 
-    /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them, with the largest figures
-    /// that were read until now. The sample that has just been opened has no reading yet.
-    fn decide_limits(&mut self, now_ns: u64, gpu: &GpuSums) {
-        if self.limits.is_empty() {
-            return;
-        }
-        let Some(now) = self.now() else { return };
-        let facts = limits::Facts {
-            now_ns,
-            start_ns: self.start_ns,
-            max_ram_bytes: now.max_ram.combined.bytes,
-            cpu_ns: now.cpu.combined.time_ns,
-            processes: now.processes.max,
-            are_all_stopped: self.sampling.are_all_stopped(),
-            io: now.io.map(|io| io.bytes),
-            gpu,
-        };
-        self.limits.decide(&facts, &mut self.orders);
-    }
-
     /// Notes that the launcher has answered an order. If a limit's action was done, notes by how much the limit was exceeded, and
     /// hands the event of that to the sinks.
     fn note_answer(&mut self, id: OrderId, result: OrderResult, excess: Option<Excess>) {
         self.orders.answer(id);
-        if let (Rule::Limit(index), OrderResult::Done, Some(excess)) = (id.rule, result, excess) {
-            self.limits.acted(index, excess);
+        if let (OrderedBy::Limit(index), OrderResult::Done, Some(excess)) = (id.by, result, excess) {
+            self.rules.acted(index, excess);
             self.pass_on_events();
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::orders::Orders;
 use super::tree::Tree;
-use crate::model::order::{Action, Order, OrderId, Rule};
+use crate::model::order::{Action, Order, OrderId, OrderedBy};
 
 /// From the command's end to the line, nanoseconds. Most trees end with their command, or soon after it.
 const TOLD_AFTER_NS: u64 = 1_000_000_000;
@@ -14,9 +14,9 @@ const MOST_NAMED: usize = 8;
 /// Most characters of a name: with [`MOST_NAMED`] and escaped, the order fits into its line.
 const LONGEST_NAME: usize = 40;
 /// There is one line in a run.
-const ID: OrderId = OrderId { rule: Rule::WaitAll, epoch: 0 };
+const ID: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 0 };
 /// The order that ends the wait.
-const END: OrderId = OrderId { rule: Rule::WaitAll, epoch: 1 };
+const END: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 1 };
 
 /// Since when the launcher waits for the tree, and what it is to be told.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]

@@ -1,15 +1,15 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::figures::{bytes, exit, percent};
-use crate::limits_in_words::{excess, held_most};
 use crate::model::counts_in_words;
 use crate::model::report::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
     FileSizeLimit, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
-use crate::model::run_limit::{Quantity, Unit};
+use crate::model::rule::{Quantity, Unit};
 use crate::model::signal::Sender;
 use crate::quote;
+use crate::rules_in_words::{figure, held_most};
 use crate::units::Units;
 
 /// Columns of a command in the evidence.
@@ -136,6 +136,7 @@ fn limit_title(quantity: Quantity) -> &'static str {
         Quantity::Processes => "PROCESS LIMIT",
         Quantity::Stall => "STALLED",
         Quantity::GpuIdle => "GPU IDLE",
+        Quantity::Disk | Quantity::Growth => "LIMIT",
     }
 }
 
@@ -144,7 +145,7 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
     let amount = amount(end.amount, end.unit, units);
     let excess = match end.enforced_by {
         Enforcer::Kernel => format!("the kernel charged {amount}"),
-        Enforcer::Timer | Enforcer::Samples => excess(end.quantity, &amount),
+        Enforcer::Timer | Enforcer::Samples => figure(end.quantity, end.unit, &amount),
     };
     let at = end.at_s.map(|at_s| format!(" {}", units.after_the_start(at_s))).unwrap_or_default();
     let over = end.overshoot_bytes.filter(|bytes| *bytes > 0);

@@ -481,9 +481,9 @@ fn unknown_ram(context: &Context) -> Option<String> {
 
 /// Names the limits that were not held, because the drivers of GPUs do not tell their figures.
 fn untold_limits(context: &Context) -> Option<String> {
-    let untold: Vec<_> = context.inputs.run.limits.untold().collect();
+    let untold: Vec<_> = context.inputs.run.rules.untold().collect();
     let words: Vec<_> = untold.iter().map(|limit| limit.words.as_str()).collect();
-    let reason = crate::run::limits::untold(untold.first()?.quantity);
+    let reason = crate::run::rules::limits::untold(untold.first()?.quantity);
     Some(format!("Not held: {}, since {reason}.", words.join(", ")))
 }
 

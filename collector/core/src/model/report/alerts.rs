@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::alert::AlertQuantity;
-use crate::model::run_limit::Unit;
+use crate::model::rule::{Quantity, Unit};
 
 /// An alert of the run (`--alert`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,7 +10,7 @@ pub struct AlertUse {
     /// The user's words, such as `ram>80%`.
     pub alert: String,
     /// What it is about.
-    pub quantity: AlertQuantity,
+    pub quantity: Quantity,
     /// The unit of `allowed`.
     pub unit: Unit,
     /// Where it goes on; of growth, what the run may use. `None`: not known.

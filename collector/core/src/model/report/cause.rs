@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::processes::Exit;
-use crate::model::run_limit::{LargestProcess, Quantity, Unit};
+use crate::model::rule::{Quantity, Unit};
+use crate::model::run_limit::LargestProcess;
 use crate::model::signal::Sender;
 
 /// What ended the command. Each kind is concluded only from the evidence that it carries.

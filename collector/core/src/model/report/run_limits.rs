@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cause::Enforcer;
-use crate::model::run_limit::{Quantity, Unit};
+use crate::model::rule::{Quantity, Unit};
 
 /// A limit of the run (`--limit`, `--signal-at`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,8 +8,9 @@ use crate::document::{Column, Table};
 use crate::html::colours;
 use crate::html::escape::escape;
 use crate::html::table::{self, MOST_ROWS};
-use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
+use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::Report;
+use crate::model::rule::Quantity;
 
 /// The events that a chart marks.
 pub(super) struct AlertMarks<'a> {
@@ -31,7 +32,7 @@ impl<'a> AlertMarks<'a> {
     }
 
     /// Gives the events that have a mark and whose quantity fits.
-    fn new(report: &'a Report, fits: impl Fn(Option<AlertQuantity>) -> bool) -> Self {
+    fn new(report: &'a Report, fits: impl Fn(Option<Quantity>) -> bool) -> Self {
         let all = report.events.iter().flat_map(|events| &events.list);
         let mut events: Vec<&RunEvent> =
             all.filter(|event| class_and_colour(event.kind).is_some() && fits(event.quantity)).collect();
@@ -92,8 +93,8 @@ impl<'a> AlertMarks<'a> {
 }
 
 /// Whether an event's quantity is about work: idle cores or GPUs. An exceeded limit has no quantity.
-fn is_of_work(quantity: Option<AlertQuantity>) -> bool {
-    matches!(quantity, Some(AlertQuantity::Cpu | AlertQuantity::GpuIdle))
+fn is_of_work(quantity: Option<Quantity>) -> bool {
+    matches!(quantity, Some(Quantity::Cpu | Quantity::GpuIdle))
 }
 
 /// Gives the CSS class of a mark, and its colour in light mode. `None`: an event of this kind has no mark.
@@ -124,17 +125,17 @@ mod tests {
     #[test]
     fn alerts_that_go_on_and_off_have_a_mark_with_words_on_the_chart_they_are_about() {
         let mut report = killed();
-        let event = |at_s, kind, quantity: Option<AlertQuantity>| RunEvent {
+        let event = |at_s, kind, quantity: Option<Quantity>| RunEvent {
             rule: Some("<rule>".into()),
             quantity,
             ..RunEvent::new(at_s, kind)
         };
         let mut list = vec![
-            event(1.0, EventKind::Allocation, Some(AlertQuantity::GpuRam)),
-            event(2.0, EventKind::GpuIdle, Some(AlertQuantity::GpuIdle)),
+            event(1.0, EventKind::Allocation, Some(Quantity::GpuRam)),
+            event(2.0, EventKind::GpuIdle, Some(Quantity::GpuIdle)),
             event(3.0, EventKind::Limit, None),
         ];
-        list.extend((0..100).map(|_| event(4.0, EventKind::Recovered, Some(AlertQuantity::Ram))));
+        list.extend((0..100).map(|_| event(4.0, EventKind::Recovered, Some(Quantity::Ram))));
         report.events = Some(Events { list, ..Events::default() });
         let time = Time::new(&report.series, 8.0, Units::choose(&report, &Style::default()));
         let (ram, cores) = (AlertMarks::of_ram(&report), AlertMarks::of_cores(&report));

@@ -1,10 +1,11 @@
-//! A limit that the user set for the run, and that the run has exceeded, in words.
+//! The figures of limits and alerts, and an exceeded limit, in words.
 
 use std::time::Duration;
 
 use crate::figures::{bytes, percent, readable};
 use crate::model::counts_in_words::processes;
-use crate::model::run_limit::{Exceeded, LargestProcess, Quantity, RunLimit, Unit};
+use crate::model::rule::{Quantity, Rule, Unit};
+use crate::model::run_limit::{Exceeded, LargestProcess};
 use crate::quote;
 
 /// A longer name of a command is cut to this many columns.
@@ -12,20 +13,14 @@ const LONGEST_COMMAND: usize = 40;
 
 /// Gives a line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
 #[must_use]
-pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duration) -> String {
-    let unit = limit.quantity.unit();
-    let used = exceeded.by.amount;
-    let amount = match unit {
-        Unit::Bytes => bytes(used),
-        Unit::Seconds => readable(unit.of_report(used)),
-        Unit::Processes => processes(used),
-        Unit::Percent => percent(unit.of_report(used) / 100.0),
-    };
+pub fn limit_in_words(limit: &Rule, exceeded: &Exceeded, kill_after: Duration) -> String {
+    let unit = limit.unit();
+    let amount = with_unit(unit.of_report(exceeded.by.amount as f64), Some(unit));
     let held = exceeded.largest.as_ref().map(|process| held_most(process, bytes));
     format!(
         "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
         limit.words,
-        excess(limit.quantity, &amount),
+        figure(limit.quantity, unit, &amount),
         held.unwrap_or_default(),
         readable(kill_after.as_secs_f64())
     )
@@ -40,15 +35,28 @@ pub(crate) fn held_most(process: &LargestProcess, bytes: impl Fn(u64) -> String)
     format!("; {pid}({command}) held most {memory}, {}", bytes(held))
 }
 
-/// Says how much there was of the quantity of an exceeded limit. `amount`: how much, with its unit; a limit of time tells itself.
-pub(crate) fn excess(quantity: Quantity, amount: &str) -> String {
+/// Says how much there is of the quantity of a rule. `amount`: how much, with its unit; a limit of time tells itself.
+pub(crate) fn figure(quantity: Quantity, unit: Unit, amount: &str) -> String {
     match quantity {
-        Quantity::Ram => format!("{amount} of RAM"),
+        Quantity::Ram | Quantity::Growth => format!("{amount} of RAM"),
         Quantity::GpuRam => format!("{amount} of GPU RAM"),
+        Quantity::Cpu if unit == Unit::Percent => format!("{amount} of the cores in use"),
         Quantity::Cpu => format!("{amount} of CPU time"),
         Quantity::Wall => "the time was over".to_owned(),
         Quantity::Processes => amount.to_owned(),
         Quantity::Stall => format!("nothing happened for {amount}"),
         Quantity::GpuIdle => format!("no GPU worked for {amount}"),
+        Quantity::Disk => format!("{amount} free where the run may write"),
+    }
+}
+
+/// Writes an amount of a report with its unit. `None`: it has none.
+pub(crate) fn with_unit(amount: f64, unit: Option<Unit>) -> String {
+    match unit {
+        Some(Unit::Bytes) => bytes(amount as u64),
+        Some(Unit::Seconds) => readable(amount),
+        Some(Unit::Processes) => processes(amount as u64),
+        Some(Unit::Percent) => percent(amount / 100.0),
+        None => amount.to_string(),
     }
 }

@@ -1,0 +1,127 @@
+//! Rules that the user sets for a run: limits (`--limit`, `--signal-at`) and alerts (`--alert`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::named;
+
+named! {
+    /// The figure that a rule watches. It is of the whole tree.
+    pub enum Quantity {
+        /// The footprint, bytes. A limit is of the largest so far, an alert of the one now.
+        Ram = "ram",
+        /// Memory on GPUs, bytes. An amount is of the run's memory on all GPUs. A percentage is of the fullest GPU that the run uses.
+        GpuRam = "gpu_ram",
+        /// An amount is of CPU time, nanoseconds. A percentage is of the cores that the run may use.
+        Cpu = "cpu",
+        /// Time since the start of the command, nanoseconds.
+        Wall = "wall",
+        /// Live processes.
+        Processes = "processes",
+        /// Time without CPU time, block I/O and work on GPUs, nanoseconds.
+        Stall = "stall",
+        /// Time without work on GPUs, nanoseconds.
+        GpuIdle = "gpu_idle",
+        /// The smallest free space of the file systems that the run may write to, bytes.
+        Disk = "disk",
+        /// Memory that rises all the time, bytes: the footprint, or that on the fullest GPU.
+        Growth = "growth",
+    }
+}
+
+impl Quantity {
+    /// Its unit in a report, but for a percentage of cores.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Ram | Self::GpuRam | Self::Disk | Self::Growth => Unit::Bytes,
+            Self::Cpu | Self::Wall | Self::Stall | Self::GpuIdle => Unit::Seconds,
+            Self::Processes => Unit::Processes,
+        }
+    }
+
+    /// Whether its rules act below the threshold, not above.
+    #[must_use]
+    pub fn acts_below(self) -> bool {
+        self == Self::Disk
+    }
+}
+
+named! {
+    /// The unit of a quantity in a report.
+    pub enum Unit {
+        /// Bytes.
+        Bytes = "bytes",
+        /// Seconds.
+        Seconds = "seconds",
+        /// Number of processes.
+        Processes = "processes",
+        /// Percent.
+        Percent = "percent",
+    }
+}
+
+impl Unit {
+    /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
+    #[must_use]
+    pub fn of_report(self, amount: f64) -> f64 {
+        if self == Self::Seconds { amount / 1e9 } else { amount }
+    }
+}
+
+/// Where a rule acts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Threshold {
+    /// Beyond this many bytes, nanoseconds or processes.
+    Amount(u64),
+    /// Beyond this part of what the run may use, percent.
+    Percent(f64),
+    /// Where the figure rises all the time.
+    Rise,
+}
+
+/// What a rule does, and with it how long it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Response {
+    /// Every process of the tree is ended.
+    End,
+    /// The command's first process gets this signal.
+    Signal(i32),
+    /// The user is told. This can happen again and again; the others happen once.
+    Tell,
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The user's words, such as `ram=8G` or `ram>80%`.
+    pub words: String,
+    /// The figure that it watches.
+    pub quantity: Quantity,
+    /// Where it acts.
+    pub threshold: Threshold,
+    /// What it does.
+    pub response: Response,
+}
+
+impl Rule {
+    /// Its unit in a report.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        match (self.quantity, self.threshold) {
+            (Quantity::Cpu, Threshold::Percent(_)) => Unit::Percent,
+            (quantity, _) => quantity.unit(),
+        }
+    }
+
+    /// Whether it ends the tree.
+    #[must_use]
+    pub fn ends(&self) -> bool {
+        self.response == Response::End
+    }
+
+    /// Whether the launcher holds it by a timer, so that it depends on no sample: a limit of wall time that ends the tree.
+    #[must_use]
+    pub fn is_held_by_timer(&self) -> bool {
+        self.quantity == Quantity::Wall && self.ends()
+    }
+}

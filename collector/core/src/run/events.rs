@@ -1,0 +1,244 @@
+//! What happens in a run: its events, for `--events`, the report and the live summary.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::event_log::EventLog;
+use super::gpu::GpuUsage;
+use super::rules::Rules;
+use super::steps::jumps::Jumps;
+use crate::model::alert::{AlertCommandFailure, EventKind, RunEvent};
+use crate::model::order::{Action, Order};
+use crate::model::rule::Quantity;
+use crate::model::tree_sample::TreeSample;
+
+/// The events of a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct RunEvents {
+    pub(crate) log: EventLog,
+    jumps: Jumps,
+    /// The start of the command was noted.
+    has_started: bool,
+    /// The limits that were noted as exceeded, by their index.
+    exceeded: Vec<usize>,
+    /// The runs of the command of `--on-alert` whose failure was noted, by the epochs of their orders.
+    failed: BTreeSet<u32>,
+    /// Events that no sink has got yet.
+    #[serde(skip)]
+    new: Vec<RunEvent>,
+}
+
+impl RunEvents {
+    /// Notes once that the command has started. A collector that replaces another is told again.
+    pub(super) fn note_start(&mut self) {
+        if !self.has_started {
+            self.has_started = true;
+            let at_s = 0.0;
+            self.add(RunEvent::new(at_s, EventKind::Start));
+        }
+    }
+
+    /// Notes each limit once when it is exceeded.
+    pub(super) fn note_limits(&mut self, rules: &Rules, start_ns: u64) {
+        for (index, (limit, exceeded)) in rules.limits().enumerate() {
+            let Some(exceeded) = exceeded else { continue };
+            if self.exceeded.contains(&index) {
+                continue;
+            }
+            self.exceeded.push(index);
+            let unit = limit.unit();
+            self.add(RunEvent {
+                rule: Some(limit.words.clone()),
+                unit: Some(unit),
+                amount: Some(unit.of_report(exceeded.by.amount as f64)),
+                allowed: Some(unit.of_report(exceeded.by.allowed as f64)),
+                ..RunEvent::new(seconds(start_ns, exceeded.by.at_ns), EventKind::Limit)
+            });
+        }
+    }
+
+    /// Notes once that the user's command failed at `at_ns`, for the alert of this index and the order of this epoch. A collector that
+    /// replaces another is told again.
+    pub(super) fn note_failure(
+        &mut self,
+        rules: &Rules,
+        (alert, epoch): (u32, u32),
+        at_ns: u64,
+        failure: AlertCommandFailure,
+        start_ns: u64,
+    ) {
+        if self.failed.insert(epoch) {
+            let rule = rules.alerts().get(alert as usize).map(|alert| alert.rule.words.clone());
+            let message = Some(failure.to_string());
+            self.add(RunEvent { rule, message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
+        }
+    }
+
+    /// Notes, at `at_ns`, that the user's command does not run for these orders, which have no answer: no order is obeyed any more.
+    pub(super) fn give_up(&mut self, rules: &Rules, open: &[Order], at_ns: u64, start_ns: u64) {
+        for order in open {
+            if let Action::RunAlertCommand { alert, .. } = order.action {
+                self.note_failure(
+                    rules,
+                    (alert, order.id.epoch),
+                    at_ns,
+                    AlertCommandFailure::RunEnded,
+                    start_ns,
+                );
+            }
+        }
+    }
+
+    /// Notes a jump of RAM between the sample before and this one, if there was one.
+    pub(super) fn note_jump(&mut self, rules: &Rules, sample: &TreeSample, start_ns: u64) {
+        let (allowed, ram) = (rules.most_ram(), sample.footprint_bytes.combined.end);
+        let Some(jump) = self.jumps.add_sample(sample.at_ns, ram, allowed, rules.interval_ns()) else {
+            return;
+        };
+        let event = RunEvent {
+            allowed: allowed.map(|bytes| bytes as f64),
+            since_s: Some(seconds(start_ns, jump.from_ns)),
+            ..step(seconds(start_ns, sample.at_ns), EventKind::Jump, Quantity::Ram, [jump.from, jump.to])
+        };
+        self.add_step(event, jump.is_told);
+    }
+
+    /// Notes the steps of memory on GPUs that `usage` has found since the last call.
+    pub(super) fn note_gpu_steps(&mut self, usage: &mut GpuUsage, start_ns: u64) {
+        for (found, device, process) in usage.take_steps() {
+            let kind = match process {
+                None => EventKind::Jump,
+                Some(_) if found.to > found.from => EventKind::Allocation,
+                Some(_) => EventKind::Deallocation,
+            };
+            let (at_s, amounts) = (seconds(start_ns, found.at_ns), [found.from, found.to]);
+            let allowed = device.memory_bytes.filter(|_| kind == EventKind::Jump);
+            let event = RunEvent {
+                allowed: allowed.map(|bytes| bytes as f64),
+                since_s: Some(seconds(start_ns, found.from_ns)),
+                pid: process.map(|process| process.pid),
+                command: process.map(|process| process.command.to_string()),
+                device: Some(device.id.clone()),
+                ..step(at_s, kind, Quantity::GpuRam, amounts)
+            };
+            self.add_step(event, found.is_told);
+        }
+    }
+
+    /// Adds the event of a step of memory if it is told. Otherwise the event is only counted.
+    fn add_step(&mut self, event: RunEvent, is_told: bool) {
+        if is_told {
+            self.add(event);
+        } else {
+            self.log.count(event.kind);
+        }
+    }
+
+    /// Adds an event to the log, and to those that sinks get.
+    pub(super) fn add(&mut self, event: RunEvent) {
+        self.new.push(event.clone());
+        self.log.add(event);
+    }
+
+    /// Gives the events since the last call.
+    pub(super) fn take_new(&mut self) -> Vec<RunEvent> {
+        std::mem::take(&mut self.new)
+    }
+}
+
+/// Makes the event of a step of memory from one amount to another, bytes.
+fn step(at_s: f64, kind: EventKind, quantity: Quantity, [from, to]: [u64; 2]) -> RunEvent {
+    RunEvent {
+        quantity: Some(quantity),
+        unit: Some(quantity.unit()),
+        amount: Some(to as f64),
+        from: Some(from as f64),
+        ..RunEvent::new(at_s, kind)
+    }
+}
+
+/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
+pub(super) fn seconds(start_ns: u64, at_ns: u64) -> f64 {
+    at_ns.saturating_sub(start_ns) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::alert::Alerts;
+    use crate::model::order::{OrderId, OrderedBy};
+    use crate::model::rule::{Response, Rule, Threshold};
+    use crate::model::run_limit::Excess;
+    use crate::model::tree_sample::Span;
+    use crate::run::orders::Orders;
+    use crate::run::rules::{Moment, Usable};
+
+    const S: u64 = 1_000_000_000;
+    const START_NS: u64 = 100 * S;
+
+    fn rule(words: &str, threshold: Threshold, response: Response) -> Rule {
+        Rule { words: words.into(), quantity: Quantity::Ram, threshold, response }
+    }
+
+    /// Rules with a limit of 1 GiB, and an alert at 80% of 1 GB, for which a command runs.
+    fn rules() -> Rules {
+        let limit = rule("ram=1G", Threshold::Amount(1 << 30), Response::End);
+        let alert = rule("ram>80%", Threshold::Percent(80.0), Response::Tell);
+        let alerts = Alerts { list: vec![alert], run_a_command: true, ..Alerts::default() };
+        Rules::new(&[limit], &alerts, Usable { ram_bytes: Some(1_000_000_000), cores: 2.0 }, S)
+    }
+
+    // Requirement: ALERT-5
+    #[test]
+    fn limit_is_noted_once_and_the_start_too() {
+        let (mut events, mut rules) = (RunEvents::default(), rules());
+        events.note_start();
+        events.note_start();
+        events.note_limits(&rules, START_NS);
+        rules.acted(0, Excess { at_ns: START_NS + 3 * S, allowed: 1 << 30, amount: 2 << 30 });
+        events.note_limits(&rules, START_NS);
+        events.note_limits(&rules, START_NS);
+        let kinds: Vec<_> = events.take_new().iter().map(|event| (event.kind, event.at_s)).collect();
+        assert_eq!(kinds, [(EventKind::Start, 0.0), (EventKind::Limit, 3.0)]);
+    }
+
+    // Requirement: ALERT-12
+    #[test]
+    fn failure_of_the_users_command_is_one_event_however_often_it_is_told() {
+        let (mut events, rules) = (RunEvents::default(), rules());
+        // One that waited for too long is told before an older one that took its time.
+        for (epoch, status) in [(3, 1), (0, 2), (3, 1), (0, 2)] {
+            let at_ns = START_NS + (4 - u64::from(epoch)) * S;
+            let failure = AlertCommandFailure::Exited(status);
+            events.note_failure(&rules, (0, epoch), at_ns, failure, START_NS);
+        }
+        let new = events.take_new();
+        let told: Vec<_> = new.iter().map(|event| (event.kind, event.at_s)).collect();
+        assert_eq!(told, [(EventKind::Error, 1.0), (EventKind::Error, 4.0)]);
+        assert!(new[0].message.as_deref().is_some_and(|text| text.ends_with("exited with status 1")));
+        assert_eq!(new[0].rule.as_deref(), Some("ram>80%"));
+    }
+
+    // Requirement: ALERT-12
+    #[test]
+    fn alert_whose_order_is_not_obeyed_before_the_end_is_told() {
+        let (mut events, mut rules, mut orders) = (RunEvents::default(), rules(), Orders::default());
+        for (s, mb) in [(0, 900), (1, 900), (2, 100), (3, 100)] {
+            let mut sample = TreeSample { at_ns: START_NS + s * S, ..TreeSample::default() };
+            sample.footprint_bytes.combined = Span::at_end(mb * 1_000_000);
+            let moment = Moment { start_ns: START_NS, are_all_stopped: false, sample: &sample };
+            rules.decide(&moment, &mut orders);
+        }
+        // The launcher has run the command for the first of the two alerts.
+        orders.answer(OrderId { by: OrderedBy::AlertCommand, epoch: 0 });
+        // A collector that was killed and its successor both come to the end.
+        for _ in 0..2 {
+            events.give_up(&rules, orders.open(), START_NS + 4 * S, START_NS);
+        }
+        let new = events.take_new();
+        let [event] = &new[..] else { panic!("{new:?}") };
+        assert_eq!((event.kind, event.at_s, event.rule.as_deref()), (EventKind::Error, 4.0, Some("ram>80%")));
+        assert_eq!(event.message, Some(AlertCommandFailure::RunEnded.to_string()));
+    }
+}

@@ -1,0 +1,494 @@
+//! Alerts: each is told when it goes on and when it goes off. A command of the user can run then, too.
+//!
+//! A sample without the figure leaves an alert on or off as it is.
+
+use serde::{Deserialize, Serialize};
+
+use super::growth::Rise;
+use super::hysteresis::{Change, Hysteresis, Side};
+use super::{Moment, Rules};
+use crate::model::alert::{EventKind, RunEvent};
+use crate::model::order::{Action, Order, OrderId, OrderedBy};
+use crate::model::rule::{Quantity, Rule, Threshold};
+use crate::run::events::seconds;
+use crate::run::orders::Orders;
+
+/// An alert of memory with this threshold or a higher one is critical.
+const CRITICAL_PERCENT: f64 = 95.0;
+
+/// An alert, and whether it is on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Alert {
+    pub(crate) rule: Rule,
+    state: Hysteresis,
+    /// The threshold when the figure was last known, in the unit of a report.
+    pub(crate) allowed: Option<f64>,
+    /// Of an alert of growth: what rose last, RAM or memory on a GPU.
+    grown: Grown,
+    /// The alert as an event at the last sample that has its figure. `None`: it was off then, or this collector has seen no such sample.
+    #[serde(skip)]
+    pub(crate) now: Option<RunEvent>,
+}
+
+/// The figure of an alert at a sample, in the unit of the rule.
+#[derive(Debug, Clone, Copy)]
+struct Figure {
+    amount: f64,
+    /// `None`: the alert is one of growth, and what the run may use is not known.
+    allowed: Option<f64>,
+    side: Side,
+    /// How fast memory rises. Only alerts of growth and of RAM tell it. `None`: it does not rise all the time.
+    rise: Option<Rise>,
+    /// What the run may use, if memory rises: bytes.
+    usable: Option<f64>,
+}
+
+/// What an alert of growth is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Grown {
+    /// The footprint.
+    #[default]
+    Ram,
+    /// The memory in use on the fullest GPU.
+    GpuRam,
+}
+
+/// How memory rises. `None`: it does not rise all the time.
+#[derive(Debug, Clone, Copy)]
+struct Rises {
+    ram: Option<Rise>,
+    /// On the fullest GPU.
+    gpu_ram: Option<Rise>,
+}
+
+impl Rises {
+    /// Gives what rises, RAM first, or else what rose last.
+    fn grown(self, last: Grown) -> Grown {
+        match self {
+            Self { ram: Some(_), .. } => Grown::Ram,
+            Self { gpu_ram: Some(_), .. } => Grown::GpuRam,
+            _ => last,
+        }
+    }
+
+    fn of(self, grown: Grown) -> Option<Rise> {
+        match grown {
+            Grown::Ram => self.ram,
+            Grown::GpuRam => self.gpu_ram,
+        }
+    }
+}
+
+impl Alert {
+    /// Makes an alert that is off.
+    pub(super) fn new(rule: Rule) -> Self {
+        Self { rule, state: Hysteresis::default(), allowed: None, grown: Grown::Ram, now: None }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.on_ns.is_some()
+    }
+
+    /// Gives how often it went on.
+    pub(crate) fn times(&self) -> u64 {
+        self.state.times
+    }
+
+    /// Gives when it first went on, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn first_on_ns(&self) -> Option<u64> {
+        self.state.first_on_ns
+    }
+
+    /// Gives how long it was on until `now_ns`, nanoseconds.
+    pub(crate) fn on_ns_until(&self, now_ns: u64) -> u64 {
+        self.state.on_ns_until(now_ns)
+    }
+
+    /// Gives the kind of the event that tells that the alert is on.
+    fn kind(&self) -> EventKind {
+        match (self.rule.quantity, self.rule.threshold) {
+            (Quantity::Growth, _) => EventKind::Growth,
+            (Quantity::GpuIdle, _) => EventKind::GpuIdle,
+            (Quantity::Ram | Quantity::GpuRam, Threshold::Percent(percent))
+                if percent >= CRITICAL_PERCENT =>
+            {
+                EventKind::Critical
+            }
+            _ => EventKind::Warning,
+        }
+    }
+}
+
+impl Rules {
+    /// Gives the alerts, in the order of the command line.
+    pub(crate) fn alerts(&self) -> &[Alert] {
+        &self.alerts
+    }
+
+    /// Decides which alerts go on or off, and orders that the user is told, and that the user's command runs if there is one. Gives the
+    /// events of that.
+    pub(super) fn decide_alerts(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
+        let memory = moment.sample.gpu.fullest().map(|(_, memory_bytes)| memory_bytes);
+        let rises = Rises {
+            ram: self.ram_growth.rise(self.most_ram()),
+            gpu_ram: memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes))),
+        };
+        let mut events = Vec::new();
+        for index in 0..self.alerts.len() {
+            if let Some(event) = self.decide_alert(index, moment, rises) {
+                self.order_telling(index as u32, &event, orders);
+                events.push(event);
+            }
+        }
+        events
+    }
+
+    /// Orders what is done when an alert, by its index, goes on or off.
+    fn order_telling(&mut self, alert: u32, event: &RunEvent, orders: &mut Orders) {
+        let epoch = self.next_epoch;
+        self.next_epoch = self.next_epoch.saturating_add(1);
+        let action = Action::TellEvent(event.clone());
+        orders.issue(Order { id: OrderId { by: OrderedBy::Alert, epoch }, action });
+        if self.runs_a_command {
+            let largest = self.largest.holder(event.quantity == Some(Quantity::GpuRam)).cloned();
+            let action = Action::RunAlertCommand { alert, event: event.clone(), largest };
+            orders.issue(Order { id: OrderId { by: OrderedBy::AlertCommand, epoch }, action });
+        }
+    }
+
+    /// Takes a sample in for one alert, by its index. Keeps its threshold, and what it is now, for the live summary and the report.
+    /// Gives the event if the alert goes on or off. `None`: it stays as it is.
+    fn decide_alert(&mut self, index: usize, moment: &Moment, rises: Rises) -> Option<RunEvent> {
+        let Moment { start_ns, sample, .. } = *moment;
+        let alert = self.alerts.get(index)?;
+        let is_growth = alert.rule.quantity == Quantity::Growth;
+        let grown = rises.grown(alert.grown);
+        let figure = if is_growth {
+            self.figure_of_growth(grown, rises.of(grown), moment)
+        } else {
+            self.figure(&alert.rule, rises, moment)
+        };
+        let alert = self.alerts.get_mut(index)?;
+        alert.grown = grown;
+        let Some(figure) = figure else {
+            // `now` stays.
+            alert.state.take_unknown();
+            return None;
+        };
+        let unit = alert.rule.unit();
+        let allowed = figure.allowed.map(|allowed| unit.of_report(allowed));
+        alert.allowed = allowed.or(alert.allowed);
+        let change = alert.state.take(figure.side, sample.at_ns);
+        let left_bytes = figure.usable.map(|usable| (usable - figure.amount).max(0.0));
+        // Events of growth on a GPU are about its memory.
+        let quantity =
+            if is_growth && grown == Grown::GpuRam { Quantity::GpuRam } else { alert.rule.quantity };
+        let event = |kind, since_ns| RunEvent {
+            rule: Some(alert.rule.words.clone()),
+            quantity: Some(quantity),
+            unit: Some(unit),
+            amount: Some(unit.of_report(figure.amount)),
+            allowed,
+            since_s: Some(seconds(start_ns, since_ns)),
+            rate_bytes_per_s: figure.rise.map(|rise| rise.bytes_per_s),
+            left_s: figure.rise.zip(left_bytes).map(|(rise, bytes)| bytes / rise.bytes_per_s),
+            ..RunEvent::new(seconds(start_ns, sample.at_ns), kind)
+        };
+        // Growth has begun when the rise began, not when that was seen.
+        let begin = |seen_ns| match figure.rise {
+            Some(rise) if is_growth => rise.since_ns,
+            _ => seen_ns,
+        };
+        let now = alert.state.on_ns.map(|on_ns| event(alert.kind(), begin(on_ns)));
+        let changed = change.map(|change| match change {
+            Change::On { since_ns } => event(alert.kind(), begin(since_ns)),
+            Change::Off { since_ns } => event(EventKind::Recovered, since_ns),
+        });
+        alert.now = now;
+        changed
+    }
+
+    /// Gives the figure of an alert that is not one of growth. `None`: it is not known.
+    fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<Figure> {
+        let level = self.level(rule, moment)?;
+        let side = Side::of(level, rule.quantity.acts_below());
+        let rise = rises.ram.filter(|_| rule.quantity == Quantity::Ram);
+        let usable = self.most_ram().map(|bytes| bytes as f64);
+        Some(Figure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })
+    }
+
+    /// Gives the figure of an alert of growth, which is of `grown`. `None`: it is not known.
+    fn figure_of_growth(&self, grown: Grown, rise: Option<Rise>, moment: &Moment) -> Option<Figure> {
+        let (bytes, usable) = match grown {
+            Grown::Ram => (moment.sample.footprint_bytes.combined.end, self.most_ram()),
+            Grown::GpuRam => moment.sample.gpu.fullest().map(|(used, memory)| (used, Some(memory)))?,
+        };
+        let usable = usable.map(|bytes| bytes as f64);
+        let side = if rise.is_some() { Side::Beyond } else { Side::Back };
+        Some(Figure { amount: bytes as f64, allowed: usable, side, rise, usable })
+    }
+}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::alert::Alerts;
+    use crate::model::gpu::Device;
+    use crate::model::groups::Groups;
+    use crate::model::rule::Response;
+    use crate::model::run_limit::{LargestProcess, LargestProcesses};
+    use crate::model::tree_sample::{CpuSample, FileSystemSample, GpuSample, GpuSums, Span, TreeSample};
+    use crate::run::rules::Usable;
+
+    const S: u64 = 1_000_000_000;
+    const MB: u64 = 1_000_000;
+    const START_NS: u64 = 100 * S;
+    const INTERVAL_NS: u64 = S;
+    const USABLE: Usable = Usable { ram_bytes: Some(1000 * MB), cores: 2.0 };
+
+    fn alert(words: &str, quantity: Quantity, threshold: Threshold) -> Rule {
+        Rule { words: words.into(), quantity, threshold, response: Response::Tell }
+    }
+
+    fn ram(percent: f64) -> Rule {
+        alert("ram", Quantity::Ram, Threshold::Percent(percent))
+    }
+
+    fn rules(list: &[Rule]) -> Rules {
+        with_usable(list, USABLE)
+    }
+
+    fn with_usable(list: &[Rule], usable: Usable) -> Rules {
+        Rules::new(&[], &Alerts { list: list.to_vec(), ..Alerts::default() }, usable, INTERVAL_NS)
+    }
+
+    fn with_ram(at_ms: u64, bytes: u64) -> TreeSample {
+        let combined = Span::at_end(bytes);
+        let at_ns = START_NS + at_ms * 1_000_000;
+        TreeSample {
+            at_ns,
+            footprint_bytes: Groups { combined, ..Groups::default() },
+            ..TreeSample::default()
+        }
+    }
+
+    fn moment(sample: &TreeSample) -> Moment<'_> {
+        Moment { start_ns: START_NS, are_all_stopped: false, sample }
+    }
+
+    /// What a sample causes.
+    fn after(rules: &mut Rules, sample: &TreeSample) -> Vec<(EventKind, f64)> {
+        let events = rules.decide(&moment(sample), &mut Orders::default());
+        events.into_iter().map(|event| (event.kind, event.at_s)).collect()
+    }
+
+    // Requirement: ALERT-2
+    #[test]
+    fn alert_goes_on_after_a_second_above_and_off_a_tenth_below() {
+        let mut rules = rules(&[ram(80.0)]);
+        let mut at = |ms, mb: u64| after(&mut rules, &with_ram(ms, mb * MB));
+        assert_eq!(at(0, 900), []);
+        assert_eq!(at(900, 700), [], "it was above for less than a second");
+        assert_eq!(at(1000, 801), []);
+        assert_eq!(at(1900, 801), []);
+        assert_eq!(at(2000, 801), [(EventKind::Warning, 2.0)]);
+        assert_eq!([at(3000, 800), at(9000, 721)], [[], []], "not a tenth below");
+        assert_eq!([at(9500, 719), at(10_400, 719)], [[], []]);
+        assert_eq!(at(10_500, 719), [(EventKind::Recovered, 10.5)]);
+        assert_eq!([at(11_000, 900), at(31_900, 900)], [[], []], "again after 30 s");
+        assert_eq!(at(32_000, 900), [(EventKind::Warning, 32.0)]);
+        let [rule] = rules.alerts() else { panic!() };
+        assert!(rule.is_on());
+        assert_eq!((rule.times(), rule.first_on_ns()), (2, Some(START_NS + 2 * S)));
+        assert_eq!(rule.on_ns_until(START_NS + 40 * S), 8_500_000_000 + 8 * S);
+        assert_eq!(rule.allowed, Some(800e6));
+    }
+
+    // Requirement: ALERT-2
+    #[test]
+    fn memory_at_95_percent_is_critical() {
+        let mut rules = rules(&[ram(80.0), ram(95.0)]);
+        after(&mut rules, &with_ram(0, 990 * MB));
+        let kinds: Vec<_> =
+            after(&mut rules, &with_ram(1000, 990 * MB)).iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [EventKind::Warning, EventKind::Critical]);
+    }
+
+    /// Events of a day in which RAM is this much at each half of a second.
+    fn events_of_a_day(mut megabytes: impl FnMut(u64, &Rules) -> u64) -> usize {
+        let mut rules = rules(&[ram(80.0)]);
+        let mut count = 0;
+        for half_s in 0..2 * 86_400 {
+            let mb = megabytes(half_s, &rules);
+            count += after(&mut rules, &with_ram(half_s * 500, mb * MB)).len();
+        }
+        assert!(count > 0);
+        count
+    }
+
+    // Requirement: ALERT-3
+    #[test]
+    fn figure_that_trembles_for_a_day_causes_at_most_two_events_an_hour() {
+        const MOST: usize = 48;
+        // Half of the time at 850 MB, half at 700, with periods from 5 s to 4 h.
+        for period_s in [5, 20, 45, 60, 90, 130, 300, 600, 1000, 1801, 3600, 5400, 7300, 14_400] {
+            let count = events_of_a_day(|half_s, _| if half_s / period_s % 2 == 0 { 850 } else { 700 });
+            assert!(count <= MOST, "period of {period_s} s: {count} events");
+        }
+        let (mut random, mut mb) = (1_u64, 0);
+        let noise = events_of_a_day(|half_s, _| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            mb = if half_s % 8 == 0 { 650 + (random >> 33) % 300 } else { mb };
+            mb
+        });
+        assert!(noise <= MOST, "noise: {noise} events");
+        // The worst that it can do: it changes sides whenever the alert did.
+        let worst = events_of_a_day(|_, rules| if rules.alerts()[0].is_on() { 0 } else { 999 });
+        assert!((8..=MOST).contains(&worst), "{worst} events");
+        // Or it waits until that is forgotten.
+        let mut off = 0;
+        let patient = events_of_a_day(|_, rules| {
+            let rule = &rules.alerts()[0];
+            off = if rule.is_on() { 0 } else { off + 1 };
+            let waits = rule.state.returns == 2 && off <= 2 * 4 * 3600;
+            if rule.is_on() || waits { 0 } else { 999 }
+        });
+        assert!((8..=MOST).contains(&patient), "{patient} events");
+    }
+
+    // Requirement: ALERT-4
+    #[test]
+    fn unknown_figure_changes_no_alert() {
+        let gpu_ram = |words, threshold| alert(words, Quantity::GpuRam, threshold);
+        let list = [
+            ram(80.0),
+            gpu_ram("gpu_ram>80%", Threshold::Percent(80.0)),
+            gpu_ram("gpu_ram>1M", Threshold::Amount(MB)),
+            alert("cpu>1%", Quantity::Cpu, Threshold::Percent(1.0)),
+            alert("disk<1T", Quantity::Disk, Threshold::Amount(1 << 40)),
+            alert("gpu_idle>1s", Quantity::GpuIdle, Threshold::Amount(S)),
+        ];
+        let mut rules = with_usable(&list, Usable { ram_bytes: None, cores: 2.0 });
+        for s in 0..100 {
+            assert_eq!(after(&mut rules, &with_ram(s * 1000, 990 * MB)), []);
+        }
+        assert!(rules.alerts().iter().all(|rule| rule.allowed.is_none() && rule.times() == 0));
+    }
+
+    /// A GPU of 1,000 MB of which so much is used, by the run and by all.
+    fn gpu(run_mb: u64, used_mb: u64) -> GpuSample {
+        let device = Device { memory_bytes: Some(1000 * MB), ..Device::default() };
+        GpuSample {
+            device: Arc::new(device),
+            used_bytes: Some(used_mb * MB),
+            run_bytes: Some(Groups { combined: run_mb * MB, ..Groups::default() }),
+            ..GpuSample::default()
+        }
+    }
+
+    // Requirement: ALERT-1
+    #[test]
+    fn cpu_disk_and_idle_gpus_have_their_own_figures() {
+        let list = [
+            alert("cpu>90%", Quantity::Cpu, Threshold::Percent(90.0)),
+            alert("disk<1G", Quantity::Disk, Threshold::Amount(1 << 30)),
+            alert("gpu_idle>5s", Quantity::GpuIdle, Threshold::Amount(5 * S)),
+        ];
+        let mut rules = rules(&list);
+        let sample = |s: u64, cpu, free, busy| {
+            let system = FileSystemSample { free_bytes: Some(free), ..FileSystemSample::default() };
+            let combined = CpuSample { time_ns: 0, percent: Some(cpu) };
+            TreeSample {
+                cpu: Groups { combined, ..Groups::default() },
+                file_systems: vec![system],
+                gpu: GpuSums { busy_percent: Some(busy), expected: 1, ..GpuSums::default() },
+                ..with_ram(s * 1000, 0)
+            }
+        };
+        let calm: Vec<_> =
+            (0..20).flat_map(|s| after(&mut rules, &sample(s, 170.0, 2 << 30, 50.0))).collect();
+        assert_eq!(calm, []);
+        let busy: Vec<_> =
+            (20..30).flat_map(|s| after(&mut rules, &sample(s, 199.0, 1 << 29, 0.0))).collect();
+        let expected = [(EventKind::Warning, 21.0), (EventKind::Warning, 21.0), (EventKind::GpuIdle, 26.0)];
+        assert_eq!(busy, expected);
+        let after: Vec<_> =
+            (30..33).flat_map(|s| after(&mut rules, &sample(s, 10.0, 2 << 30, 9.0))).collect();
+        assert_eq!(after, [(EventKind::Recovered, 31.0); 3]);
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn growth_is_told_with_its_rate_and_the_time_that_is_left() {
+        let mut rules = rules(&[alert("growth", Quantity::Growth, Threshold::Rise), ram(80.0)]);
+        let mut events = Vec::new();
+        for s in 0..=380 {
+            let sample = with_ram(s * 1000, (100 + 2 * s) * MB);
+            events.extend(rules.decide(&moment(&sample), &mut Orders::default()));
+        }
+        let [growth, warning] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((growth.kind, growth.allowed), (EventKind::Growth, Some(1e9)));
+        assert!((growth.at_s - 121.0).abs() < 2.0 && growth.since_s.unwrap() < 60.0, "{growth:?}");
+        assert!((growth.rate_bytes_per_s.unwrap() / 2e6 - 1.0).abs() < 0.01, "{growth:?}");
+        assert_eq!(warning.kind, EventKind::Warning);
+        let left_s = (1e9 - warning.amount.unwrap()) / warning.rate_bytes_per_s.unwrap();
+        assert!(
+            (warning.left_s.unwrap() - left_s).abs() < 1e-6 && (left_s - 99.0).abs() < 3.0,
+            "{warning:?}"
+        );
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn growth_on_a_gpu_is_told_as_such() {
+        let mut rules = rules(&[alert("growth", Quantity::Growth, Threshold::Rise)]);
+        let mut events = Vec::new();
+        for s in 0..=380 {
+            // It rises for the first 3 minutes.
+            let used_mb = 100 + 2 * s.min(180);
+            let mut sample = with_ram(s * 1000, 100 * MB);
+            sample.gpu.devices = vec![gpu(used_mb, used_mb)];
+            events.extend(rules.decide(&moment(&sample), &mut Orders::default()));
+        }
+        let [growth, recovered] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((growth.kind, growth.quantity), (EventKind::Growth, Some(Quantity::GpuRam)));
+        assert_eq!((growth.allowed, recovered.kind), (Some(1e9), EventKind::Recovered));
+        assert!((growth.rate_bytes_per_s.unwrap() / 2e6 - 1.0).abs() < 0.01, "{growth:?}");
+        let left_s = (1e9 - growth.amount.unwrap()) / 2e6;
+        assert!((growth.left_s.unwrap() - left_s).abs() < 3.0, "{growth:?}");
+        assert_eq!(recovered.quantity, Some(Quantity::GpuRam));
+    }
+
+    // Requirement: ALERT-11
+    #[test]
+    fn users_command_is_ordered_for_each_alert_that_goes_on_or_off() {
+        let largest =
+            LargestProcess { pid: Some(7), command: "hold".into(), rss_bytes: 900 * MB, gpu_ram_bytes: None };
+        let all = LargestProcesses { in_ram: Some(largest.clone()), in_gpu_ram: None };
+        let ordered = |run_a_command| {
+            let asked = Alerts { list: vec![ram(80.0)], run_a_command, ..Alerts::default() };
+            let mut orders = Orders::default();
+            let mut rules = Rules::new(&[], &asked, USABLE, INTERVAL_NS);
+            rules.largest = all.clone();
+            for (at_ms, mb) in [(0, 900), (1000, 900), (2000, 100), (3000, 100)] {
+                let sample = with_ram(at_ms, mb * MB);
+                rules.decide(&moment(&sample), &mut orders);
+            }
+            orders
+                .take(START_NS)
+                .into_iter()
+                .filter_map(|Order { id, action }| match action {
+                    Action::RunAlertCommand { alert: 0, event, largest } => {
+                        Some((id.epoch, event.kind, largest))
+                    }
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+        };
+        let expected = [(0, EventKind::Warning), (1, EventKind::Recovered)];
+        let expected = expected.map(|(epoch, kind)| (epoch, kind, Some(largest.clone())));
+        assert_eq!(ordered(true), expected);
+        assert_eq!(ordered(false), []);
+    }
+}

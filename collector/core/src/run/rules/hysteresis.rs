@@ -1,0 +1,133 @@
+//! When an alert goes on and off.
+//!
+//! An alert goes on when its figure was beyond the threshold for a second, and off when the figure has come back by a tenth. A figure
+//! that trembles about its threshold must not be told again and again. So each time that an alert goes on again, its figure must stay
+//! back for longer until the alert goes off ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most 2 events an hour over a day.
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::Level;
+
+/// An alert goes on when its figure was beyond the threshold for this time, nanoseconds.
+const BEYOND_NS: u64 = 1_000_000_000;
+/// A figure is back when it is away from the threshold by this part of it.
+const BACK_BY: f64 = 0.1;
+/// An alert goes off when its figure was back for this time, nanoseconds: when it is on for the first time, the second, and so on.
+const STAYS_BACK_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
+/// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_BACK_NS`] again.
+const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;
+/// Shortest time from one time that an alert goes on to the next, nanoseconds.
+const AGAIN_NS: u64 = 30_000_000_000;
+
+/// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hysteresis {
+    /// Since when its figure is beyond the threshold. `None`: it is not.
+    beyond_ns: Option<u64>,
+    /// Since when its figure is back. `None`: it is not.
+    back_ns: Option<u64>,
+    /// When it went on. `None`: it is off.
+    pub on_ns: Option<u64>,
+    last_on_ns: Option<u64>,
+    last_off_ns: Option<u64>,
+    /// Which of [`STAYS_BACK_NS`] holds.
+    pub returns: usize,
+    /// How often it went on.
+    pub times: u64,
+    pub first_on_ns: Option<u64>,
+    /// How long it was on before it last went off, all times together, nanoseconds.
+    was_on_ns: u64,
+}
+
+/// Where the figure of an alert is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Beyond the threshold.
+    Beyond,
+    /// Back by so much that the alert can go off.
+    Back,
+    /// Between both.
+    Between,
+}
+
+impl Side {
+    /// Gives the side of a figure. `is_below`: its alert goes on below the threshold, not above.
+    pub(super) fn of(Level { amount, allowed }: Level, is_below: bool) -> Self {
+        let (is_beyond, is_back) = if is_below {
+            (amount < allowed, amount > allowed * (1.0 + BACK_BY))
+        } else {
+            (amount > allowed, amount < allowed * (1.0 - BACK_BY))
+        };
+        match (is_beyond, is_back) {
+            (true, _) => Self::Beyond,
+            (_, true) => Self::Back,
+            _ => Self::Between,
+        }
+    }
+}
+
+/// An alert goes on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It went on. `since_ns`: since when its figure is beyond the threshold.
+    On { since_ns: u64 },
+    /// It went off. `since_ns`: when it had gone on.
+    Off { since_ns: u64 },
+}
+
+impl Hysteresis {
+    /// Takes in where the figure is at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the change of the alert. `None`: it stays on or off.
+    pub(super) fn take(&mut self, side: Side, now_ns: u64) -> Option<Change> {
+        self.beyond_ns = if side == Side::Beyond { self.beyond_ns.or(Some(now_ns)) } else { None };
+        self.back_ns = if side == Side::Back { self.back_ns.or(Some(now_ns)) } else { None };
+        match self.on_ns {
+            None => self.go_on_if_due(now_ns),
+            Some(on_ns) => self.go_off_if_due(on_ns, now_ns),
+        }
+    }
+
+    /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before.
+    /// `None`: it stays off.
+    fn go_on_if_due(&mut self, now_ns: u64) -> Option<Change> {
+        let since_ns = self.beyond_ns?;
+        let went_on_lately = self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS);
+        if now_ns.saturating_sub(since_ns) < BEYOND_NS || went_on_lately {
+            return None;
+        }
+        self.go_on(now_ns);
+        Some(Change::On { since_ns })
+    }
+
+    /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on. `None`: it
+    /// stays on.
+    fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
+        let stays_back_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
+        if now_ns.saturating_sub(self.back_ns?) < stays_back_ns {
+            return None;
+        }
+        self.was_on_ns = self.was_on_ns.saturating_add(now_ns.saturating_sub(on_ns));
+        (self.on_ns, self.last_off_ns) = (None, Some(now_ns));
+        Some(Change::Off { since_ns: on_ns })
+    }
+
+    /// Notes that the alert goes on, and chooses how long its figure must then stay back.
+    fn go_on(&mut self, now_ns: u64) {
+        let is_return = self.last_off_ns.is_some_and(|off| now_ns.saturating_sub(off) < FORGOTTEN_NS);
+        self.returns = if is_return { (self.returns + 1).min(STAYS_BACK_NS.len() - 1) } else { 0 };
+        self.times += 1;
+        self.first_on_ns.get_or_insert(now_ns);
+        (self.on_ns, self.last_on_ns) = (Some(now_ns), Some(now_ns));
+    }
+
+    /// Takes in that the figure is not known. So it is not known any more for how long it is beyond the threshold, or back. The alert stays
+    /// on or off.
+    pub(super) fn take_unknown(&mut self) {
+        (self.beyond_ns, self.back_ns) = (None, None);
+    }
+
+    /// Gives how long the alert was on until `now_ns`, nanoseconds.
+    pub(super) fn on_ns_until(&self, now_ns: u64) -> u64 {
+        let open_ns = self.on_ns.map_or(0, |on| now_ns.saturating_sub(on));
+        self.was_on_ns.saturating_add(open_ns)
+    }
+}

@@ -1,0 +1,119 @@
+//! The rules that the user sets for a run: limits (`--limit`, `--signal-at`) and alerts (`--alert`).
+//!
+//! All compare figures of one complete sample ([`figures`]). What they do about them differs: a limit acts once ([`limits`]), an alert
+//! goes on and off again ([`alerts`]).
+
+pub(crate) mod alerts;
+mod figures;
+mod growth;
+mod hysteresis;
+mod idle;
+pub(crate) mod limits;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::alert::{Alerts, RunEvent};
+use crate::model::rule::Rule;
+use crate::model::run_limit::{LargestProcesses, TreeEnd};
+use crate::model::tree_sample::TreeSample;
+use crate::run::orders::Orders;
+use alerts::Alert;
+use growth::Growth;
+use idle::{Activity, Idle};
+use limits::Limit;
+
+/// What the run may use.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct Usable {
+    /// Memory, bytes; `None`: not known.
+    pub ram_bytes: Option<u64>,
+    /// Number of cores.
+    pub cores: f64,
+}
+
+/// A complete sample, and what else the rules need.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment<'a> {
+    /// Start of the command, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// All live processes are stopped (Ctrl-Z).
+    pub are_all_stopped: bool,
+    /// The sample.
+    pub sample: &'a TreeSample,
+}
+
+/// The rules of a run, and what came of them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Rules {
+    limits: Vec<Limit>,
+    alerts: Vec<Alert>,
+    usable: Usable,
+    /// The time between two samples, nanoseconds.
+    interval_ns: u64,
+    idle: Idle,
+    ram_growth: Growth,
+    /// Of the fullest GPU.
+    gpu_growth: Growth,
+    /// The first sample with a reading of a GPU, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
+    gpu_read_ns: Option<u64>,
+    /// The processes that held most at the last sample.
+    pub(crate) largest: LargestProcesses,
+    /// What came of ending the tree at a limit.
+    pub(crate) tree_end: Option<TreeEnd>,
+    /// How often an alert went on or off, which is the epoch of the orders for the next time.
+    next_epoch: u32,
+    /// `--on-alert`: a command of the user runs when an alert goes on or off.
+    runs_a_command: bool,
+}
+
+impl Rules {
+    /// Makes the rules. `interval_ns`: the time between two samples.
+    pub(super) fn new(limits: &[Rule], alerts: &Alerts, usable: Usable, interval_ns: u64) -> Self {
+        Self {
+            limits: limits.iter().cloned().map(Limit::new).collect(),
+            alerts: alerts.list.iter().cloned().map(Alert::new).collect(),
+            usable,
+            interval_ns,
+            runs_a_command: alerts.run_a_command,
+            ..Self::default()
+        }
+    }
+
+    /// Gives the time between two samples, nanoseconds.
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
+    /// Whether there are no rules.
+    pub(super) fn is_empty(&self) -> bool {
+        self.limits.is_empty() && self.alerts.is_empty()
+    }
+
+    /// Whether a rule tells which process holds most.
+    pub(super) fn tells_the_largest(&self) -> bool {
+        !self.limits.is_empty() || self.runs_a_command
+    }
+
+    /// Takes in a complete sample: orders what the rules are to do at it. Gives the events of the alerts that went on or off.
+    pub(super) fn decide(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
+        let Moment { start_ns, are_all_stopped, sample } = *moment;
+        let TreeSample { at_ns, ref gpu, .. } = *sample;
+        self.idle.note_activity(&Activity {
+            now_ns: at_ns,
+            interval_ns: self.interval_ns,
+            cpu_ns: sample.cpu.combined.time_ns,
+            io: sample.io.map(|io| io.bytes),
+            gpu,
+            are_all_stopped,
+        });
+        self.decide_limits(moment, orders);
+        if self.alerts.is_empty() {
+            return Vec::new();
+        }
+        self.ram_growth.add(start_ns, at_ns, sample.footprint_bytes.combined.end);
+        if let Some((used_bytes, _)) = gpu.fullest() {
+            self.gpu_growth.add(start_ns, at_ns, used_bytes);
+        }
+        self.decide_alerts(moment, orders)
+    }
+}
