@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use super::quote;
 use crate::model::gpu::listing::{Listed, Listing};
+use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::{GpuDevice, Report, Stage, Track};
 use crate::model::style::Style;
 use crate::model::timestamp::rfc3339;
@@ -180,11 +181,11 @@ fn gpus(metrics: &mut Metrics, report: &Report) {
             bytes(gpu.memory.max_combined_bytes)
         }),
         (("gpu_memory_used_bytes", Gauge, "Memory in use lately, while the command runs."), &|gpu| {
-            lately(report, &series(gpu)?.memory_used_bytes)
+            lately(report, &series(gpu)?[GpuFigure::MemoryUsed])
         }),
         (
             ("gpu_memory_run_bytes", Gauge, "Memory of the run's processes lately, while the command runs."),
-            &|gpu| lately(report, &series(gpu)?.memory_run_bytes),
+            &|gpu| lately(report, &series(gpu)?[GpuFigure::MemoryRun]),
         ),
         (("gpu_utilization_mean_ratio", Gauge, "Mean utilization, by any process of the machine."), &|gpu| {
             ratio(gpu.utilization.mean_percent)
@@ -193,7 +194,7 @@ fn gpus(metrics: &mut Metrics, report: &Report) {
             ratio(gpu.utilization.max_percent)
         }),
         (("gpu_utilization_ratio", Gauge, "Utilization lately, while the command runs."), &|gpu| {
-            ratio(lately(report, &series(gpu)?.utilization_percent))
+            ratio(lately(report, &series(gpu)?[GpuFigure::Utilization]))
         }),
         (
             ("gpu_busy_seconds_total", Counter, "Time that the GPU was busy, by any process of the machine."),

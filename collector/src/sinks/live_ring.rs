@@ -184,7 +184,7 @@ fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     let device = &gpu.device;
     // If the driver does not tell the memory of a process of the run, the sum is unknown.
     let run_bytes = gpu.run_bytes.filter(|_| !run.gpu.usage.has_unreported_memory(&device.id));
-    let gauge = |figure| gpu.gauges.get(&figure).copied();
+    let gauge = |figure| gpu.gauge(figure);
     GpuEntry {
         index: device.index.map(u64::from),
         read_ns: Some(gpu.read_ns).filter(|read_ns| *read_ns != 0),

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use crate::model::gpu::over_time::ByGpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{
     CommandSeries, Cpu, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series,
@@ -196,12 +197,7 @@ impl Axis<'_> {
         let devices = run.gpu.usage.devices.iter().zip(&self.over_time.gpus);
         let all = devices.map(|(usage, tracks)| GpuSeries {
             id: usage.device.id.clone(),
-            utilization_percent: self.track(&tracks.busy_percent),
-            memory_used_bytes: self.track(&tracks.used_bytes),
-            memory_run_bytes: self.track(&tracks.run_bytes),
-            temperature_c: self.track(&tracks.temperature_c),
-            power_w: self.track(&tracks.power_w),
-            sm_clock_mhz: self.track(&tracks.sm_clock_mhz),
+            tracks: ByGpuFigure::new(|figure| self.track(&tracks[figure])),
         });
         all.collect()
     }

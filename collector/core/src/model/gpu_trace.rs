@@ -158,7 +158,7 @@ impl Field {
     /// Writes its value for a GPU. `timestamp` is the time of the sample, as text. `None`: the value is not known.
     fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
         let device = &gpu.device;
-        let gauge = |figure| gpu.gauges.get(&figure).copied();
+        let gauge = |figure| gpu.gauge(figure);
         let percent = |value: Option<f64>| value.map(|percent| format!("{percent:.0} %"));
         let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
         match self {

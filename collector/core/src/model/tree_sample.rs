@@ -173,6 +173,14 @@ pub struct GpuSample {
     pub gauges: BTreeMap<Figure, f64>,
 }
 
+impl GpuSample {
+    /// Gives one of its gauges, in its own unit. `None`: it is not known.
+    #[must_use]
+    pub fn gauge(&self, figure: Figure) -> Option<f64> {
+        self.gauges.get(&figure).copied()
+    }
+}
+
 /// The processes of one command name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSample {

@@ -10,6 +10,7 @@ use super::html;
 use crate::golden::compare;
 use crate::golden::every_text::with_texts;
 use crate::metrics::{MetricPoints, MetricValue};
+use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};
@@ -97,11 +98,11 @@ fn large(gpus: usize) -> Report {
         gpus: (0..gpus)
             .map(|at| GpuSeries {
                 id: id(at),
-                utilization_percent: noisy(POINTS, at, 100.0),
-                memory_used_bytes: noisy(POINTS, at + 1, memory),
-                memory_run_bytes: noisy(POINTS, at + 2, memory),
-                power_w: noisy(POINTS, at + 3, 700.0),
-                ..GpuSeries::default()
+                tracks: ByGpuFigure::default()
+                    .with(GpuFigure::Utilization, noisy(POINTS, at, 100.0))
+                    .with(GpuFigure::MemoryUsed, noisy(POINTS, at + 1, memory))
+                    .with(GpuFigure::MemoryRun, noisy(POINTS, at + 2, memory))
+                    .with(GpuFigure::Power, noisy(POINTS, at + 3, 700.0)),
             })
             .collect(),
         commands: (0..10)

@@ -9,7 +9,8 @@ use super::quantity::{Axis, Quantity, Scale, Span};
 use super::seen::Seen;
 use super::sum::Sum;
 use super::totals::{Known, millionths, saturated};
-use crate::model::report::{Gpu, GpuDevice, GpuSeries, MaxGpuRam, Percent, Report, Track};
+use crate::model::gpu::over_time::GpuFigure;
+use crate::model::report::{Gpu, GpuDevice, MaxGpuRam, Percent, Report, Track};
 
 /// Most GPUs of a machine that are told apart.
 const MOST_GPUS: usize = 1024;
@@ -179,7 +180,7 @@ impl Machines {
             // The report's own maximum is over all of its GPUs.
             let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64);
             let max = max.filter(|_| found == devices.len());
-            let used = gpu_tracks(report, &seen.ids, |gpu| &gpu.memory_used_bytes);
+            let used = gpu_tracks(report, &seen.ids, GpuFigure::MemoryUsed);
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
             // Without all of these GPUs, or without an upper bound, the quantity counts as unknown.
             let quantity = quantity.filter(|of| found == seen.ids.len() && of.at_most.is_some());
@@ -197,7 +198,7 @@ impl Machines {
     /// only those of the first report can be used.
     fn add_gpu_use(&mut self, report: &Report, axis: &Axis, new_gpus: &[String], is_first: bool) {
         let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64).filter(|_| is_first);
-        let used = gpu_tracks(report, new_gpus, |gpu| &gpu.memory_used_bytes);
+        let used = gpu_tracks(report, new_gpus, GpuFigure::MemoryUsed);
         // The report's own maximum is an upper bound. Else the largest of the points are one, if all are known.
         let at_most = max.or(bound_of(&used));
         let quantity = axis.quantity(&used, Scale::Whole, max, at_most);
@@ -208,7 +209,7 @@ impl Machines {
         self.open.gpu_ram.push(SeenGpus { ids: new_gpus.to_vec(), memory, span: axis.span });
         // Of utilization, only the report's own maximum counts as an upper bound.
         let max = report.gpu.percent.max_sum.filter(|_| is_first);
-        let busy = gpu_tracks(report, new_gpus, |gpu| &gpu.utilization_percent);
+        let busy = gpu_tracks(report, new_gpus, GpuFigure::Utilization);
         self.gpu_busy.add(axis.quantity(&busy, Scale::Percent, max, max).as_ref());
     }
 
@@ -309,8 +310,8 @@ fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
 }
 
 /// Gives a track of each of these GPUs of a report.
-fn gpu_tracks<'a>(report: &'a Report, ids: &[String], track: fn(&GpuSeries) -> &Track) -> Vec<&'a Track> {
-    report.series.gpus.iter().filter(|gpu| ids.contains(&gpu.id)).map(track).collect()
+fn gpu_tracks<'a>(report: &'a Report, ids: &[String], figure: GpuFigure) -> Vec<&'a Track> {
+    report.series.gpus.iter().filter(|gpu| ids.contains(&gpu.id)).map(|gpu| &gpu[figure]).collect()
 }
 
 /// Gives an upper bound for the sum of `tracks`, as [`Axis::quantity`] takes it: 0, since it raises that to the largest point of

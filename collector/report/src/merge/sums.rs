@@ -4,6 +4,7 @@ use super::grid::Grid;
 use super::quantity::{Axis, Quantity, Scale};
 use super::sum::Sum;
 use super::totals::Known;
+use crate::model::gpu::over_time::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, SetTracks, Track};
 
@@ -67,7 +68,7 @@ impl Quantities {
         let devices: Vec<&str> =
             report.gpus.iter().filter(|gpu| gpu.parent.is_none()).map(|gpu| gpu.id.as_str()).collect();
         let of_devices = series.gpus.iter().filter(|gpu| devices.contains(&gpu.id.as_str()));
-        let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu.memory_run_bytes).collect();
+        let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu[GpuFigure::MemoryRun]).collect();
         let max_gpu_ram = bytes(report.max_gpu_ram.combined_bytes);
         Self {
             ram: of_groups(&series.ram_bytes, Scale::Whole, ram, ram_at_most),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{MetricSummary, MetricValue};
-use crate::over_time::{Clock, Column, METRIC, OverTime, Rule};
+use crate::over_time::{Clock, Column, Joining, METRIC, OverTime};
 
 /// Most metrics that are joined. A program that makes a name of each step has no use for a column of each.
 const MOST: usize = 256;
@@ -143,7 +143,9 @@ impl MetricPoints {
     pub fn joined(&self, mut over_time: OverTime) -> OverTime {
         for MetricTrack { name, process_id, values, .. } in self.tracks() {
             let of_process = process_id.map(|pid| format!("pid{pid}_")).unwrap_or_default();
-            over_time.columns.push(Column { name: format!("{METRIC}{of_process}{name}"), rule: Rule::Last });
+            over_time
+                .columns
+                .push(Column { name: format!("{METRIC}{of_process}{name}"), joining: Joining::Last });
             for (point, value) in over_time.points.iter_mut().zip(values) {
                 point.values.push(value);
             }
@@ -161,8 +163,10 @@ mod tests {
     fn points(earlier_s: f64) -> (OverTime, MetricPoints) {
         let point = |(start_s, end_s): (f64, f64)| Point { start_s, end_s, values: vec![Some(end_s * 10.0)] };
         let points = [(0.0, 1.0), (1.0, 2.0), (2.0, 4.0)].map(point).into();
-        let over_time =
-            OverTime { columns: vec![Column { name: "ram_bytes".into(), rule: Rule::Largest }], points };
+        let over_time = OverTime {
+            columns: vec![Column { name: "ram_bytes".into(), joining: Joining::Largest }],
+            points,
+        };
         let metrics = MetricPoints::new(&over_time, Clock { zero_s: 100.0, earlier_s });
         (over_time, metrics)
     }

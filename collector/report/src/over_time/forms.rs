@@ -114,14 +114,17 @@ fn readable(name: &str, value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::over_time::{Column, Rule};
+    use crate::over_time::{Column, Joining};
 
     fn two_points() -> OverTime {
-        let column = |name: &str, rule| Column { name: name.into(), rule };
+        let column = |name: &str, joining| Column { name: name.into(), joining };
         let point =
             |end_s, values: [Option<f64>; 2]| Point { start_s: end_s - 1.0, end_s, values: values.into() };
         OverTime {
-            columns: vec![column("ram_main_bytes", Rule::Largest), column("cpu_main_percent", Rule::Mean)],
+            columns: vec![
+                column("ram_main_bytes", Joining::Largest),
+                column("cpu_main_percent", Joining::Mean),
+            ],
             points: vec![point(1.0, [Some(2e6), None]), point(2.0, [Some(4e6), Some(50.0)])],
         }
     }

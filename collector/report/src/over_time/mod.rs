@@ -9,19 +9,10 @@ pub use read::{
     Fixed, RecordedProcess, Recording, clock_of_report, from_csv, from_lines, from_report, from_table,
 };
 
+pub(crate) use crate::model::joining::Joining;
+
 /// What the name of a metric's column begins with.
 pub(crate) const METRIC: &str = "metric_";
-
-/// How the values of a quantity at several points become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// The largest.
-    Largest,
-    /// The mean over the times of the points.
-    Mean,
-    /// The last that is known.
-    Last,
-}
 
 /// Relates the times of a run's points to the clock of the day.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +29,7 @@ pub(crate) struct Column {
     /// Its name, with the unit.
     pub(crate) name: String,
     /// How points are joined.
-    pub(crate) rule: Rule,
+    pub(crate) joining: Joining,
 }
 
 /// A stretch of the run.
@@ -72,7 +63,7 @@ impl OverTime {
         self.points.iter().map(Point::length_s).fold(0.0, f64::max)
     }
 
-    /// Joins the points that end in the same interval of `every_s` seconds, each column by its rule. A point that is longer
+    /// Joins the points that end in the same interval of `every_s` seconds, each column by its joining. A point that is longer
     /// than an interval is not divided.
     #[must_use]
     pub fn every(self, every_s: f64) -> Self {
@@ -101,10 +92,10 @@ impl Point {
 /// Joins points that follow one another to one. `None`: there are none.
 fn join(columns: &[Column], points: &[Point]) -> Option<Point> {
     let (first, last) = (points.first()?, points.last()?);
-    let value = |(at, column): (usize, &Column)| match column.rule {
-        Rule::Largest => points.iter().filter_map(|point| point.values[at]).reduce(f64::max),
-        Rule::Mean => mean(points, at),
-        Rule::Last => points.iter().rev().find_map(|point| point.values[at]),
+    let value = |(at, column): (usize, &Column)| match column.joining {
+        Joining::Largest => points.iter().filter_map(|point| point.values[at]).reduce(f64::max),
+        Joining::Mean => mean(points, at),
+        Joining::Last => points.iter().rev().find_map(|point| point.values[at]),
     };
     let values = columns.iter().enumerate().map(value).collect();
     Some(Point { start_s: first.start_s, end_s: last.end_s, values })
@@ -126,13 +117,13 @@ mod tests {
     use super::*;
 
     fn over_time(points: &[(f64, f64, Option<f64>)]) -> OverTime {
-        let column = |name: &str, rule| Column { name: name.into(), rule };
+        let column = |name: &str, joining| Column { name: name.into(), joining };
         let point = |&(start_s, end_s, value): &(f64, f64, Option<f64>)| Point {
             start_s,
             end_s,
             values: vec![value, value],
         };
-        let columns = vec![column("a_bytes", Rule::Largest), column("b_percent", Rule::Mean)];
+        let columns = vec![column("a_bytes", Joining::Largest), column("b_percent", Joining::Mean)];
         OverTime { columns, points: points.iter().map(point).collect() }
     }
 

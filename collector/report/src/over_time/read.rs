@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use super::{Clock, Column, OverTime, Point, Rule};
+use super::{Clock, Column, Joining, OverTime, Point};
 use crate::model::ended_process::EndedProcess;
-use crate::model::gpu::Figure;
+use crate::model::gpu::over_time::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Exit, Report, Series, Track};
 use crate::model::style::RamUnit;
-use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
+use crate::model::tree_sample::{Event, IoSample, TreeSample};
 use crate::tracking_line::Line;
 
 /// The parts of the tree, and the machine, in the order of their columns.
@@ -80,24 +80,16 @@ impl From<EndedProcess> for RecordedProcess {
 }
 
 /// Gives the columns of a report and of samples: RAM, CPU, processes, I/O, then those of each GPU. [`from_report`],
-/// [`tree_values`] and [`gpu_values`] give their values in this order.
+/// [`tree_values`] and [`GpuFigure`] have this order.
 fn columns(gpus: usize) -> Vec<Column> {
-    let column = |name: String, rule| Column { name, rule };
-    let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Rule::Largest));
-    let cpu = SETS.map(|set| column(format!("cpu_{set}_percent"), Rule::Mean));
+    let column = |name: String, joining| Column { name, joining };
+    let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Joining::Largest));
+    let cpu = SETS.map(|set| column(format!("cpu_{set}_percent"), Joining::Mean));
     let of_gpu = |gpu: usize| {
-        [
-            ("utilization_percent", Rule::Mean),
-            ("memory_used_bytes", Rule::Largest),
-            ("memory_run_bytes", Rule::Largest),
-            ("temperature_c", Rule::Largest),
-            ("power_w", Rule::Mean),
-            ("sm_clock_mhz", Rule::Mean),
-        ]
-        .map(|(name, rule)| column(format!("gpu{gpu}_{name}"), rule))
+        GpuFigure::ALL.map(|figure| column(format!("gpu{gpu}_{}", figure.name()), figure.row().joining))
     };
-    let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Rule::Largest)]);
-    let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Rule::Mean));
+    let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Joining::Largest)]);
+    let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Joining::Mean));
     let tree = tree.chain(io);
     tree.chain((0..gpus).flat_map(of_gpu)).collect()
 }
@@ -110,9 +102,9 @@ pub fn from_report(report: &Report) -> OverTime {
     // The values of each column at all points.
     let lists: Vec<&[Option<f64>]> = tracks(series)
         .zip(&columns)
-        .map(|(track, column)| match column.rule {
-            Rule::Largest => track.max.as_slice(),
-            Rule::Mean | Rule::Last => track.mean.as_slice(),
+        .map(|(track, column)| match column.joining {
+            Joining::Largest => track.max.as_slice(),
+            Joining::Mean | Joining::Last => track.mean.as_slice(),
         })
         .collect();
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
@@ -136,16 +128,7 @@ fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
     let sets = [&series.ram_bytes, &series.cpu_percent].into_iter();
     let of_sets = sets.flat_map(|set| [&set.main, &set.descendants, &set.combined, &set.system]);
     let io = &series.io_bytes_per_s;
-    let of_gpus = series.gpus.iter().flat_map(|gpu| {
-        [
-            &gpu.utilization_percent,
-            &gpu.memory_used_bytes,
-            &gpu.memory_run_bytes,
-            &gpu.temperature_c,
-            &gpu.power_w,
-            &gpu.sm_clock_mhz,
-        ]
-    });
+    let of_gpus = series.gpus.iter().flat_map(|gpu| gpu.tracks.iter());
     of_sets.chain([&series.processes, &io.read, &io.written]).chain(of_gpus)
 }
 
@@ -209,7 +192,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     }
     let columns = columns(numbers.len());
     // The columns of the GPUs are the last ones, the same number for each GPU.
-    let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
+    let first_of_gpus = columns.len() - numbers.len() * GpuFigure::ALL.len();
     let mut before: Option<&TreeSample> = None;
     let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
     let mut points = Vec::with_capacity(samples.len());
@@ -220,7 +203,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
-            let of_gpu = gpu_values(gpu);
+            let of_gpu = GpuFigure::ALL.map(|figure| (figure.row().value)(gpu));
             let at = first_of_gpus + numbers[&*gpu.device.id] * of_gpu.len();
             values[at..at + of_gpu.len()].copy_from_slice(&of_gpu);
         }
@@ -262,20 +245,6 @@ fn tree_values(sample: &TreeSample, before: Option<&TreeSample>) -> Vec<Option<f
     let ram_of_system = system.ram_bytes.map(|bytes| bytes as f64);
     let all = ram.into_iter().chain([ram_of_system]).chain(cpu).chain([system.cpu_percent]);
     all.chain([Some(sample.processes.max as f64)]).collect()
-}
-
-/// Gives the values of a GPU, in the order of its columns.
-fn gpu_values(gpu: &GpuSample) -> [Option<f64>; 6] {
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-    let gauge = |figure| gpu.gauges.get(&figure).copied();
-    [
-        gpu.busy_percent,
-        bytes(gpu.used_bytes),
-        bytes(gpu.run_bytes.map(|run| run.combined)),
-        gauge(Figure::Temperature),
-        gauge(Figure::Power),
-        gauge(Figure::SmClock),
-    ]
 }
 
 /// Gives the points of a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
@@ -405,30 +374,30 @@ fn table_columns(
     let (ram, gpu_ram) = (bytes_of(&fixed.ram_unit)?, bytes_of(&fixed.gpu_ram_unit)?);
     let mut found: Vec<TableColumn> = Vec::new();
     for set in SETS {
-        let column = Column { name: format!("ram_{set}_bytes"), rule: Rule::Largest };
+        let column = Column { name: format!("ram_{set}_bytes"), joining: Joining::Largest };
         let place = needed_place(names, &format!("{set}_ram"))?;
         found.push(TableColumn { column, place, factor: ram });
     }
     for set in SETS {
-        let column = Column { name: format!("cpu_{set}_percent"), rule: Rule::Mean };
+        let column = Column { name: format!("cpu_{set}_percent"), joining: Joining::Mean };
         let place = needed_place(names, &format!("cpu_{set}_sum_utilization_percent"))?;
         found.push(TableColumn { column, place, factor: 1.0 });
     }
     // gpu_tracker counts no processes.
     if let Some(place) = place(names, "n_processes") {
-        let column = Column { name: "processes".into(), rule: Rule::Largest };
+        let column = Column { name: "processes".into(), joining: Joining::Largest };
         found.push(TableColumn { column, place, factor: 1.0 });
     }
-    for (name, rule, their_name, factor) in [
-        ("gpus_utilization_percent", Rule::Mean, "gpu_sum_utilization_percent", 1.0),
-        ("gpus_memory_used_bytes", Rule::Largest, "system_gpu_ram", gpu_ram),
-        ("gpus_memory_run_bytes", Rule::Largest, "combined_gpu_ram", gpu_ram),
+    for (name, joining, their_name, factor) in [
+        ("gpus_utilization_percent", Joining::Mean, "gpu_sum_utilization_percent", 1.0),
+        ("gpus_memory_used_bytes", Joining::Largest, "system_gpu_ram", gpu_ram),
+        ("gpus_memory_run_bytes", Joining::Largest, "combined_gpu_ram", gpu_ram),
     ] {
         // The form has 0 where there is no GPU. A killed run's file may not tell how many there are: then a figure
         // does.
         let has_gpu = |place: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*place] > Some(0.0));
         if let Some(place) = place(names, their_name).filter(has_gpu) {
-            found.push(TableColumn { column: Column { name: name.into(), rule }, place, factor });
+            found.push(TableColumn { column: Column { name: name.into(), joining }, place, factor });
         }
     }
     Ok(found)
@@ -439,8 +408,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::gpu::Device;
-    use crate::model::tree_sample::{CpuSample, IoBytes, Span};
+    use crate::model::gpu::{Device, Figure};
+    use crate::model::tree_sample::{CpuSample, GpuSample, IoBytes, Span};
     use crate::over_time::{Statistics, statistics};
     use crate::tracking_line::Run;
 
@@ -537,7 +506,7 @@ mod tests {
         let largest =
             |name: &str| told.iter().find(|column| column.name == name).and_then(|column| column.max);
         assert_eq!(largest("ram_combined_bytes"), report.series.ram_bytes.combined.largest());
-        assert_eq!(largest("gpu0_memory_used_bytes"), report.series.gpus[0].memory_used_bytes.largest());
+        assert_eq!(largest("gpu0_memory_used_bytes"), report.series.gpus[0][GpuFigure::MemoryUsed].largest());
     }
 
     // Requirement: TIME-14

@@ -275,7 +275,7 @@ fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
 
 /// Gives the GPUs at a sample.
 fn gpus(sample: &TreeSample) -> Vec<Gpu> {
-    let gauge = |gpu: &gpu_track_collector::GpuSample, figure| gpu.gauges.get(&figure).copied();
+    let gauge = |gpu: &gpu_track_collector::GpuSample, figure| gpu.gauge(figure);
     let gpu = |gpu: &gpu_track_collector::GpuSample| Gpu {
         index: gpu.device.index.map(u64::from),
         id: gpu.device.id.clone(),

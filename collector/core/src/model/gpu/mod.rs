@@ -5,6 +5,7 @@ mod device;
 mod figure;
 pub mod listing;
 mod observation;
+pub mod over_time;
 mod sample;
 pub mod select;
 

@@ -1,9 +1,14 @@
 //! The run over time, in a bounded number of points on one time axis.
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::ops::Index;
+
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::DiskRole;
+use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 
 /// The run over time. Each list has an entry for each point; an entry that is not known is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -81,23 +86,13 @@ pub struct Directory {
     pub path: String,
 }
 
-/// A GPU.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// A GPU. Its entry in a report has `id`, and the track of each figure under the figure's name.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GpuSeries {
     /// As in `gpus[].id`.
     pub id: String,
-    /// Utilisation, percent.
-    pub utilization_percent: Track,
-    /// Memory in use by all processes of the machine, bytes.
-    pub memory_used_bytes: Track,
-    /// Memory of the run's processes, bytes.
-    pub memory_run_bytes: Track,
-    /// Temperature, degrees Celsius.
-    pub temperature_c: Track,
-    /// Power, watts.
-    pub power_w: Track,
-    /// Clock of the processors, MHz.
-    pub sm_clock_mhz: Track,
+    /// Its figures.
+    pub tracks: ByGpuFigure<Track>,
 }
 
 /// The processes of one command name.
@@ -141,12 +136,62 @@ impl SetTracks {
     }
 }
 
-impl GpuSeries {
-    /// Gives all of its quantities.
-    fn tracks(&self) -> [&Track; 6] {
-        let Self { utilization_percent, memory_used_bytes, memory_run_bytes, .. } = self;
-        let Self { temperature_c, power_w, sm_clock_mhz, .. } = self;
-        [utilization_percent, memory_used_bytes, memory_run_bytes, temperature_c, power_w, sm_clock_mhz]
+impl Index<GpuFigure> for GpuSeries {
+    type Output = Track;
+
+    fn index(&self, figure: GpuFigure) -> &Track {
+        &self.tracks[figure]
+    }
+}
+
+impl Serialize for GpuSeries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &self.id)?;
+        for figure in GpuFigure::ALL {
+            map.serialize_entry(figure.name(), &self[figure])?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for GpuSeries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(GpuSeriesVisitor)
+    }
+}
+
+/// Reads a [`GpuSeries`]. Keys of later versions are left out.
+struct GpuSeriesVisitor;
+
+impl<'de> Visitor<'de> for GpuSeriesVisitor {
+    type Value = GpuSeries;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the figures of a GPU over time")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GpuSeries, A::Error> {
+        let mut id = None;
+        let mut tracks = ByGpuFigure::<Option<Track>>::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match GpuFigure::ALL.into_iter().find(|figure| figure.name() == key) {
+                Some(figure) => tracks = tracks.with(figure, Some(map.next_value()?)),
+                None if key == "id" => id = Some(map.next_value()?),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let missing = GpuFigure::ALL.into_iter().find(|figure| tracks[*figure].is_none());
+        match (id, missing) {
+            (None, _) => Err(A::Error::missing_field("id")),
+            (_, Some(figure)) => Err(A::Error::missing_field(figure.name())),
+            (Some(id), None) => Ok(GpuSeries {
+                id,
+                tracks: ByGpuFigure::new(|figure| tracks[figure].clone().unwrap_or_default()),
+            }),
+        }
     }
 }
 
@@ -154,7 +199,7 @@ impl Series {
     /// Whether each list has an entry for each point.
     fn has_entry_for_each_point(&self) -> bool {
         let sets = [&self.ram_bytes, &self.cpu_percent].into_iter().flat_map(SetTracks::tracks);
-        let gpus = self.gpus.iter().flat_map(GpuSeries::tracks);
+        let gpus = self.gpus.iter().flat_map(|gpu| gpu.tracks.iter());
         let commands = self.commands.iter().map(|command| &command.ram_bytes);
         let IoTracks { read, written } = &self.io_bytes_per_s;
         let file_systems = self.file_systems.iter().map(|system| &system.free_bytes);

@@ -10,9 +10,9 @@ mod track;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::gpu::Figure;
+use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use crate::model::groups::Groups;
-use crate::model::tree_sample::{CommandSample, FileSystemSample, GpuSample, IoSample, Span, TreeSample};
+use crate::model::tree_sample::{CommandSample, FileSystemSample, IoSample, Span, TreeSample};
 #[cfg(test)]
 use axis::MOST_POINTS;
 pub(crate) use axis::Stretch;
@@ -29,23 +29,6 @@ pub(crate) struct Sets {
     pub groups: Groups<Track>,
     /// The machine's.
     pub system: Track,
-}
-
-/// A GPU over the run. A sample counts with the largest value that was read within its time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GpuTracks {
-    /// Utilisation, percent.
-    pub busy_percent: Track,
-    /// Memory in use by all processes of the machine, bytes.
-    pub used_bytes: Track,
-    /// Memory of the run's processes, bytes.
-    pub run_bytes: Track,
-    /// Degrees Celsius.
-    pub temperature_c: Track,
-    /// Watts.
-    pub power_w: Track,
-    /// Clock of the processors, MHz.
-    pub sm_clock_mhz: Track,
 }
 
 /// Block I/O of the tree, bytes per second. Extremes are those of the means between two readings.
@@ -93,8 +76,8 @@ pub struct OverTime {
     pub(crate) io: IoTracks,
     /// The file systems that the run may write to.
     pub(crate) file_systems: Vec<FileSystemTracks>,
-    /// The tracked GPUs, in their order.
-    pub(crate) gpus: Vec<GpuTracks>,
+    /// The tracked GPUs, in their order. A sample counts with the largest value that was read within its time.
+    pub(crate) gpus: Vec<ByGpuFigure<Track>>,
     /// The commands.
     pub(crate) commands: Commands,
     /// CPU time up to the last sample, nanoseconds.
@@ -129,9 +112,12 @@ impl OverTime {
         let (point, point_length_s) = self.axis.push(stretch);
         let at = AxisPosition { point, point_length_s, sample_length_s: stretch.length_s() };
         self.put_tree(at, sample);
-        self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), GpuTracks::default);
+        self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), ByGpuFigure::default);
         for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
-            tracks.put(at, gpu);
+            for (track, figure) in tracks.iter_mut().zip(GpuFigure::ALL) {
+                let value = (figure.row().value)(gpu).map(Values::single);
+                track.put(at.point, at.point_length_s, value, at.sample_length_s);
+            }
         }
         self.put_io(sample);
         self.put_file_systems(at, &sample.file_systems);
@@ -256,7 +242,7 @@ impl OverTime {
                 let Groups { main, descendants, combined } = groups;
                 [main, descendants, combined, system]
             });
-        let gpus = self.gpus.iter_mut().flat_map(GpuTracks::tracks);
+        let gpus = self.gpus.iter_mut().flat_map(ByGpuFigure::iter_mut);
         let io = [&mut self.io.read, &mut self.io.written];
         let file_systems = self.file_systems.iter_mut().map(|system| &mut system.free_bytes);
         let machine = [&mut self.processes].into_iter().chain(io).chain(file_systems);
@@ -269,36 +255,6 @@ fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
     groups.main.add_mean(point, means.main);
     groups.descendants.add_mean(point, means.descendants);
     groups.combined.add_mean(point, means.combined);
-}
-
-impl GpuTracks {
-    /// Adds a sample of the GPU. Each of its figures counts as mean, smallest and largest value of the sample's time.
-    fn put(
-        &mut self,
-        AxisPosition { point, point_length_s, sample_length_s }: AxisPosition,
-        gpu: &GpuSample,
-    ) {
-        let bytes = |bytes: u64| bytes as f64;
-        let gauge = |figure| gpu.gauges.get(&figure).copied();
-        // In the order of `tracks`.
-        let values = [
-            gpu.busy_percent,
-            gpu.used_bytes.map(bytes),
-            gpu.run_bytes.map(|groups| bytes(groups.combined)),
-            gauge(Figure::Temperature),
-            gauge(Figure::Power),
-            gauge(Figure::SmClock),
-        ];
-        for (track, value) in self.tracks().into_iter().zip(values) {
-            track.put(point, point_length_s, value.map(Values::single), sample_length_s);
-        }
-    }
-
-    /// Gives its tracks, in the order of its fields.
-    fn tracks(&mut self) -> [&mut Track; 6] {
-        let Self { busy_percent, used_bytes, run_bytes, temperature_c, power_w, sm_clock_mhz } = self;
-        [busy_percent, used_bytes, run_bytes, temperature_c, power_w, sm_clock_mhz]
-    }
 }
 
 #[cfg(test)]

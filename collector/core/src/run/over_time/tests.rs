@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::tree_sample::{CpuSample, GpuSums, IoBytes, SystemSample};
+use crate::model::tree_sample::{CpuSample, GpuSample, GpuSums, IoBytes, SystemSample};
 use crate::random_seed::{self, seeded};
 
 const S: u64 = 1_000_000_000;
@@ -127,9 +127,9 @@ fn gpu_that_appears_later_and_a_figure_that_fails_are_unknown_then() {
         let gpu = GpuSums { devices, ..GpuSums::default() };
         over_time.push(&TreeSample { gpu, ..sample(number, 0, 0) }, &[]);
     }
-    let means = (0..3).map(|at| over_time.gpus[0].busy_percent.get(at).map(|values| values.mean));
+    let means = (0..3).map(|at| over_time.gpus[0][GpuFigure::Utilization].get(at).map(|values| values.mean));
     assert_eq!(means.collect::<Vec<_>>(), [None, Some(30.0), None]);
-    assert!((0..3).all(|at| over_time.gpus[0].power_w.get(at).is_none()));
+    assert!((0..3).all(|at| over_time.gpus[0][GpuFigure::Power].get(at).is_none()));
 }
 
 // Requirement: IO-2

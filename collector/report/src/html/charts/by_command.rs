@@ -8,7 +8,7 @@ use super::time::Time;
 use crate::figures::short;
 use crate::html::colours;
 use crate::model::report::{CommandSeries, CoresSource, MemorySource, Report};
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::quote;
 use crate::sections::busy_cores;
 use crate::units::Units;
@@ -135,14 +135,14 @@ fn core_limit(report: &Report) -> Option<Limit> {
 /// `None`: no value is known, or all are zero.
 fn draw(title: &str, note: &str, stack: Stack, alerts: &AlertMarks, time: &Time) -> Option<Figure> {
     let unit = stack.unit.clone();
-    let quantity = |name: &str, rule, values| {
+    let quantity = |name: &str, joining, values| {
         let name = quote::cut_middle(&quote::escape(name), NAME_COLUMNS);
-        Quantity { name: format!("{name} [{unit}]"), rule, values, is_count: false }
+        Quantity { name: format!("{name} [{unit}]"), joining, values, is_count: false }
     };
     let layers = stack.layers.iter().chain(&stack.others);
     let mut quantities: Vec<Quantity> =
-        layers.map(|layer| quantity(&layer.name, Rule::Mean, layer.values.as_slice())).collect();
-    quantities.push(quantity(stack.largest_name, Rule::Largest, &stack.largest));
+        layers.map(|layer| quantity(&layer.name, Joining::Mean, layer.values.as_slice())).collect();
+    quantities.push(quantity(stack.largest_name, Joining::Largest, &stack.largest));
     let table = samples::table(time, title, samples::PARTS, &quantities) + &alerts.table(title, time);
     let mut panel = stack.panel(time)?;
     // First, so that the other words are drawn over the marks.

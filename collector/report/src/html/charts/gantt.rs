@@ -9,7 +9,7 @@ use crate::figures::{number, thousands};
 use crate::html::colours;
 use crate::html::escape::escape;
 use crate::model::report::{CommandSeries, HeavyProcess, ProcessUsage, Report, Stage};
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::quote;
 use crate::sections::most_at_once;
 
@@ -37,7 +37,7 @@ pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     let lines = [Some(area), None];
     let (label, unit, ticks) = ("Number".to_owned(), String::new(), Ticks { time: 6, values: 2 });
     let panel = Lines { label, unit, height: HEIGHT, ticks, top: None, lines }.panel(time)?;
-    let quantity = Quantity { name: "live".to_owned(), rule: Rule::Largest, values, is_count: true };
+    let quantity = Quantity { name: "live".to_owned(), joining: Joining::Largest, values, is_count: true };
     // Reports of several nodes are added up in bins: their largest numbers need not have come at one time.
     let note = match report.merged {
         Some(_) => "An upper bound in each point: the sum of the nodes' largest numbers.",

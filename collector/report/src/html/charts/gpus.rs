@@ -5,8 +5,9 @@ use super::lines::{Line, Lines};
 use super::samples::{self, Quantity};
 use super::time::Time;
 use crate::figures::short;
+use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::{GpuDevice, GpuSeries, Report};
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::units::Units;
 
 /// Height of a plot, pixels.
@@ -39,24 +40,24 @@ pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
 struct Quantities {
     start_s: Vec<f64>,
     end_s: Vec<f64>,
-    /// In the order of [`RULES`]: percent, the report's unit of GPU RAM twice, watts.
+    /// In the order of [`JOININGS`]: percent, the report's unit of GPU RAM twice, watts.
     values: [Vec<Option<f64>>; 4],
 }
 
 /// How several points become one: of utilization, memory of the run, memory of all users, and power.
-const RULES: [Rule; 4] = [Rule::Mean, Rule::Largest, Rule::Largest, Rule::Mean];
+const JOININGS: [Joining; 4] = [Joining::Mean, Joining::Largest, Joining::Largest, Joining::Mean];
 
 impl Quantities {
     /// Joins the points of a GPU's series to about `most` at most, and converts memory to the report's unit.
     fn new(gpu: &GpuSeries, units: Units, time: &Time, most: f64) -> Self {
         let memory_unit = units.gpu_ram.bytes();
         let lists = [
-            &gpu.utilization_percent.mean,
-            &gpu.memory_run_bytes.max,
-            &gpu.memory_used_bytes.max,
-            &gpu.power_w.mean,
+            &gpu[GpuFigure::Utilization].mean,
+            &gpu[GpuFigure::MemoryRun].max,
+            &gpu[GpuFigure::MemoryUsed].max,
+            &gpu[GpuFigure::Power].mean,
         ];
-        let points = time.joined(most, RULES.into_iter().zip(lists.map(Vec::as_slice)));
+        let points = time.joined(most, JOININGS.into_iter().zip(lists.map(Vec::as_slice)));
         let divisors = [1.0, memory_unit, memory_unit, 1.0];
         let values_of = |at: usize| {
             points.iter().map(|point| point.values[at].map(|value| value / divisors[at])).collect()
@@ -86,10 +87,10 @@ fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points
         format!("all users [{memory}]"),
         "power [W]".to_owned(),
     ];
-    let columns = names.into_iter().zip(RULES).zip(&values);
+    let columns = names.into_iter().zip(JOININGS).zip(&values);
     let known = columns.filter(|(_, values)| values.iter().any(Option::is_some));
     let quantities: Vec<Quantity> =
-        known.map(|((name, rule), values)| Quantity { name, rule, values, is_count: false }).collect();
+        known.map(|((name, joining), values)| Quantity { name, joining, values, is_count: false }).collect();
     let table = samples::table(&time, &title, PARTS, &quantities);
     Some(Figure { title, note: String::new(), panels, table })
 }

@@ -11,7 +11,7 @@ use super::time::{Time, WIDTH};
 use crate::figures::{self, short};
 use crate::html::colours;
 use crate::html::escape::escape;
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::quote;
 
 /// Pixels from one row to the next.
@@ -105,7 +105,7 @@ impl HeatMap {
     /// Renders the rows as a table with a column for each of a few parts of the run. `title` names it for screen readers;
     /// `quantity` is what is shown, with its unit.
     pub(super) fn table(&self, title: &str, quantity: &str, time: &Time) -> String {
-        let points = time.joined(PARTS, self.rows.iter().map(|row| (Rule::Mean, row.values.as_slice())));
+        let points = time.joined(PARTS, self.rows.iter().map(|row| (Joining::Mean, row.values.as_slice())));
         let heads: String = points
             .iter()
             .map(|point| format!("<th scope=\"col\">up to {}</th>", time.text(point.end_s)))

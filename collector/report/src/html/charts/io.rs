@@ -7,7 +7,7 @@ use super::time::Time;
 use crate::figures::short;
 use crate::model::report::{Report, Track};
 use crate::model::style::RamUnit;
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::units::Units;
 
 /// Height of the plot, pixels.
@@ -37,7 +37,7 @@ pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     let quantities: Vec<Quantity> = quantities
         .map(|(name, values)| Quantity {
             name: format!("{name} [{symbol}]"),
-            rule: Rule::Mean,
+            joining: Joining::Mean,
             values,
             is_count: false,
         })

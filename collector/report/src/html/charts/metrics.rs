@@ -6,7 +6,7 @@ use super::samples::{self, Quantity};
 use super::time::Time;
 use crate::metrics::{MetricTrack, is_bytes, readable};
 use crate::model::style::RamUnit;
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::quote;
 
 /// Height of a plot, pixels.
@@ -40,7 +40,7 @@ pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
         return None;
     }
     let first = &known[..known.len().min(MOST_METRICS)];
-    let points = time.joined(MOST_POINTS, first.iter().map(|track| (Rule::Last, track.values.as_slice())));
+    let points = time.joined(MOST_POINTS, first.iter().map(|track| (Joining::Last, track.values.as_slice())));
     let start_s: Vec<f64> = points.iter().map(|point| point.start_s).collect();
     let end_s: Vec<f64> = points.iter().map(|point| point.end_s).collect();
     let time = &time.of_points(&start_s, &end_s);
@@ -55,7 +55,7 @@ pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
     let quantity = |shown| {
         let Shown { label, unit, values, .. }: &Shown = shown;
         let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
-        Quantity { name: format!("{label}{unit}"), rule: Rule::Last, values, is_count: false }
+        Quantity { name: format!("{label}{unit}"), joining: Joining::Last, values, is_count: false }
     };
     let quantities: Vec<Quantity> = shown.iter().map(quantity).collect();
     let table = samples::table(time, TITLE, PARTS, &quantities);

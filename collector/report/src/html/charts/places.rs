@@ -14,7 +14,7 @@ use crate::figures::{short, thousands};
 use crate::model::host_name;
 use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
 use crate::model::style::RamUnit;
-use crate::over_time::Rule;
+use crate::over_time::Joining;
 use crate::quote;
 use crate::sections::busy_cores;
 use crate::units::Units;
@@ -158,7 +158,7 @@ impl Shown<'_> {
             .chain(&others_line)
             .map(|line| Quantity {
                 name: format!("{} [{unit}]", line.name),
-                rule: Rule::Mean,
+                joining: Joining::Mean,
                 values: line.values,
                 is_count: false,
             })

@@ -3,14 +3,14 @@
 use super::time::Time;
 use crate::figures;
 use crate::html::escape::escape;
-use crate::over_time::{Point, Rule};
+use crate::over_time::{Joining, Point};
 
 /// A column of the table.
 pub(super) struct Quantity<'a> {
     /// Its name, with the unit.
     pub(super) name: String,
     /// How the values of several points become one.
-    pub(super) rule: Rule,
+    pub(super) joining: Joining,
     /// A value for each point of the chart's time.
     pub(super) values: &'a [Option<f64>],
     /// The values are whole numbers.
@@ -23,7 +23,7 @@ pub(super) const PARTS: f64 = 10.0;
 /// Renders the table of these quantities, with a row for each of so many `parts` of the run. `title` names it for screen
 /// readers.
 pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity]) -> String {
-    let points = time.joined(parts, quantities.iter().map(|quantity| (quantity.rule, quantity.values)));
+    let points = time.joined(parts, quantities.iter().map(|quantity| (quantity.joining, quantity.values)));
     let head = |quantity: &Quantity| format!("<th scope=\"col\">{}</th>", escape(&quantity.name));
     let heads: String = quantities.iter().map(head).collect();
     // Column by column, since all cells of one have the same decimals.

@@ -3,7 +3,7 @@
 use crate::figures::short;
 use crate::model::report::Series;
 use crate::model::style::TimeUnit;
-use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::over_time::{Column, Joining, OverTime, Point};
 use crate::units::Units;
 
 /// Width of a plot in the units of paths, which are whole numbers. On a wide page that is about half a pixel a unit.
@@ -56,17 +56,17 @@ impl<'a> Time<'a> {
             .map(|((start_s, end_s), value)| (*start_s, *end_s, value))
     }
 
-    /// Joins the points to about one for each of `parts` equal parts of the run. Each quantity has a rule by which its values are
+    /// Joins the points to about one for each of `parts` equal parts of the run. Each quantity has a joining by which its values are
     /// joined, and a value for each point. A point of the result has a value for each quantity, in their order.
     pub(super) fn joined<'q>(
         &self,
         parts: f64,
-        quantities: impl IntoIterator<Item = (Rule, &'q [Option<f64>])>,
+        quantities: impl IntoIterator<Item = (Joining, &'q [Option<f64>])>,
     ) -> Vec<Point> {
-        let quantities: Vec<(Rule, &[Option<f64>])> = quantities.into_iter().collect();
-        // Only the rules of the columns count here, since the points alone are given back.
+        let quantities: Vec<(Joining, &[Option<f64>])> = quantities.into_iter().collect();
+        // Only the joinings of the columns count here, since the points alone are given back.
         let columns =
-            quantities.iter().map(|(rule, _)| Column { name: String::new(), rule: *rule }).collect();
+            quantities.iter().map(|(joining, _)| Column { name: String::new(), joining: *joining }).collect();
         let mut points = Vec::new();
         for (start_s, end_s, at) in self.points(0..) {
             let values = quantities.iter().map(|(_, values)| values.get(at).copied().flatten()).collect();

@@ -1,6 +1,7 @@
 //! What belongs to a machine, by several reports of it that ran at different times.
 
 use super::{merged, steady};
+use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::*;
 use gpu_track_core::fixtures::killed;
 
@@ -29,10 +30,12 @@ fn on_gpus(node: &str, start_s: u64, wall_s: f64, ids: &[&str], of: Use) -> Repo
         report.gpus.push(gpu);
         report.series.gpus.push(GpuSeries {
             id: (*id).into(),
-            memory_used_bytes: track(only_first((used_gb * GB) as f64)),
-            memory_run_bytes: track(only_first((run_gb * GB) as f64)),
-            utilization_percent: track(only_first(busy_percent)),
-            ..killed().series.gpus[0].clone()
+            tracks: killed().series.gpus[0]
+                .tracks
+                .clone()
+                .with(GpuFigure::MemoryUsed, track(only_first((used_gb * GB) as f64)))
+                .with(GpuFigure::MemoryRun, track(only_first((run_gb * GB) as f64)))
+                .with(GpuFigure::Utilization, track(only_first(busy_percent))),
         });
     }
     report.max_gpu_ram = MaxGpuRam {

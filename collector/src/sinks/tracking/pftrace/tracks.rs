@@ -15,7 +15,8 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 
 use super::messages::{CHRONOLOGICAL, CounterDescriptor, EXPLICIT, SIZE_BYTES, TrackDescriptor};
-use crate::model::gpu::{Device, Figure};
+use crate::model::gpu::Device;
+use crate::model::gpu::over_time::{GpuFigure, Row};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{GpuSample, TreeSample};
 use crate::report::quote::escape;
@@ -65,15 +66,11 @@ const OTHERS: [Counter<TreeSample>; 6] = [
     other("CPU of the machine", "%", |sample| sample.system.cpu_percent),
 ];
 
-/// Counters of a GPU.
-const GPU: [Counter<GpuSample>; 6] = [
-    other("Utilization", "%", |gpu| gpu.busy_percent),
-    bytes("Memory of the run", |gpu| gpu.run_bytes.map(|groups| groups.combined as f64)),
-    bytes("Memory in use by all", |gpu| gpu.used_bytes.map(|bytes| bytes as f64)),
-    other("Power", "W", |gpu| gpu.gauges.get(&Figure::Power).copied()),
-    other("Temperature", "C", |gpu| gpu.gauges.get(&Figure::Temperature).copied()),
-    other("SM clock", "MHz", |gpu| gpu.gauges.get(&Figure::SmClock).copied()),
-];
+/// Gives the counter of a figure of a GPU.
+const fn of_gpu(figure: GpuFigure) -> Counter<GpuSample> {
+    let Row { title, unit, value, .. } = figure.row();
+    Counter { name: title, unit, value }
+}
 
 /// Makes a counter of bytes.
 const fn bytes<S>(name: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
@@ -111,7 +108,7 @@ pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
     }
     for gpu in &sample.gpu.devices {
         let parent = gpu_uuid(&gpu.device);
-        for (rank, counter) in (0..).zip(&GPU) {
+        for (rank, counter) in (0..).zip(GpuFigure::ALL.map(of_gpu)) {
             if let Some(value) = (counter.value)(gpu) {
                 values.push(Value { track: counter.track(computed((parent, rank)), parent, rank), value });
             }

@@ -12,7 +12,7 @@ use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::Figure;
 use crate::sinks::tracking::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, Kind, STATIC, Value};
 
-/// Our tables.
+/// Our tables. `GAUGES` stands for the columns of [`GAUGES`].
 const OURS: &str = "
     CREATE TABLE IF NOT EXISTS processes (
         pid INTEGER, start_ns INTEGER, ppid INTEGER, command TEXT, args TEXT, start_timestamp FLOAT, wall_s FLOAT,
@@ -20,22 +20,21 @@ const OURS: &str = "
         peak_rss_bytes INTEGER, peak_quality TEXT, PRIMARY KEY (pid, start_ns)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS gpus (
         at_ns INTEGER, gpu TEXT, timestamp FLOAT, name TEXT, read_ns INTEGER, used_bytes INTEGER,
-        main_bytes INTEGER, descendants_bytes INTEGER, combined_bytes INTEGER, busy_percent FLOAT,
-        memory_utilization_percent FLOAT, power_w FLOAT, temperature_c FLOAT, sm_clock_mhz FLOAT,
-        memory_clock_mhz FLOAT, pstate FLOAT, PRIMARY KEY (at_ns, gpu)) WITHOUT ROWID;
+        main_bytes INTEGER, descendants_bytes INTEGER, combined_bytes INTEGER, busy_percent FLOAT, GAUGES,
+        PRIMARY KEY (at_ns, gpu)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS samples_by_command (
         at_ns INTEGER, command TEXT, timestamp FLOAT, processes INTEGER, added_bytes INTEGER, cpu_ns INTEGER,
         PRIMARY KEY (at_ns, command)) WITHOUT ROWID;";
 /// How many columns of `gpus` come before [`GAUGES`].
 const BEFORE_GAUGES: usize = 10;
 /// The last columns of `gpus`, in their order.
-const GAUGES: [Figure; 6] = [
-    Figure::MemoryUtilization,
-    Figure::Power,
-    Figure::Temperature,
-    Figure::SmClock,
-    Figure::MemoryClock,
-    Figure::Pstate,
+const GAUGES: [(&str, Figure); 6] = [
+    ("memory_utilization_percent", Figure::MemoryUtilization),
+    ("power_w", Figure::Power),
+    ("temperature_c", Figure::Temperature),
+    ("sm_clock_mhz", Figure::SmClock),
+    ("memory_clock_mhz", Figure::MemoryClock),
+    ("pstate", Figure::Pstate),
 ];
 
 impl ToSql for Value {
@@ -105,7 +104,9 @@ fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
     transaction.execute_batch(&format!("CREATE TABLE static_data ({})", declared(STATIC)))?;
     // An INTEGER PRIMARY KEY is SQLite's own number of a row, so the key needs no index.
     let data = declared(DATA).replace("at_ns INTEGER", "at_ns INTEGER PRIMARY KEY");
-    transaction.execute_batch(&format!("CREATE TABLE data ({data});{OURS}"))?;
+    let gauges = GAUGES.map(|(name, _)| format!("{name} FLOAT")).join(", ");
+    let ours = OURS.replace("GAUGES", &gauges);
+    transaction.execute_batch(&format!("CREATE TABLE data ({data});{ours}"))?;
     let fixed = Fixed { form, gpus: Gpus::default() };
     transaction.execute(&insert("static_data", STATIC), params_from_iter(values(STATIC, &fixed)))?;
     Ok(())
@@ -162,7 +163,7 @@ fn insert_gpus(transaction: &Transaction, row: &DataRow) -> rusqlite::Result<()>
             &of_run[2],
             &gpu.busy_percent,
         ];
-        let gauges = GAUGES.map(|figure| gpu.gauges.get(&figure).copied());
+        let gauges = GAUGES.map(|(_, figure)| gpu.gauge(figure));
         let last = gauges.iter().map(|gauge| -> &dyn ToSql { gauge });
         statement.execute(params_from_iter(first.into_iter().chain(last)))?;
     }
