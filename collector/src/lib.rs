@@ -6,7 +6,7 @@
 //! The crate `gpu-track-core` has the data that all share (`model`) and concludes (`run`, `build`). The crate
 //! `gpu-track-report` has the forms of a report. ARCHITECTURE.md says which module may know which.
 //!
-//! All that the launcher and the tests use is public here, and nothing else.
+//! The launcher and the tests use `model` and `report` as they are. Of the rest, all that they use is public here, and nothing else.
 
 mod bounded_lines;
 mod database;
@@ -21,51 +21,14 @@ mod sub_tracking;
 mod sys;
 mod tree_end;
 
-use gpu_track_core::{build, model, run};
-use gpu_track_report as report;
+use gpu_track_core::{build, run};
+
+pub use gpu_track_core::model;
+pub use gpu_track_report as report;
 
 pub use bounded_lines::bounded_lines;
-pub use model::alert::{AlertCommandFailure, Alerts, EventKind, Events, RunEvent};
-pub use model::attached::{Attached, UsedBefore};
-pub use model::batch::{self, system as batch_system};
-pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
-pub use model::config::{
-    Bundles, Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget,
-    SessionStart, SparePlaces, TrackingConfig,
-};
-pub use model::counts_in_words::processes as processes_in_words;
-pub use model::gpu::listing::Listing;
-pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
-pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
-pub use model::host_name::short as short_host_name;
-pub use model::ids::Key;
-pub use model::mpi_daemons;
-pub use model::order::{self, Action, Order, OrderId, OrderResult, OrderedBy};
-pub use model::policy::SamplingPolicy;
-pub use model::record_or_event::StoredRecord;
-pub use model::report::{Crash, ElsewhereKind, LeftReport, NodePart, Report, ReportFiles, Stage, Usable};
-pub use model::rule::{Quantity, Response, Rule, Threshold, Unit};
-pub use model::run_limit::{Exceeded, Excess, LargestProcess, RunLimits, TreeEnd};
-pub use model::signal::{signal_name, signal_number};
-pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
-pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};
 pub use recording::read as read_recording;
 pub use recover::{NotRecorded, NotRecovered, Recovered, SoFar, recover, replay, so_far, was_killed};
-pub use report::alerts_in_words::event_in_words;
-pub use report::compare;
-pub use report::events;
-pub use report::figures;
-pub use report::format::{self, render};
-pub use report::merge;
-pub use report::metrics;
-pub use report::over_time;
-pub use report::quote;
-pub use report::read::{NotRead, ReadReport, read as read_report};
-pub use report::rules_in_words::limit_in_words;
-pub use report::runs;
-pub use report::study;
-pub use report::sub_track;
-pub use report::tracking_line;
 pub use session::{Inheritance, KnownToParent, Left, limit_ram, serve, untracked};
 pub use sinks::bundle;
 pub use sinks::kept;

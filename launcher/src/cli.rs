@@ -22,7 +22,10 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_collector::{Layer, Quantity, Rule, bundle, format};
+use gpu_track_collector::bundle;
+use gpu_track_collector::model::config::Layer;
+use gpu_track_collector::model::rule::{Quantity, Rule};
+use gpu_track_collector::report::format;
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;

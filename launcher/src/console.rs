@@ -7,7 +7,8 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Console, quote};
+use gpu_track_collector::model::style::Console;
+use gpu_track_collector::report::quote;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 

@@ -8,8 +8,10 @@ use std::path::PathBuf;
 
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::kept::directory;
+use gpu_track_collector::model::batch::system as batch_system;
+use gpu_track_collector::model::config::{Keep, SparePlaces};
+use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
-use gpu_track_collector::{Keep, SparePlaces, batch_system, format};
 use rustix::fs::FileType;
 
 use crate::process::before_main::{close_inherited, is_open};

@@ -9,8 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use gpu_track_collector::model::gpu::{ENV_NVML_LIB, GpuConfig};
 use gpu_track_collector::safe_path::User;
-use gpu_track_collector::{ENV_NVML_LIB, GpuConfig};
 
 use crate::trusted;
 

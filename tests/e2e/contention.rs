@@ -2,7 +2,10 @@
 
 use std::process::{Child, Command};
 
-use gpu_track_collector::{ReportTarget, Style, read_report, render};
+use gpu_track_collector::model::config::ReportTarget;
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::report::format::render;
+use gpu_track_collector::report::read::read as read_report;
 
 use crate::support::report::Report;
 use crate::support::{installed, is_root, or_skip, program, skip, tracked};

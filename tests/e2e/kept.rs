@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use gpu_track_collector::{ReportTarget, Style, read_report, render};
+use gpu_track_collector::model::config::ReportTarget;
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::report::format::render;
+use gpu_track_collector::report::read::read as read_report;
 use tempfile::TempDir;
 
 use crate::support::run::{Run, Tracked};

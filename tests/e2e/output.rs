@@ -4,9 +4,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpu_track_collector::{
-    ReadReport, Report, ReportConfig, ReportTarget, Style, read_report, render, replay,
-};
+use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
+use gpu_track_collector::model::report::Report;
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::replay;
+use gpu_track_collector::report::format::render;
+use gpu_track_collector::report::read::{ReadReport, read as read_report};
 use serde_json::Value;
 
 use crate::support::pty::Terminal;

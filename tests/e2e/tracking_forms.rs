@@ -72,8 +72,8 @@ fn lines_and_trace_have_the_rows_of_the_csv_file_every_process_and_the_report() 
         assert_eq!(end["max_ram"][set]["bytes"], *report.at(&format!("max_ram_bytes.{set}.total_rss")));
         assert!(!end["max_ram"][set]["source"].is_null(), "{end}");
     }
-    let read = gpu_track_collector::read_report(&end["report"].to_string()).unwrap();
-    assert_eq!(read.report, gpu_track_collector::read_report(&report.0.to_string()).unwrap().report);
+    let read = gpu_track_collector::report::read::read(&end["report"].to_string()).unwrap();
+    assert_eq!(read.report, gpu_track_collector::report::read::read(&report.0.to_string()).unwrap().report);
 }
 
 // Requirement: TIME-12

@@ -8,7 +8,8 @@ use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
 use gpu_track_collector::hostile_input::{
     Finding, KernelEvent, Observation, What, parse_event, parse_rollup,
 };
-use gpu_track_collector::{over_time, read_recording};
+use gpu_track_collector::read_recording;
+use gpu_track_collector::report::over_time;
 
 #[path = "../fuzz/entries.rs"]
 mod entries;

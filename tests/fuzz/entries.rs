@@ -6,17 +6,18 @@
 use std::path::PathBuf;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
-use gpu_track_collector::events::{self, Filter};
 use gpu_track_collector::hostile_input::{
     Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, RunContext,
     RunState, Stat, Statm, Status, Tree, Trust, command_of_args, parse_busy_ticks, parse_core_ticks,
     parse_event, parse_rollup,
 };
-use gpu_track_collector::over_time::{self, Recording};
-use gpu_track_collector::study::expand::expand;
-use gpu_track_collector::{
-    StateFile, analyze_code_blocks, code_blocks, read_recording, read_report, samples_of_database,
-};
+use gpu_track_collector::report::events;
+use gpu_track_collector::report::events::Filter;
+use gpu_track_collector::report::over_time;
+use gpu_track_collector::report::over_time::Recording;
+use gpu_track_collector::report::read::read as read_report;
+use gpu_track_collector::report::study::expand::expand;
+use gpu_track_collector::{StateFile, analyze_code_blocks, code_blocks, read_recording, samples_of_database};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
 /// A target: its name in cargo-fuzz and in the corpus, and the function.
@@ -290,8 +291,8 @@ mod plan_file;
 
 /// What the reader of plans needs of the options of `gpu-track study`. The launcher is no library.
 mod given {
-    use gpu_track_collector::study::expand::{Parameter, Template};
-    use gpu_track_collector::study::plan::MOST_RUNS;
+    use gpu_track_collector::report::study::expand::{Parameter, Template};
+    use gpu_track_collector::report::study::plan::MOST_RUNS;
 
     #[derive(Debug)]
     pub struct PlanArgs {

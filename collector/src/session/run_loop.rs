@@ -17,7 +17,7 @@ use crate::model::config::{Config, Message};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::record_or_event::Damage;
-use crate::run::schedule::{Decision, Facts, Schedule};
+use crate::run::schedule::{Decision, Schedule, Situation};
 use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
 use crate::store::checkpoint::CheckpointWriter;
@@ -86,7 +86,7 @@ impl Session {
     /// Decides whether a sample is due now, or until when to wait.
     fn decide(&mut self) -> Decision {
         let now_ns = clock::monotonic_ns();
-        let facts = Facts {
+        let facts = Situation {
             sampled_ns: self.run.sampled_ns,
             largest_bytes: self.run.ram.high_water_mark().combined,
             youngest_unreported_ns: self.run.tree.youngest_unreported_ns(self.pump.reported_by_ns(now_ns)),

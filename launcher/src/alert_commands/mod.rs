@@ -13,9 +13,11 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout};
 use std::time::Duration;
 
-use gpu_track_collector::{
-    AlertCommandFailure, LargestProcess, Message, ProcRoot, RunEvent, clock, event_in_words,
-};
+use gpu_track_collector::model::alert::{AlertCommandFailure, RunEvent};
+use gpu_track_collector::model::config::Message;
+use gpu_track_collector::model::run_limit::LargestProcess;
+use gpu_track_collector::report::alerts_in_words::event_in_words;
+use gpu_track_collector::{ProcRoot, clock};
 
 use crate::alert_commands::output::MOST_OUTPUT;
 use crate::alert_commands::runner::Outcome;
@@ -314,7 +316,8 @@ fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::{EventKind, Quantity, Unit};
+    use gpu_track_collector::model::alert::EventKind;
+    use gpu_track_collector::model::rule::{Quantity, Unit};
 
     use super::*;
 

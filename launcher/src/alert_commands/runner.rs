@@ -13,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::{AlertCommandFailure, TreeToEnd, own_program};
+use gpu_track_collector::model::alert::AlertCommandFailure;
+use gpu_track_collector::{TreeToEnd, own_program};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, wait};
 use serde::{Deserialize, Serialize};
 

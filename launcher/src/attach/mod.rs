@@ -11,7 +11,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use gpu_track_collector::{Attached, CommandLine, Key, ProcRoot, UsedBefore, clock, pidfd};
+use gpu_track_collector::model::attached::{Attached, UsedBefore};
+use gpu_track_collector::model::ids::Key;
+use gpu_track_collector::{CommandLine, ProcRoot, clock, pidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use thiserror::Error;

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, ValueHint};
 use clap_complete::Shell;
-use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
+use gpu_track_collector::model::config::{DiscoveryConfig, ReportConfig, TrackingConfig};
+use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::policy::SamplingPolicy;
+use gpu_track_collector::report::format;
 
 use super::agent_spec::AgentSpec;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};

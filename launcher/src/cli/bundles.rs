@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use gpu_track_collector::Bundles;
+use gpu_track_collector::model::config::Bundles;
 
 use super::values::{Time, ValueError, bytes, split_at_key};
 

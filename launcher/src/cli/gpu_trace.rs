@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpu_track_collector::GpuTraceField as Field;
+use gpu_track_collector::model::gpu_trace::Field;
 
 use super::values::{Time, ValueError, split_at_key};
 

@@ -9,8 +9,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-use gpu_track_collector::format::{self, GPU_TRACKER};
-use gpu_track_collector::{Output, RamUnit, ReportTarget, Style, TimeUnit, quote};
+use gpu_track_collector::model::config::ReportTarget;
+use gpu_track_collector::model::style::{Output, RamUnit, Style, TimeUnit};
+use gpu_track_collector::report::format;
+use gpu_track_collector::report::format::GPU_TRACKER;
+use gpu_track_collector::report::quote;
 
 use super::Request;
 use super::args::Options;

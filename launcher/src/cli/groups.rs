@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::{
-    Bundles, DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig,
-    Vendor,
-};
+use gpu_track_collector::model::config::{Bundles, DiscoveryConfig, Layer, ReportConfig, TrackingConfig};
+use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
+use gpu_track_collector::model::style::{RamUnit, Style, TimeUnit};
 
 use super::bundles::bundles;
 use super::gpu_trace::{AskedTrace, asked};

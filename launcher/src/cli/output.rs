@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use std::{env, io, process};
 
 use gpu_track_abi::rank;
-use gpu_track_collector::{Output, output_at};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::output_at;
 use rustix::system::uname;
 use thiserror::Error;
 

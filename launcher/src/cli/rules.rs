@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::{Alerts, Quantity, Response, Rule, RunLimits, Threshold, signal_number};
+use gpu_track_collector::model::alert::Alerts;
+use gpu_track_collector::model::rule::{Quantity, Response, Rule, Threshold};
+use gpu_track_collector::model::run_limit::RunLimits;
+use gpu_track_collector::model::signal::signal_number;
 
 use super::values::{LARGEST, MOST_LIMITS, Time, ValueError, allowed_time, bytes, memory, named, percent};
 

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::report::format;
 use gpu_track_collector::tracking::check_form;
-use gpu_track_collector::{NoLock, Output, OutputLock, ReportConfig, ReportTarget, format};
+use gpu_track_collector::{NoLock, OutputLock};
 
 use super::args::ReportPlaces;
 use super::output::{self, PatternValues};

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use gpu_track_collector::given_file::{self, MOST_OF_OPTIONS, NotReadable};
-use gpu_track_collector::{RamUnit, TimeUnit, Vendor};
+use gpu_track_collector::model::gpu::Vendor;
+use gpu_track_collector::model::style::{RamUnit, TimeUnit};
 use serde_json::Value;
 use thiserror::Error;
 

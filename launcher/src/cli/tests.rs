@@ -9,10 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpu_track_collector::{
-    DiscoveryConfig, GpuConfig, Layer, Output, RamUnit, ReportConfig, ReportTarget, SparePlaces, Style,
-    TimeUnit, TrackingConfig, Vendor,
+use gpu_track_collector::model::config::{
+    DiscoveryConfig, Layer, ReportConfig, ReportTarget, SparePlaces, TrackingConfig,
 };
+use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
+use gpu_track_collector::model::style::{Output, RamUnit, Style, TimeUnit};
 
 use super::{Options, PatternValues, Request, UsageError};
 

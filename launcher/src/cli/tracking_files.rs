@@ -3,8 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use gpu_track_collector::model::config::ReportConfig;
+use gpu_track_collector::model::gpu_trace::GpuTrace;
+use gpu_track_collector::model::style::Output;
 use gpu_track_collector::tracking::{NoTrackingFile, TrackingFile, check_form, of_nodes};
-use gpu_track_collector::{GpuTrace, NoLock, Output, OutputLock, ReportConfig};
+use gpu_track_collector::{NoLock, OutputLock};
 
 use super::args::Options;
 use super::groups::Preparations;

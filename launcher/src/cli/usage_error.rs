@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use gpu_track_collector::quote;
+use gpu_track_collector::report::quote;
 use thiserror::Error;
 
 /// A command line that cannot be used. Its `Display` is the message for the user, in one line.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use gpu_track_collector::Threshold;
+use gpu_track_collector::model::rule::Threshold;
 use thiserror::Error;
 
 /// Bytes of a limit at most. Above 2^53, which is a little more, an f64 has not every whole number.

@@ -17,9 +17,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use gpu_track_collector::connector::Subscription;
+use gpu_track_collector::model::config::{Config, ReportTarget};
+use gpu_track_collector::model::style::Output;
 use gpu_track_collector::priority::prefer_at_once;
 use gpu_track_collector::segment::named::NamedFile;
-use gpu_track_collector::{Config, Inheritance, Output, ReportTarget, clock, own_program};
+use gpu_track_collector::{Inheritance, clock, own_program};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 use rustix::fs::FileType;
 use rustix::io::{FdFlags, fcntl_setfd};

@@ -6,8 +6,9 @@
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gpu_track_collector::order::LONGEST_LINE_BYTES;
-use gpu_track_collector::{Config, Message, Order};
+use gpu_track_collector::model::config::{Config, Message};
+use gpu_track_collector::model::order::LONGEST_LINE_BYTES;
+use gpu_track_collector::model::order::Order;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
@@ -132,7 +133,7 @@ impl OrderPipe {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::{Action, OrderId, OrderResult, order::OrderedBy};
+    use gpu_track_collector::model::order::{Action, OrderId, OrderResult, OrderedBy};
 
     use super::*;
 

@@ -13,7 +13,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{self, ChildStdout, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::{GpuConfig, GpuLister, Listing, PresentGpus, format, own_program, present_gpus};
+use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::gpu::listing::Listing;
+use gpu_track_collector::report::format;
+use gpu_track_collector::{GpuLister, PresentGpus, own_program, present_gpus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -211,7 +214,7 @@ impl Drop for Child {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::Device;
+    use gpu_track_collector::model::gpu::Device;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gpu_track_collector::format;
+use gpu_track_collector::report::format;
 
 use crate::cli::{self, GpuArgs, UsageError};
 use crate::companion::gpu_list;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use gpu_track_collector::Style;
 use gpu_track_collector::kept::directory::{self, KeptReport};
+use gpu_track_collector::model::style::Style;
 
 use crate::cli::{ReportPlaces, UsageError};
 use crate::companion::show;

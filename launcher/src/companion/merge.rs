@@ -10,11 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::merge::{Head, MOST_CLOCK_OFFSET_S, MergedReport, Merger, Plan, Source, ranks_csv};
-use gpu_track_collector::tracking::{TrackingFile, of_nodes};
-use gpu_track_collector::{
-    Report, ReportConfig, ReportFiles, Style, output_at, quote, read_report, write_report,
+use gpu_track_collector::model::config::ReportConfig;
+use gpu_track_collector::model::report::{Report, ReportFiles};
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::report::merge::{
+    Head, MOST_CLOCK_OFFSET_S, MergedReport, Merger, Plan, Source, ranks_csv,
 };
+use gpu_track_collector::report::quote;
+use gpu_track_collector::report::read::read as read_report;
+use gpu_track_collector::tracking::{TrackingFile, of_nodes};
+use gpu_track_collector::{output_at, write_report};
 
 use super::report_files;
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};

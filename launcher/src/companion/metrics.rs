@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use gpu_track_collector::metrics::{self, MetricRow, MetricSummary};
-use gpu_track_collector::{format, read_metrics};
+use gpu_track_collector::read_metrics;
+use gpu_track_collector::report::format;
+use gpu_track_collector::report::metrics;
+use gpu_track_collector::report::metrics::{MetricRow, MetricSummary};
 
 use super::place;
 use crate::cli::UsageError;

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Output, output_at, write_report};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::{output_at, write_report};
 
 use crate::cli::UsageError;
 use crate::console::{self, message};

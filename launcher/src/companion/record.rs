@@ -12,7 +12,8 @@ use clap::{Args, ValueHint};
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::bundle::{Asked, make_directory};
 use gpu_track_collector::kept::directory::resolve_or_create;
-use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far, was_killed};
+use gpu_track_collector::model::config::Bundles;
+use gpu_track_collector::{ProcRoot, SoFar, so_far, was_killed};
 
 use super::runs::{self, segment_of};
 use crate::cli::{UsageError, bundles};

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use gpu_track_collector::model::config::ReportTarget;
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::report::format::render;
 use gpu_track_collector::stale::Stale;
-use gpu_track_collector::{NotRecovered, ProcRoot, Recovered, ReportTarget, Style, render, write_report};
+use gpu_track_collector::{NotRecovered, ProcRoot, Recovered, write_report};
 
 use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;

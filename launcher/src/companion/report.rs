@@ -9,7 +9,10 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
-use gpu_track_collector::{ReportConfig, ReportTarget, Style, bundle, format, read_recording, write_report};
+use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::report::format;
+use gpu_track_collector::{bundle, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
 use crate::companion::{last, show};

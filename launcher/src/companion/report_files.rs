@@ -6,7 +6,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::{format, given_file};
+use gpu_track_collector::given_file;
+use gpu_track_collector::report::format;
 use thiserror::Error;
 
 use crate::console::message;

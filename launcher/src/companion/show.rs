@@ -3,7 +3,12 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Report, ReportTarget, Style, read_report, render, write_report};
+use gpu_track_collector::model::config::ReportTarget;
+use gpu_track_collector::model::report::Report;
+use gpu_track_collector::model::style::Style;
+use gpu_track_collector::report::format::render;
+use gpu_track_collector::report::read::read as read_report;
+use gpu_track_collector::write_report;
 
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
 use crate::console::{self, message};

@@ -1,7 +1,8 @@
 //! The options that an agent gets from its launcher: all that choose what is measured, so that each node is measured alike. Where the
 //! report, files and lines on stderr go, and limits, are the launcher's alone.
 
-use gpu_track_collector::{DiscoveryConfig, GpuConfig, TrackingConfig};
+use gpu_track_collector::model::config::{DiscoveryConfig, TrackingConfig};
+use gpu_track_collector::model::gpu::GpuConfig;
 
 use crate::cli::{DiagnosisOptions, Options};
 

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::batch_system;
+use gpu_track_collector::model::batch::system as batch_system;
 
 use super::agent_options;
 use super::directory::{NodeDirectory, note_absence_script};

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gpu_track_collector::model::report::NodePart;
+use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
-use gpu_track_collector::{NodePart, format};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use gpu_track_collector::merge::{MergedReport, note_left_reports, note_untracked_nodes, ranks_csv};
+use gpu_track_collector::model::config::Config;
+use gpu_track_collector::model::host_name::short;
+use gpu_track_collector::model::report::{ElsewhereKind, LeftReport, Report, Stage};
+use gpu_track_collector::report::merge::{MergedReport, note_left_reports, note_untracked_nodes, ranks_csv};
 use gpu_track_collector::tracking::{TrackingFile, of_nodes};
-use gpu_track_collector::{
-    Config, ElsewhereKind, LeftReport, ProcRoot, Report, Stage, short_host_name as short, write_everywhere,
-};
+use gpu_track_collector::{ProcRoot, write_everywhere};
 use serde::Deserialize;
 
 use super::NodeRun;

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use gpu_track_collector::{
-    Config, JointReport, NoLock, OutputLock, ProcRoot, ReportConfig, ReportTarget, clock,
-};
+use gpu_track_collector::model::config::{Config, JointReport, ReportConfig, ReportTarget};
+use gpu_track_collector::{NoLock, OutputLock, ProcRoot, clock};
 
 use super::directory::{self, Membership, NodeDirectory};
 use super::{SUFFIX, beside, gather, json_in, state_directory};

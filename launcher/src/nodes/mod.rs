@@ -21,8 +21,11 @@ mod slurm_step;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
+use gpu_track_collector::OutputLock;
+use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
-use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
 pub(crate) use agent::{prepare as prepare_agent, watch_input};
 pub(crate) use joint_report::{RankLock, make as make_joint_report};

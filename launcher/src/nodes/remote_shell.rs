@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use gpu_track_collector::mpi_daemons;
+use gpu_track_collector::model::mpi_daemons;
 use gpu_track_collector::safe_path::User;
 
 use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::LeftReport;
-use gpu_track_collector::batch::Job;
-use gpu_track_collector::batch::slurm::{self, Slurm};
+use gpu_track_collector::model::batch::Job;
+use gpu_track_collector::model::batch::slurm::{self, Slurm};
+use gpu_track_collector::model::report::LeftReport;
 use gpu_track_collector::safe_path::User;
 
 use super::carriers::{or_else, program_of};

@@ -1,6 +1,7 @@
 //! The configuration of a run, as its collectors get it and as its report needs it.
 
-use gpu_track_collector::{Config, ProcRoot, SessionStart, cgroup, clock};
+use gpu_track_collector::model::config::{Config, SessionStart};
+use gpu_track_collector::{ProcRoot, cgroup, clock};
 
 use crate::cli::Options;
 

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::{
-    Action, Exceeded, Excess, KnownFile, Layer, Message, Order, OrderId, OrderResult, OrderedBy, Rule,
-    Threshold, TreeEnd, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
-};
+use gpu_track_collector::model::config::{Layer, Message};
+use gpu_track_collector::model::counts_in_words::processes as processes_in_words;
+use gpu_track_collector::model::order::{Action, Order, OrderId, OrderResult, OrderedBy};
+use gpu_track_collector::model::rule::{Rule, Threshold};
+use gpu_track_collector::model::run_limit::{Exceeded, Excess, TreeEnd};
+use gpu_track_collector::report::alerts_in_words::event_in_words;
+use gpu_track_collector::report::rules_in_words::limit_in_words;
+use gpu_track_collector::{KnownFile, TreeToEnd, tree_end_of};
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 

@@ -14,10 +14,13 @@ use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS
 use gpu_track_abi::preload::shows_preloaded;
 use gpu_track_abi::record::Origin;
 use gpu_track_collector::connector::Subscription;
+use gpu_track_collector::model::attached::Attached;
+use gpu_track_collector::model::cgroup::NoRunCgroup;
+use gpu_track_collector::model::config::{Config, Layer};
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    Attached, Config, KnownFile, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError,
-    StateFile, cgroup, clock, connector, has_split_rss, limit_ram, run_cgroup, segment, stale,
+    KnownFile, NewSession, OutputLock, ProcRoot, Segment, SegmentError, StateFile, cgroup, clock, connector,
+    has_split_rss, limit_ram, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 

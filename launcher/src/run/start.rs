@@ -6,7 +6,9 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
+use gpu_track_collector::model::attached::Attached;
+use gpu_track_collector::model::config::{Layer, Message};
+use gpu_track_collector::{KnownToParent, OutputLock, ProcRoot, clock};
 use rustix::process::{getpid, set_child_subreaper};
 
 use crate::attach::Attachment;

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::{KnownFile, Layer, Message, ProcRoot, clock};
+use gpu_track_collector::model::config::{Layer, Message};
+use gpu_track_collector::{KnownFile, ProcRoot, clock};
 
 use crate::cli::Options;
 use crate::collector_process::Collector;

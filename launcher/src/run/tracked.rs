@@ -3,7 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use gpu_track_collector::{KnownFile, Message, ProcRoot, clock};
+use gpu_track_collector::model::config::Message;
+use gpu_track_collector::{KnownFile, ProcRoot, clock};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::Options;

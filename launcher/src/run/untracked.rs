@@ -5,9 +5,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use gpu_track_abi::record::{Event, Origin, Usage};
+use gpu_track_collector::model::config::{Config, Layer, Message};
+use gpu_track_collector::model::record_or_event::StoredRecord;
+use gpu_track_collector::model::report::Report;
 use gpu_track_collector::{
-    Config, KnownFile, KnownToParent, Layer, Left, Message, ProcRoot, StoredRecord, clock, has_files,
-    has_split_rss, untracked, write_everywhere, write_files,
+    KnownFile, KnownToParent, Left, ProcRoot, clock, has_files, has_split_rss, untracked, write_everywhere,
+    write_files,
 };
 
 use crate::cli::Options;
@@ -198,7 +201,7 @@ impl Account for Untracked {
 }
 
 /// Writes the report to every place, and says where that failed.
-fn write(config: &Config, report: &gpu_track_collector::Report) {
+fn write(config: &Config, report: &Report) {
     if let Err(error) = write_everywhere(config, report) {
         console::message(error);
     }

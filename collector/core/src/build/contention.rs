@@ -59,7 +59,7 @@ const POLICY: Policy = Policy {
 
 /// What the rule concludes from. All times are of the same span.
 #[derive(Debug, Clone, Copy)]
-struct Facts {
+struct Measured {
     /// Length of the span, seconds.
     span_s: f64,
     /// Length of the span, clock ticks.
@@ -105,7 +105,7 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
     };
     let tick_s = inputs.host_info.tick_us() as f64 / 1e6;
     let span_s = span.at_ns.1.saturating_sub(span.at_ns.0) as f64 / 1e9;
-    let judged = judge(&Facts {
+    let judged = judge(&Measured {
         span_s,
         ticks: span_s / tick_s,
         cores: from.cores,
@@ -123,8 +123,8 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
 
 /// Computes how many cores others had and how many threads waited, and concludes from both. The result's `reason` says why a
 /// figure is unknown. The caller adds `allowed_cores`.
-fn judge(facts: &Facts) -> Contention {
-    let Facts { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
+fn judge(facts: &Measured) -> Contention {
+    let Measured { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
     if facts.ticks < POLICY.least_ticks {
         return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
@@ -159,7 +159,7 @@ fn judge(facts: &Facts) -> Contention {
 
 /// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether they waited
 /// for others or for a CPU quota. `others`: cores that others used. `waiting`: threads that waited, if that is known.
-fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool> {
+fn is_contended(facts: &Measured, others: f64, waiting: Option<f64>) -> Option<bool> {
     let own_cores = facts.own_s / facts.span_s;
     // Fewer cores than this do not matter, nor do fewer threads that waited for one.
     let least = POLICY.least_cores.max(own_cores * POLICY.least_part);
@@ -183,7 +183,7 @@ fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool
 
 /// Gives how many threads of the run waited for a core, on average. Those that were read stand for all. `None`: they used too
 /// little of the run's CPU time for that.
-fn waiting_threads(facts: &Facts) -> Option<f64> {
+fn waiting_threads(facts: &Measured) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = facts.tasks;
     // Whether they ran for at least this part of the run's CPU time.
     let ran_for = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
@@ -198,7 +198,7 @@ fn waiting_threads(facts: &Facts) -> Option<f64> {
 ///
 /// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
 /// `None`: only one of both is so, or the switches are not known.
-fn has_waited_by_switches(facts: &Facts, others: f64) -> Option<bool> {
+fn has_waited_by_switches(facts: &Measured, others: f64) -> Option<bool> {
     let used_cores = others + (facts.own_s + facts.tools_s) / facts.span_s;
     let is_full = f64::from(facts.cores) - used_cores < f64::from(facts.cores) * POLICY.full;
     let (voluntary, involuntary) = facts.switches.voluntary.zip(facts.switches.involuntary)?;
@@ -216,8 +216,8 @@ mod tests {
 
     /// Ten seconds on two cores, of which the run used one. Others used so many, and for each second that its threads ran they
     /// waited so long.
-    fn facts(others: f64, waited: f64) -> Facts {
-        Facts {
+    fn facts(others: f64, waited: f64) -> Measured {
+        Measured {
             span_s: 10.0,
             ticks: 1000.0,
             cores: 2,
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    fn verdict(facts: Facts) -> Option<bool> {
+    fn verdict(facts: Measured) -> Option<bool> {
         judge(&facts).is_contended
     }
 
@@ -257,7 +257,7 @@ mod tests {
     // Requirement: CPU-11
     #[test]
     fn a_large_run_loses_little_by_what_stops_a_small_one() {
-        let large = Facts {
+        let large = Measured {
             cores: 64,
             own_s: 600.0,
             busy_s: 600.0 + 20.2,
@@ -265,9 +265,9 @@ mod tests {
             ..facts(0.0, 0.0)
         };
         assert_eq!(verdict(large), Some(false), "2 of 60 cores");
-        assert_eq!(verdict(Facts { busy_s: 600.0 + 70.0, ..large }), Some(true));
+        assert_eq!(verdict(Measured { busy_s: 600.0 + 70.0, ..large }), Some(true));
         // A process that got hardly any time.
-        let starved = Facts {
+        let starved = Measured {
             own_s: 0.1,
             busy_s: 20.0,
             tasks: TaskTimes { ran_ns: 10_000_000, waited_ns: 900_000_000 },
@@ -279,31 +279,31 @@ mod tests {
     // Requirement: CPU-11
     #[test]
     fn stolen_time_is_that_of_others() {
-        let stolen = Facts { stolen_s: 5.0, ..facts(0.0, 0.5) };
+        let stolen = Measured { stolen_s: 5.0, ..facts(0.0, 0.5) };
         let judged = judge(&stolen);
         assert_eq!((judged.is_contended, judged.stolen_cores), (Some(true), Some(0.5)));
         // The run's time has it where the kernel does not account for it.
-        let judged = judge(&Facts { own_s: 15.0, ..stolen });
+        let judged = judge(&Measured { own_s: 15.0, ..stolen });
         assert_eq!(judged.others_cores, Some(0.5));
     }
 
     // Requirement: CPU-11
     #[test]
     fn wait_within_a_quota_is_not_by_others_that_leave_it_room() {
-        let quota = |quota_cores, others| Facts { quota_cores: Some(quota_cores), ..facts(others, 2.0) };
+        let quota = |quota_cores, others| Measured { quota_cores: Some(quota_cores), ..facts(others, 2.0) };
         assert_eq!(verdict(quota(1.1, 0.9)), Some(false), "the run used it up");
         assert_eq!(verdict(quota(1.5, 0.9)), Some(true), "others left less than that");
         // Others of the same group may have used it.
         let judged = judge(&quota(1.5, 0.4));
         assert_eq!((judged.is_contended, judged.may_be_contended()), (None, true));
         assert_eq!(judged.reason.as_deref(), Some("a CPU quota made its threads wait, too"));
-        assert_eq!(verdict(Facts { quota_cores: Some(1.5), ..facts(0.4, 0.05) }), Some(false));
+        assert_eq!(verdict(Measured { quota_cores: Some(1.5), ..facts(0.4, 0.05) }), Some(false));
     }
 
     // Requirement: CPU-11
     #[test]
     fn run_that_sleeps_beside_others_does_not_wait_for_them() {
-        let asleep = |ran_ns, waited_ns| Facts {
+        let asleep = |ran_ns, waited_ns| Measured {
             own_s: 0.0015,
             busy_s: 19.6,
             tasks: TaskTimes { ran_ns, waited_ns },
@@ -313,8 +313,10 @@ mod tests {
         assert_eq!(verdict(asleep(600_000, 2_000_000)), Some(false));
         assert_eq!(verdict(asleep(0, 0)), Some(false), "it had too few switches to wait long");
         // Of a program that computes, its first milliseconds say nothing.
-        let of_start =
-            judge(&Facts { tasks: TaskTimes { ran_ns: 600_000, waited_ns: 2_000_000 }, ..facts(1.0, 0.0) });
+        let of_start = judge(&Measured {
+            tasks: TaskTimes { ran_ns: 600_000, waited_ns: 2_000_000 },
+            ..facts(1.0, 0.0)
+        });
         assert_eq!(of_start.waiting_threads, None);
     }
 
@@ -323,7 +325,7 @@ mod tests {
     fn what_cannot_be_known_is_null_with_a_reason() {
         let unread = |others, involuntary| {
             let switches = ContextSwitches { voluntary: Some(30), involuntary };
-            let judged = judge(&Facts { tasks: TaskTimes::default(), switches, ..facts(others, 0.0) });
+            let judged = judge(&Measured { tasks: TaskTimes::default(), switches, ..facts(others, 0.0) });
             assert!(judged.waiting_threads.is_none() && judged.reason.is_some());
             (judged.is_contended, judged.may_be_contended())
         };
@@ -333,13 +335,13 @@ mod tests {
         assert_eq!(unread(0.98, None), (None, true));
         assert_eq!(unread(0.98, Some(19)), (Some(false), false), "it was hardly ever off its core");
         assert_eq!(unread(0.5, Some(50)), (Some(false), false), "a core was idle at times");
-        let short = judge(&Facts { ticks: 49.0, ..facts(1.0, 1.0) });
+        let short = judge(&Measured { ticks: 49.0, ..facts(1.0, 1.0) });
         assert_eq!((short.is_contended, short.others_cores), (None, None));
         assert_eq!(short.reason.as_deref(), Some("the run took less than 50 clock ticks"));
-        let lacking = judge(&Facts { busy_s: 7.0, ..facts(0.0, 0.0) });
+        let lacking = judge(&Measured { busy_s: 7.0, ..facts(0.0, 0.0) });
         assert_eq!((lacking.others_cores, lacking.may_be_contended()), (None, false));
         assert!(lacking.reason.unwrap().contains("less CPU time"));
-        let rounded = judge(&Facts { busy_s: 9.0, ..facts(0.0, 0.0) });
+        let rounded = judge(&Measured { busy_s: 9.0, ..facts(0.0, 0.0) });
         assert_eq!((rounded.is_contended, rounded.others_cores), (Some(false), Some(0.0)));
     }
 }

@@ -29,7 +29,7 @@ use crate::model::report::{
 };
 use crate::model::timestamp;
 use crate::run::RunState;
-use crate::run::cause::{self, Cause, Facts};
+use crate::run::cause::{self, Cause, Evidence};
 use crate::run::elsewhere::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
@@ -232,7 +232,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     }
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
     let since_session_ns = end.at_ns.saturating_sub(inputs.config.start.monotonic_ns);
-    cause::cause(&Facts {
+    cause::cause(&Evidence {
         exit,
         span_ns: (run.start_ns, end.at_ns),
         ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,

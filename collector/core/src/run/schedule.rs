@@ -1,6 +1,6 @@
 //! When the next sample is due: on the grid of the sampling interval, or beside it.
 //!
-//! [`Schedule::decide`] concludes from [`Facts`] and from earlier outcomes, which [`Schedule::sampled`] takes in. The rules, with
+//! [`Schedule::decide`] concludes from [`Situation`] and from earlier outcomes, which [`Schedule::sampled`] takes in. The rules, with
 //! the values of [`SamplingPolicy`]:
 //!
 //! - Growth: while the tree's RAM grows notably, and at the start of the run, samples come more often. What several processes
@@ -16,7 +16,7 @@ use crate::model::policy::SamplingPolicy;
 
 /// The state of the run that a decision depends on. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct Situation<'a> {
     /// When the last sample was taken, or when the command started.
     pub sampled_ns: u64,
     /// The largest footprint of the tree so far, bytes.
@@ -133,7 +133,7 @@ impl Schedule {
 
     /// Decides whether to sample now or to wait. A sample is planned for the next tick, or earlier for growth or an unreported
     /// program. Large ends may delay it: that delay is kept for the next call. Nothing else changes.
-    pub fn decide(&mut self, now_ns: u64, facts: &Facts) -> Decision {
+    pub fn decide(&mut self, now_ns: u64, facts: &Situation) -> Decision {
         let is_on_grid = now_ns >= self.next_tick_ns;
         if facts.ended.len() > self.policy.most_waiting {
             return Decision::Sample(Terms { is_on_grid, large_end: None });
@@ -156,7 +156,7 @@ impl Schedule {
     /// Gives when a sample for unreported programs is due, CLOCK_MONOTONIC nanoseconds. The largest number: none is. It comes as
     /// long after the last sample as the youngest such program was old by then, so that the age doubles. The policy bounds that
     /// time, and the cost of earlier samples may make it longer.
-    fn unreported_ns(&self, facts: &Facts) -> u64 {
+    fn unreported_ns(&self, facts: &Situation) -> u64 {
         let policy = &self.policy;
         let is_wanted = policy.unreported_rest_ns > 0;
         let Some(start_ns) = facts.youngest_unreported_ns.filter(|_| is_wanted) else { return u64::MAX };
@@ -168,7 +168,7 @@ impl Schedule {
 
     /// Gives which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it is delayed for long
     /// enough.
-    fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Facts) -> Option<LargeEnd> {
+    fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Situation) -> Option<LargeEnd> {
         let policy = &self.policy;
         let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
@@ -254,8 +254,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    const NOTHING: Facts<'_> =
-        Facts { sampled_ns: 0, largest_bytes: 1, youngest_unreported_ns: None, ended: &[] };
+    const NOTHING: Situation<'_> =
+        Situation { sampled_ns: 0, largest_bytes: 1, youngest_unreported_ns: None, ended: &[] };
     const NO_GROWTH: Taken = Taken { at_ns: 0, from_ns: 0, cost_ns: 0, largest_before: 1, largest: 1 };
 
     fn new_schedule(interval_ns: u64) -> Schedule {
@@ -293,7 +293,7 @@ mod tests {
             let mut next = |from_ns: u64| {
                 let largest = if from_ns < 100 * MS { 2 } else { 1 };
                 schedule.sampled(&Outcome::Taken(Taken { at_ns: from_ns, cost_ns, largest, ..NO_GROWTH }));
-                match schedule.decide(from_ns, &Facts { sampled_ns: from_ns, ..NOTHING }) {
+                match schedule.decide(from_ns, &Situation { sampled_ns: from_ns, ..NOTHING }) {
                     Decision::Wait(until_ns) if until_ns < 2000 * MS => Some(until_ns),
                     _ => None,
                 }
@@ -318,7 +318,8 @@ mod tests {
             let mut at_ns = 0;
             loop {
                 let begin_ns = 2000 * MS + from_ns.saturating_sub(2000 * MS) / (500 * MS) * (500 * MS);
-                let facts = Facts { sampled_ns: from_ns, youngest_unreported_ns: Some(begin_ns), ..NOTHING };
+                let facts =
+                    Situation { sampled_ns: from_ns, youngest_unreported_ns: Some(begin_ns), ..NOTHING };
                 if let Decision::Wait(until_ns) = schedule.decide(at_ns, &facts) {
                     at_ns = until_ns;
                 }
@@ -358,7 +359,7 @@ mod tests {
         let mut schedule = new_schedule(100 * MS);
         schedule.sampled(&Outcome::Taken(Taken { at_ns: 600 * MS, ..NO_GROWTH }));
         let ended = vec![ended_at(599 * MS, 1 << 30); SamplingPolicy::default().most_waiting + 1];
-        let mut decide = |ended| schedule.decide(650 * MS, &Facts { ended, ..NOTHING });
+        let mut decide = |ended| schedule.decide(650 * MS, &Situation { ended, ..NOTHING });
         assert_eq!(decide(&ended[1..]), Decision::Wait(700 * MS));
         assert_eq!(decide(&ended[..]), sample(false, None));
     }
@@ -372,19 +373,19 @@ mod tests {
         let (at_ns, largest) = (100 * MS, 100 << 20);
         schedule.sampled(&Outcome::Taken(Taken { at_ns, largest_before: 9, largest, ..NO_GROWTH }));
         let large_end = LargeEnd { bytes: 16 << 20, together_ns: 25 * MS / 2 };
-        let sampled = Facts { sampled_ns: 100 * MS, largest_bytes: 100 << 20, ..NOTHING };
+        let sampled = Situation { sampled_ns: 100 * MS, largest_bytes: 100 << 20, ..NOTHING };
         let ended = [ended_at(124 * MS, 15 << 20), ended_at(100 * MS, 16 << 20)];
         let at_125 = sample(false, Some(large_end));
         assert_eq!(schedule.decide(125 * MS, &sampled), at_125);
         assert_eq!(
-            schedule.decide(125 * MS, &Facts { ended: &ended, ..sampled }),
+            schedule.decide(125 * MS, &Situation { ended: &ended, ..sampled }),
             at_125,
             "small, or long ago"
         );
 
         let ended = [ended_at(124 * MS, 16 << 20), ended_at(100 * MS, 16 << 20)];
         let until_ns = 124 * MS + 25 * MS / 2;
-        let facts = Facts { ended: &ended, ..sampled };
+        let facts = Situation { ended: &ended, ..sampled };
         assert_eq!(schedule.decide(125 * MS, &facts), Decision::Wait(until_ns));
         assert_eq!(schedule.decide(until_ns - 1, &sampled), Decision::Wait(until_ns), "it stays delayed");
         assert_eq!(schedule.decide(until_ns, &facts), sample(false, Some(large_end)));
@@ -402,7 +403,7 @@ mod tests {
             let large_end = LargeEnd { bytes: 1, together_ns: 1 };
             schedule.sampled(&Outcome::PutOff { at_ns: 100 * MS, cost_ns: put_off_cost_ns, large_end });
             schedule.sampled(&Outcome::Taken(Taken { at_ns: 100 * MS, cost_ns: MS / 10, ..NO_GROWTH }));
-            schedule.decide(100 * MS, &Facts { sampled_ns: 100 * MS, ..NOTHING })
+            schedule.decide(100 * MS, &Situation { sampled_ns: 100 * MS, ..NOTHING })
         };
         assert_eq!(next_ns(0), Decision::Wait(125 * MS));
         assert_eq!(next_ns(MS), Decision::Wait(210 * MS), "at most 1% of a core");
@@ -418,7 +419,7 @@ mod tests {
         let mut schedule = Schedule::new(policy.unwrap(), 100 * MS, 0);
         let taken = Taken { at_ns: MS, cost_ns: 1, largest_before: 1 << 30, largest: 9 << 30, ..NO_GROWTH };
         schedule.sampled(&Outcome::Taken(taken));
-        let facts = Facts { largest_bytes: 1 << 30, youngest_unreported_ns: Some(MS), ..NOTHING };
+        let facts = Situation { largest_bytes: 1 << 30, youngest_unreported_ns: Some(MS), ..NOTHING };
         assert_eq!(schedule.decide(MS, &facts), Decision::Wait(100 * MS), "only the grid is left");
         let large_end = LargeEnd { bytes: 1 << 30, together_ns: 1 };
         assert_eq!(schedule.decide(100 * MS, &facts), sample(true, Some(large_end)));

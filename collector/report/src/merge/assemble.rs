@@ -11,7 +11,7 @@ use super::spread::spread;
 use super::sum::Sum;
 use super::sums::Groups3;
 use super::totals::saturated;
-use super::warnings::{Facts, counted, warnings};
+use super::warnings::{Found, counted, warnings};
 use crate::model::groups::Groups;
 use crate::model::host_name::short;
 use crate::model::report::{
@@ -66,7 +66,7 @@ impl Merger {
             ..Node::default()
         }));
         let commands = self.commands.list();
-        let warnings = warnings(&Facts {
+        let warnings = warnings(&Found {
             plan: &self.plan,
             commands: &commands,
             nodes: &self.nodes,

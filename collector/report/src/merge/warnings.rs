@@ -67,7 +67,7 @@ impl NodeWarnings {
 }
 
 /// What warnings are made from.
-pub(super) struct Facts<'a> {
+pub(super) struct Found<'a> {
     pub(super) plan: &'a Plan,
     /// Commands with how many reports have them, the one of most reports first.
     pub(super) commands: &'a [(&'a [String], u64)],
@@ -84,7 +84,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// Lists all warnings: those about the merge itself, then those of the reports.
-pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
+pub(super) fn warnings(facts: &Found) -> Vec<Warning> {
     // Each is `None` if there is nothing to warn of.
     let own: [(Topic, Option<String>); 10] = [
         (Topic::Tracking, missing(facts)),
@@ -125,7 +125,7 @@ fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
 
 /// Names the nodes of which there is a report, and no process in it, if ranks are missing: they may have run there. `None`: there
 /// are none.
-fn idle(facts: &Facts) -> Option<String> {
+fn idle(facts: &Found) -> Option<String> {
     facts.ranks?;
     let is_idle = |node: &&Node| node.reports > 0 && node.processes == Some(0);
     let idle: Vec<&Node> = facts.nodes.iter().filter(is_idle).collect();
@@ -139,7 +139,7 @@ fn idle(facts: &Facts) -> Option<String> {
 }
 
 /// Says what no figure has: nodes and ranks without a report, and files that could not be read. `None`: nothing is missing.
-fn missing(facts: &Facts) -> Option<String> {
+fn missing(facts: &Found) -> Option<String> {
     let never = of_state(facts.nodes, NodeState::NeverCheckedIn);
     let nodes = (facts.missing_nodes > 0).then(|| {
         let names = named(never.iter().map(|node| node.node.as_str()));
@@ -247,7 +247,7 @@ fn several_of_a_node(nodes: &[Node]) -> Option<String> {
 }
 
 /// Says that some nodes are the same machine. `None`: there are as many machines as nodes with a report.
-fn one_machine(facts: &Facts) -> Option<String> {
+fn one_machine(facts: &Found) -> Option<String> {
     let with_reports = facts.nodes.iter().filter(|node| node.reports > 0).count() as u64;
     (with_reports > facts.machines).then(|| {
         format!(
@@ -258,7 +258,7 @@ fn one_machine(facts: &Facts) -> Option<String> {
 }
 
 /// Names the figures that are unknown of some reports. `None`: all are known of all.
-fn unknown(facts: &Facts) -> Option<String> {
+fn unknown(facts: &Found) -> Option<String> {
     let unknown = facts.unknown.iter().filter(|(_, reports)| *reports > 0);
     let parts: Vec<String> =
         unknown.map(|(figure, reports)| format!("{figure} (in {})", counted(*reports, "report"))).collect();

@@ -121,7 +121,7 @@ fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: 
 fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
     let rows = commands.iter().filter_map(|command| {
         let gpu = command.gpu.as_ref()?;
-        Some(OnGpu {
+        Some(GpuRow {
             first: gpu.count.to_string(),
             peak_ram_bytes: gpu.peak_ram_bytes,
             max_sm_percent: gpu.max_sm_percent,
@@ -135,7 +135,7 @@ fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
 fn heaviest_on_gpus(processes: &[HeavyProcess], units: Units) -> Section {
     let rows = processes.iter().filter_map(|HeavyProcess { usage: process, .. }| {
         let gpu = process.gpu.as_ref()?;
-        Some(OnGpu {
+        Some(GpuRow {
             first: process.pid.to_string(),
             peak_ram_bytes: gpu.peak_ram_bytes,
             max_sm_percent: gpu.max_sm_percent,
@@ -146,7 +146,7 @@ fn heaviest_on_gpus(processes: &[HeavyProcess], units: Units) -> Section {
 }
 
 /// A row of a table about GPUs.
-struct OnGpu<'a> {
+struct GpuRow<'a> {
     /// The cell of the first column.
     first: String,
     peak_ram_bytes: Option<u64>,
@@ -155,12 +155,12 @@ struct OnGpu<'a> {
 }
 
 /// Makes a table of rows about GPUs: those of most GPU RAM first. `first`: the head of the first column.
-fn gpu_table<'a>(first: &'static str, rows: impl Iterator<Item = OnGpu<'a>>, units: Units) -> Table {
+fn gpu_table<'a>(first: &'static str, rows: impl Iterator<Item = GpuRow<'a>>, units: Units) -> Table {
     let ram = Column::number("Peak GPU RAM", units.gpu_ram.symbol());
     let head = [Column::count(first), ram, Column::number("Max SM", "%"), Column::text("Command")];
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by_key(|row| Reverse(row.peak_ram_bytes));
-    let cells = |row: OnGpu| {
+    let cells = |row: GpuRow| {
         let (peak, max_sm) = (units.gpu_ram_cell(row.peak_ram_bytes), number(row.max_sm_percent));
         [row.first, peak, max_sm, row.command.to_owned()]
     };

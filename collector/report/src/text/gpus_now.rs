@@ -2,7 +2,7 @@
 
 use super::terminal::{Look, left, right};
 use crate::figures::bytes;
-use crate::model::gpu::listing::{Listed, Listing, OnGpu};
+use crate::model::gpu::listing::{Listed, ListedProcess, Listing};
 use crate::model::style::Console;
 use crate::quote;
 
@@ -80,7 +80,7 @@ fn processes(gpu: &Listed, look: Look) -> Vec<String> {
     let Some(listed) = &gpu.now.processes else {
         return vec!["     processes: n/a".to_owned()];
     };
-    let line = |process: &OnGpu| {
+    let line = |process: &ListedProcess| {
         let memory = process.memory_bytes.map_or(UNKNOWN.to_owned(), bytes);
         let word = |word: &Option<String>| look.text(word.as_deref().unwrap_or(UNKNOWN));
         let (user, command) = (word(&process.user), word(&process.command));
@@ -93,7 +93,7 @@ fn processes(gpu: &Listed, look: Look) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::model::gpu::Device;
-    use crate::model::gpu::listing::{Driver, GpuNow, OnGpu};
+    use crate::model::gpu::listing::{Driver, GpuNow, ListedProcess};
 
     #[test]
     fn each_gpu_has_a_line_and_each_process_on_it() {
@@ -104,7 +104,7 @@ mod tests {
             ..Device::default()
         };
         let gpu = |device, now| Listed { device, tracked: true, visible: None, figures: vec![], now };
-        let process = |pid, user: Option<&str>, command: Option<&str>, memory_bytes| OnGpu {
+        let process = |pid, user: Option<&str>, command: Option<&str>, memory_bytes| ListedProcess {
             pid,
             user: user.map(Into::into),
             command: command.map(Into::into),

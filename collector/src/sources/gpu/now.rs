@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use super::pid_facts::has_own_pid_ns;
-use crate::model::gpu::listing::{GpuNow, Listing, OnGpu};
+use crate::model::gpu::listing::{GpuNow, ListedProcess, Listing};
 use crate::model::gpu::{Device, DeviceSample, Figure};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
@@ -30,7 +30,7 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
         sm_clock_mhz: value(Figure::SmClock),
         pstate: value(Figure::Pstate).map(|state| state as u32),
         processes: listed.map(|listed| {
-            let mut on_gpu: Vec<OnGpu> =
+            let mut on_gpu: Vec<ListedProcess> =
                 listed.iter().map(|one| processes.named(one.pid, one.bytes.as_ref().ok().copied())).collect();
             on_gpu.sort_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
             on_gpu
@@ -73,16 +73,16 @@ impl Processes {
     }
 
     /// Describes the process with this pid and this memory, with its user and command as far as /proc shows them.
-    fn named(&mut self, pid: u32, memory_bytes: Option<u64>) -> OnGpu {
+    fn named(&mut self, pid: u32, memory_bytes: Option<u64>) -> ListedProcess {
         if self.are_foreign {
-            return OnGpu { pid, memory_bytes, ..OnGpu::default() };
+            return ListedProcess { pid, memory_bytes, ..ListedProcess::default() };
         }
         let uid = fs::read_to_string(self.root.path(pid, "status")).ok().and_then(|status| uid_of(&status));
         let user = uid.map(|uid| {
             let name = || user::name(uid).unwrap_or_else(|| uid.to_string());
             self.users.entry(uid).or_insert_with(name).clone()
         });
-        OnGpu { pid, user, command: self.root.comm(pid), memory_bytes }
+        ListedProcess { pid, user, command: self.root.comm(pid), memory_bytes }
     }
 }
 

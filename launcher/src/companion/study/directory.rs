@@ -7,9 +7,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use gpu_track_collector::given_file::{self, MOST_OF_REPORT, NotReadable};
-use gpu_track_collector::study::plan::PlannedRun;
-use gpu_track_collector::study::{self, Plan, Run};
-use gpu_track_collector::{NoLock, Output, OutputLock, Report, read_report, write_report};
+use gpu_track_collector::model::report::Report;
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::report::read::read as read_report;
+use gpu_track_collector::report::study;
+use gpu_track_collector::report::study::plan::PlannedRun;
+use gpu_track_collector::report::study::{Plan, Run};
+use gpu_track_collector::{NoLock, OutputLock, write_report};
 
 use crate::cli::UsageError;
 use crate::console::message;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpu_track_collector::given_file::{self, MOST_OF_OPTIONS, NotReadable};
-use gpu_track_collector::quote;
-use gpu_track_collector::study::expand::{Parameter, Template};
+use gpu_track_collector::report::quote;
+use gpu_track_collector::report::study::expand::{Parameter, Template};
 use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;

@@ -3,9 +3,9 @@
 use std::hash::{BuildHasher, RandomState};
 
 use clap::{ArgAction, Args};
-use gpu_track_collector::study::Plan;
-use gpu_track_collector::study::expand::{NoVariants, Parameter, Template, expand};
-use gpu_track_collector::study::plan::MOST_RUNS;
+use gpu_track_collector::report::study::Plan;
+use gpu_track_collector::report::study::expand::{NoVariants, Parameter, Template, expand};
+use gpu_track_collector::report::study::plan::MOST_RUNS;
 
 use crate::cli::UsageError;
 

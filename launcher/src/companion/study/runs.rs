@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gpu_track_collector::study::plan::PlannedRun;
-use gpu_track_collector::study::{self, Plan};
-use gpu_track_collector::{NoLock, OutputLock, own_program, signal_name};
+use gpu_track_collector::model::signal::signal_name;
+use gpu_track_collector::report::study;
+use gpu_track_collector::report::study::Plan;
+use gpu_track_collector::report::study::plan::PlannedRun;
+use gpu_track_collector::{NoLock, OutputLock, own_program};
 
 use super::directory::{self, Directory, Files, RunKind};
 use super::given::words;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use gpu_track_collector::code_blocks;
-use gpu_track_collector::sub_track::calls_text;
+use gpu_track_collector::report::sub_track::calls_text;
 
 use super::place::PlaceArgs;
 use crate::cli::UsageError;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::given_file::{self, MOST_OF_ANALYSIS, MOST_OF_OPTIONS};
-use gpu_track_collector::sub_track::{
+use gpu_track_collector::report::sub_track::{
     Analysis, Ordered, STATISTICS, Session, Statistic, compare, comparison_text,
 };
 use serde::Deserialize;

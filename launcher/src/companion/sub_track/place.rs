@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use gpu_track_collector::Output;
-use gpu_track_collector::sub_track::json;
+use gpu_track_collector::model::style::Output;
+use gpu_track_collector::report::sub_track::json;
 use serde::Serialize;
 
 use super::super::place;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use gpu_track_collector::sub_track::analysis_text;
+use gpu_track_collector::report::sub_track::analysis_text;
 
 use super::compare::read_analysis;
 use super::place::PlaceArgs;

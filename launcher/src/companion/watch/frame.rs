@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu_track_collector::Usable;
+use gpu_track_collector::model::report::Usable;
 
 use super::gpus::Gpu;
 use super::history::Point;

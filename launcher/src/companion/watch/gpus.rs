@@ -25,7 +25,7 @@ pub(super) struct Gpu {
 
 /// GPUs whose figures can be added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct GpuSums {
+pub(super) struct SummedGpus {
     /// How many.
     pub(super) count: usize,
     /// Sum of their utilization, percent of one GPU. `None`: unknown of one, or there is none.
@@ -39,7 +39,7 @@ pub(super) struct GpuSums {
 }
 
 /// Adds up GPUs. A MIG instance is a part of a device, so instances are left out if any whole device is among the GPUs.
-pub(super) fn gpu_sums(gpus: &[Gpu]) -> GpuSums {
+pub(super) fn gpu_sums(gpus: &[Gpu]) -> SummedGpus {
     let is_device = |gpu: &Gpu| !gpu.id.starts_with("MIG-");
     let has_devices = gpus.iter().any(is_device);
     let counted = || gpus.iter().filter(|gpu| is_device(gpu) || !has_devices);
@@ -48,7 +48,7 @@ pub(super) fn gpu_sums(gpus: &[Gpu]) -> GpuSums {
         sum.filter(|_| !gpus.is_empty())
     };
     let busy_percent = counted().map(|gpu| gpu.busy_percent).sum::<Option<f64>>();
-    GpuSums {
+    SummedGpus {
         count: counted().count(),
         busy_percent: busy_percent.filter(|_| !gpus.is_empty()),
         run_bytes: sum(|gpu| gpu.run_bytes),
@@ -78,6 +78,6 @@ mod tests {
         assert_eq!((gpu_sums(&both[1..]).count, gpu_sums(&both[1..]).run_bytes), (1, Some(3)));
         let partly = gpu_sums(&[gpu("GPU-a", None, Some(1)), gpu("GPU-b", Some(2), None)]);
         assert_eq!((partly.count, partly.run_bytes, partly.total_bytes), (2, None, None));
-        assert_eq!(gpu_sums(&[]), GpuSums::default());
+        assert_eq!(gpu_sums(&[]), SummedGpus::default());
     }
 }

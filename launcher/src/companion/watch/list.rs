@@ -23,7 +23,7 @@ fn table(all: &[Found]) -> String {
     let mut text = format!("{:>8}  {:>12}  {:>8}  {:>5}  {}\n", "PID", "TIME", "RAM", "LIVE", "COMMAND");
     let now_ns = clock::monotonic_ns();
     for found in all.iter().take(MOST_RUNS) {
-        text += &gpu_track_collector::quote::escape(&line(found, now_ns, is_alive));
+        text += &gpu_track_collector::report::quote::escape(&line(found, now_ns, is_alive));
         text += "\n";
     }
     if all.len() > MOST_RUNS {
@@ -42,10 +42,10 @@ fn line(found: &Found, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> String {
             let Frame { at_s, stage, ram_bytes, processes, .. } = frame;
             let ram = ram_bytes.map_or("?".into(), |bytes| super::view::text::bytes(bytes, None));
             let processes = processes.map_or("?".into(), |count| count.to_string());
-            let time = gpu_track_collector::figures::readable(at_s);
+            let time = gpu_track_collector::report::figures::readable(at_s);
             let note =
                 if stage == Stage::Killed { "killed: gpu-track recover writes its report  " } else { "" };
-            let command = gpu_track_collector::quote::words(&run.command);
+            let command = gpu_track_collector::report::quote::words(&run.command);
             format!("{pid:>8}  {time:>12}  {ram:>8}  {processes:>5}  {note}{command}")
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gpu_track_collector::{Console, RamUnit};
+use gpu_track_collector::model::style::{Console, RamUnit};
 
 use super::frame::{Frame, Process, Reading, Run, Stage};
 use super::history::History;

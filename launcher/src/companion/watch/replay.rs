@@ -3,12 +3,17 @@
 use std::io::BufReader;
 use std::path::Path;
 
+use gpu_track_collector::bounded_lines;
 use gpu_track_collector::given_file::{self, MOST_OF_ROWS};
-use gpu_track_collector::tracking_line::{End, Line};
-use gpu_track_collector::{
-    EventKind, Events, Report, RunEvent, TreeSample, Usable, bounded_lines, event_in_words, figures,
-    read_report, signal_name,
-};
+use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
+use gpu_track_collector::model::gpu::Figure;
+use gpu_track_collector::model::report::{Crash, Report, Usable};
+use gpu_track_collector::model::signal::signal_name;
+use gpu_track_collector::model::tree_sample::{Event, GpuSample, TreeSample};
+use gpu_track_collector::report::alerts_in_words::event_in_words;
+use gpu_track_collector::report::figures;
+use gpu_track_collector::report::read::read as read_report;
+use gpu_track_collector::report::tracking_line::{End, Line};
 
 use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
@@ -104,7 +109,7 @@ impl Replay {
                 self.processes.push(Lived { process, end_ns, is_still_running: ended.is_still_running });
             }
             // After a sample was written, it turned out to have had more RAM. It can be a part of a joined one by now.
-            Line::Event(gpu_track_collector::TrackingEvent::Revised { at_ns, max_footprint_bytes }) => {
+            Line::Event(Event::Revised { at_ns, max_footprint_bytes }) => {
                 let at = self.samples.partition_point(|sample| sample.at_ns < at_ns);
                 if let Some(sample) = self.samples.get_mut(at) {
                     sample.footprint_bytes.combined.raise(max_footprint_bytes.combined);
@@ -231,7 +236,7 @@ impl Replay {
             (None, Some(signal)) => vec![format!("{at}: {} ended the command", signal_name(signal))],
             (None, None) => Vec::new(),
         };
-        let crash = |crash: &gpu_track_collector::Crash| {
+        let crash = |crash: &Crash| {
             format!(
                 "{} x {} ended by {}",
                 crash.count,
@@ -275,8 +280,7 @@ fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
 
 /// Gives the GPUs at a sample.
 fn gpus(sample: &TreeSample) -> Vec<Gpu> {
-    let gauge = |gpu: &gpu_track_collector::GpuSample, figure| gpu.gauge(figure);
-    let gpu = |gpu: &gpu_track_collector::GpuSample| Gpu {
+    let gpu = |gpu: &GpuSample| Gpu {
         index: gpu.device.index.map(u64::from),
         id: gpu.device.id.clone(),
         name: gpu.device.name.clone().unwrap_or_default(),
@@ -284,8 +288,8 @@ fn gpus(sample: &TreeSample) -> Vec<Gpu> {
         used_bytes: gpu.used_bytes,
         run_bytes: gpu.run_bytes.map(|run| run.combined),
         busy_percent: gpu.busy_percent,
-        power_w: gauge(gpu, gpu_track_collector::Figure::Power),
-        temperature_c: gauge(gpu, gpu_track_collector::Figure::Temperature),
+        power_w: gpu.gauge(Figure::Power),
+        temperature_c: gpu.gauge(Figure::Temperature),
     };
     sample.gpu.devices.iter().map(gpu).collect()
 }
@@ -299,7 +303,7 @@ mod tests {
     fn line(number: u64, command: &str) -> String {
         let mut sample = TreeSample { from_ns: number * S, at_ns: (number + 1) * S, ..TreeSample::default() };
         sample.footprint_bytes.combined.raise(100 + number);
-        sample.commands = vec![gpu_track_collector::CommandSample {
+        sample.commands = vec![gpu_track_collector::model::tree_sample::CommandSample {
             command: command.into(),
             processes: 1,
             added_bytes: 90,

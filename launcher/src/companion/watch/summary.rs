@@ -1,7 +1,10 @@
 //! The summary of a live file, a JSON text, as far as the view shows it. Another program may have written anything there: what is
 //! missing or of another kind is unknown.
 
-use gpu_track_collector::{RunEvent, Usable, event_in_words, figures};
+use gpu_track_collector::model::alert::RunEvent;
+use gpu_track_collector::model::report::Usable;
+use gpu_track_collector::report::alerts_in_words::event_in_words;
+use gpu_track_collector::report::figures;
 use serde::Deserialize;
 use serde_json::Value;
 

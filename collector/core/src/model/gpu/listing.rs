@@ -62,12 +62,12 @@ pub struct GpuNow {
     /// Performance state, 0 the fastest.
     pub pstate: Option<u32>,
     /// The processes with memory on it; null: the driver does not list them.
-    pub processes: Option<Vec<OnGpu>>,
+    pub processes: Option<Vec<ListedProcess>>,
 }
 
 /// A process with memory on a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OnGpu {
+pub struct ListedProcess {
     /// Its pid, as the driver has it.
     pub pid: u32,
     /// The name of its user, or the number of a user without a name; null: /proc does not show it.

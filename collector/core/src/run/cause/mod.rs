@@ -77,7 +77,7 @@ const HARMLESS: [i32; 8] = [
 
 /// What is known at the end of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct Evidence<'a> {
     /// How the command ended.
     pub exit: Exit,
     /// Start and end of the command, CLOCK_MONOTONIC nanoseconds.
@@ -103,7 +103,7 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Concludes what ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
-pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
+pub(crate) fn cause(facts: &Evidence) -> Option<Cause> {
     let has_failed = facts.exit.signal.is_some() || facts.exit.code.is_some_and(|code| code != 0);
     if !has_failed {
         return None;
@@ -130,7 +130,7 @@ fn may_be_hit(limit: &MemoryLimitUse) -> bool {
     limit.peak_bytes.is_none_or(is_full)
 }
 
-impl Facts<'_> {
+impl Evidence<'_> {
     /// Finds evidence that the kernel killed processes for want of memory. `None`: it counted no such kill, or it may have killed
     /// only processes outside the tree.
     fn out_of_memory(&self) -> Option<OutOfMemory> {

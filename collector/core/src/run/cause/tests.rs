@@ -134,7 +134,7 @@ impl Run {
 
     /// The run ends in the second 9000 since the epoch.
     fn cause(&self) -> Option<Cause> {
-        cause(&Facts {
+        cause(&Evidence {
             exit: self.exit,
             span_ns: (START, END),
             ended_s: 9000.0,

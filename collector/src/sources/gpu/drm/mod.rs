@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use fdinfo::Client;
 use kfd::{Kfd, Node};
 use sysfs::Card;
-use usage::{ClientUsage, Clients, OnDevice};
+use usage::{ClientUsage, Clients, DeviceClients};
 
 use super::backend::{Ask, Backend, Turn};
 use crate::model::gpu::{
@@ -56,7 +56,7 @@ impl Drm {
     }
 
     /// Reads what these processes use of each device, by the device's id. `at_ns`: CLOCK_MONOTONIC nanoseconds.
-    fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, OnDevice> {
+    fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, DeviceClients> {
         let mut pids = pids.to_vec();
         // This lets a client's holders come smallest pid first.
         pids.sort_unstable();
@@ -75,7 +75,7 @@ impl Drm {
     }
 
     /// Takes in the memory that ROCm's driver shows for these processes on a device. The larger of it and fdinfo's memory counts.
-    fn add_kfd(&self, id: &str, pids: &[u32], used: &mut OnDevice) {
+    fn add_kfd(&self, id: &str, pids: &[u32], used: &mut DeviceClients) {
         let Some(kfd) = &self.kfd else { return };
         let Some(node) = self.nodes.iter().find(|node| node.device.id == id) else { return };
         for pid in pids {
@@ -158,7 +158,7 @@ impl Drm {
         mut sample: DeviceSample,
         since_us: u64,
         pids: &[u32],
-        mut used: OnDevice,
+        mut used: DeviceClients,
     ) -> DeviceSample {
         let id = sample.device.clone();
         let card = self.cards.iter().find(|card| card.device.id == id);

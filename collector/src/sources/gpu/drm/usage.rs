@@ -13,7 +13,7 @@ pub(super) type Clients = BTreeMap<ClientKey, (Vec<u32>, Client)>;
 
 /// Memory and utilisation of the processes on one device.
 #[derive(Debug, Default)]
-pub(super) struct OnDevice {
+pub(super) struct DeviceClients {
     /// Memory by pid, bytes.
     pub bytes: BTreeMap<u32, Reading<u64>>,
     /// Busy time since the reading before, as a multiple of [`ClientUsage::unit_ns`], by pid and engine.
@@ -48,7 +48,7 @@ impl ClientUsage {
         at_ns: u64,
         clients: Clients,
         device_of: impl Fn(&Client) -> String,
-    ) -> HashMap<String, OnDevice> {
+    ) -> HashMap<String, DeviceClients> {
         let span_ns = self.at_ns.replace(at_ns).map(|before| at_ns.saturating_sub(before));
         self.span_ns = span_ns.filter(|ns| *ns > 0);
         self.owners.retain(|key, _| clients.contains_key(key));
@@ -59,7 +59,7 @@ impl ClientUsage {
         for (key, (_, client)) in &clients {
             self.note_rates(key, client);
         }
-        let mut devices: HashMap<String, OnDevice> = HashMap::new();
+        let mut devices: HashMap<String, DeviceClients> = HashMap::new();
         for (key, (holders, client)) in clients {
             let owner = self.owner(&key, &holders);
             let used = devices.entry(device_of(&client)).or_default();
@@ -94,7 +94,7 @@ impl ClientUsage {
 
     /// Gives the utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process
     /// that was not read before has the busy time since its start. A process whose use is not known is left out.
-    pub(super) fn by_process(&self, used: &OnDevice) -> Vec<ProcessBusy> {
+    pub(super) fn by_process(&self, used: &DeviceClients) -> Vec<ProcessBusy> {
         let known = used.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
             // Busy time as a part of the time since the reading before.
@@ -159,7 +159,7 @@ impl ClientUsage {
 /// little longer than the time between the two.
 const MOST_IN_A_STRETCH: f64 = 1.5;
 
-impl OnDevice {
+impl DeviceClients {
     /// Adds memory to that of a process, bytes.
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
         // The sum starts with 0, or with the reason if the first memory is not known.

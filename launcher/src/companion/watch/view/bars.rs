@@ -1,6 +1,6 @@
 //! The title, and bars of what the run uses against what it may use.
 
-use gpu_track_collector::{figures, quote};
+use gpu_track_collector::report::{figures, quote};
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, cores, percent, some_bytes};

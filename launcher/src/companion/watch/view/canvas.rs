@@ -1,7 +1,8 @@
 //! Writes lines of text onto a buffer, from top to bottom. What is outside of the buffer is cut, and `...` says so: a part of a
 //! figure would look like another one.
 
-use gpu_track_collector::{Console, quote};
+use gpu_track_collector::model::style::Console;
+use gpu_track_collector::report::quote;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
 

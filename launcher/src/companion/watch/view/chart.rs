@@ -1,6 +1,6 @@
 //! RAM from the start of the run, stacked by command. Each command has a letter, so the chart needs no colours.
 
-use gpu_track_collector::{figures, quote};
+use gpu_track_collector::report::{figures, quote};
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, bytes, column};

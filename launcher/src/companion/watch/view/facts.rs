@@ -1,6 +1,6 @@
 //! Alerts that are on, GPUs with the run's processes on them, how figures are known, and what happened.
 
-use gpu_track_collector::quote;
+use gpu_track_collector::report::quote;
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, percent, some_bytes};

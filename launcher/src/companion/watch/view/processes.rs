@@ -1,6 +1,6 @@
 //! The process tree.
 
-use gpu_track_collector::quote;
+use gpu_track_collector::report::quote;
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, column, count, percent, some_bytes};
@@ -118,7 +118,7 @@ fn line(model: &Model, row: &Row, name_width: usize) -> String {
 
 /// Writes seconds of CPU time that may be unknown.
 fn cpu_seconds(value: Option<f64>) -> String {
-    value.map_or(UNKNOWN.into(), gpu_track_collector::figures::short)
+    value.map_or(UNKNOWN.into(), gpu_track_collector::report::figures::short)
 }
 
 /// Writes figures in their columns.

@@ -1,6 +1,7 @@
 //! The view on buffers of any size, in the states of a run.
 
-use gpu_track_collector::{Console, Usable};
+use gpu_track_collector::model::report::Usable;
+use gpu_track_collector::model::style::Console;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 

@@ -1,6 +1,7 @@
 //! Figures as text. What is not known is `?`.
 
-use gpu_track_collector::{RamUnit, figures, quote};
+use gpu_track_collector::model::style::RamUnit;
+use gpu_track_collector::report::{figures, quote};
 
 /// Stands for what is not known.
 pub(in super::super) const UNKNOWN: &str = "?";

@@ -14,7 +14,7 @@ use crate::run::gpu::policy::POLICY;
 
 /// A process on one device.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct OnDevice {
+pub struct DeviceUse {
     /// Its largest memory there, bytes; `None`: never reported.
     pub peak_bytes: Option<u64>,
     /// Its utilisation there.
@@ -41,14 +41,14 @@ pub struct ProcessGpu {
     /// Largest sum over the devices at one time, bytes; `None`: never reported.
     pub peak_bytes: Option<u64>,
     /// By device id.
-    pub devices: BTreeMap<String, OnDevice>,
+    pub devices: BTreeMap<String, DeviceUse>,
     /// Its memory on the devices while it runs, by which `peak_bytes` is found.
     held: HeldSum<u64>,
 }
 
 impl ProcessGpu {
     /// Gives the process's figures on a device, by the device's id. If it has none there, they are made.
-    pub(super) fn on_device(&mut self, device: &str) -> &mut OnDevice {
+    pub(super) fn on_device(&mut self, device: &str) -> &mut DeviceUse {
         self.devices.entry(device.to_owned()).or_default()
     }
 
