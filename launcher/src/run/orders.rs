@@ -111,9 +111,10 @@ impl OrderExecutor {
     /// Carries an order out. `None`: that is not possible now, and the collector issues the order again.
     pub(crate) fn obey(&mut self, order: &Order) -> Option<OrderResult> {
         match &order.action {
-            Action::Tell(text) => tell(text),
-            Action::TellEvent(_) if self.is_quiet => Some(OrderResult::Done),
-            Action::TellEvent(event) => tell(&event_in_words(event)),
+            Action::Tell(_) | Action::TellEvent(_) => match words_of(&order.action, self.is_quiet) {
+                Some(words) => tell(&words),
+                None => Some(OrderResult::Done),
+            },
             Action::RunAlertCommand { alert, event, largest } => {
                 let turn = Turn::new(order.id.epoch, *alert, event);
                 self.alert_commands.add(turn, event, largest.as_ref(), self.tracked_pid());
@@ -293,6 +294,15 @@ impl WallLimit {
             }
         }
         first
+    }
+}
+
+/// Gives the line that an action has for the user. `None`: it has none.
+pub(crate) fn words_of(action: &Action, tells_no_events: bool) -> Option<String> {
+    match action {
+        Action::Tell(text) => Some(text.clone()),
+        Action::TellEvent(event) if !tells_no_events => Some(event_in_words(event)),
+        _ => None,
     }
 }
 

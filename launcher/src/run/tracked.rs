@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use gpu_track_collector::model::config::Message;
+use gpu_track_collector::model::order::Order;
 use gpu_track_collector::{KnownFile, ProcRoot, clock};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -13,7 +14,7 @@ use crate::console;
 use crate::process::main_process::MainProcess;
 use crate::process::reap::{self, ChildChange};
 use crate::process::signals::{self, MAX_END_REQUESTS};
-use crate::run::orders::OrderExecutor;
+use crate::run::orders::{OrderExecutor, words_of};
 use crate::run::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::run::session::Session;
 use crate::run::supervise::Account;
@@ -35,6 +36,8 @@ pub(crate) struct Tracked {
     messages: Vec<Message>,
     shim_upkeep: Option<Upkeep>,
     is_quiet: bool,
+    /// Events are not told on stderr.
+    tells_no_events: bool,
     /// Accounts for the run if the collector can't work.
     fallback: Untracked,
     /// The collector could not work.
@@ -59,6 +62,7 @@ impl Tracked {
             main,
             messages: Vec::new(),
             is_quiet: options.tracking.disable_logs,
+            tells_no_events: options.report.style.quiet || options.tracking.disable_logs,
         }
     }
 
@@ -129,6 +133,20 @@ impl Tracked {
         }
     }
 
+    /// Takes no more orders: none can be about a run that is over. What the user was to be told before its end is told. The collector
+    /// itself tells of alerts whose command has not been run.
+    fn close_orders(collector: &mut Collector, messages: &[Message], tells_no_events: bool) {
+        while let Some(order) = collector.orders.next() {
+            if answer_to(&order, messages).is_none()
+                && let Some(words) = words_of(&order.action, tells_no_events)
+            {
+                // At the end, no line is worth a wait.
+                let _ = console::message_without_waiting(&words);
+            }
+        }
+        collector.orders.close();
+    }
+
     /// Waits for the collector, which has been told that the run is over, until it has written the report and ended. Gives up
     /// when the user has asked [`MAX_END_REQUESTS`] times to end. A collector that is killed meanwhile is replaced. One whose
     /// main thread is dead at two checks in a row counts as ended, though it can't be reaped: see [`Self::is_collector_dead`].
@@ -154,8 +172,7 @@ impl Tracked {
             }
             let Some(collector) = &mut self.collector else { return Ok(()) };
             collector.messages.flush();
-            // No order can be about a run that is over. The collector tells of alerts whose command has not been run.
-            collector.orders.close();
+            Self::close_orders(collector, &self.messages, self.tells_no_events);
             match wakeups.wait(Some(collector), Some(COLLECTOR_CHECK_INTERVAL))? {
                 Some(received) => end_requests += u32::from(signals::requests_end(received.signal)),
                 None => {
@@ -170,6 +187,11 @@ impl Tracked {
             }
         }
     }
+}
+
+/// Gives the answer to an order, if it was answered before.
+fn answer_to<'a>(order: &Order, messages: &'a [Message]) -> Option<&'a Message> {
+    messages.iter().find(|message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id))
 }
 
 impl Account for Tracked {
@@ -211,9 +233,7 @@ impl Account for Tracked {
         while let Some(collector) = &mut self.collector
             && let Some(order) = collector.orders.next()
         {
-            let answers_it =
-                |message: &&Message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id);
-            if let Some(answer) = self.messages.iter().find(answers_it) {
+            if let Some(answer) = answer_to(&order, &self.messages) {
                 // The answer went to a collector that was killed, or this one issued the order again before the answer came.
                 collector.messages.send(answer);
             } else if let Some(result) = executor.obey(&order) {
