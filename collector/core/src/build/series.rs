@@ -50,8 +50,8 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
         cpu_percent: axis.cpu(cpu),
         processes: axis.track(&over_time.processes),
         io_bytes_per_s: IoTracks {
-            read: axis.io_track(&over_time.io.read),
-            written: axis.io_track(&over_time.io.written),
+            read: axis.io_track(run, &over_time.io.read),
+            written: axis.io_track(run, &over_time.io.written),
         },
         file_systems: axis.file_systems(),
         gpus: axis.gpus(run),
@@ -116,9 +116,9 @@ impl Axis<'_> {
         self.points.iter().map(join).collect()
     }
 
-    /// Gives the mean rate of what adds up, CPU time or bytes, in each point of the report. The last point can be cut at the run's
-    /// end. All that its samples added stays in it, so its mean is over a shorter time.
-    fn means_of_sum(&self, track: &over_time::Track) -> Vec<Option<f64>> {
+    /// Gives the mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. All CPU
+    /// time of its samples stays in it, so its mean is over a shorter time.
+    fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         let points_of_run = self.over_time.points();
         let mean = |(point, values): (&Point, Option<Values>)| {
             let uncut_s: f64 = points_of_run[point.of_run.clone()].iter().map(|point| point.length_s()).sum();
@@ -134,7 +134,7 @@ impl Axis<'_> {
     fn cpu(&self, cpu: &Cpu) -> SetTracks {
         let Sets { groups, system } = &self.over_time.cpu_percent;
         let track = |track: &over_time::Track, largest: Option<f64>| {
-            let mut track = Track { mean: self.means_of_sum(track), ..self.track(track) };
+            let mut track = Track { mean: self.cpu_means(track), ..self.track(track) };
             raise(&mut track.max, largest);
             track
         };
@@ -162,13 +162,34 @@ impl Axis<'_> {
         Track { min, mean: self.means(track), max }
     }
 
-    /// Gives smallest, mean and largest rate of block I/O in each point. A mean over a shorter time can be above the largest rate between
-    /// two readings.
-    fn io_track(&self, track: &over_time::Track) -> Track {
-        let mean = self.means_of_sum(track);
-        let Track { min, max, .. } = self.track(track);
-        let max = max.into_iter().zip(&mean).map(|(max, mean)| Some(max?.max((*mean)?))).collect();
-        Track { min, mean, max }
+    /// Gives smallest, mean and largest rate of block I/O in each point, bytes per second. The last reading can be later than the run's
+    /// end, at which the last point is cut. All that was read and written by then belongs to the time from the reading before to that end.
+    fn io_track(&self, run: &RunState, track: &over_time::Track) -> Track {
+        let mut track = self.track(track);
+        let (Some(last), Some(Some(rate))) = (self.points.last(), track.mean.last().copied()) else {
+            return track;
+        };
+        let uncut_s: f64 =
+            self.over_time.points()[last.of_run.clone()].iter().map(|point| point.length_s()).sum();
+        let bytes = rate * (uncut_s - last.length_s()).max(0.0);
+        let before_s = self.over_time.io.before_ns.saturating_sub(run.start_ns) as f64 / 1e9;
+        // If that reading is later than the end, too, only the last point is known to have the bytes.
+        let from_s = if before_s < last.end_s { before_s } else { last.start_s };
+        if bytes <= rate * uncut_s * ROUNDING || last.length_s() <= 0.0 {
+            return track;
+        }
+        let added = bytes / (last.end_s - from_s);
+        let Track { mean, max, .. } = &mut track;
+        for ((point, mean), max) in self.points.iter().zip(mean).zip(max) {
+            let inside_s = point.end_s - point.start_s.max(from_s);
+            if let (Some(mean), Some(max)) = (mean, max)
+                && inside_s > 0.0
+            {
+                *mean = decimal((*mean + added * inside_s / point.length_s()) as f32);
+                *max = max.max(*mean);
+            }
+        }
+        track
     }
 
     /// Gives the series of a quantity of the tree's parts and of the machine.
@@ -224,11 +245,11 @@ impl Axis<'_> {
         let listed = listed.into_iter().map(|tracks| CommandSeries {
             command: tracks.command.to_string(),
             ram_bytes: self.track(&tracks.ram_bytes),
-            mean_cpu_percent: self.means_of_sum(&tracks.cpu_percent),
+            mean_cpu_percent: self.cpu_means(&tracks.cpu_percent),
         });
         let others = has_others.then(|| OtherCommandSeries {
             mean_ram_bytes: self.means(&ram),
-            mean_cpu_percent: self.means_of_sum(&cpu),
+            mean_cpu_percent: self.cpu_means(&cpu),
         });
         (listed.collect(), others)
     }
@@ -267,6 +288,14 @@ mod tests {
             assert_eq!(written.mean, [1000.0, 1000.0, last_rate].map(Some), "{wall_s}");
             assert_eq!(written.max, written.mean);
         }
+        // The last reading is of the last two seconds: a short last point shows no rate that there was not.
+        let mut samples = [1, 2, 3].map(sample);
+        samples[1].io = samples[0].io;
+        run.samples.over_time = OverTime::of_samples(&samples);
+        let series = super::series(&run, 2.25, &cpu);
+        let written = &series.io_bytes_per_s.written;
+        assert_eq!(written.mean, [1000.0, 1600.0, 1600.0].map(Some));
+        assert_eq!(written.max, written.mean);
     }
 
     // Requirement: TIME-7

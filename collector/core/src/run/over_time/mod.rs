@@ -40,6 +40,8 @@ pub(crate) struct IoTracks {
     pub written: Track,
     /// The last reading that both tracks have taken in. `None`: there was none.
     last: Option<IoSample>,
+    /// The reading before that one, or the begin of the axis, CLOCK_MONOTONIC nanoseconds.
+    pub before_ns: u64,
 }
 
 /// A file system over the run.
@@ -132,6 +134,7 @@ impl OverTime {
         let nothing_yet = IoSample { read_ns: axis_start_ns, ..IoSample::default() };
         let before = self.io.last.unwrap_or(nothing_yet);
         self.io.last = Some(now);
+        self.io.before_ns = before.read_ns;
         let (start_ns, end_ns) = (before.read_ns, now.read_ns.max(before.read_ns));
         let parts = self.axis.parts(Stretch { start_ns, end_ns });
         // Time outside of all points is left out, so all bytes are spread over the rest.
