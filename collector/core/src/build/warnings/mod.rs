@@ -527,8 +527,8 @@ fn ram_at_most(context: &Context) -> Option<String> {
     let is_unseen = context.inputs.run.ram.unseen_bytes > more / 2;
     let part = if is_any_killed || is_unseen { SMALL_PART } else { PART };
     let reason = if is_unseen {
-        "only root sees how fork relatives share their pages where they are large and write between two forks, are not dumpable \
-         (prctl), or are another user's."
+        "how fork relatives share their pages was not read. Only root sees it where they are large and write between two forks, are \
+         not dumpable (prctl), or are another user's; and on a busy machine there can be too little time."
     } else {
         "processes ended between two samples, and how much the others held just then is unknown. A smaller --st shows more."
     };

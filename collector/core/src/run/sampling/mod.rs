@@ -313,6 +313,8 @@ impl Sampling {
             let has_unread_group = tree.get(*id).is_some_and(is_unread);
             reading.touched_before_relatives =
                 has_unread_group.then(|| reading.touched_before_relatives.unwrap_or(reading.touched_before));
+            reading.unread_since_ns =
+                has_unread_group.then(|| reading.unread_since_ns.unwrap_or(self.current.at_ns));
         }
         self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
         self.estimates = footprint::estimate_all(tree, self.last_readings());
@@ -340,6 +342,10 @@ impl Sampling {
             } else {
                 parent.touched_at_fork = Some(parent.touched_before);
             }
+            let copied_bytes = self.copied_bytes.get(&group).copied().unwrap_or(0);
+            if let Some(reading) = self.readings.get_mut(id) {
+                reading.copied_at_fork_bytes = copied_bytes;
+            }
         }
         self.copied_bytes.retain(|group, _| tree.group(*group).is_some());
     }
@@ -350,6 +356,7 @@ impl Sampling {
             by_id: &self.readings,
             programs: &self.programs,
             alive: &self.alive,
+            at_ns: self.current.at_ns,
             shared_of_all_bytes: self.shared_of_all_bytes,
             copied_bytes: &self.copied_bytes,
         }
@@ -464,12 +471,13 @@ impl Sampling {
                 size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / MOVED_PART
             });
         }
-        if !has_moved {
-            return;
-        }
         for (id, _) in sizes_after {
             if let Some(reading) = self.readings.get_mut(id) {
-                reading.sharing = None;
+                if has_moved {
+                    reading.sharing = None;
+                } else {
+                    reading.unread_since_ns = None;
+                }
             }
         }
     }

@@ -80,10 +80,15 @@ pub(crate) struct LastReading {
     pub touched_before: Touched,
     /// What it had touched before it got fork relatives, if their sharing was not read since.
     pub touched_before_relatives: Option<Touched>,
+    /// Since when it has relatives whose sharing was not read, CLOCK_MONOTONIC nanoseconds. `None`: it has none.
+    pub unread_since_ns: Option<u64>,
     /// What it had touched when its last fork child came.
     pub touched_at_fork: Option<Touched>,
     /// Its parent's `touched_at_fork` is of this process or of a later one.
     pub is_fork_noted: bool,
+    /// How much the processes of its image group had copied between their forks by the time of its own, bytes. An older fork child
+    /// lacks the copies that were made since its own fork.
+    pub copied_at_fork_bytes: u64,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
 }

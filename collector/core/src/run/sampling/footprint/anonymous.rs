@@ -167,10 +167,15 @@ pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64
 fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     let mut added = Vec::with_capacity(members.len());
     let mut of_older = 0;
+    let between_forks = copied_between_forks(members);
     for member in members {
         let bytes = member.reading.anonymous_bytes();
         let mut own = if added.is_empty() {
-            Anonymous { certain_bytes: bytes, uncertain_bytes: member.reading.copied_since(page_bytes) }
+            let copied = member.reading.copied_since(page_bytes);
+            // Where it has forked the others, what it copied since is what was copied between their forks, too.
+            let uncertain_bytes =
+                if member.has_forked { copied.max(between_forks) } else { copied + between_forks };
+            Anonymous { certain_bytes: bytes, uncertain_bytes }
         } else {
             member.added_as_younger(page_bytes)
         };
@@ -186,6 +191,20 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
         added.push(own);
     }
     added
+}
+
+/// Gives how much younger members may share with each other alone, bytes: pages that their common parent copied after the forks of the
+/// older ones, which have the pages from before. `members`: oldest first.
+fn copied_between_forks(members: &[Member]) -> u64 {
+    let mut forks = members.iter().filter(|member| matches!(member.image, Image::Forked { .. }));
+    let Some(oldest) = forks.next() else { return 0 };
+    let mut of_older = oldest.reading.copied_at_fork_bytes;
+    let own = |member: &Member| {
+        let copied = member.reading.copied_at_fork_bytes.saturating_sub(of_older);
+        of_older += copied;
+        copied.min(member.reading.anonymous_bytes())
+    };
+    forks.map(own).sum()
 }
 
 /// Gives how much memory a relative's reading at `read_ns` shows as shared with the members, though it no longer is, bytes.
