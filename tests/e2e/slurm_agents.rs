@@ -194,7 +194,9 @@ fn report_of_one_node_names_what_makes_that_of_all() {
     let running = in_job("$OTHER sh -c 'kill -9 $PPID; kill -9 '$PPID", srun.path(), &report).start();
     let is_final = |report: Option<Value>| report.is_some_and(|report| report["stage"] == "final");
     let read = || serde_json::from_slice(&fs::read(&report).ok()?).ok();
-    wait_until("both reports", || is_final(read()) && is_final(of_node(&report, true)));
+    // Of the launcher's node there are two: that of the run, and its part of the report of all nodes, which is written later.
+    let is_whole = |is_agent| is_final(of_node(&report, is_agent));
+    wait_until("all reports", || is_final(read()) && is_whole(true) && is_whole(false));
     drop(running);
     let gpu_track = |words: &[&str]| {
         let output = Command::new(BINARY).arg0("gpu-track").args(words).output().unwrap();
