@@ -3,7 +3,7 @@
 use super::Inputs;
 use crate::model::alert::{EventKind, Events, RunEvent};
 use crate::model::report::{AlertUse, Peak, Stage};
-use crate::model::rule::{Quantity, Rule, Unit};
+use crate::model::rule::{Quantity, Unit};
 use crate::run::rules::alerts::Alert;
 
 /// Gives the report's entry on each alert of the run.
@@ -13,13 +13,12 @@ pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
 
 /// Makes the report's entry on an alert.
 fn entry(inputs: &Inputs, alert: &Alert) -> AlertUse {
-    let Rule { words, quantity, .. } = &alert.rule;
-    let quantity = *quantity;
+    let quantity = alert.rule.quantity;
     let since_start_s = |at_ns: u64| at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     // An alert of growth needs no amount that is allowed.
     let reason = (alert.allowed.is_none() && quantity != Quantity::Growth).then(|| reason(quantity));
     AlertUse {
-        alert: words.clone(),
+        alert: alert.rule.words.clone(),
         quantity,
         unit: alert.rule.unit(),
         allowed: alert.allowed,

@@ -25,7 +25,8 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
             unit,
             allowed: allowed.map(|amount| unit.of_report(amount)),
             action: match limit.response {
-                Response::End | Response::Tell => "end".to_owned(),
+                Response::End => "end".to_owned(),
+                Response::Tell => "tell".to_owned(),
                 Response::Signal(signal) => signal_name(signal),
             },
             enforced_by: enforcer(inputs, limit),

@@ -43,6 +43,11 @@ impl EventLog {
     }
 }
 
+/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
+pub(super) fn seconds(start_ns: u64, at_ns: u64) -> f64 {
+    at_ns.saturating_sub(start_ns) as f64 / 1e9
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

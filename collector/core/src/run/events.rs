@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::event_log::EventLog;
+use super::event_log::{EventLog, seconds};
 use super::gpu::GpuUsage;
 use super::rules::Rules;
 use super::steps::jumps::Jumps;
@@ -156,11 +156,6 @@ fn step(at_s: f64, kind: EventKind, quantity: Quantity, [from, to]: [u64; 2]) ->
         from: Some(from as f64),
         ..RunEvent::new(at_s, kind)
     }
-}
-
-/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
-pub(super) fn seconds(start_ns: u64, at_ns: u64) -> f64 {
-    at_ns.saturating_sub(start_ns) as f64 / 1e9
 }
 
 #[cfg(test)]

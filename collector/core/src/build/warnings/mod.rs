@@ -242,8 +242,8 @@ fn connector_overruns(context: &Context) -> Option<String> {
     })
 }
 
-/// Warns of processes of other users, who may not open the segment, so that figures of them can be missing. `None`: there were none,
-/// or what [`uninstrumented`] needs to be said does not hold.
+/// Warns of processes of other users. They may not open the segment, so figures of them can be missing. `None`: there were none,
+/// or nothing of them is missing ([`lack_of_uninstrumented`]).
 fn other_users(context: &Context) -> Option<String> {
     let users = &context.coverage.other_users;
     let count = users.iter().map(|user| user.processes).sum();

@@ -10,7 +10,7 @@ use super::{Moment, Rules};
 use crate::model::alert::{EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, OrderedBy};
 use crate::model::rule::{Quantity, Rule, Threshold};
-use crate::run::events::seconds;
+use crate::run::event_log::seconds;
 use crate::run::orders::Orders;
 
 /// An alert of memory with this threshold or a higher one is critical.
