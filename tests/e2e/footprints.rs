@@ -132,18 +132,23 @@ fn pages_that_one_process_maps_twice_count_as_in_its_rss() {
 // Requirement: RAM-26, RAM-86, RAM-89
 #[test]
 fn relatives_that_share_different_pages_at_one_address_count_at_least_one_of_them() {
-    // On a busy machine a run can end before the sharing was read since the last fork.
+    // On a busy machine a run can end before the sharing was read since the last fork. Then there is a bound, and the report says so.
     let mut tries = 5;
     loop {
-        let Some((_, figures)) = measured(jobs::two_generations_of_forks, User::Root) else { return };
+        let Some((run, figures)) = measured(jobs::two_generations_of_forks, User::Root) else { return };
         if figures.iter().all(Figure::is_right) {
             break;
         }
-        let [main, descendants, combined, _] = figures.as_slice() else { panic!("{}", lines(&figures)) };
-        for figure in [descendants, combined] {
-            let range = 0.98 * main.pages..1.02 * figure.pages;
-            assert!(range.contains(&figure.reported), "{}", lines(&figures));
+        let report = run.report();
+        for (figure, set) in figures.iter().zip(["main", "descendants", "combined"]) {
+            let at_most = report.f64(&format!("max_ram_at_most.{set}"));
+            let is_within = figure.reported < 1.02 * figure.pages && at_most > 0.98 * figure.pages;
+            assert!(is_within, "{set}, at most {at_most}: {}", lines(&figures));
         }
+        // A difference of less than a tenth needs no warning.
+        let [_, _, combined, _] = figures.as_slice() else { panic!("{}", lines(&figures)) };
+        let is_said = report.warnings().contains("can have been up to");
+        assert!(is_said || combined.reported > 0.9 * combined.pages, "{}", lines(&figures));
         tries -= 1;
         assert!(tries > 0, "{}", lines(&figures));
     }

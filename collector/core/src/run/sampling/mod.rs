@@ -87,6 +87,9 @@ pub const PEAK_INTERVAL_NS: u64 = 20_000_000;
 /// From this long after the last time on, such peaks are read even if that takes budget from other readings.
 pub const LATEST_PEAK_NS: u64 = 1_000_000_000;
 
+/// If the sharing of relatives was not read for this time, nanoseconds, what is uncertain is a bound: it may never be read.
+const LATE_NS: u64 = 300_000_000;
+
 /// A process whose RSS changed by more than one part in this many while its relatives were read may have exec'd.
 const MOVED_PART: u64 = 100;
 
@@ -356,7 +359,6 @@ impl Sampling {
             by_id: &self.readings,
             programs: &self.programs,
             alive: &self.alive,
-            at_ns: self.current.at_ns,
             shared_of_all_bytes: self.shared_of_all_bytes,
             copied_bytes: &self.copied_bytes,
         }
@@ -541,7 +543,7 @@ fn add_process(
     let before = process.observed;
     let is_main = process.ids.is_main;
     sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
-    sample.unseen_bytes += estimate.unseen_bytes;
+    sample.unseen_bytes += unseen_bytes(process, reading, estimate, sample.at_ns);
     let (peak_rss_bytes, spike_bytes) = peak_and_spike(process, reading);
     let steady_bytes = add_memory(sample, process, reading, estimate, spike_bytes);
     process.observed = Observed {
@@ -585,6 +587,19 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let has_spike = peak_bytes > seen_bytes;
     let spike_bytes = if has_spike { process.program.image.own_part(peak_bytes, rss_bytes) } else { 0 };
     (peak_bytes, spike_bytes)
+}
+
+/// Gives how much more a process can hold than counts, bytes, in pages that nothing tells apart. What is uncertain becomes certain by the
+/// next reading, but a busy machine may leave no time for one: after [`LATE_NS`] it counts here.
+fn unseen_bytes(process: &Process, reading: &LastReading, estimate: &Estimate, now_ns: u64) -> u64 {
+    let unread_ns = reading.unread_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+    // Of the command's first process, its fork children have what is uncertain, too.
+    let is_late = unread_ns >= LATE_NS && !process.ids.is_main;
+    if is_late {
+        estimate.unseen_bytes.max(estimate.anonymous_uncertain_bytes)
+    } else {
+        estimate.unseen_bytes
+    }
 }
 
 /// Adds a process's memory to a sample. What it held at all times since the sample before goes to the steady sums, the
@@ -631,8 +646,8 @@ fn add_memory(
         // The interval has what it holds now beyond the steady part.
         at_most = last.contribution;
     }
-    let at_most =
-        at_most.plus(Contribution { private_bytes: 0, ..Contribution::private(estimate.unseen_bytes) });
+    let unseen_bytes = unseen_bytes(process, reading, estimate, now_ns);
+    let at_most = at_most.plus(Contribution { private_bytes: 0, ..Contribution::private(unseen_bytes) });
     sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread_bytes, steady_threads));
     Some(steady.added_bytes)
 }

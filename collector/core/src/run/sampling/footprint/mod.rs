@@ -23,9 +23,6 @@ use anonymous::{Anonymous, Member};
 pub(crate) use wishes::Tried;
 pub use wishes::{SharingCredit, Unit};
 
-/// If the sharing of relatives was not read for this time, nanoseconds, what is uncertain is a bound: it may never be read.
-const LATE_NS: u64 = 300_000_000;
-
 /// What one process adds to the tree's RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
@@ -92,8 +89,6 @@ pub(crate) struct Readings<'a> {
     pub programs: &'a KnownPrograms,
     /// The live processes, oldest first.
     pub alive: &'a [ProcessId],
-    /// The sample, CLOCK_MONOTONIC nanoseconds.
-    pub at_ns: u64,
     /// The sum of their shared memory, each counted in full, bytes.
     pub shared_of_all_bytes: u64,
     /// How much the processes of each image group have copied between two forks of theirs, bytes.
@@ -170,14 +165,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         let are_read = members.len() == with_memory && is_group_read(tree, readings.by_id, group);
         let added = added_by_group(&members, are_read, page_bytes);
         for ((id, member), added) in ids.iter().zip(&members).zip(added) {
-            let mut estimate = anonymous_estimate(member, added, is_alone, page_bytes);
-            // A busy machine can leave no time for a reading.
-            let unread_ns =
-                member.reading.unread_since_ns.map_or(0, |since| readings.at_ns.saturating_sub(since));
-            if !are_read && unread_ns >= LATE_NS && !is_alone && !member.is_main {
-                estimate.unseen_bytes = estimate.unseen_bytes.max(estimate.anonymous_uncertain_bytes);
-            }
-            all.by_id.insert(*id, estimate);
+            all.by_id.insert(*id, anonymous_estimate(member, added, is_alone, page_bytes));
         }
         if let Some(youngest) = ids.last().and_then(|id| all.by_id.get_mut(id)).filter(|_| are_read) {
             let copied_bytes = readings.copied_bytes.get(&group).copied().unwrap_or(0);

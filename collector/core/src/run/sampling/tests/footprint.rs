@@ -158,6 +158,38 @@ fn relatives_whose_sharing_only_root_may_read_have_a_bound() {
     assert_eq!(run.ram.unseen_bytes, 200 * MIB);
 }
 
+/// A busy machine leaves no time to read it. The older child has the pages from before, the younger one the copies.
+// Requirement: RAM-89
+#[test]
+fn what_a_parent_copied_between_two_forks_is_a_bound_until_it_is_read() {
+    const YOUNGER: u32 = 103;
+    let mut run = Run::new(Made::with(200));
+    run.broke();
+    run.sample(1);
+    run.fork(CHILD, 200);
+    run.is(CHILD, Made::with(200));
+    run.sample(1);
+    run.is(MAIN, Made { faults: 100 * 256, ..Made::with(200) });
+    run.fork(YOUNGER, 200);
+    run.is(YOUNGER, Made::with(200));
+    run.sample(1);
+    run.sample(1);
+    let most = run.ram.max.map(|max| max.footprint_bytes / MIB).values();
+    assert_eq!(most, [200, 200, 200]);
+    assert_eq!(run.ram.at_most_bytes.map(|bytes| bytes / MIB).values(), [200, 300, 300]);
+    assert_eq!(run.ram.unseen_bytes, 100 * MIB);
+    // Nothing has changed, and there is time again.
+    run.is_broke = false;
+    for pid in [MAIN, CHILD, YOUNGER] {
+        let made = run.made[&pid];
+        let pss = if pid == CHILD { 150 } else { 75 };
+        run.is(pid, Made { pss, private: if pid == CHILD { 100 } else { 0 }, ..made });
+    }
+    run.sample(1);
+    assert_eq!(run.ram.max.combined.footprint_bytes / MIB, 300);
+    assert_eq!(run.ram.max.descendants.footprint_bytes / MIB, 300);
+}
+
 // Requirement: RAM-23
 #[test]
 fn private_part_that_was_not_read_is_unknown() {
