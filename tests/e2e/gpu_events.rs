@@ -119,8 +119,8 @@ fn ended_by_limit<'a>(run: &'a Run, quantity: &str) -> &'a Value {
 fn gpu_memory_above_its_limit_ends_the_tree_at_any_interval() {
     for (limit, allowed, holds, interval) in [
         ("gpu_ram=1G", 1_073_741_824.0, ["hold:0:600000000,c", "hold:1:600000000,c"], "0.02"),
-        // Of the fullest GPU, with what the driver holds there.
-        ("gpu_ram=1%", 858_993_459.0, ["hold:0:400000000,c", "hold:1:900000000,c"], "1"),
+        // Of the fullest GPU, with what the driver holds there. The first allocation exceeds it.
+        ("gpu_ram=1%", 858_993_459.0, ["hold:1:900000000,c", "hold:0:400000000,c"], "1"),
     ] {
         let gpus = FakeGpus::new(2, "");
         let words = gpus.words(&[&holds[..], &[LONG]].concat());
