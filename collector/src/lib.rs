@@ -26,7 +26,7 @@ use gpu_track_core::{build, run};
 pub use gpu_track_core::model;
 pub use gpu_track_report as report;
 
-pub use bounded_lines::bounded_lines;
+use bounded_lines::bounded_lines;
 pub use recording::read as read_recording;
 pub use recover::{NotRecorded, NotRecovered, Recovered, SoFar, recover, replay, so_far, was_killed};
 pub use session::{Inheritance, KnownToParent, Left, limit_ram, serve, untracked};

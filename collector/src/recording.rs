@@ -1,4 +1,4 @@
-//! Reads tracking files back for `gpu-track report`. They can be gpu_tracker's own, too.
+//! Reads tracking files back for `gpu-track report` and `watch --replay`. They can be gpu_tracker's own, too.
 
 use std::cmp::Ordering;
 
@@ -11,11 +11,11 @@ use rusqlite::types::ValueRef;
 use crate::bounded_lines;
 use crate::database::{DatabaseReader, unreadable};
 use crate::model::report::Exit;
-use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
+use crate::report::over_time::{self, Detail, Fixed, Moment, RecordedProcess, Recording};
 use crate::sys::given_file::{self, GivenFile, MOST_OF_ROWS};
 
 /// Reads a file of one form. The error is a text to put behind the file's name.
-type Reader = fn(&Path) -> Result<Recording, String>;
+type Reader = fn(&Path, Detail) -> Result<Recording, String>;
 
 /// The extensions of tracking files, each with the reader of its form.
 const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
@@ -45,20 +45,20 @@ const PROCESS: [&str; 10] = [
 /// # Errors
 /// If the file can't be read or has another form. The error is a text to put behind the file's name.
 #[must_use]
-pub fn read(path: &Path) -> Option<Result<Recording, String>> {
+pub fn read(path: &Path, detail: Detail) -> Option<Result<Recording, String>> {
     let extension = path.extension()?.to_str()?;
     let (_, reader) = FORMS.iter().find(|(form, _)| *form == extension)?;
-    Some(reader(path))
+    Some(reader(path, detail))
 }
 
 /// Reads a CSV file.
-fn csv(path: &Path) -> Result<Recording, String> {
+fn csv(path: &Path, _: Detail) -> Result<Recording, String> {
     of_lines(path, |lines| over_time::from_csv(lines))?
 }
 
 /// Reads a file of JSON lines.
-fn lines(path: &Path) -> Result<Recording, String> {
-    of_lines(path, |lines| over_time::from_lines(lines))
+fn lines(path: &Path, detail: Detail) -> Result<Recording, String> {
+    of_lines(path, |lines| over_time::from_lines(lines, detail))
 }
 
 /// Hands the lines of a file to `read`. The file can be long, so only one line of its text is kept at a time.
@@ -78,13 +78,42 @@ fn open(path: &Path) -> Result<GivenFile, String> {
 }
 
 /// Refuses a trace, because it lacks figures that a report is made of. A file that can't be opened gets its own error.
-fn trace(path: &Path) -> Result<Recording, String> {
+fn trace(path: &Path, _: Detail) -> Result<Recording, String> {
     open(path)?;
     Err("is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here".into())
 }
 
+/// The table of commands.
+const BY_COMMAND: &str = "samples_by_command";
+
+/// Reads the commands at each row of `data` that has a time.
+fn moments(
+    reader: &DatabaseReader,
+    names: &[String],
+    rows: &[Vec<Option<f64>>],
+) -> Result<Vec<Moment>, String> {
+    let Some(place) = names.iter().position(|name| name == "at_ns") else { return Ok(Vec::new()) };
+    let times: Vec<f64> = rows.iter().filter_map(|row| row[place]).collect();
+    let mut moments = vec![Moment::default(); times.len()];
+    let mut count = 0;
+    reader.rows(BY_COMMAND, known(BY_COMMAND, reader, &["at_ns", "command", "added_bytes"])?, |row| {
+        if count == MOST_PROCESSES {
+            return Err(too_many(count, "commands"));
+        }
+        count += 1;
+        let cells = |row: &Row| Ok((number(row, 0)?, row.get::<_, String>(1)?, whole(row, 2)?));
+        let (at_ns, command, bytes) = cells(row).map_err(|error: rusqlite::Error| unreadable(error))?;
+        let at = at_ns.and_then(|at_ns| times.binary_search_by(|time| time.total_cmp(&at_ns)).ok());
+        if let Some(at) = at {
+            moments[at].commands.push((command.into(), bytes.unwrap_or(0)));
+        }
+        Ok(())
+    })?;
+    Ok(moments)
+}
+
 /// Reads an SQLite database.
-fn database(path: &Path) -> Result<Recording, String> {
+fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
     let reader = DatabaseReader::open(path)?;
     let fixed = reader.first_row("static_data", known("static_data", &reader, &FIXED)?, |row| {
         Ok(Fixed { ram_unit: row.get(0)?, gpu_ram_unit: row.get(1)?, gpus: whole(row, 2)? })
@@ -102,6 +131,9 @@ fn database(path: &Path) -> Result<Recording, String> {
         rows.sort_by(|a, b| a[place].partial_cmp(&b[place]).unwrap_or(Ordering::Equal));
     }
     let mut recording = over_time::from_table(&names, &rows, &fixed)?;
+    if detail == Detail::Moments && reader.columns_if_any(BY_COMMAND)?.is_some() {
+        recording.moments = moments(&reader, &names, &rows)?;
+    }
     // gpu_tracker has no such table.
     if reader.columns_if_any("processes")?.is_some() {
         recording.processes = Some(processes(&reader)?);
@@ -131,7 +163,7 @@ fn too_many(read: usize, what: &str) -> String {
 fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     Ok(match row.get_ref(at)? {
         ValueRef::Integer(number) => Some(number as f64),
-        ValueRef::Real(number) => Some(number),
+        ValueRef::Real(number) => Some(number).filter(|number| number.is_finite()),
         ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => None,
     })
 }
@@ -154,6 +186,7 @@ fn processes(reader: &DatabaseReader) -> Result<Vec<RecordedProcess>, String> {
             exit: Exit { code: row.get(6)?, signal: row.get(7)? },
             cpu_s: row.get(8)?,
             peak_rss_bytes: whole(row, 9)?,
+            peak_gpu_bytes: None,
         })
     };
     let mut all = Vec::new();

@@ -145,7 +145,9 @@ fn replay_tells_which_command_held_the_memory_at_a_second() {
     }
     let file = path("t.jsonl");
     let hold = format!("{} hold {} 300; {} hold {} 600", path("early"), 80 * MIB, path("late"), 120 * MIB);
-    tracked(["sh", "-c", &hold]).options(&["--tf", &file, "--st", "0.02"]).run().assert_clean(0);
+    let (database, table) = (path("t.sqlite"), path("t.csv"));
+    let options = ["--tf", &file, "--tf", &database, "--tf", &table, "--st", "0.02"];
+    tracked(["sh", "-c", &hold]).options(&options).run().assert_clean(0);
     let lines = JsonLines::read(Path::new(&file));
     let start_ns = lines.of("sample")[0]["from_ns"].as_u64().unwrap();
     // A moment a quarter before the end of a process: it has touched all its memory by then.
@@ -166,12 +168,21 @@ fn replay_tells_which_command_held_the_memory_at_a_second() {
         assert!(line(&text, &format!("  {name} ")).contains(" 1 "), "it lives:\n{text}");
         assert!(!text.contains(&format!("    {other}  ")), "the other one does not:\n{text}");
     }
+    // A database has the commands and processes, too, and a table the RAM.
+    let late = shown(&["--replay", &database, "--once", "--at", &moment("late")]);
+    assert_eq!(line(&late, "  a ").split_whitespace().nth(4), Some("late"), "{late}");
+    assert!(
+        line(&late, "  late ").contains(" 1 ") && line(&late, "PROCESSES").contains(" 1 ended"),
+        "{late}"
+    );
+    let ram = shown(&["--replay", &table, "--once"]);
+    assert!(line(&ram, "RAM ").contains("peak 12") && ram.starts_with(&table), "{ram}");
     let end = shown(&["--replay", &file, "--once"]);
     assert!(end.contains("the command ended with status 0") && end.contains("3 ended"), "{end}");
     assert!(line(&end, "PROCESSES").starts_with("PROCESSES up to "), "nothing lives at its end:\n{end}");
     for (arguments, said) in [
         (&["--replay", "/nowhere.jsonl"][..], "cannot be read"),
-        (&["--replay", "/etc/passwd"], "only files in .jsonl can"),
+        (&["--replay", "/etc/passwd"], "files in .csv, .jsonl and .sqlite can"),
         (&["--at", "3"], "--at is a moment of a finished run: give --replay, too"),
         (&["--replay", &file, "--at", "-3"], "--at: \"-3\" is not allowed: a time up to a century"),
     ] {

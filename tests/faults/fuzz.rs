@@ -10,6 +10,7 @@ use gpu_track_collector::hostile_input::{
 };
 use gpu_track_collector::read_recording;
 use gpu_track_collector::report::over_time;
+use gpu_track_collector::report::over_time::Detail;
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -265,13 +266,18 @@ fn fuzz_seeds_are_accepted_by_the_parsers() {
     assert_eq!(entries::loaded(&saved_state()).map(|run| run.tree.counts().created), Some(2));
     assert_eq!(small_run().len(), 14 * entries::RECORD_BYTES);
     // What is only in the corpus.
-    let points =
-        |path: &Path| over_time::csv(&read_recording(path).unwrap().unwrap().over_time).lines().count();
+    let points = |path: &Path| {
+        over_time::csv(&read_recording(path, Detail::Points).unwrap().unwrap().over_time).lines().count()
+    };
     for name in ["tracking", "journal", "write_ahead"] {
         let bytes = std::fs::read(directory().join("corpus/database").join(name)).unwrap();
         let (_directory, [path, ..]) = entries::database_files(&bytes).unwrap();
         // A line of names and five points: not those of a transaction that was not completed.
         assert_eq!(points(&path), 6, "{name}");
-        assert_eq!(read_recording(&path).unwrap().unwrap().processes.unwrap().len(), 3, "{name}");
+        assert_eq!(
+            read_recording(&path, Detail::Points).unwrap().unwrap().processes.unwrap().len(),
+            3,
+            "{name}"
+        );
     }
 }

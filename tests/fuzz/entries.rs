@@ -14,7 +14,7 @@ use gpu_track_collector::hostile_input::{
 use gpu_track_collector::report::events;
 use gpu_track_collector::report::events::Filter;
 use gpu_track_collector::report::over_time;
-use gpu_track_collector::report::over_time::Recording;
+use gpu_track_collector::report::over_time::{Detail, Recording};
 use gpu_track_collector::report::read::read as read_report;
 use gpu_track_collector::report::study::expand::expand;
 use gpu_track_collector::{StateFile, analyze_code_blocks, code_blocks, read_recording, samples_of_database};
@@ -245,7 +245,7 @@ fn database_and_log(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 pub fn database(bytes: &[u8]) {
     let Some((_directory, [database_path, journal_path, log_path])) = database_files(bytes) else { return };
     let (database, log) = database_and_log(bytes).expect("there are files");
-    if let Some(Ok(recording)) = read_recording(&database_path) {
+    if let Some(Ok(recording)) = read_recording(&database_path, Detail::Moments) {
         show(&recording);
     }
     let (_other, [marks]) =
@@ -261,7 +261,7 @@ pub fn database(bytes: &[u8]) {
 pub fn lines(bytes: &[u8]) {
     let (_directory, paths) = files([("t.jsonl", bytes), ("t.csv", bytes)]);
     for path in &paths {
-        if let Some(Ok(recording)) = read_recording(path) {
+        if let Some(Ok(recording)) = read_recording(path, Detail::Moments) {
             show(&recording);
         }
     }

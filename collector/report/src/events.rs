@@ -312,6 +312,7 @@ mod tests {
             wall_s: 2.5,
             cpu_s: Some(1.5),
             peak_rss_bytes: None,
+            peak_gpu_bytes: None,
             exit,
         };
         let exit = |code, signal| Exit { code, signal };

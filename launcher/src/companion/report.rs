@@ -12,6 +12,7 @@ use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::report::format;
+use gpu_track_collector::report::over_time::Detail;
 use gpu_track_collector::{bundle, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
@@ -100,7 +101,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
     // `None` if the file's name is not that of a tracking file. A tracking file can have a report, too.
-    if let Some(recording) = read_recording(&path) {
+    if let Some(recording) = read_recording(&path, Detail::Points) {
         let recording = recording.map_err(problem)?;
         let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
         return match report.filter(|_| is_report) {

@@ -6,7 +6,8 @@ mod read;
 
 pub use forms::{Statistics, csv, json, statistics, text};
 pub use read::{
-    Fixed, RecordedProcess, Recording, clock_of_report, from_csv, from_lines, from_report, from_table,
+    Detail, Fixed, Moment, RecordedProcess, Recording, clock_of_report, from_csv, from_lines, from_report,
+    from_table,
 };
 
 pub(crate) use crate::model::joining::Joining;
@@ -55,6 +56,18 @@ impl OverTime {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
+    }
+
+    /// Gives the begin and the end of each point, seconds after the start.
+    pub fn times(&self) -> impl ExactSizeIterator<Item = (f64, f64)> + DoubleEndedIterator {
+        self.points.iter().map(|point| (point.start_s, point.end_s))
+    }
+
+    /// Gives the value of a column at a point. `None`: it is not known, or there is no such column or point.
+    #[must_use]
+    pub fn value(&self, point: usize, column: &str) -> Option<f64> {
+        let at = self.columns.iter().position(|known| known.name == column)?;
+        self.points.get(point)?.values[at]
     }
 
     /// Gives the length of its longest point, seconds.

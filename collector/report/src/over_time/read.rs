@@ -1,6 +1,7 @@
 //! Makes the points of the run over time, from a report or a tracking file.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::{Clock, Column, Joining, OverTime, Point};
@@ -9,8 +10,8 @@ use crate::model::gpu::over_time::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Exit, Report, Series, Track};
 use crate::model::style::RamUnit;
-use crate::model::tree_sample::{Event, IoSample, TreeSample};
-use crate::tracking_line::Line;
+use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
+use crate::tracking_line::{Line, Run};
 
 /// The parts of the tree, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
@@ -19,11 +20,27 @@ const NS_PER_S: f64 = 1e9;
 /// point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
+/// Most samples of a file whose moments are kept. Beyond that, every two neighbours become one.
+const MOST_MOMENTS: usize = 20_000;
+
+/// How much of a tracking file is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Its points.
+    Points,
+    /// Its points, with commands and GPUs at each.
+    Moments,
+}
+
 /// What a tracking file has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
+    /// What does not change during the run. `None`: its form does not tell it.
+    pub run: Option<Run>,
     /// The run over time.
     pub over_time: OverTime,
+    /// More of each point, if it was asked for and the form has it; else empty.
+    pub moments: Vec<Moment>,
     /// The start of the run, CLOCK_MONOTONIC nanoseconds; since the epoch for gpu_tracker's own files, which have no other clock.
     /// Where the file does not tell it: the end of the first point.
     pub start_ns: u64,
@@ -37,6 +54,28 @@ pub struct Recording {
     pub report: Option<String>,
     /// The report of all nodes in JSON. `None`: its form has none, or the run was on one node.
     pub report_of_nodes: Option<String>,
+}
+
+/// What is known of the time of a point beside its values.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Moment {
+    /// The RAM that each command adds, bytes.
+    pub commands: Vec<(Arc<str>, u64)>,
+    /// Threads of the tree. `None`: not known.
+    pub threads: Option<u64>,
+    /// The GPUs.
+    pub gpus: Vec<GpuSample>,
+}
+
+impl From<TreeSample> for Moment {
+    fn from(sample: TreeSample) -> Self {
+        let commands = sample.commands.into_iter().map(|one| (one.command, one.added_bytes));
+        Self {
+            commands: commands.collect(),
+            threads: Some(sample.threads.combined.max),
+            gpus: sample.gpu.devices,
+        }
+    }
 }
 
 /// A process that ended, as a tracking file has it.
@@ -60,6 +99,16 @@ pub struct RecordedProcess {
     pub cpu_s: Option<f64>,
     /// Peak RSS, bytes. `None`: unknown.
     pub peak_rss_bytes: Option<u64>,
+    /// Peak memory on all GPUs, bytes. `None`: unknown, or it had none.
+    pub peak_gpu_bytes: Option<u64>,
+}
+
+impl RecordedProcess {
+    /// Gives its end, CLOCK_MONOTONIC nanoseconds.
+    #[must_use]
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add((self.wall_s.max(0.0) * NS_PER_S) as u64)
+    }
 }
 
 impl From<EndedProcess> for RecordedProcess {
@@ -75,6 +124,7 @@ impl From<EndedProcess> for RecordedProcess {
             exit: usage.exit,
             cpu_s: usage.cpu_s,
             peak_rss_bytes: usage.peak_rss_bytes,
+            peak_gpu_bytes: usage.gpu.and_then(|gpu| gpu.peak_ram_bytes),
         }
     }
 }
@@ -134,18 +184,18 @@ fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
 
 /// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
 #[must_use]
-pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
+pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Recording {
     let mut recording = Recording { processes: Some(Vec::new()), ..Recording::default() };
     let mut samples: Vec<TreeSample> = Vec::new();
-    // One moment by both clocks, nanoseconds: monotonic, and since the epoch.
-    let mut moment: Option<(u64, u64)> = None;
     for line in lines.filter_map(|line| Line::read(&line)) {
         match line {
-            Line::Run(run) => {
-                recording.start_ns = run.monotonic_ns;
-                moment = Some((run.monotonic_ns, run.realtime_ns));
+            Line::Run(run) => recording.run = Some(run),
+            Line::Sample(sample) => {
+                samples.push(*sample);
+                if detail == Detail::Moments && samples.len() > MOST_MOMENTS {
+                    samples = halved(&samples);
+                }
             }
-            Line::Sample(sample) => samples.push(*sample),
             Line::Process(process) => recording.processes.get_or_insert_default().push((*process).into()),
             Line::Event(Event::Revised { at_ns, max_footprint_bytes }) => {
                 recording.revisions.push((at_ns, max_footprint_bytes.combined));
@@ -156,17 +206,28 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
         }
     }
     // The line of the run has the begin of the launcher. The run begins later, with the time of the first sample.
-    if let Some(first) = samples.first() {
-        recording.start_ns = first.from_ns;
-    }
-    recording.clock = moment.map(|(monotonic_ns, realtime_ns)| {
-        // How much later than that moment the run began.
-        let later_ns = i128::from(recording.start_ns) - i128::from(monotonic_ns);
-        let zero_ns = i128::from(realtime_ns) + later_ns;
+    let launched_ns = recording.run.as_ref().map(|run| run.monotonic_ns);
+    recording.start_ns = samples.first().map(|first| first.from_ns).or(launched_ns).unwrap_or(0);
+    recording.clock = recording.run.as_ref().map(|run| {
+        // How much later than the launcher the run began.
+        let later_ns = i128::from(recording.start_ns) - i128::from(run.monotonic_ns);
+        let zero_ns = i128::from(run.realtime_ns) + later_ns;
         Clock { zero_s: zero_ns as f64 / NS_PER_S, earlier_s: 0.0 }
     });
     recording.over_time = from_samples(&samples, recording.start_ns);
+    if detail == Detail::Moments {
+        recording.moments = samples.into_iter().map(Moment::from).collect();
+    }
     recording
+}
+
+/// Joins each two neighbours into one sample. This bounds the memory that a long file takes.
+fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
+    let join = |neighbours: &[TreeSample]| {
+        let (first, rest) = neighbours.split_first()?;
+        Some(rest.iter().fold(first.clone(), |all, next| all.then(next.clone())))
+    };
+    samples.chunks(2).filter_map(join).collect()
 }
 
 /// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. That sample can end later than
@@ -268,9 +329,14 @@ pub fn from_csv(mut lines: impl Iterator<Item = String>) -> Result<Recording, St
         gpus: value("system_gpu_count").parse().ok(),
     };
     // A killed run leaves a torn last line.
-    let rows = lines.map(|line| line.split(',').map(|cell| cell.trim().parse().ok()).collect());
+    let rows = lines.map(|line| line.split(',').map(|cell| number(cell)).collect());
     let rows: Vec<Vec<Option<f64>>> = rows.filter(|row: &Vec<_>| row.len() == names.len()).collect();
     from_table(&names, &rows, &fixed)
+}
+
+/// Gives the number in a cell. `None`: the cell has no finite number.
+fn number(cell: &str) -> Option<f64> {
+    cell.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 /// What holds for all rows of a table in gpu_tracker's form.
@@ -405,13 +471,10 @@ fn table_columns(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::model::gpu::{Device, Figure};
-    use crate::model::tree_sample::{CpuSample, GpuSample, IoBytes, Span};
+    use crate::model::tree_sample::{CpuSample, IoBytes, Span};
     use crate::over_time::{Statistics, statistics};
-    use crate::tracking_line::Run;
 
     const S: u64 = 1_000_000_000;
 
@@ -453,7 +516,7 @@ mod tests {
             Line::Sample(Box::new(later)).text(),
             "{\"sample\":{\"from_".to_owned(),
         ];
-        let read = from_lines(lines.into_iter());
+        let read = from_lines(lines.into_iter(), Detail::Points);
         assert_eq!(
             (read.start_ns, read.revisions.clone(), read.report.clone()),
             (S, vec![(3 * S / 2, 170)], None)
@@ -479,9 +542,12 @@ mod tests {
             host: gpu_track_core::fixtures::full().host,
         };
         let lines = [Line::Run(run).text(), Line::Sample(Box::new(sample(1))).text()];
-        let clock = from_lines(lines.into_iter()).clock.unwrap();
+        let clock = from_lines(lines.into_iter(), Detail::Points).clock.unwrap();
         assert_eq!((clock.zero_s, clock.earlier_s), (1_700_000_000.5, 0.0));
-        assert_eq!(from_lines([Line::Sample(Box::new(sample(1))).text()].into_iter()).clock, None);
+        assert_eq!(
+            from_lines([Line::Sample(Box::new(sample(1))).text()].into_iter(), Detail::Points).clock,
+            None
+        );
 
         let head = "ram_unit,gpu_ram_unit,system_gpu_count\nbytes,bytes,0\n";
         let names: Vec<String> = SETS.iter().map(|set| format!("{set}_ram")).collect();
@@ -520,7 +586,9 @@ mod tests {
         let without =
             format!("ram_unit,gpu_ram_unit,system_gpu_count\nbytes,bytes,0\n{names}\n1,2,3,4,5,6,7,8,0,1\n");
         assert_eq!(from_csv(lines_of(&without)).unwrap().over_time.columns.len(), 8, "no GPU");
-        let text = format!("{head}\n{names}\n1,2,3,4,5,6,7,8,9,100.5\n1,2,30,4,5,6,7,8,,102.5\n1,2,3\n");
+        let text = format!(
+            "{head}\n{names}\n1,2,3,4,5,6,7,8,9,100.5\n1,2,30,4,5,6,7,8,,102.5\n1,2,3\n1,2,3,4,5,6,7,8,9,NaN\n1,2,3,4,5,6,7,8,9,inf\n"
+        );
         let all = from_csv(lines_of(&text)).unwrap().over_time;
         assert_eq!((all.points.len(), all.points[1].start_s, all.points[1].end_s), (2, 0.0, 2.0));
         assert_eq!(value(&all, 1, "ram_combined_bytes"), Some(30_000.0));
@@ -566,9 +634,18 @@ mod tests {
         assert_eq!((all.points[2].start_s, all.points[2].end_s), (5.0, 6.0));
     }
 
+    // Requirement: WATCH-54
+    #[test]
+    fn samples_of_a_long_run_are_joined_and_keep_their_peaks() {
+        let joined = halved(&(0..5).map(sample).collect::<Vec<_>>());
+        let shown =
+            |sample: &TreeSample| (sample.from_ns / S, sample.at_ns / S, sample.footprint_bytes.combined.max);
+        assert_eq!(joined.iter().map(shown).collect::<Vec<_>>(), [(0, 2, 100), (2, 4, 300), (4, 5, 400)]);
+    }
+
     #[test]
     fn empty_file_has_no_statistics() {
-        let none: Vec<Statistics> = statistics(&from_lines(std::iter::empty()).over_time);
+        let none: Vec<Statistics> = statistics(&from_lines(std::iter::empty(), Detail::Points).over_time);
         assert!(none.iter().all(|column| column.max.is_none()));
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct WatchArguments {
     #[arg(long)]
     once: bool,
 
-    /// Show a finished run by its tracking file FILE in .jsonl
+    /// Show a finished run by its tracking file FILE (.jsonl, .sqlite; .csv has no commands and processes)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     replay: Option<PathBuf>,
 

@@ -1,132 +1,59 @@
-//! A finished run, by its tracking file in the form `.jsonl`: any moment of it.
+//! A finished run, by its tracking file: any moment of it.
 
-use std::io::BufReader;
 use std::path::Path;
 
-use gpu_track_collector::bounded_lines;
-use gpu_track_collector::given_file::{self, MOST_OF_ROWS};
 use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
 use gpu_track_collector::model::gpu::Figure;
 use gpu_track_collector::model::report::{Crash, Report, Usable};
 use gpu_track_collector::model::signal::signal_name;
-use gpu_track_collector::model::tree_sample::{Event, GpuSample, TreeSample};
+use gpu_track_collector::model::tree_sample::GpuSample;
+use gpu_track_collector::read_recording;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
 use gpu_track_collector::report::figures;
+use gpu_track_collector::report::over_time::{Detail, RecordedProcess, Recording};
 use gpu_track_collector::report::read::read as read_report;
-use gpu_track_collector::report::tracking_line::{End, Line};
 
 use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
 
-/// Most samples that are kept. Beyond that, every two neighbours become one.
-const MOST_SAMPLES: usize = 20_000;
+/// The column of the tree's RAM, shared memory counted once.
+const RAM: &str = "ram_combined_bytes";
 
 /// A finished run.
 #[derive(Debug)]
 pub(super) struct Replay {
     run: Run,
-    /// The start of the run, CLOCK_MONOTONIC nanoseconds.
-    start_ns: u64,
-    samples: Vec<TreeSample>,
-    processes: Vec<Lived>,
-    /// The report at the end of the file. `None`: the file has none that can be read.
+    recording: Recording,
+    /// The report of the file. `None`: the file has none that can be read.
     report: Option<Report>,
 }
 
-/// A process of the file.
-#[derive(Debug)]
-struct Lived {
-    process: Process,
-    /// Its end, CLOCK_MONOTONIC nanoseconds.
-    end_ns: u64,
-    is_still_running: bool,
-}
-
 impl Replay {
-    /// Reads a file. Lines that are torn, or of a later version, are left out.
+    /// Reads a file.
     ///
     /// # Errors
     /// If it can't be read or has no sample, as a text to put behind its name.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        if path.extension().is_none_or(|extension| extension != "jsonl") {
-            return Err("can't be replayed: only files in .jsonl can".into());
+        let recording = read_recording(path, Detail::Moments)
+            .ok_or("can't be replayed: files in .csv, .jsonl and .sqlite can")??;
+        let (_, end_s) = recording.over_time.times().next_back().ok_or("has no sample")?;
+        let report = recording.report.as_deref().and_then(|json| read_report(json).ok());
+        let report = report.map(|read| read.report);
+        // A file that does not tell the command stands for it.
+        let command = vec![path.display().to_string()];
+        let mut run = Run { length_s: Some(end_s.max(0.0)), command, ..Run::default() };
+        if let Some(recorded) = &recording.run {
+            run.command.clone_from(&recorded.command);
+            // All of the machine, unless a report at the end of the file says what the command may use.
+            let mut usable = Usable::default();
+            usable.cores.count = f64::from(recorded.host.cores);
+            usable.memory.bytes = recorded.host.ram_bytes;
+            run.usable = Some(usable);
         }
-        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-        let file = given_file::open(path, MOST_OF_ROWS).map_err(|error| error.to_string())?;
-        let lines = bounded_lines(BufReader::new(file));
-        let mut replay = Self {
-            run: Run::default(),
-            start_ns: 0,
-            samples: Vec::new(),
-            processes: Vec::new(),
-            report: None,
-        };
-        for line in lines {
-            let line = line.map_err(unreadable)?;
-            if let Some(line) = std::str::from_utf8(&line).ok().and_then(Line::read) {
-                replay.take(line);
-            }
-        }
-        let (Some(first), Some(last)) = (replay.samples.first(), replay.samples.last()) else {
-            return Err("has no sample".into());
-        };
-        replay.start_ns = first.from_ns;
-        replay.run.length_s = Some(last.at_ns.saturating_sub(first.from_ns) as f64 / 1e9);
-        Ok(replay)
-    }
-
-    /// Takes in a line of the file.
-    fn take(&mut self, line: Line) {
-        match line {
-            Line::Run(run) => {
-                self.run.command = run.command;
-                // All of the machine, until a report at the end of the file says what the command may use.
-                let mut usable = Usable::default();
-                usable.cores.count = f64::from(run.host.cores);
-                usable.memory.bytes = run.host.ram_bytes;
-                self.run.usable = Some(usable);
-            }
-            Line::Sample(sample) => {
-                self.samples.push(*sample);
-                if self.samples.len() > MOST_SAMPLES {
-                    self.samples = halved(&self.samples);
-                }
-            }
-            Line::Process(ended) => {
-                let usage = ended.usage;
-                let end_ns = ended.start_ns.saturating_add((usage.wall_s.max(0.0) * 1e9) as u64);
-                let process = Process {
-                    pid: Some(usage.pid.into()),
-                    parent_pid: usage.ppid.map(Into::into),
-                    start_ns: ended.start_ns,
-                    command: usage.command,
-                    rss_bytes: usage.peak_rss_bytes,
-                    cpu_s: usage.cpu_s,
-                    gpu_bytes: usage.gpu.and_then(|gpu| gpu.peak_ram_bytes),
-                };
-                self.processes.push(Lived { process, end_ns, is_still_running: ended.is_still_running });
-            }
-            // After a sample was written, it turned out to have had more RAM. It can be a part of a joined one by now.
-            Line::Event(Event::Revised { at_ns, max_footprint_bytes }) => {
-                let at = self.samples.partition_point(|sample| sample.at_ns < at_ns);
-                if let Some(sample) = self.samples.get_mut(at) {
-                    sample.footprint_bytes.combined.raise(max_footprint_bytes.combined);
-                }
-            }
-            Line::End(end) => self.take_end(&end),
-            // The view is of the samples, which are of one node.
-            Line::Nodes(_) => {}
-        }
-    }
-
-    /// Takes in the last line, which has the report. A report that can't be read is left out.
-    fn take_end(&mut self, end: &End) {
-        self.report = read_report(&end.report.to_string()).ok().map(|read| read.report);
-        if let Some(report) = &self.report {
-            self.run.usable = Some(report.usable.clone());
-        }
+        run.usable = report.as_ref().map(|report| report.usable.clone()).or(run.usable);
+        Ok(Self { run, recording, report })
     }
 
     /// Gives the length of the run, seconds.
@@ -137,40 +64,51 @@ impl Replay {
     /// Gives the largest figures of the whole run.
     pub(super) fn peaks(&self) -> Peaks {
         let mut peaks = Peaks::default();
-        for sample in &self.samples {
-            peaks.raise_cpu(sample.cpu_window_percent.combined);
-            peaks.raise_gpus(&gpus(sample));
+        for point in 0..self.recording.over_time.times().len() {
+            peaks.raise_cpu(self.value(point, "cpu_combined_percent"));
+            peaks.raise_gpus(&self.gpus(point));
         }
         peaks
     }
 
-    /// Gives the run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the sample that
+    /// Gives a value of a point. `None`: it is not known.
+    fn value(&self, point: usize, column: &str) -> Option<f64> {
+        self.recording.over_time.value(point, column)
+    }
+
+    /// Gives a value of a point that is a whole number. `None`: it is not known.
+    fn whole(&self, point: usize, column: &str) -> Option<u64> {
+        self.value(point, column).map(|value| value as u64)
+    }
+
+    /// Gives the run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the point that
     /// contains the moment.
     pub(super) fn at(&self, at_s: f64) -> Reading {
         let at_s = at_s.clamp(0.0, self.length_s());
-        let at_ns = self.start_ns.saturating_add((at_s * 1e9) as u64);
-        let next = self.samples.partition_point(|sample| sample.at_ns < at_ns);
-        let at = next.min(self.samples.len().saturating_sub(1));
-        let Some(sample) = self.samples.get(at) else { return Reading::default() };
-        let before = at.checked_sub(1).and_then(|before| self.samples.get(before));
-        let mut commands = ram_by_command(sample);
-        commands.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let is_live = |lived: &&Lived| {
-            lived.process.start_ns <= at_ns && (at_ns < lived.end_ns || lived.is_still_running)
+        let at_ns = self.recording.start_ns.saturating_add((at_s * 1e9) as u64);
+        let point = self.recording.over_time.times().take_while(|(_, end_s)| *end_s < at_s).count();
+        let mut commands = self.ram_by_command(point);
+        if let Some(commands) = &mut commands {
+            commands.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        }
+        let is_live = |process: &&RecordedProcess| {
+            process.start_ns <= at_ns && (at_ns < process.end_ns() || process.is_still_running)
         };
+        let listed: Vec<Process> = self.processes().filter(is_live).map(shown).collect();
+        let processes = self.whole(point, "processes");
         let frame = Frame {
             at_s,
             stage: Stage::Replayed,
-            ram_bytes: Some(sample.footprint_bytes.combined.max),
+            ram_bytes: self.whole(point, RAM),
             max_ram_bytes: self.max_ram_bytes(),
-            cpu_percent: sample.cpu_percent_since(before).combined,
-            processes: Some(sample.processes.max),
-            threads: Some(sample.threads.combined.max),
-            listed: self.processes.iter().filter(is_live).map(|lived| lived.process.clone()).collect(),
+            cpu_percent: self.value(point, "cpu_combined_percent"),
+            processes,
+            threads: self.recording.moments.get(point).and_then(|moment| moment.threads),
+            listed,
             others: 0,
-            ram_by_command: Some(commands),
-            gpus: gpus(sample),
-            ended: Some(self.ended(at_ns)),
+            ram_by_command: commands,
+            gpus: self.gpus(point),
+            ended: self.recording.processes.is_some().then(|| self.ended(at_ns)),
             alarms: self.report.iter().flat_map(|report| alarms(report.events.as_ref(), at_s)).collect(),
             coverage: self.coverage(),
             events: self.events(),
@@ -180,33 +118,58 @@ impl Replay {
 
     /// Gives the history of the whole run.
     pub(super) fn points(&self) -> Vec<Point> {
-        let s = |ns: u64| ns.saturating_sub(self.start_ns) as f64 / 1e9;
-        let point = |sample: &TreeSample| Point {
-            from_s: s(sample.from_ns),
-            at_s: s(sample.at_ns),
-            ram_bytes: sample.footprint_bytes.combined.max,
-            by_command: Some(ram_by_command(sample)),
+        let point = |(at, (from_s, at_s)): (usize, (f64, f64))| Point {
+            from_s,
+            at_s,
+            ram_bytes: self.whole(at, RAM).unwrap_or(0),
+            by_command: self.ram_by_command(at),
         };
-        self.samples.iter().map(point).collect()
+        self.recording.over_time.times().enumerate().map(point).collect()
     }
 
-    /// Gives the largest RAM of the run, bytes: that of the report, else that of the samples.
+    /// Gives the RAM that each command adds at a point, bytes, in the order of the file. `None`: its form does not tell it.
+    fn ram_by_command(&self, point: usize) -> Option<Vec<(String, u64)>> {
+        let moment = self.recording.moments.get(point)?;
+        Some(moment.commands.iter().map(|(command, bytes)| (command.to_string(), *bytes)).collect())
+    }
+
+    /// Gives the GPUs at a point. A form that has only sums over the GPUs gives one.
+    fn gpus(&self, point: usize) -> Vec<Gpu> {
+        let moment = self.recording.moments.get(point);
+        let devices: Vec<Gpu> = moment.into_iter().flat_map(|moment| &moment.gpus).map(gpu).collect();
+        let sum = Gpu {
+            name: "all GPUs".into(),
+            used_bytes: self.whole(point, "gpus_memory_used_bytes"),
+            run_bytes: self.whole(point, "gpus_memory_run_bytes"),
+            busy_percent: self.value(point, "gpus_utilization_percent"),
+            ..Gpu::default()
+        };
+        let is_known = sum.used_bytes.is_some() || sum.run_bytes.is_some() || sum.busy_percent.is_some();
+        devices.into_iter().chain(is_known.then_some(sum)).collect()
+    }
+
+    /// Gives the largest RAM of the run, bytes: that of the report, else that of the points.
     fn max_ram_bytes(&self) -> Option<u64> {
-        let sampled = self.samples.iter().map(|sample| sample.footprint_bytes.combined.max).max();
         let reported = self.report.as_ref().and_then(|report| report.max_ram.combined.footprint_bytes);
-        reported.or(sampled)
+        let points = 0..self.recording.over_time.times().len();
+        reported.or_else(|| points.filter_map(|point| self.whole(point, RAM)).max())
+    }
+
+    /// Gives the processes of the file.
+    fn processes(&self) -> impl Iterator<Item = &RecordedProcess> {
+        self.recording.processes.iter().flatten()
     }
 
     /// Counts the processes that ended by a moment, CLOCK_MONOTONIC nanoseconds.
     fn ended(&self, at_ns: u64) -> Ended {
         let mut ended = Ended::default();
-        for lived in self.processes.iter().filter(|lived| lived.end_ns <= at_ns && !lived.is_still_running) {
+        let is_over = |process: &&RecordedProcess| process.end_ns() <= at_ns && !process.is_still_running;
+        for process in self.processes().filter(is_over) {
             ended.count += 1;
-            let process = &lived.process;
             let same_command = ended.by_command.entry(process.command.clone()).or_default();
             same_command.count += 1;
             same_command.cpu_s = same_command.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
-            same_command.peak_rss_bytes = same_command.peak_rss_bytes.max(process.rss_bytes);
+            same_command.peak_rss_bytes = same_command.peak_rss_bytes.max(process.peak_rss_bytes);
         }
         ended
     }
@@ -228,7 +191,7 @@ impl Replay {
     /// Says what happened in the whole run, a line each: how the command ended, and what crashed.
     fn events(&self) -> Vec<String> {
         let Some(report) = &self.report else {
-            return vec!["the file has no end of the run: its last processes are not in it".into()];
+            return vec!["the file has no end of the run: its last processes may be missing".into()];
         };
         let at = figures::readable(report.wall_s);
         let exit = match (report.ending.exit.code, report.ending.exit.signal) {
@@ -264,23 +227,22 @@ fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
     is_on.into_iter().map(event_in_words).collect()
 }
 
-/// Gives the RAM that each command adds at a sample, bytes, in the order of the file.
-fn ram_by_command(sample: &TreeSample) -> Vec<(String, u64)> {
-    sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect()
+/// Gives a process as the view has it.
+fn shown(process: &RecordedProcess) -> Process {
+    Process {
+        pid: Some(process.pid.into()),
+        parent_pid: process.ppid.map(Into::into),
+        start_ns: process.start_ns,
+        command: process.command.clone(),
+        rss_bytes: process.peak_rss_bytes,
+        cpu_s: process.cpu_s,
+        gpu_bytes: process.peak_gpu_bytes,
+    }
 }
 
-/// Joins each two neighbours into one sample. This bounds the memory that a long file takes.
-fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
-    let join = |neighbours: &[TreeSample]| {
-        let (first, rest) = neighbours.split_first()?;
-        Some(rest.iter().fold(first.clone(), |all, next| all.then(next.clone())))
-    };
-    samples.chunks(2).filter_map(join).collect()
-}
-
-/// Gives the GPUs at a sample.
-fn gpus(sample: &TreeSample) -> Vec<Gpu> {
-    let gpu = |gpu: &GpuSample| Gpu {
+/// Gives a GPU as the view has it.
+fn gpu(gpu: &GpuSample) -> Gpu {
+    Gpu {
         index: gpu.device.index.map(u64::from),
         id: gpu.device.id.clone(),
         name: gpu.device.name.clone().unwrap_or_default(),
@@ -290,12 +252,14 @@ fn gpus(sample: &TreeSample) -> Vec<Gpu> {
         busy_percent: gpu.busy_percent,
         power_w: gpu.gauge(Figure::Power),
         temperature_c: gpu.gauge(Figure::Temperature),
-    };
-    sample.gpu.devices.iter().map(gpu).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use gpu_track_collector::model::tree_sample::{CommandSample, TreeSample};
+    use gpu_track_collector::report::tracking_line::Line;
+
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -303,12 +267,8 @@ mod tests {
     fn line(number: u64, command: &str) -> String {
         let mut sample = TreeSample { from_ns: number * S, at_ns: (number + 1) * S, ..TreeSample::default() };
         sample.footprint_bytes.combined.raise(100 + number);
-        sample.commands = vec![gpu_track_collector::model::tree_sample::CommandSample {
-            command: command.into(),
-            processes: 1,
-            added_bytes: 90,
-            cpu_ns: 0,
-        }];
+        sample.commands =
+            vec![CommandSample { command: command.into(), processes: 1, added_bytes: 90, cpu_ns: 0 }];
         Line::Sample(Box::new(sample)).text()
     }
 
@@ -329,7 +289,8 @@ mod tests {
         assert_eq!(replay.at(-1.0).frame.stage, Stage::Replayed);
         assert!(replay.at(2.0).frame.events[0].contains("no end of the run: its last processes"));
         for (name, content, problem) in [
-            ("t.csv", "", "only files in .jsonl can"),
+            ("t.csv", "", "it has fewer than three lines"),
+            ("t.txt", "", "files in .csv, .jsonl and .sqlite can"),
             ("empty.jsonl", "", "has no sample"),
             ("garbage.jsonl", "\u{1b}[2J\nnull\n{}\n", "has no sample"),
         ] {
@@ -382,21 +343,5 @@ mod tests {
         let path = directory.path().join("t.jsonl");
         std::fs::File::create(&path).unwrap().set_len(17 << 20).unwrap();
         assert_eq!(Replay::read(&path).unwrap_err(), "cannot be read: a line is longer than 16 MiB");
-    }
-
-    // Requirement: WATCH-54
-    #[test]
-    fn samples_of_a_long_run_are_joined_and_keep_their_peaks() {
-        let samples: Vec<TreeSample> = (0..5)
-            .map(|number| {
-                let Some(Line::Sample(sample)) = Line::read(&line(number, "a")) else { panic!() };
-                *sample
-            })
-            .collect();
-        let joined = halved(&samples);
-        let shown =
-            |sample: &TreeSample| (sample.from_ns / S, sample.at_ns / S, sample.footprint_bytes.combined.max);
-        let shown: Vec<_> = joined.iter().map(shown).collect();
-        assert_eq!(shown, [(0, 2, 101), (2, 4, 103), (4, 5, 104)]);
     }
 }

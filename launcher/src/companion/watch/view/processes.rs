@@ -51,11 +51,15 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
 /// Says how many processes there are, and what is not in the list.
 fn title(model: &Model) -> String {
     let Frame { stage, processes, threads, others, ended, .. } = &model.frame;
-    let (live, threads) = (count(*processes), count(*threads));
+    let live = count(*processes);
     let mut parts = vec![match stage {
         // The most of the sample; the rows are those of the moment, which can have fewer.
-        Stage::Replayed => format!("PROCESSES up to {live} live and {threads} threads in this sample"),
-        _ => format!("PROCESSES {live} live, {threads} threads"),
+        Stage::Replayed => {
+            // Not every form of tracking file has threads.
+            let threads = threads.map_or(String::new(), |threads| format!(" and {threads} threads"));
+            format!("PROCESSES up to {live} live{threads} in this sample")
+        }
+        _ => format!("PROCESSES {live} live, {} threads", count(*threads)),
     }];
     if *others > 0 {
         parts.push(format!("{others} smaller ones not listed"));
