@@ -84,7 +84,7 @@ pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
 /// See [`NotRecovered`].
 pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered> {
     let now_ns = clock::monotonic_ns();
-    let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
+    let state = StateFile::from_named(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
     let loaded = load_run(&state, stale.segment.as_ref(), Collector::Gone, now_ns)?;
     let LoadedRun { config, host, segment, mut run, is_cut_short } = loaded;
     // A forged record can claim a time that is still to come.
@@ -353,7 +353,7 @@ mod tests {
         let stale = killed(dir.path(), 1, &starts);
         let path = stale.state.as_ref().unwrap().path();
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-        let state = StateFile::of(NamedFile::held(path, file.into())).unwrap();
+        let state = StateFile::from_named(NamedFile::held(path, file.into())).unwrap();
         let host = crate::sources::host::of_this_machine(&ProcRoot::default(), None);
         // Read up to the last one of the ring, and behind that, if records came after the segment was copied.
         for position in [RING_CAPACITY as u64, RING_CAPACITY as u64 + 5] {

@@ -161,7 +161,7 @@ fn prepare_run(options: &mut Options, as_gpu_tracker: bool) -> Result<(), UsageE
         return Ok(());
     }
     if options.command.ready_fd.is_some() {
-        return Err(UsageError::of("--ready-fd", "it is for a process to track: add --attach PID"));
+        return Err(UsageError::of_option("--ready-fd", "it is for a process to track: add --attach PID"));
     }
     let words = std::mem::take(&mut options.command.words);
     let execute = options.command.execute.as_deref();
@@ -182,7 +182,7 @@ fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
     let is_of_idleness = |limit: &&Rule| matches!(limit.quantity, Quantity::Stall | Quantity::GpuIdle);
     let limit = options.tracking.limits.list.iter().find(is_of_idleness);
     match limit.filter(|_| options.preparations.tracks_nodes()) {
-        Some(limit) => Err(UsageError::of(
+        Some(limit) => Err(UsageError::of_option(
             rules::option_of(limit),
             format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
         )),
@@ -225,7 +225,7 @@ fn check_attached(options: &Options) -> Result<(), UsageError> {
     let flag = flags.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
     match flag.or_else(|| options.tracking.limits.list.first().map(rules::option_of)) {
         Some(option) => {
-            Err(UsageError::of(option, "it is for a COMMAND, and --tconfig names a process to track"))
+            Err(UsageError::of_option(option, "it is for a COMMAND, and --tconfig names a process to track"))
         }
         None => Ok(()),
     }
@@ -250,7 +250,7 @@ fn check_list_format(format: &str) -> Result<(), UsageError> {
     let names: Vec<&str> = format::names_of_lists().collect();
     match names.contains(&format) {
         true => Ok(()),
-        false => Err(UsageError::of(
+        false => Err(UsageError::of_option(
             "--gpus",
             format_args!("it has no form \"{format}\": one of {}", names.join(", ")),
         )),
@@ -275,7 +275,7 @@ fn split(line: &str) -> Result<Vec<String>, UsageError> {
         Ok(words) => return Ok(words),
         Err(_) => "has a quote that is not closed: close it, or escape it with a backslash",
     };
-    Err(UsageError::of("--execute", format_args!("\"{line}\" {problem}")))
+    Err(UsageError::of_option("--execute", format_args!("\"{line}\" {problem}")))
 }
 
 /// Gives the command's words: those of the command line (`words`), or of `-e` (`execute`). clap refuses both together.

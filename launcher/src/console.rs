@@ -83,16 +83,16 @@ fn write_whole(mut stream: impl Write, text: &str) -> io::Result<()> {
 
 /// Finds out what can be shown on stderr.
 pub(crate) fn of_stderr() -> Console {
-    of(io::stderr())
+    of_stream(io::stderr())
 }
 
 /// Finds out what can be shown on stdout.
 pub(crate) fn of_stdout() -> Console {
-    of(io::stdout())
+    of_stream(io::stdout())
 }
 
 /// Finds out what can be shown on this stream.
-fn of(stream: impl AsFd + IsTerminal) -> Console {
+fn of_stream(stream: impl AsFd + IsTerminal) -> Console {
     let columns = tcgetwinsize(&stream).ok().map(|size| size.ws_col);
     console(columns, stream.is_terminal(), |name| env::var_os(name))
 }

@@ -117,9 +117,9 @@ fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
 fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     // First: the number of the descriptor must not be that of a file that this process has opened.
     let ready_fd = options.command.ready_fd.map(ReadyFd::take).transpose();
-    let ready_fd = ready_fd.map_err(|problem| UsageError::of("--ready-fd", problem))?;
+    let ready_fd = ready_fd.map_err(|problem| UsageError::of_option("--ready-fd", problem))?;
     let attachment = options.command.attach.map(Attachment::to).transpose();
-    let attachment = attachment.map_err(|problem| UsageError::of("--attach", problem))?;
+    let attachment = attachment.map_err(|problem| UsageError::of_option("--attach", problem))?;
     options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
     options.report.style.console = console::of_stderr();
     let keep =

@@ -65,19 +65,20 @@ mod tests {
         std::fs::write(&library, "").unwrap();
         let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(&library, mode(0o666)).unwrap();
-        for (user, may) in [(User::of(0, 0), false), (User::of(1000, 0), true), (User::of(0, 65534), true)] {
+        for (user, may) in [(User::new(0, 0), false), (User::new(1000, 0), true), (User::new(0, 65534), true)]
+        {
             assert_eq!(to_load(library.as_os_str(), user).is_ok(), may, "{user:?}");
         }
         let name = OsStr::new("libnvidia-ml.so.1");
-        assert_eq!(to_load(name, User::of(0, 0)).unwrap(), name);
-        assert!(to_load(OsStr::new("/usr/lib/there/is/none.so"), User::of(0, 0)).is_err());
+        assert_eq!(to_load(name, User::new(0, 0)).unwrap(), name);
+        assert!(to_load(OsStr::new("/usr/lib/there/is/none.so"), User::new(0, 0)).is_err());
     }
 
     // Requirement: FAULT-15
     #[test]
     fn root_loads_what_a_link_led_to_when_it_was_checked_and_no_other_library() {
         let directory = tempfile::tempdir().unwrap();
-        let own = User::of(User::this().uid(), 0);
+        let own = User::new(User::this().uid(), 0);
         let file = directory.path().canonicalize().unwrap().join("libnvidia-ml.so.550");
         std::fs::write(&file, "").unwrap();
         let link = directory.path().join("libnvidia-ml.so.1");
@@ -89,8 +90,8 @@ mod tests {
         let other = directory.path().join("libnvidia-ml.so.2");
         std::os::unix::fs::symlink("/bin/sh", &other).unwrap();
         for named in [other.as_os_str(), OsStr::new("/bin/sh"), OsStr::new("libprofiler.so.0")] {
-            assert!(to_load(named, User::of(0, 0)).unwrap_err().contains("its name is not libnvidia-ml.so"));
-            assert_eq!(to_load(named, User::of(1000, 0)).unwrap(), named);
+            assert!(to_load(named, User::new(0, 0)).unwrap_err().contains("its name is not libnvidia-ml.so"));
+            assert_eq!(to_load(named, User::new(1000, 0)).unwrap(), named);
         }
     }
 }

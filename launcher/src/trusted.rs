@@ -55,7 +55,7 @@ mod tests {
     fn root_executes_no_program_of_another_user() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path().canonicalize().unwrap();
-        let own = User::of(User::this().uid(), 0);
+        let own = User::new(User::this().uid(), 0);
         let program = top.join("program");
         symlink("program", top.join("link")).unwrap();
         fs::write(&program, "").unwrap();
@@ -64,9 +64,9 @@ mod tests {
             assert_eq!(executable(&top.join("link"), own), may.then(|| program.clone()), "{mode:o}");
         }
         assert_eq!(executable(&top, own), None, "a directory");
-        assert_eq!(super::program("x", User::of(1000, 0)).unwrap(), "x");
+        assert_eq!(super::program("x", User::new(1000, 0)).unwrap(), "x");
         let real = fs::canonicalize("/bin/sh").unwrap();
-        assert_eq!(super::program("sh", User::of(0, 0)).unwrap(), real);
-        assert!(super::program("no-such-program", User::of(0, 0)).is_err());
+        assert_eq!(super::program("sh", User::new(0, 0)).unwrap(), real);
+        assert!(super::program("no-such-program", User::new(0, 0)).is_err());
     }
 }

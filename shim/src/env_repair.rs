@@ -108,7 +108,7 @@ impl Repair {
     ///
     /// # Safety
     /// As [`strings`]. The strings are read until the repaired environment has been used.
-    unsafe fn of(environment: *const *const c_char, mut wanted: Wanted) -> Option<Self> {
+    unsafe fn new(environment: *const *const c_char, mut wanted: Wanted) -> Option<Self> {
         let (mut entries, mut has_session, mut preload) = (0, false, None);
         // SAFETY: promised by the caller.
         for entry in unsafe { strings(environment) } {
@@ -201,7 +201,7 @@ pub(crate) unsafe fn with_repaired(
         (wanted, if is_reachable { None } else { Some(|header| &header.unreachable) })
     };
     // SAFETY: promised by the caller.
-    let Some(repair) = (unsafe { Repair::of(environment, wanted) }) else { return call(environment) };
+    let Some(repair) = (unsafe { Repair::new(environment, wanted) }) else { return call(environment) };
     // Counted before the call, since a successful exec does not return. Taken back below if it fails.
     add(counter, 1);
     // SAFETY: the repair is for this environment.
@@ -233,7 +233,7 @@ fn add(counter: Option<Counter>, number: u64) {
 /// makes the kept mapping large enough for it.
 pub(crate) fn prepare_for_filter() {
     // SAFETY: libc's environment.
-    let repair = unsafe { Repair::of(environ, Wanted::NoShim) };
+    let repair = unsafe { Repair::new(environ, Wanted::NoShim) };
     if let Some(bytes) = repair.map(|repair| repair.size())
         && bytes > MAX_STACK_BYTES
         && let Some(mapping) = Mapping::take(bytes)

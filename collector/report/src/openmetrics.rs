@@ -285,12 +285,12 @@ mod tests {
         found
     }
 
-    fn of(report: &Report) -> Vec<(String, f64)> {
+    fn series(report: &Report) -> Vec<(String, f64)> {
         samples(&super::report(report, &Style::default()))
     }
 
     fn value(report: &Report, part: &str) -> Option<f64> {
-        let all = of(report);
+        let all = series(report);
         let mut found = all.iter().filter(|(series, _)| series.contains(part));
         let value = found.next().map(|(_, value)| *value);
         assert!(found.next().is_none(), "several have {part}");
@@ -322,14 +322,14 @@ mod tests {
         let mut report = killed();
         report.stage = Stage::SoFar;
         let gpu = report.gpus.first().unwrap().clone();
-        let used = of(&report).into_iter().find(|(series, _)| {
+        let used = series(&report).into_iter().find(|(series, _)| {
             series.starts_with("gpu_track_gpu_memory_used_max_bytes") && series.contains(&gpu.id)
         });
         assert_eq!(used.map(|(_, bytes)| bytes), gpu.memory.max_used_bytes.map(|bytes| bytes as f64));
-        let busy = of(&report).into_iter().find(|(series, _)| series.contains("utilization_max_ratio"));
+        let busy = series(&report).into_iter().find(|(series, _)| series.contains("utilization_max_ratio"));
         assert_eq!(busy.map(|(_, ratio)| ratio), gpu.utilization.max_percent.map(|percent| percent / 100.0));
         report.series.ram_bytes.combined.mean = vec![Some(1.0), Some(2_000_000.0)];
-        let now = of(&report)
+        let now = series(&report)
             .into_iter()
             .find(|(series, _)| series.starts_with("gpu_track_ram_bytes") && series.contains("combined"));
         assert_eq!(now.map(|(_, bytes)| bytes), Some(2_000_000.0));
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn label_of_any_bytes_is_escaped() {
         let mut report = hostile();
-        of(&report);
+        series(&report);
         report.command = vec!["/bin/a\"b\\c\n\u{1b}[31md".into()];
         let text = super::report(&report, &Style::default());
         assert!(text.contains("command=\"a\\\"b\\\\c\\\\n\\\\x1b[31md\""), "{text}");

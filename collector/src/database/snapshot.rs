@@ -217,8 +217,9 @@ fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, Unus
     let is_in_use =
         || -> io::Result<bool> { Ok(kind == Log::WriteAhead && locks::is_shared_by_others(database)?) };
     let state = || -> io::Result<[(u64, i64, i64); 2]> {
-        let of = |file: &File| file.metadata().map(|found| (found.len(), found.mtime(), found.mtime_nsec()));
-        Ok([of(database)?, of(log)?])
+        let stamp =
+            |file: &File| file.metadata().map(|found| (found.len(), found.mtime(), found.mtime_nsec()));
+        Ok([stamp(database)?, stamp(log)?])
     };
     until(|| Ok(!is_in_use()?))?;
     let before = state()?;

@@ -115,7 +115,7 @@ impl Readers {
             absence: Timer::default(),
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
-            machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
+            machine: Machine::new(root.clone(), host.allowed.cpus.clone(), config.start.launcher_pid),
             run_delay: RunDelay::new(root.clone(), is_resumed),
             io: IoUsage::new(root.clone(), topmost_pid),
             free_spaces: FreeSpaces::new(config.report.files()),

@@ -70,7 +70,7 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
         path: live::path_of(segment),
         session_id,
         file: None,
-        identity: Identity::of(context),
+        identity: Identity::from_context(context),
         start: context.config.start,
         summary_due_ns: 0,
     })]
@@ -79,7 +79,7 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
 impl Identity {
     /// Gives the constant part of a run's summaries. Of the command line it has the first words that fit in
     /// [`COMMAND_LINE_BYTES`].
-    fn of(context: &SinkContext) -> Self {
+    fn from_context(context: &SinkContext) -> Self {
         let config = context.config;
         let mut command = Vec::new();
         let mut command_bytes = 0;
@@ -98,7 +98,7 @@ impl Identity {
             restarts: config.restarts,
             sampling_interval_s: config.tracking.interval_ns() as f64 / 1e9,
             usable: context.usable.clone(),
-            job_limit_s: job_limit_s(config.start, context.host.limits.job().end_s()),
+            job_limit_s: job_limit_s(config.start, context.host.allowed.job().end_s()),
         }
     }
 

@@ -119,7 +119,7 @@ impl Worker {
 
     /// Counts the items that this sink wants, and that the outbox dropped before they could be queued.
     pub(super) fn miss(&mut self, missed: Missed) {
-        self.dropped += missed.of(self.wants);
+        self.dropped += missed.count(self.wants);
     }
 
     /// Queues the item of the outbox that has this number, if the sink wants it.

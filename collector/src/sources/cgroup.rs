@@ -41,12 +41,12 @@ impl Groups {
     /// Finds the groups of this process.
     #[must_use]
     pub fn own(root: &ProcRoot) -> Self {
-        Self::of(root, None)
+        Self::read(root, None)
     }
 
     /// Finds the groups of the process with this pid. `None` stands for this process.
     #[must_use]
-    pub fn of(root: &ProcRoot, pid: Option<u32>) -> Self {
+    pub fn read(root: &ProcRoot, pid: Option<u32>) -> Self {
         let file = match pid {
             Some(pid) => root.path(pid, "cgroup"),
             None => root.top_path("self/cgroup"),
@@ -143,7 +143,7 @@ const MEMORY_EVENTS: &str = "memory.events";
 /// process. No group is made for the command.
 #[must_use]
 pub fn of_process(root: &ProcRoot, pid: Option<u32>) -> Cgroups {
-    let groups = Groups::of(root, pid);
+    let groups = Groups::read(root, pid);
     Cgroups { own: None, ram_limit: None, oom: groups.oom_counter(), memory_limits: groups.memory_limits() }
 }
 

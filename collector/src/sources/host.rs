@@ -8,7 +8,7 @@ use gpu_track_abi::rank::{self, Rank};
 
 use crate::model::host_info::HostInfo;
 use crate::model::report::Host;
-use crate::sources::limits;
+use crate::sources::allowed;
 use crate::sys::proc_fs::ProcRoot;
 
 /// Describes this machine, and the limits and ranks of this process, which are the command's. `attached`: the pid of the process
@@ -33,7 +33,7 @@ pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInf
         },
         page_bytes: rustix::param::page_size() as u64,
         ticks_per_second: rustix::param::clock_ticks_per_second(),
-        limits: limits::of(root, attached, &variable),
+        allowed: allowed::read(root, attached, &variable),
         own_ranks: own_ranks(&variable),
     }
 }
@@ -74,7 +74,7 @@ mod tests {
             .unwrap();
         let mut ready = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        let limits = of_this_machine(&ProcRoot::default(), Some(child.id())).limits;
+        let limits = of_this_machine(&ProcRoot::default(), Some(child.id())).allowed;
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(limits.ulimits["open_files"].soft, crate::model::report::Limit::Known(77));

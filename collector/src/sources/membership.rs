@@ -195,7 +195,7 @@ mod tests {
     fn process_of_this_user_whose_environment_names_the_segment_has_joined() {
         let machine = Machine::new();
         let own = rustix::process::getuid().as_raw();
-        let of = |pid: u32, uid: u32, environ: &str| {
+        let belongs = |pid: u32, uid: u32, environ: &str| {
             let dir = machine.has(pid, 1, "x").proc.path().join(pid.to_string());
             std::fs::write(dir.join("status"), format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n")).unwrap();
             std::fs::write(dir.join("environ"), environ).unwrap();
@@ -205,13 +205,13 @@ mod tests {
             has_joined
         };
         let name = "/dev/shm/gpu-track-x-1";
-        assert!(of(60, own, &format!("A=b\0GPU_TRACK_SESSION={name}\0")));
-        assert!(of(61, own, &format!("GPU_TRACK_SESSION=/dev/shm/outer:{name}\0A=b\0")));
-        assert!(!of(62, own + 1, &format!("GPU_TRACK_SESSION={name}\0")), "another user's program");
+        assert!(belongs(60, own, &format!("A=b\0GPU_TRACK_SESSION={name}\0")));
+        assert!(belongs(61, own, &format!("GPU_TRACK_SESSION=/dev/shm/outer:{name}\0A=b\0")));
+        assert!(!belongs(62, own + 1, &format!("GPU_TRACK_SESSION={name}\0")), "another user's program");
         for other in
             [format!("GPU_TRACK_SESSION={name}2"), format!("X=GPU_TRACK_SESSION={name}"), String::new()]
         {
-            assert!(!of(63, own, &other), "{other}");
+            assert!(!belongs(63, own, &other), "{other}");
         }
     }
 

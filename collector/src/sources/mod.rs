@@ -1,5 +1,6 @@
 //! What reads the outside: the event ring, the process connector, /proc, cgroups and GPU drivers.
 
+pub(crate) mod allowed;
 pub mod cgroup;
 pub mod connector;
 pub(crate) mod connector_queue;
@@ -11,7 +12,6 @@ pub(crate) mod helpers;
 pub(crate) mod host;
 mod inbox;
 pub(crate) mod io_usage;
-pub(crate) mod limits;
 pub(crate) mod machine_usage;
 pub(crate) mod membership;
 mod merge;

@@ -39,7 +39,7 @@ impl LiveSession {
     /// `NotFound` if there is no state file. `PermissionDenied` if it is another user's.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let state_path = state_name(path);
-        let state = StateFile::of(NamedFile::held(&state_path, open_own(&state_path)?.into()))?;
+        let state = StateFile::from_named(NamedFile::held(&state_path, open_own(&state_path)?.into()))?;
         let segment = match open_own(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             opened => Some(opened?),

@@ -86,7 +86,7 @@ impl StateFile {
     pub fn create(path: &Path) -> io::Result<Self> {
         let unnamed = NamedFile::unnamed(path)?;
         // The file gets its name last, so that no error leaves it behind.
-        let state = Self::of(unnamed)?;
+        let state = Self::from_named(unnamed)?;
         state.named.link()?;
         Ok(state)
     }
@@ -96,7 +96,7 @@ impl StateFile {
     /// # Errors
     /// If it cannot be locked, or the process has no descriptors left.
     pub fn from_file(path: &Path, file: OwnedFd) -> io::Result<Self> {
-        Self::of(NamedFile::opened(path, file)?)
+        Self::from_named(NamedFile::opened(path, file)?)
     }
 
     /// Takes a state file that is open, and does not lock it. That of a stale session ([`NamedFile::left_behind`]), or of a run
@@ -104,7 +104,7 @@ impl StateFile {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn of(named: NamedFile) -> io::Result<Self> {
+    pub fn from_named(named: NamedFile) -> io::Result<Self> {
         let file = named.file().try_clone_to_owned()?.into();
         Ok(Self { named, file, is_discarded: AtomicBool::new(false) })
     }

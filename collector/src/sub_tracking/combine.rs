@@ -19,8 +19,8 @@ type TakeMark<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
 /// If a file can't be read or has another form than `target`, or if `target` exists or can't be written. The text names the
 /// file. No `target` is left behind then.
 pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
-    let form = Form::of(target).map_err(|problem| named(target, &problem))?;
-    if let Some(other) = files.iter().find(|file| Form::of(file) != Ok(form)) {
+    let form = Form::from_extension(target).map_err(|problem| named(target, &problem))?;
+    if let Some(other) = files.iter().find(|file| Form::from_extension(file) != Ok(form)) {
         return Err(named(other, &format!("has another ending than \"{}\"", target.display())));
     }
     let file = File::create_new(target).map_err(|error| match error.kind() {

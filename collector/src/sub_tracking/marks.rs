@@ -21,7 +21,7 @@ pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "positio
 /// If the file can't be read or has another form. The error is a text to put behind the file's name. An error of `take` is
 /// returned as it is, and ends the reading.
 pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
-    match Form::of(path)? {
+    match Form::from_extension(path)? {
         Form::Csv => of_csv(path, take),
         Form::Sqlite => of_database(path, take).map(|()| 0),
     }

@@ -32,7 +32,7 @@ impl Form {
     ///
     /// # Errors
     /// If it says none. The error is a text to put behind the file's name.
-    fn of(path: &Path) -> Result<Self, String> {
+    fn from_extension(path: &Path) -> Result<Self, String> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("csv") => Ok(Self::Csv),
             Some("sqlite") => Ok(Self::Sqlite),

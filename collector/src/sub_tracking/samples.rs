@@ -18,7 +18,7 @@ use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 /// # Errors
 /// If the file can't be read or has another form. The error is a text to put behind the file's name.
 pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
-    match Form::of(path)? {
+    match Form::from_extension(path)? {
         Form::Csv => of_csv(path, blocks),
         Form::Sqlite => Ok((of_database(path, blocks)?, 0)),
     }

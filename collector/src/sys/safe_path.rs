@@ -57,7 +57,7 @@ impl User {
 
     /// Gives a user on a system whose root directory has this owner, for tests.
     #[must_use]
-    pub fn of(uid: u32, root_owner: u32) -> Self {
+    pub fn new(uid: u32, root_owner: u32) -> Self {
         Self { uid, root_owner, trusts_groups: false }
     }
 
@@ -203,14 +203,14 @@ mod tests {
     #[test]
     fn group_may_write_above_what_no_program_loads() {
         let (_top, top) = top();
-        let user = User::of(User::this().uid().max(1), 0).trusting_groups();
+        let user = User::new(User::this().uid().max(1), 0).trusting_groups();
         let uid = fs::metadata(&top).unwrap().uid();
         let own = User { uid, trusts_groups: true, ..user };
         for (mode, is_safe) in [(0o775, true), (0o757, false)] {
             set_mode(&top, mode);
             assert_eq!(own.check(&top).is_ok(), is_safe, "{mode:o}");
             assert!(
-                User::of(uid, 0).trusting_groups().check(&top).is_ok() == (is_safe && uid != 0),
+                User::new(uid, 0).trusting_groups().check(&top).is_ok() == (is_safe && uid != 0),
                 "{mode:o}"
             );
         }
@@ -251,19 +251,19 @@ mod tests {
     #[test]
     fn in_a_user_namespace_only_directories_of_the_system_may_be_of_unmapped_users() {
         let (_top, top) = top();
-        let inside = User::of(1000, UNMAPPED);
+        let inside = User::new(1000, UNMAPPED);
         let Ok(of_nobody) = fs::metadata(&top) else { return };
         // The directory is the test's own: the rule is about the number alone.
-        let user = User::of(of_nobody.uid(), UNMAPPED);
+        let user = User::new(of_nobody.uid(), UNMAPPED);
         assert!(user.trusts(&top, &of_nobody));
         if of_nobody.uid() == 0 {
             chown(&top, Some(UNMAPPED), None).unwrap();
             let of_nobody = fs::metadata(&top).unwrap();
             assert!(!inside.trusts(&top, &of_nobody));
             assert!(inside.trusts(Path::new("/dev/shm"), &of_nobody));
-            let outside = User::of(1000, 0);
+            let outside = User::new(1000, 0);
             assert!(!outside.trusts(Path::new("/dev/shm"), &of_nobody));
         }
-        assert!(!User::of(0, UNMAPPED).is_root());
+        assert!(!User::new(0, UNMAPPED).is_root());
     }
 }

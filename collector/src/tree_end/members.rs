@@ -19,7 +19,7 @@ pub struct Member {
 impl Member {
     /// Finds the process that has this pid now.
     #[must_use]
-    pub fn of(root: &ProcRoot, pid: u32) -> Option<Self> {
+    pub fn read(root: &ProcRoot, pid: u32) -> Option<Self> {
         Some(Self { pid, start_ticks: root.stat(pid)?.start_ticks })
     }
 }
@@ -47,7 +47,7 @@ impl<'a> Members<'a> {
             tree,
             // The launcher's pid plays no part in the one question that is asked.
             membership: Membership::new(root.clone(), tree.segment.clone(), tree.launcher.unwrap_or(0)),
-            launcher: tree.launcher.and_then(|pid| Member::of(root, pid)),
+            launcher: tree.launcher.and_then(|pid| Member::read(root, pid)),
             helpers: tree.segment.as_ref().map(|segment| Helpers::new(&segment.path)),
             known: tree.known.iter().copied().collect(),
             own: std::process::id(),

@@ -51,17 +51,17 @@ mod tests {
     // Requirement: RECORD-1
     #[test]
     fn directory_and_what_follows_it_are_read() {
-        let of = |given: &str| bundles(OsStr::new(given));
-        let plain = of("a,b/c").unwrap();
+        let parsed = |given: &str| bundles(OsStr::new(given));
+        let plain = parsed("a,b/c").unwrap();
         assert_eq!(
             (plain.directory.to_str().unwrap(), plain.most, plain.tail),
             ("a,b/c", DEFAULT_KEEP, DEFAULT_TAIL)
         );
-        let all = of("dir,keep=2,max=1M,tail=5m").unwrap();
+        let all = parsed("dir,keep=2,max=1M,tail=5m").unwrap();
         assert_eq!((all.directory.to_str().unwrap(), all.most, all.most_bytes), ("dir", 2, 1 << 20));
         assert_eq!(all.tail, Duration::from_secs(300));
         for wrong in ["", ",keep=2", "d,keep=0", "d,keep=x", "d,max=80%", "d,tail=-1", "d,keep=1,other=2"] {
-            let error = of(wrong).unwrap_err().to_string();
+            let error = parsed(wrong).unwrap_err().to_string();
             assert!(!error.contains('\n') && !error.contains("percentage"), "{wrong}: {error}");
         }
     }

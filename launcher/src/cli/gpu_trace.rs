@@ -79,7 +79,7 @@ fn field(name: &str) -> Result<Field, ValueError> {
 mod tests {
     use super::*;
 
-    fn of(given: &str) -> (String, u128, Vec<Field>) {
+    fn parsed(given: &str) -> (String, u128, Vec<Field>) {
         let asked = asked(OsStr::new(given)).unwrap();
         (asked.file.to_str().unwrap().to_owned(), asked.every.as_millis(), asked.fields)
     }
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn file_interval_and_fields_are_given_in_any_order() {
         let two = vec![Field::Power, Field::Index];
-        assert_eq!(of("g.csv"), ("g.csv".into(), 1000, Field::DEFAULT.to_vec()));
-        assert_eq!(of("a,b.csv,every=500ms"), ("a,b.csv".into(), 500, Field::DEFAULT.to_vec()));
-        assert_eq!(of("-,fields=power.draw,index,every=5"), ("-".into(), 5000, two.clone()));
-        assert_eq!(of("x,every=1m,fields=power.draw, index,power.draw"), ("x".into(), 60_000, two));
+        assert_eq!(parsed("g.csv"), ("g.csv".into(), 1000, Field::DEFAULT.to_vec()));
+        assert_eq!(parsed("a,b.csv,every=500ms"), ("a,b.csv".into(), 500, Field::DEFAULT.to_vec()));
+        assert_eq!(parsed("-,fields=power.draw,index,every=5"), ("-".into(), 5000, two.clone()));
+        assert_eq!(parsed("x,every=1m,fields=power.draw, index,power.draw"), ("x".into(), 60_000, two));
     }
 
     // Requirement: TIME-21

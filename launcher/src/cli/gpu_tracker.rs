@@ -77,7 +77,7 @@ fn check_format(name: &str) -> Result<(), UsageError> {
     let is_ours = format::names().any(|ours| ours == name);
     if is_ours && !format::is_of_gpu_tracker(name) {
         let problem = format_args!("\"{name}\" is no format of gpu_tracker: text or json");
-        return Err(UsageError::of("--format", problem));
+        return Err(UsageError::of_option("--format", problem));
     }
     Ok(())
 }

@@ -36,11 +36,11 @@ pub(crate) struct PatternValues {
 impl PatternValues {
     /// Gives the values for this process, now.
     pub(crate) fn here() -> Self {
-        Self::of(|name| env::var_os(name))
+        Self::from_environment(|name| env::var_os(name))
     }
 
     /// Gives the values for this process. `variable` gives an environment variable.
-    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first_of =
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
         let values = rank::VARIABLES.map(&variable);
@@ -185,7 +185,7 @@ mod tests {
         let variable =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into());
         let directory = tempfile::tempdir().unwrap();
-        match output(&directory.path().join(given), &PatternValues::of(variable)).unwrap() {
+        match output(&directory.path().join(given), &PatternValues::from_environment(variable)).unwrap() {
             Output::File(path) => path.file_name().unwrap().to_string_lossy().into_owned(),
             other => panic!("{other:?}"),
         }

@@ -26,13 +26,13 @@ impl UsageError {
     }
 
     /// Makes the error about the value of `option`.
-    pub(crate) fn of(option: &str, problem: impl Display) -> Self {
+    pub(crate) fn of_option(option: &str, problem: impl Display) -> Self {
         Self::new(format_args!("{option}: {problem}"))
     }
 
     /// Makes the error about the file that `option` names.
     pub(crate) fn of_file(option: &str, path: &Path, problem: impl Display) -> Self {
-        Self::of(option, format_args!("\"{}\" {problem}", path.display()))
+        Self::of_option(option, format_args!("\"{}\" {problem}", path.display()))
     }
 }
 
@@ -77,6 +77,6 @@ impl From<clap::Error> for UsageError {
                 return Self::new(line.trim_start_matches("error: "));
             }
         };
-        Self::of(option, problem)
+        Self::of_option(option, problem)
     }
 }

@@ -73,7 +73,7 @@ fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, Usag
     }
     let ids: Vec<&str> = present.devices.iter().map(|device| device.id.as_str()).collect();
     let problem = format!("\"{missing}\" is not a GPU of this machine: one of {}", ids.join(", "));
-    Err(UsageError::of("--guuids", problem))
+    Err(UsageError::of_option("--guuids", problem))
 }
 
 /// Lists the GPUs, as a [`Child`] does, and gives the exit status. `None`: these are not its arguments. They are a [`GpuConfig`] and

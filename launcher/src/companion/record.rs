@@ -125,7 +125,7 @@ fn bundles_of_user() -> Result<Bundles, UsageError> {
         UsageError::new("--to DIR is missing: neither XDG_STATE_HOME nor HOME names a directory")
     })?;
     let directory = keep.directory.join(DIRECTORY);
-    bundles(directory.as_os_str()).map_err(|problem| UsageError::of("--to", problem))
+    bundles(directory.as_os_str()).map_err(|problem| UsageError::of_option("--to", problem))
 }
 
 /// Gives what the user wants the manifest to have: the context and the metadata.
@@ -135,7 +135,7 @@ fn bundles_of_user() -> Result<Bundles, UsageError> {
 fn asked(arguments: &RecordArguments) -> Result<Asked, UsageError> {
     let context = arguments.context.clone();
     if context.as_ref().is_some_and(|context| context.len() > MOST_BYTES) {
-        return Err(UsageError::of("--context", too_long()));
+        return Err(UsageError::of_option("--context", too_long()));
     }
     let metadata = arguments.metadata.as_deref().map(|given| {
         let text = if given == "-" { from_stdin()? } else { given.to_owned() };
@@ -144,7 +144,7 @@ fn asked(arguments: &RecordArguments) -> Result<Asked, UsageError> {
         }
         serde_json::from_str(&text).map_err(|error| format!("this is no JSON: {error}"))
     });
-    let metadata = metadata.transpose().map_err(|problem| UsageError::of("--metadata", problem))?;
+    let metadata = metadata.transpose().map_err(|problem| UsageError::of_option("--metadata", problem))?;
     Ok(Asked { context, metadata })
 }
 

@@ -55,7 +55,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     time.check()?;
     if report.chooses_heaviest() {
         let problem = "a run chooses the processes in its report: give it to gpu-track-run";
-        return Err(UsageError::of("--heaviest", problem));
+        return Err(UsageError::of_option("--heaviest", problem));
     }
     let of_one_report = report.of_one_report();
     // A directory and the run over time are shown as tables, whose files can have different forms.
@@ -137,13 +137,14 @@ fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
 fn check_table(places: &ReportPlaces, of_one_report: Option<&str>) -> Result<(), UsageError> {
     if let Some(option) = of_one_report {
         let problem = "it says how one report is written, and a table of runs, points or events is asked for";
-        return Err(UsageError::of(option, problem));
+        return Err(UsageError::of_option(option, problem));
     }
     let check = |form: &str| match [format::TEXT_NAME, format::JSON_NAME, CSV].contains(&form) {
         true => Ok(()),
-        false => {
-            Err(UsageError::of("--format", format_args!("\"{form}\" is for one report: text, json or csv")))
-        }
+        false => Err(UsageError::of_option(
+            "--format",
+            format_args!("\"{form}\" is for one report: text, json or csv"),
+        )),
     };
     if places.outputs.is_empty() {
         return check(places.format());

@@ -8,7 +8,7 @@ use crate::cli::{DiagnosisOptions, Options};
 
 /// Gives the words of the options that an agent gets. A new field of a configuration doesn't compile until it is decided here
 /// whether agents get it.
-pub(super) fn of(options: &Options) -> Vec<String> {
+pub(super) fn from_options(options: &Options) -> Vec<String> {
     let TrackingConfig {
         sampling_interval,
         expected_cores,

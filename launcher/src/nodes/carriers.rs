@@ -59,7 +59,7 @@ impl Carriers {
     /// If a path or an option would not stay unchanged on its way through shells. The error is a line for the user.
     pub(super) fn new(id: u64, directory: &Path, options: &Options) -> Result<Self, String> {
         let program = env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
-        let words = agent_options::of(options);
+        let words = agent_options::from_options(options);
         let paths = [&program, directory].map(|path| path.to_string_lossy());
         for word in paths.iter().map(AsRef::as_ref).chain(words.iter().map(String::as_str)) {
             if !is_plain(word) {

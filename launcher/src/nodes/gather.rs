@@ -109,7 +109,8 @@ impl NodeRun {
         // They are taken before the wait, which ends the step.
         let told = self.step.as_ref().map(SlurmStep::told);
         let reports = self.wait_for_others(signals);
-        let config = Config { report: self.report.clone(), ..config::of(options, &ProcRoot::default()) };
+        let config =
+            Config { report: self.report.clone(), ..config::from_options(options, &ProcRoot::default()) };
         let Some(mut merged) = report_of_all(&self.directory, &reports) else { return };
         let has_left = told.as_ref().is_some_and(|told| !told.left.is_empty());
         self.note_missing_nodes(&mut merged.report, told);

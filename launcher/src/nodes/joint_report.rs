@@ -76,7 +76,7 @@ impl RankLock {
     /// Writes the report of all ranks if no other rank is left to do so. To be called when the launcher, in place of a collector, has
     /// written this rank's own report.
     pub(crate) fn conclude(self, options: &Options) {
-        conclude(&config::of(options, &ProcRoot::default()), self.0.as_fd());
+        conclude(&config::from_options(options, &ProcRoot::default()), self.0.as_fd());
     }
 }
 

@@ -313,8 +313,8 @@ mod tests {
             std::fs::set_permissions(&conf, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
             // A test of another user has a file of that user.
             let may = mode == 0o644 && User::this().uid() == 0;
-            assert_eq!(configuration(&named, User::of(0, 0)), may.then(|| conf.clone()), "{mode:o}");
-            assert_eq!(configuration(&named, User::of(1000, 0)), Some(named.clone()));
+            assert_eq!(configuration(&named, User::new(0, 0)), may.then(|| conf.clone()), "{mode:o}");
+            assert_eq!(configuration(&named, User::new(1000, 0)), Some(named.clone()));
         }
     }
 }

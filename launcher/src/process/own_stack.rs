@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn result_panic_and_signal_mask_come_back_from_the_other_stack() {
         let work = || {
-            signals::block(&signals::of(&[libc::SIGUSR2]));
+            signals::block(&signals::set(&[libc::SIGUSR2]));
             ExitCode::from(u8::try_from(deep(250)).unwrap())
         };
         assert_eq!(on_stack(map().unwrap(), work), ExitCode::from(250));
-        let mask = signals::block(&signals::of(&[]));
+        let mask = signals::block(&signals::set(&[]));
         // SAFETY: the set is valid.
         assert_eq!(unsafe { libc::sigismember(&raw const mask, libc::SIGUSR2) }, 1);
         let panicked = panic::catch_unwind(|| on_stack(map().unwrap(), || panic!("within")));

@@ -78,7 +78,7 @@ pub(crate) fn all_but_faults() -> SignalSet {
 }
 
 /// Gives the set of these signals.
-pub(crate) fn of(signals: &[i32]) -> SignalSet {
+pub(crate) fn set(signals: &[i32]) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.
     unsafe {
@@ -92,7 +92,7 @@ pub(crate) fn of(signals: &[i32]) -> SignalSet {
 
 /// Gives the set of this signal alone.
 pub(crate) fn only(signal: i32) -> SignalSet {
-    of(&[signal])
+    set(&[signal])
 }
 
 /// Blocks these signals. Returns the mask before.
@@ -179,7 +179,7 @@ pub(crate) fn discard_pending(set: &SignalSet) {
 
 /// Takes the pending signals that ask to end, which are blocked. All others stay pending.
 pub(crate) fn take_requests() -> Vec<Received> {
-    let requests = of(&END_REQUESTS);
+    let requests = set(&END_REQUESTS);
     std::iter::from_fn(|| wait(&requests, Some(Duration::ZERO)).ok().flatten()).collect()
 }
 

@@ -7,7 +7,7 @@ use crate::cli::Options;
 
 /// Makes the configuration of a run that starts now. [`Session`](crate::run::session::Session) adds what only it knows: the run's own
 /// cgroup, the shim's directory, an attached process, and why there is no process connector.
-pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
+pub(crate) fn from_options(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
     let tracking = &options.tracking;
     let cgroups = cgroup::of_process(root, None);

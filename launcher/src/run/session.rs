@@ -84,7 +84,7 @@ impl Session {
         let pid = std::process::id();
         stale::remove_all(&options.diagnosis.session_dir, uid);
         let proc_root = ProcRoot::default();
-        let mut config = config::of(options, &proc_root);
+        let mut config = config::from_options(options, &proc_root);
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         // The keys of a RandomState are random, so its hashes are random numbers.
         let random = RandomState::new();

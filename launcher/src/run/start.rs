@@ -321,7 +321,7 @@ fn report_without_figures(
     why: String,
 ) {
     let root = ProcRoot::default();
-    let mut config = config::of(options, &root);
+    let mut config = config::from_options(options, &root);
     let runs_on = process
         .as_ref()
         .is_some_and(|(process, _)| root.stat(process.pid).is_some_and(|stat| !stat.is_over()));

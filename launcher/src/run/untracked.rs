@@ -38,7 +38,7 @@ pub(crate) struct Untracked {
 impl Untracked {
     /// Makes the account before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
-        let mut untracked = Self::beside(&config::of(options, &ProcRoot::default()));
+        let mut untracked = Self::beside(&config::from_options(options, &ProcRoot::default()));
         untracked.begin(reason);
         untracked
     }

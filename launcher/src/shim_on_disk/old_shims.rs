@@ -145,7 +145,7 @@ struct OldFile {
 impl OldFile {
     /// Finds which shim a file belongs to, by the name: `PREFIX.HASH.so`, the link `PREFIX.HASH.not-libasan.so`, or a new
     /// file that is not complete, `.PREFIX.HASH.so.PID.NANOS`.
-    fn of(path: PathBuf) -> Option<Self> {
+    fn parse(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let name = name.strip_prefix('.').unwrap_or(name);
         let rest = name.strip_prefix(ANY_SHIM_PREFIX)?;
@@ -171,7 +171,7 @@ fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
         fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     // By name: `PREFIX.HASH.not-libasan.so`, the link, is before `PREFIX.HASH.so`.
     paths.sort();
-    Ok(paths.into_iter().filter_map(OldFile::of).collect())
+    Ok(paths.into_iter().filter_map(OldFile::parse).collect())
 }
 
 /// Finds which of these shims, given by the names of their files, some process has mapped or names in its environment. The hash in the
@@ -289,7 +289,7 @@ mod tests {
     fn file_of_another_user_is_left_alone() {
         let top = tempfile::tempdir().unwrap();
         shim(top.path(), OLD, 31 * DAY);
-        let other = User::of(User::this().uid() + 1, 0);
+        let other = User::new(User::this().uid() + 1, 0);
         remove_unused(top.path(), other, proc_with("environ", "").path()).unwrap();
         assert_eq!(names(top.path()).len(), 2);
     }

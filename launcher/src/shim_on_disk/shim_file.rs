@@ -345,7 +345,7 @@ mod tests {
                 "XDG_RUNTIME_DIR" => Some("/run/user/7".into()),
                 _ => None,
             },
-            User::of(7, 0),
+            User::new(7, 0),
         );
         let wanted = [
             "/c/gpu-track",
@@ -355,18 +355,18 @@ mod tests {
             "/tmp/gpu-track-7",
         ];
         assert_eq!(all, wanted.map(PathBuf::from));
-        let bare = candidates(|name| (name == "XDG_CACHE_HOME").then(|| "relative".into()), User::of(7, 0));
+        let bare = candidates(|name| (name == "XDG_CACHE_HOME").then(|| "relative".into()), User::new(7, 0));
         assert_eq!(bare, wanted[3..].iter().map(PathBuf::from).collect::<Vec<_>>());
     }
 
     // Requirement: FAULT-13
     #[test]
     fn root_has_no_candidate_that_the_environment_names() {
-        let all = candidates(|_| Some("/home/another".into()), User::of(0, 0));
+        let all = candidates(|_| Some("/home/another".into()), User::new(0, 0));
         let wanted = ["/var/cache/gpu-track", "/run/gpu-track", "/dev/shm/gpu-track-0", "/tmp/gpu-track-0"];
         assert_eq!(all, wanted.map(PathBuf::from));
         // The root of a user namespace is an ordinary user outside.
-        let all = candidates(|_| Some("/home/mine".into()), User::of(0, 65534));
+        let all = candidates(|_| Some("/home/mine".into()), User::new(0, 65534));
         assert!(all.contains(&"/home/mine/.cache/gpu-track".into()), "{all:?}");
     }
 
@@ -383,7 +383,7 @@ mod tests {
             set_mode(&directory.join(format!("{library}.so")), 0o755);
             symlink(format!("{library}.so"), directory.join(format!("{library}.not-libasan.so"))).unwrap();
             // Another user takes what root has made.
-            let other = (user().uid() == 0).then(|| User::of(64001, 0));
+            let other = (user().uid() == 0).then(|| User::new(64001, 0));
             for user in [user()].into_iter().chain(other) {
                 assert_eq!(link_in_shared(&directory, user).is_some(), is_used, "{name} {user:?}");
             }

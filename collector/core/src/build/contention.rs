@@ -85,7 +85,7 @@ struct Measured {
 /// Says whether others kept the run from using more cores, by the first and the last reading of the cores. Where that can't be
 /// judged, gives the reason.
 pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Contention {
-    let limits = &inputs.host_info.limits;
+    let limits = &inputs.host_info.allowed;
     let allowed_cores = limits.cpus.as_ref().and_then(|cpus| u32::try_from(cpus.len()).ok());
     let unknown =
         |reason: String| Contention { allowed_cores, reason: Some(reason), ..Contention::default() };

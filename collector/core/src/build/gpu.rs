@@ -12,8 +12,8 @@ use crate::model::report::{
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
+use crate::run::gpu::usage::gpu_processes::ProcessGpu as Used;
 use crate::run::gpu::usage::meters::{Counter, Gauge};
-use crate::run::gpu::usage::processes::ProcessGpu as Used;
 use crate::run::tree::ProcessSummary;
 use crate::run::usage::Totals;
 

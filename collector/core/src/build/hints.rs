@@ -8,11 +8,11 @@ mod gpu_memory;
 use super::usable::usable_devices;
 use crate::model::batch::Job;
 use crate::model::report::Report;
-use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
-    CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits,
+    Allowed, CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S,
     MemoryBasis, MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
 };
+use crate::model::report::{Cause, TimeLimitSource};
 use crate::run::usage::SHORTEST_WINDOW_NS;
 
 /// Values of the rules.
@@ -216,7 +216,7 @@ fn round_up_memory(bytes: f64) -> u64 {
 /// from the job's start, since the job may do something else before the command. `started_s`: when the command started, seconds
 /// since the epoch.
 fn time(report: &Report, started_s: f64) -> TimeHint {
-    let job = slurm_job(&report.limits);
+    let job = slurm_job(&report.allowed);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
     if let Some(Cause::TimeLimit(limit)) = &report.ending.cause {
         // What `timeout` was given is no limit of the job.
@@ -247,7 +247,7 @@ fn time(report: &Report, started_s: f64) -> TimeHint {
 }
 
 /// Gives the start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
-fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
+fn slurm_job(limits: &Allowed) -> Option<(f64, Option<f64>)> {
     let start = limits.job().start_s()?;
     let end = limits.job().end_s().filter(|end| *end > start);
     Some((start as f64, end.map(|end| end as f64)))
@@ -321,7 +321,7 @@ mod tests {
     fn run(wall_s: f64) -> Report {
         let mut report = full();
         report.wall_s = wall_s;
-        report.limits.slurm.clear();
+        report.allowed.slurm.clear();
         report.usable.cores = UsableCores { count: 8.0, source: CoresSource::Machine };
         report.usable.memory = UsableMemory {
             bytes: Some(64 * GIB),
@@ -339,7 +339,7 @@ mod tests {
 
     fn given_time(mut report: Report, start: &str, end: &str) -> Report {
         for (name, value) in [("SLURM_JOB_START_TIME", start), ("SLURM_JOB_END_TIME", end)] {
-            report.limits.slurm.insert(name.into(), value.into());
+            report.allowed.slurm.insert(name.into(), value.into());
         }
         report
     }
@@ -514,15 +514,15 @@ mod tests {
     fn run_that_waited_for_cores_is_not_called_serial() {
         let mut report = run(100.0);
         report.cpu_time.total_s = Some(99.0);
-        let mut of = |is_contended, others_cores| {
+        let mut judged = |is_contended, others_cores| {
             report.contention = Contention { is_contended, others_cores, ..Contention::default() };
             let hint = cpus(&report, Some(1.0)).unwrap();
             (hint.is_serial, hint.is_lower_bound)
         };
-        assert_eq!(of(Some(false), Some(1.0)), (true, false));
-        assert_eq!(of(None, None), (true, false), "nothing speaks of others");
-        assert_eq!(of(Some(true), Some(1.0)), (false, true));
-        assert_eq!(of(None, Some(1.0)), (false, true), "others had a core, and it may have waited");
+        assert_eq!(judged(Some(false), Some(1.0)), (true, false));
+        assert_eq!(judged(None, None), (true, false), "nothing speaks of others");
+        assert_eq!(judged(Some(true), Some(1.0)), (false, true));
+        assert_eq!(judged(None, Some(1.0)), (false, true), "others had a core, and it may have waited");
     }
 
     // Requirement: HINT-1
@@ -581,27 +581,27 @@ mod tests {
             count: 1,
             is_tracked: false,
         };
-        let of = |report: &Report| {
+        let judged = |report: &Report| {
             let hints = hints(report, &Basis { busy_cores: Some(2.0), ..Basis::default() });
             (hints.memory.is_some() || hints.time.is_some() || hints.cpus.is_some(), hints.withheld)
         };
         let mut report = run(60.0);
-        assert_eq!(of(&report), (true, None));
+        assert_eq!(judged(&report), (true, None));
         report.coverage.elsewhere = vec![entry(ElsewhereKind::Node, "orted")];
         assert_eq!(
-            of(&report),
+            judged(&report),
             (false, Some("what orted started elsewhere is not in this report".to_owned()))
         );
         report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
-        assert_eq!(of(&report), (false, Some("2 of 4 ranks are not in this report".to_owned())));
+        assert_eq!(judged(&report), (false, Some("2 of 4 ranks are not in this report".to_owned())));
         // The part of a run over several nodes.
         report.node_part = Some(NodePart { is_agent: false, clock_ahead_s: None, directory: None });
-        assert_eq!(of(&report), (true, None));
+        assert_eq!(judged(&report), (true, None));
         report.coverage.elsewhere.push(entry(ElsewhereKind::Container, "docker"));
         let reason = "what docker started elsewhere is not in this report";
-        assert_eq!(of(&report), (false, Some(reason.to_owned())));
+        assert_eq!(judged(&report), (false, Some(reason.to_owned())));
         // The kernel killed a process at a limit: it needs more than that, whatever runs elsewhere.
         report.ending.cause = Some(out_of_memory(Some(8 * GIB)));
-        assert!(of(&report).0);
+        assert!(judged(&report).0);
     }
 }

@@ -24,7 +24,7 @@ use crate::model::config::Layer;
 use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
-    Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
+    Allowed, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers,
     MaxProportionalRam, MaxRam, OtherUser, OwnRank, Peak, Percent, Processes, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
@@ -50,7 +50,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let is_attached = inputs.config.attached.is_some();
     let if_exact = |n: u64| (coverage.exact > 0 && !is_attached).then_some(n);
     let cgroup = own_cgroup(inputs);
-    let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
+    let allowed = Allowed { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.allowed.clone() };
     let cpu = cpu(inputs, &cpu_time, wall_s);
     let max_ram = max_ram(inputs, &coverage);
     let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
@@ -95,7 +95,7 @@ pub fn report(inputs: &Inputs) -> Report {
         warnings: warnings::warnings(&Context {
             inputs,
             coverage: &coverage,
-            limits: &limits,
+            allowed: &allowed,
             cgroup: cgroup.as_ref(),
             ending: &ending,
             max_ram: &max_ram,
@@ -107,7 +107,7 @@ pub fn report(inputs: &Inputs) -> Report {
         max_ram,
         cpu_time,
         cgroup,
-        limits,
+        allowed,
         run_limits: run_limits::run_limits(inputs),
         alerts: events::alerts(inputs),
         events,
@@ -241,7 +241,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
         oom_kills: oom_kills(inputs, cgroup),
         is_own_cgroup: own_kills.is_some(),
         memory_limits: &end.cgroups.memory_limits,
-        limits: &inputs.host_info.limits,
+        allowed: &inputs.host_info.allowed,
         full_disks: &end.full_disks,
         gpus: &run.gpu.usage,
     })
@@ -272,7 +272,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
     let floor = &inputs.run.totals.floors.combined;
     let here = Here {
         hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
-        job: &inputs.host_info.limits.job(),
+        job: &inputs.host_info.allowed.job(),
         joined: seen.joined,
     };
     let other_users = inputs.run.totals.other_users.iter();

@@ -4,7 +4,7 @@ use super::{Inputs, report};
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::Report;
-use crate::model::report::{Limits, SetRam};
+use crate::model::report::{Allowed, SetRam};
 use crate::model::run_end::{CommandExit, RunEnd};
 use crate::run::random_trees::random_runs;
 
@@ -49,7 +49,7 @@ pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         host: crate::fixtures::full().host,
         ticks_per_second: 100,
         page_bytes: 4096,
-        limits: Limits::default(),
+        allowed: Allowed::default(),
         own_ranks: Vec::new(),
     };
     let exit = CommandExit {

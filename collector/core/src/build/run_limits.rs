@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::model::config::Config;
     use crate::model::host_info::HostInfo;
-    use crate::model::report::Limits;
+    use crate::model::report::Allowed;
     use crate::model::run_end::RunEnd;
     use crate::run::RunState;
 
@@ -172,7 +172,7 @@ mod tests {
             host: full.host,
             ticks_per_second: 100,
             page_bytes: 4096,
-            limits: Limits::default(),
+            allowed: Allowed::default(),
             own_ranks: Vec::new(),
         };
         let run = RunState::of_run(&config, &host_info);

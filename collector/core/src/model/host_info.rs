@@ -3,9 +3,9 @@
 use gpu_track_abi::rank::Rank;
 use serde::{Deserialize, Serialize};
 
-use super::report::{Host, Limits};
+use super::report::{Allowed, Host};
 
-/// The machine, and the limits that the command starts with.
+/// The machine, and what the command is allowed to use.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostInfo {
     /// The machine.
@@ -14,8 +14,8 @@ pub struct HostInfo {
     pub ticks_per_second: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
-    /// Limits of the command.
-    pub limits: Limits,
+    /// What the command is allowed to use.
+    pub allowed: Allowed,
     /// The ranks of the jobs that the launcher is itself a part of.
     pub own_ranks: Vec<Rank>,
 }

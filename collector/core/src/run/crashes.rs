@@ -184,7 +184,7 @@ mod tests {
         kept.list(oom_kills).into_iter().map(|c| (c.signal_name, c.command, c.count)).collect()
     }
 
-    fn of(signal: &str, command: &str, count: u64) -> (String, Option<String>, u64) {
+    fn listed_crash(signal: &str, command: &str, count: u64) -> (String, Option<String>, u64) {
         (signal.to_owned(), Some(command.to_owned()), count)
     }
 
@@ -199,7 +199,10 @@ mod tests {
             process(33, "sh", Exit { code: Some(139), signal: None }),
         ];
         let all: Vec<_> = workers.chain(others).collect();
-        assert_eq!(listed(&all, 0), [of("SIGSEGV", "worker", 3), of("SIGABRT", "tool", 1)]);
+        assert_eq!(
+            listed(&all, 0),
+            [listed_crash("SIGSEGV", "worker", 3), listed_crash("SIGABRT", "tool", 1)]
+        );
     }
 
     // Requirement: WHY-9, WHY-60
@@ -208,7 +211,7 @@ mod tests {
         let child = dead(21, 20, "crash", libc::SIGSEGV, 2 * S);
         let timeout = dead(20, 10, "timeout", libc::SIGSEGV, 2 * S + S / 100);
         for order in [[child.clone(), timeout.clone()], [timeout.clone(), child.clone()]] {
-            assert_eq!(listed(&order, 0), [of("SIGSEGV", "crash", 1)]);
+            assert_eq!(listed(&order, 0), [listed_crash("SIGSEGV", "crash", 1)]);
         }
         // Another signal, or a later end, is a crash of its own.
         for parent in [
@@ -224,7 +227,7 @@ mod tests {
     fn sigkill_counts_as_far_as_the_kernel_killed_for_lack_of_memory() {
         let workers: Vec<_> = (20..23).map(|pid| dead(pid, 10, "worker", libc::SIGKILL, 2 * S)).collect();
         assert_eq!(listed(&workers, 0), []);
-        assert_eq!(listed(&workers, 3), [of("SIGKILL", "worker", 3)]);
+        assert_eq!(listed(&workers, 3), [listed_crash("SIGKILL", "worker", 3)]);
         // Which of them the kernel killed is not known.
         assert_eq!(listed(&workers, 2), [("SIGKILL".to_owned(), None, 2)]);
     }
@@ -248,6 +251,6 @@ mod tests {
         let many: Vec<_> =
             (0..3000).map(|pid| dead(pid + 20, 10, &format!("x{pid}"), libc::SIGSEGV, S)).collect();
         let listed = listed(&many, 0);
-        assert_eq!((listed.len(), &listed[0]), (PAIRS + 1, &of("SIGSEGV", OTHER, 2000)));
+        assert_eq!((listed.len(), &listed[0]), (PAIRS + 1, &listed_crash("SIGSEGV", OTHER, 2000)));
     }
 }

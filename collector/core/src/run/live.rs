@@ -24,7 +24,7 @@ pub(crate) struct Largest {
 impl Largest {
     /// Chooses the largest [`PROCESS_CAPACITY`] processes of a sample. Of equal ones the lower id comes first, so that a replay
     /// chooses the same.
-    pub(super) fn of(sample: &Sample) -> Self {
+    pub(super) fn from_sample(sample: &Sample) -> Self {
         let mut chosen: Vec<(ProcessId, u64)> =
             sample.holders.iter().map(|held: &Held| (held.id, held.rss_bytes)).collect();
         let key = |(id, bytes): &(ProcessId, u64)| (Reverse(*bytes), *id);
@@ -82,12 +82,12 @@ mod tests {
             cpu_ns: 0,
         };
         let sample = Sample { at_ns: 9, holders: (0..5000).map(held).collect(), ..Sample::default() };
-        let largest = Largest::of(&sample);
+        let largest = Largest::from_sample(&sample);
         assert_eq!((largest.at_ns, largest.chosen.len(), largest.others), (9, 256, 5000 - 256));
         let mut expected: Vec<_> = sample.holders.iter().map(|held| (held.id, held.rss_bytes)).collect();
         expected.sort_by_key(|(id, bytes)| (Reverse(*bytes), *id));
         assert_eq!(largest.chosen, expected[..256]);
         let few = Sample { holders: (0..3).map(held).collect(), ..Sample::default() };
-        assert_eq!((Largest::of(&few).chosen.len(), Largest::of(&few).others), (3, 0));
+        assert_eq!((Largest::from_sample(&few).chosen.len(), Largest::from_sample(&few).others), (3, 0));
     }
 }

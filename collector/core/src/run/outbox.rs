@@ -37,7 +37,7 @@ pub struct Missed {
 impl Missed {
     /// Gives how many of them a sink with these wants would have taken.
     #[must_use]
-    pub fn of(self, wants: Wants) -> u64 {
+    pub fn count(self, wants: Wants) -> u64 {
         let each = [
             (wants.samples, self.samples),
             (wants.ended, self.ended),
@@ -212,10 +212,10 @@ mod tests {
         // The sinks have those in their queues.
         assert_eq!(outbox.missed(), Missed::default());
         samples(&mut outbox, 2001..2101);
-        assert_eq!(outbox.missed().of(ALL), 76);
-        assert_eq!(outbox.missed().of(Wants { ended: true, ..Wants::default() }), 0);
+        assert_eq!(outbox.missed().count(ALL), 76);
+        assert_eq!(outbox.missed().count(Wants { ended: true, ..Wants::default() }), 0);
         outbox.given();
-        assert_eq!(outbox.missed().of(ALL), 0);
+        assert_eq!(outbox.missed().count(ALL), 0);
     }
 
     // Requirement: TIME-2

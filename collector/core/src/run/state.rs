@@ -425,7 +425,7 @@ impl RunState {
         let window_percent = self.cpu.add(&sample);
         self.samples.add_cpu(&sample);
         if self.samples.outbox.wants.live {
-            self.largest = Largest::of(&sample);
+            self.largest = Largest::from_sample(&sample);
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);

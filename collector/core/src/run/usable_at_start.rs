@@ -5,32 +5,32 @@ use crate::model::batch::Job;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::{
-    CoresSource, Host, Limits, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory,
+    Allowed, CoresSource, Host, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory,
 };
 
 /// Gives the cores and the memory that the command may use. GPUs are not known when it starts.
 pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
-    let HostInfo { host, limits, .. } = host_info;
+    let HostInfo { host, allowed, .. } = host_info;
     Usable {
-        cores: cores(host, limits, config.tracking.expected_cores),
-        memory: memory(host, limits),
+        cores: cores(host, allowed, config.tracking.expected_cores),
+        memory: memory(host, allowed),
         gpus: UsableGpus::default(),
     }
 }
 
 /// Gives the cores that the run may use: what the user said, else the least of affinity, Slurm, a quota and the machine.
-fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
+fn cores(host: &Host, allowed: &Allowed, expected: Option<u32>) -> UsableCores {
     if let Some(expected) = expected {
         return UsableCores { count: f64::from(expected), source: CoresSource::NExpectedCores };
     }
-    let quota = limits.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0);
-    let limits = [
-        (limits.cpus.as_ref().map(|cpus| cpus.len() as f64), CoresSource::Affinity),
-        (limits.job().cpus_here().map(|cpus| cpus as f64), CoresSource::Slurm),
+    let quota = allowed.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0);
+    let bounds = [
+        (allowed.cpus.as_ref().map(|cpus| cpus.len() as f64), CoresSource::Affinity),
+        (allowed.job().cpus_here().map(|cpus| cpus as f64), CoresSource::Slurm),
         (quota, CoresSource::CgroupQuota),
     ];
     let mut least = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
-    for (count, source) in limits {
+    for (count, source) in bounds {
         if let Some(count) = count.filter(|count| *count > 0.0 && *count < least.count) {
             least = UsableCores { count, source };
         }
@@ -39,15 +39,15 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
 }
 
 /// Gives the memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.
-fn memory(host: &Host, limits: &Limits) -> UsableMemory {
+fn memory(host: &Host, allowed: &Allowed) -> UsableMemory {
     let all = [
-        (limits.memory_bytes.known(), MemorySource::Cgroup),
-        (limits.job().memory_here_bytes(), MemorySource::Slurm),
+        (allowed.memory_bytes.known(), MemorySource::Cgroup),
+        (allowed.job().memory_here_bytes(), MemorySource::Slurm),
         (host.ram_bytes, MemorySource::Machine),
     ];
     // Of equal ones the first is named: a limit rather than the machine.
     let least = all.into_iter().filter_map(|(bytes, source)| Some((bytes?, source))).min_by_key(|(b, _)| *b);
-    let address_space = limits.ulimits.get("address_space_bytes").and_then(|limit| limit.soft.known());
+    let address_space = allowed.ulimits.get("address_space_bytes").and_then(|limit| limit.soft.known());
     UsableMemory {
         bytes: least.map(|(bytes, _)| bytes),
         source: least.map(|(_, source)| source),
@@ -64,9 +64,9 @@ mod tests {
         Host { hostname: None, kernel: None, cores: 8, ram_bytes: Some(64 << 30), boot_id: None }
     }
 
-    fn limits(slurm: &[(&str, &str)]) -> Limits {
+    fn allowed(slurm: &[(&str, &str)]) -> Allowed {
         let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Limits { slurm, ..Limits::default() }
+        Allowed { slurm, ..Allowed::default() }
     }
 
     // Requirement: USE-1
@@ -83,12 +83,12 @@ mod tests {
             (&[], Limit::Known(0), "many", None, 8.0, CoresSource::Machine),
         ];
         for (cpus, quota, slurm, expected, count, source) in cases {
-            let limits = Limits {
+            let allowed = Allowed {
                 cpus: Some(cpus.to_vec()),
                 cpu_millicores: quota,
-                ..limits(&[("SLURM_CPUS_ON_NODE", slurm)])
+                ..allowed(&[("SLURM_CPUS_ON_NODE", slurm)])
             };
-            let result = cores(&host(), &limits, expected);
+            let result = cores(&host(), &allowed, expected);
             assert_eq!(result, UsableCores { count, source }, "{cpus:?} {quota:?} {slurm} {expected:?}");
         }
     }
@@ -114,12 +114,12 @@ mod tests {
             ),
         ];
         for (cgroup, slurm, bytes, source) in cases {
-            let result = memory(&host(), &Limits { memory_bytes: cgroup, ..limits(slurm) });
+            let result = memory(&host(), &Allowed { memory_bytes: cgroup, ..allowed(slurm) });
             assert_eq!((result.bytes, result.source), (Some(bytes), Some(source)), "{cgroup:?} {slurm:?}");
         }
-        let of_gpus = limits(&[("SLURM_MEM_PER_GPU", "1024"), ("SLURM_GPUS_ON_NODE", "2")]);
+        let of_gpus = allowed(&[("SLURM_MEM_PER_GPU", "1024"), ("SLURM_GPUS_ON_NODE", "2")]);
         assert_eq!(memory(&host(), &of_gpus).bytes, Some(gib(2)));
-        let unknown = memory(&Host { ram_bytes: None, ..host() }, &limits(&[]));
+        let unknown = memory(&Host { ram_bytes: None, ..host() }, &allowed(&[]));
         assert_eq!((unknown.bytes, unknown.source), (None, None));
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn address_space_limit_is_that_of_each_process() {
         let limit = SoftHard { soft: Limit::Known(1 << 30), hard: Limit::Unlimited };
         let ulimits = [("address_space_bytes".to_owned(), limit)].into();
-        let result = memory(&host(), &Limits { ulimits, ..Limits::default() });
+        let result = memory(&host(), &Allowed { ulimits, ..Allowed::default() });
         assert_eq!(result.process_address_space_bytes, Some(1 << 30));
         assert_eq!(result.source, Some(MemorySource::Machine), "the tree may use more than one process");
     }

@@ -30,11 +30,11 @@ pub(crate) fn with_texts(report: &Report, text: &str) -> (Report, usize) {
         }
     }
     let mut report = read(&document.to_string()).unwrap().report;
-    let ulimits = std::mem::take(&mut report.limits.ulimits);
-    report.limits.ulimits =
+    let ulimits = std::mem::take(&mut report.allowed.ulimits);
+    report.allowed.ulimits =
         ulimits.into_iter().map(|(name, limit)| (format!("{name}{text}"), limit)).collect();
-    let slurm = std::mem::take(&mut report.limits.slurm);
-    report.limits.slurm = slurm.into_iter().map(|(name, value)| (format!("{name}{text}"), value)).collect();
+    let slurm = std::mem::take(&mut report.allowed.slurm);
+    report.allowed.slurm = slurm.into_iter().map(|(name, value)| (format!("{name}{text}"), value)).collect();
     (report, replaced)
 }
 

@@ -28,7 +28,7 @@ pub(super) fn merged() -> Report {
     }
     let source = |(file, report): &(String, Report)| Source {
         file: file.clone(),
-        head: Head::of(report),
+        head: Head::from_report(report),
         content: None,
     };
     let unread = [("run.09.json".to_owned(), "it is no JSON".to_owned())];

@@ -285,8 +285,8 @@ fn next_job(report: &Report, hints: bool) -> Option<String> {
 #[test]
 fn next_job_of_the_least_figures_is_shown_in_a_job_and_where_asked_for() {
     let mut least = build();
-    least.limits.batch_system = None;
-    least.limits.slurm.clear();
+    least.allowed.batch_system = None;
+    least.allowed.slurm.clear();
     least.hints.cpus = least.hints.cpus.map(|hint| CpusHint { count: 1, given: None, ..hint });
     least.hints.memory = least.hints.memory.map(|hint| MemoryHint { given_bytes: None, ..hint });
     assert_eq!(next_job(&least, false), None);
@@ -299,7 +299,7 @@ fn next_job_of_the_least_figures_is_shown_in_a_job_and_where_asked_for() {
         next_job(&report, false)
     };
     let changes: [fn(&mut Report); 6] = [
-        |report| report.limits.batch_system = Some("pbs".into()),
+        |report| report.allowed.batch_system = Some("pbs".into()),
         |report| report.hints.memory.as_mut().unwrap().given_bytes = Some(1 << 34),
         |report| report.hints.memory.as_mut().unwrap().bytes += 1 << 28,
         |report| report.hints.time.as_mut().unwrap().time_s = 900,

@@ -296,9 +296,9 @@ fn page_stays_within_its_bytes_however_busy_the_run_was() {
     // The tables of ranks have the heaviest and the lightest.
     let mut report = large(0);
     let rank = with_all().job_ranks.remove(0);
-    let of = 1000;
-    report.job_ranks = (0..of)
-        .map(|number| JobRank { rank: OwnRank { rank: number, of, ..rank.rank }, ..rank.clone() })
+    let ranks = 1000;
+    report.job_ranks = (0..ranks)
+        .map(|number| JobRank { rank: OwnRank { rank: number, of: ranks, ..rank.rank }, ..rank.clone() })
         .collect();
     let bytes = page(&report).len();
     assert!(bytes <= MOST_BYTES + MOST_BYTES_OF_RANKS, "ranks: {bytes}");
@@ -335,16 +335,16 @@ fn nodes_and_ranks_are_drawn_over_time_as_far_as_there_is_room() {
     };
     let (nodes, ranks) = (["by node", "by node and time"], ["by rank and time"]);
     let both = [&nodes[..], &ranks].concat();
-    let of = |what: &[&str]| {
+    let chart_titles = |what: &[&str]| {
         ["RAM", "CPU"]
             .iter()
             .flat_map(|name| what.iter().map(move |what| format!("{name} {what}")))
             .collect::<Vec<_>>()
     };
-    assert_eq!(titles(&page(&of_nodes())), of(&both));
-    assert_eq!(titles(&page(&many_nodes(1, 3, 300))), of(&ranks), "all of one node is that node");
+    assert_eq!(titles(&page(&of_nodes())), chart_titles(&both));
+    assert_eq!(titles(&page(&many_nodes(1, 3, 300))), chart_titles(&ranks), "all of one node is that node");
     let page = page(&many_nodes(100, 1, 300));
-    assert_eq!(titles(&page), of(&nodes), "a rank for each node is that node");
+    assert_eq!(titles(&page), chart_titles(&nodes), "a rank for each node is that node");
     for part in [
         "means of the 10 of 100 nodes with the largest RAM; dotted: the mean of all others",
         "mean of 90 others",
@@ -451,7 +451,7 @@ fn many_nodes(nodes: u32, ranks_of_node: u32, values: usize) -> Report {
     each.series.start_s = (0..POINTS).map(at_s).collect();
     each.series.end_s = (1..=POINTS).map(at_s).collect();
     each.coverage.nodes = None;
-    each.limits.slurm.clear();
+    each.allowed.slurm.clear();
     let track = |seed: usize, largest: f64| {
         let values = noise(values, seed, largest);
         let list: Vec<Option<f64>> = (0..POINTS).map(|at| values[at * values.len() / POINTS]).collect();

@@ -115,7 +115,7 @@ impl Merger {
             peak: None,
             series: self.series(),
             cgroup: None,
-            limits: self.common.limits(),
+            allowed: self.common.allowed(),
             run_limits: self.common.run_limits.clone(),
             alerts: Vec::new(),
             events: None,

@@ -1,7 +1,7 @@
 //! What is the same in all reports: kernel, limits, batch job. What differs is in the reports of the nodes.
 
 use crate::model::report::{
-    Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, Limits, MemoryHint, Report, RunLimitUse,
+    Allowed, Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, MemoryHint, Report, RunLimitUse,
     TimeHint,
 };
 
@@ -16,7 +16,7 @@ const MOST_IDLE: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Common {
     /// Kernel and limits, as far as they are the same in all reports. `None`: there is no report yet.
-    same: Option<(Option<String>, Limits)>,
+    same: Option<(Option<String>, Allowed)>,
     /// How many reports waited for cores.
     contended: u64,
     /// How many reports don't tell whether they did.
@@ -31,12 +31,12 @@ impl Common {
     /// Adds a report.
     pub(super) fn add(&mut self, report: &Report) {
         match &mut self.same {
-            None => self.same = Some((report.host.kernel.clone(), report.limits.clone())),
-            Some((kernel, limits)) => {
+            None => self.same = Some((report.host.kernel.clone(), report.allowed.clone())),
+            Some((kernel, allowed)) => {
                 if *kernel != report.host.kernel {
                     *kernel = None;
                 }
-                keep_common(limits, &report.limits);
+                keep_common(allowed, &report.allowed);
             }
         }
         match report.contention.is_contended {
@@ -69,8 +69,8 @@ impl Common {
     }
 
     /// Gives the limits. What differs between reports is unknown in them.
-    pub(super) fn limits(&self) -> Limits {
-        self.same.as_ref().map(|(_, limits)| limits.clone()).unwrap_or_default()
+    pub(super) fn allowed(&self) -> Allowed {
+        self.same.as_ref().map(|(_, allowed)| allowed.clone()).unwrap_or_default()
     }
 
     /// Says whether some report waited for cores. That is unknown if a report does not tell, and none of the others waited.
@@ -93,10 +93,19 @@ impl Common {
     }
 }
 
-/// Makes those of `limits` unknown that differ from those of another report.
-fn keep_common(limits: &mut Limits, others: &Limits) {
-    let Limits { memory_bytes, cpu_millicores, tasks, cgroup, oom_kills, cpus, ulimits, batch_system, slurm } =
-        limits;
+/// Makes those of `allowed` unknown that differ from those of another report.
+fn keep_common(allowed: &mut Allowed, others: &Allowed) {
+    let Allowed {
+        memory_bytes,
+        cpu_millicores,
+        tasks,
+        cgroup,
+        oom_kills,
+        cpus,
+        ulimits,
+        batch_system,
+        slurm,
+    } = allowed;
     for (limit, other) in
         [(memory_bytes, others.memory_bytes), (cpu_millicores, others.cpu_millicores), (tasks, others.tasks)]
     {

@@ -16,7 +16,7 @@ pub(super) struct Cover {
 
 impl Cover {
     /// Begins with the first report.
-    pub(super) fn of(first: Span) -> Self {
+    pub(super) fn new(first: Span) -> Self {
         Self { first, all: first }
     }
 

@@ -72,13 +72,13 @@ impl Head {
     pub fn read(json: &str) -> Result<Self, NotRead> {
         match serde_json::from_str::<Form>(json) {
             Ok(form) if form.schema_version == SCHEMA_VERSION => Ok(form.into()),
-            _ => Ok(Self::of(&read::read(json)?.report)),
+            _ => Ok(Self::from_report(&read::read(json)?.report)),
         }
     }
 
     /// Looks at a report.
     #[must_use]
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &Report) -> Self {
         let host = &report.host;
         Form {
             schema_version: SCHEMA_VERSION,
@@ -86,7 +86,7 @@ impl Head {
             wall_s: report.wall_s,
             command: report.command.iter().map(|_| IgnoredAny).collect(),
             host: HostForm { hostname: host.hostname.clone(), boot_id: host.boot_id.clone() },
-            limits: LimitsForm { slurm: report.limits.slurm.clone() },
+            limits: LimitsForm { slurm: report.allowed.slurm.clone() },
             merged: report.merged.as_ref().map(|_| IgnoredAny),
             node_part: report.node_part.clone(),
         }
@@ -131,7 +131,7 @@ impl From<Form> for Head {
         let since_epoch = form.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_us = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
         Self {
-            span: Span::of(started_us, form.wall_s),
+            span: Span::new(started_us, form.wall_s),
             hostname: name(form.host.hostname),
             boot_id: name(form.host.boot_id),
             clock_offset_s: None,

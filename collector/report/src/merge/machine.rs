@@ -128,7 +128,7 @@ impl Machines {
     pub(super) fn add(&mut self, report: &Report, axis: &Axis) {
         let is_first = self.open.reports == 0;
         self.open.reports += 1;
-        let before = self.open.cover.unwrap_or(Cover::of(axis.span));
+        let before = self.open.cover.unwrap_or(Cover::new(axis.span));
         self.open.cover = Some(before.with(axis.span));
         self.open.is_apart |= axis.is_apart;
         self.open.cores = self.open.cores.max(report.host.cores);
@@ -184,7 +184,7 @@ impl Machines {
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
             // Without all of these GPUs, or without an upper bound, the quantity counts as unknown.
             let quantity = quantity.filter(|of| found == seen.ids.len() && of.at_most.is_some());
-            let is_covered = Cover::of(seen.span).holds(axis.span);
+            let is_covered = Cover::new(seen.span).holds(axis.span);
             add_or_raise(
                 &mut self.gpu_ram,
                 &mut seen.memory,

@@ -8,9 +8,9 @@ use super::common::Common;
 use super::ending::Endings;
 use super::grid::MOST_POINTS;
 use super::machine::Machines;
+use super::merged_processes::MergedProcesses;
 use super::node::OpenNode;
 use super::plan::Plan;
-use super::processes::Processes;
 use super::quantity::Axis;
 use super::ranks::RankTable;
 use super::sums::{Quantities, Sums};
@@ -49,7 +49,7 @@ pub struct Merger {
     pub(super) sums: Sums,
     pub(super) machines: Machines,
     pub(super) totals: Totals,
-    pub(super) processes: Processes,
+    pub(super) processes: MergedProcesses,
     pub(super) commands: Commands,
     pub(super) common: Common,
     pub(super) endings: Endings,
@@ -118,7 +118,7 @@ impl Merger {
             ranks: RankTable::new(plan.grid),
             plan,
             totals: Totals::default(),
-            processes: Processes::default(),
+            processes: MergedProcesses::default(),
             commands: Commands::default(),
             common: Common::default(),
             endings: Endings::default(),
@@ -153,8 +153,8 @@ impl Merger {
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
         self.open_node(self.plan.node(number));
         self.files.read += 1;
-        let axis = Axis::of(&report, span, is_apart);
-        let quantities = Quantities::of(&report, &axis);
+        let axis = Axis::new(&report, span, is_apart);
+        let quantities = Quantities::from_report(&report, &axis);
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
         // What an agent runs is a daemon of the launcher's command. Its words and its end are not those of the run.
@@ -318,7 +318,7 @@ impl ToldNodes {
         let unseen = report.coverage.nodes.as_ref();
         // The report's own node is one more.
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
-        let of_step = report.limits.job().step_nodes(MOST_TOLD);
+        let of_step = report.allowed.job().step_nodes(MOST_TOLD);
         let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);
         for name in unseen_names.chain(&of_step) {
             if self.names.len() < MOST_TOLD {

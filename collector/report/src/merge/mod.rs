@@ -16,10 +16,10 @@ mod grid;
 mod head;
 mod left;
 mod machine;
+mod merged_processes;
 mod merger;
 mod node;
 mod plan;
-mod processes;
 mod quantity;
 mod rank_series;
 mod ranks;
@@ -50,7 +50,7 @@ use crate::read::ReadReport;
 pub fn merge(reports: &[(String, Report)]) -> Option<MergedReport> {
     let source = |(file, report): &(String, Report)| Source {
         file: file.clone(),
-        head: Head::of(report),
+        head: Head::from_report(report),
         content: None,
     };
     let plan = Plan::new(reports.iter().map(source).collect(), Vec::new());

@@ -182,7 +182,7 @@ impl OpenNode {
                     ..NodeGpu::default()
                 },
                 energy: Energy::default(),
-                cover: Cover::of(span),
+                cover: Cover::new(span),
             });
         *cover = cover.with(span);
         // One report is enough for yes; for no, all must say so.
@@ -286,7 +286,7 @@ impl UsableNode {
     fn add(&mut self, report: &Report) {
         let UsableCores { count, source } = report.usable.cores;
         let count = count.clamp(0.0, MOST_CORES);
-        let affinity = report.limits.cpus.as_ref().filter(|_| source == CoresSource::Affinity);
+        let affinity = report.allowed.cpus.as_ref().filter(|_| source == CoresSource::Affinity);
         match affinity {
             Some(cpus) => self.affinity.extend(cpus.iter().filter(|cpu| **cpu < MOST_CPUS)),
             None => self.has_affinity_only = false,

@@ -87,7 +87,7 @@ impl Plan {
             Some(run) if source.head.is_watch() => source.head.span.clamped(run),
             _ => source.head.span,
         };
-        let times = Times::of(&sources.iter().map(within_run).collect::<Vec<_>>());
+        let times = Times::new(&sources.iter().map(within_run).collect::<Vec<_>>());
         let mut longest_us = vec![0; nodes.len()];
         for (span, node) in spans.iter().zip(&node_of) {
             longest_us[*node] = span.length_us().max(longest_us[*node]);
@@ -314,7 +314,7 @@ struct Group {
 impl Times {
     /// Finds which reports are of one time. The largest group of reports that overlap is taken for the run, and groups that are
     /// near to it belong to it. Reports that are longer than any run are apart.
-    fn of(spans: &[Span]) -> Self {
+    fn new(spans: &[Span]) -> Self {
         let longest_us = longest_of_a_run_us(spans);
         let is_too_long = |at: &usize| spans[*at].length_us() > longest_us;
         let (mut apart, mut order): (Vec<usize>, Vec<usize>) = (0..spans.len()).partition(is_too_long);

@@ -63,7 +63,7 @@ impl Span {
     }
 
     /// Gives when the command of a report ran.
-    pub(super) fn of(started_us: i64, wall_s: f64) -> Self {
+    pub(super) fn new(started_us: i64, wall_s: f64) -> Self {
         let wall_us = (wall_s * 1e6).clamp(0.0, MOST_RUN_US) as i64;
         Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
     }
@@ -128,7 +128,7 @@ impl Scale {
 
 impl<'a> Axis<'a> {
     /// Makes the axis of a report whose command ran at `span`.
-    pub(super) fn of(report: &'a Report, span: Span, is_apart: bool) -> Self {
+    pub(super) fn new(report: &'a Report, span: Span, is_apart: bool) -> Self {
         let series = &report.series;
         let begin_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
         let mut ends_and_next_starts = series.end_s.iter().zip(series.start_s.iter().skip(1));

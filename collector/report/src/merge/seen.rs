@@ -31,7 +31,7 @@ impl Seen {
             return Raised { bins: Vec::new(), apart };
         }
         self.bins.resize(grid.bins, 0);
-        let shape = Shape::of(quantity, grid);
+        let shape = Shape::new(quantity, grid);
         let mut bins = Vec::new();
         for (bin, high) in (shape.first..).zip(&shape.high) {
             let seen = &mut self.bins[bin];

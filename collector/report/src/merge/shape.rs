@@ -17,7 +17,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Finds the largest and the smallest value of a report in each bin that it touches.
-    pub(super) fn of(quantity: &Quantity, grid: Grid) -> Self {
+    pub(super) fn new(quantity: &Quantity, grid: Grid) -> Self {
         let Span { start_us, end_us } = quantity.span;
         // The start of a report is cut to milliseconds. So all of its times can be later by up to [`START_ROUNDING_US`].
         let (first, last) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));

@@ -137,7 +137,7 @@ impl Sum {
             self.apart.at_most += u128::from(at_most);
             return;
         }
-        let shape = Shape::of(quantity, self.grid);
+        let shape = Shape::new(quantity, self.grid);
         // The report can have had more than any point has, and at any time.
         let can_be_above_points = !is_about(at_most, max);
         for (at, bin) in (shape.first..=shape.last).enumerate() {

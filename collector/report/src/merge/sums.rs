@@ -48,7 +48,7 @@ pub(super) struct Quantities {
 
 impl Quantities {
     /// Gives those of a report.
-    pub(super) fn of(report: &Report, axis: &Axis) -> Self {
+    pub(super) fn from_report(report: &Report, axis: &Axis) -> Self {
         let series = &report.series;
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let ram = &report.max_ram;

@@ -288,8 +288,8 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
         }
         let rate = before.map(|before| {
             let length_s = (io.read_ns - before.read_ns) as f64 / NS_PER_S;
-            let of = |now: u64, before: u64| Some(now.saturating_sub(before) as f64 / length_s);
-            [of(io.bytes.read, before.bytes.read), of(io.bytes.written, before.bytes.written)]
+            let rate = |now: u64, before: u64| Some(now.saturating_sub(before) as f64 / length_s);
+            [rate(io.bytes.read, before.bytes.read), rate(io.bytes.written, before.bytes.written)]
         });
         rates[first_open..=at].fill(rate.unwrap_or_default());
         (first_open, before) = (at + 1, Some(io));
@@ -523,11 +523,20 @@ mod tests {
         );
         let all = &read.over_time;
         assert_eq!((all.points[1].start_s, all.points[1].end_s), (1.0, 2.0));
-        let of = |point, name| value(all, point, name);
-        assert_eq!([of(0, "ram_main_bytes"), of(0, "ram_combined_bytes")], [Some(150.0), Some(170.0)]);
-        assert_eq!([of(0, "cpu_main_percent"), of(1, "cpu_main_percent")], [Some(100.0), Some(50.0)]);
-        assert_eq!([of(0, "gpu0_power_w"), of(1, "gpu0_power_w")], [None, Some(70.0)]);
-        assert_eq!([of(1, "gpu0_memory_used_bytes"), of(1, "ram_system_bytes")], [Some(9.0), None]);
+        let value_of = |point, name| value(all, point, name);
+        assert_eq!(
+            [value_of(0, "ram_main_bytes"), value_of(0, "ram_combined_bytes")],
+            [Some(150.0), Some(170.0)]
+        );
+        assert_eq!(
+            [value_of(0, "cpu_main_percent"), value_of(1, "cpu_main_percent")],
+            [Some(100.0), Some(50.0)]
+        );
+        assert_eq!([value_of(0, "gpu0_power_w"), value_of(1, "gpu0_power_w")], [None, Some(70.0)]);
+        assert_eq!(
+            [value_of(1, "gpu0_memory_used_bytes"), value_of(1, "ram_system_bytes")],
+            [Some(9.0), None]
+        );
     }
 
     // Requirement: PY-26, PY-75
@@ -605,7 +614,7 @@ mod tests {
 
     // Requirement: TIME-14
     #[test]
-    fn samples_between_two_readings_of_io_have_its_rate() {
+    fn samples_between_two_readings_of_io_have_its_value_of() {
         let io = |read_s: u64, read| {
             let bytes = IoBytes { read, written: 10 * read };
             Some(IoSample { read_ns: read_s * S, bytes })

@@ -295,7 +295,7 @@ proptest! {
         let mut report = filled().swap_remove(0);
         report.max_ram.combined.footprint_bytes = Some(bytes);
         report.command.push(name.clone());
-        report.limits.slurm.insert(name.clone(), name);
+        report.allowed.slurm.insert(name.clone(), name);
         let mut value = serde_json::to_value(&report).unwrap();
         put_numbers(&mut value, &mut numbers.into_iter().cycle());
         let report: Report = serde_json::from_value(value.clone()).unwrap();
@@ -405,7 +405,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         wall_s: report.wall_s,
         contention: Contention::default(),
         hints: Hints { gpu_memory_reason: None, ..original.hints },
-        limits: Limits { batch_system: None, ..original.limits },
+        allowed: Allowed { batch_system: None, ..original.allowed },
         host: Host { boot_id: None, ..original.host },
         rank: None,
         job_ranks: Vec::new(),

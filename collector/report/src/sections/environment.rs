@@ -2,7 +2,7 @@
 
 use super::{cause, usage};
 use crate::document::Section;
-use crate::model::report::{Cgroup, Enforcer, Limits, Report, RunLimitUse};
+use crate::model::report::{Allowed, Cgroup, Enforcer, Report, RunLimitUse};
 use crate::model::timestamp::rfc3339;
 use crate::units::Units;
 
@@ -19,7 +19,7 @@ pub(super) fn host(report: &Report) -> Section {
 
 /// Makes a row for each limit that is set and known.
 pub(super) fn limits(report: &Report, units: Units) -> Section {
-    let Limits { memory_bytes, cpu_millicores, tasks, ulimits, slurm, .. } = &report.limits;
+    let Allowed { memory_bytes, cpu_millicores, tasks, ulimits, slurm, .. } = &report.allowed;
     let quota = cpu_millicores.known().map(|n| format!("{:.3} cores", n as f64 / 1000.0));
     let mut section = Section::new("Limits")
         .text("Memory", memory_bytes.known().map(|bytes| units.exact_bytes(bytes)))

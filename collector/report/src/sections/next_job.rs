@@ -181,7 +181,7 @@ pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Opt
 
 /// Whether the hints help: the run was a batch job, it was given less than the machine, or it used more than any small run.
 fn are_hints_of_use(report: &Report) -> bool {
-    let is_batch_job = report.limits.batch_system.is_some() || !report.limits.slurm.is_empty();
+    let is_batch_job = report.allowed.batch_system.is_some() || !report.allowed.slurm.is_empty();
     is_batch_job || report.hints.is_any_given() || report.hints.is_any_above_least()
 }
 

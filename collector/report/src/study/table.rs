@@ -44,7 +44,7 @@ fn of_row(row: &Row) -> Column {
     let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
     let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
     // Together, since a cell shows both: they have one unit and the same decimals.
-    let figures = Figures::of(row, &[means, deviations]);
+    let figures = Figures::from_row(row, &[means, deviations]);
     let cell = |((variant, mean), deviation): ((&Estimate, &String), &String)| Cell {
         mean: mean.clone(),
         deviation: Some(deviation).filter(|deviation| *deviation != UNKNOWN).cloned(),
@@ -67,7 +67,7 @@ pub(super) struct Figures {
 impl Figures {
     /// Writes columns of this quantity's values, all in the unit that fits its largest mean. Each column has an entry for each
     /// variant.
-    pub(super) fn of(row: &Row, columns: &[Vec<Option<f64>>]) -> Self {
+    pub(super) fn from_row(row: &Row, columns: &[Vec<Option<f64>>]) -> Self {
         let largest = row.variants.iter().filter_map(|variant| variant.summary.mean).fold(0.0, f64::max);
         let (symbol, size) = unit(row.unit, largest);
         // All as one column, so that all have the same decimals; then it is cut into those that were given.

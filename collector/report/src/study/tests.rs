@@ -122,16 +122,16 @@ fn json_has_every_statistic_and_null_with_a_reason() {
     let (plan, runs) = halves();
     let json: serde_json::Value = serde_json::from_str(&render(&study(&plan, &runs, false), "json")).unwrap();
     assert_eq!((json["planned_runs"].as_u64(), json["seed"].as_u64()), (Some(5), Some(7)));
-    let of = |name: &str| {
+    let quantity = |name: &str| {
         json["quantities"].as_array().unwrap().iter().find(|row| row["quantity"] == name).unwrap()
     };
-    let ram = &of("ram")["variants"][1];
+    let ram = &quantity("ram")["variants"][1];
     assert_eq!((ram["mean"].as_f64(), ram["known"].as_u64()), (Some(603e6), Some(5)));
     assert_eq!(ram["compared"]["verdict"], "less");
     let (low, high) = (ram["interval"]["low"].as_f64().unwrap(), ram["interval"]["high"].as_f64().unwrap());
     assert!(601e6 < low && low < 603e6 && 603e6 < high && high < 605e6, "{ram}");
-    assert!(of("ram")["variants"][0]["compared"].is_null());
-    let written = &of("written")["variants"][0];
+    assert!(quantity("ram")["variants"][0]["compared"].is_null());
+    let written = &quantity("written")["variants"][0];
     assert!(written["mean"].is_null() && written["reason"].is_string(), "{written}");
 }
 

@@ -53,7 +53,7 @@ fn names(study: &Study) -> Vec<String> {
 /// quantity's unit, the others compare with the first variant, which has no entry there.
 fn details(study: &Study, row: &Row) -> Vec<String> {
     let values = |value: fn(&Estimate) -> Option<f64>| row.variants.iter().map(value).collect::<Vec<_>>();
-    let figures = Figures::of(
+    let figures = Figures::from_row(
         row,
         &[
             values(|estimate| estimate.summary.mean),

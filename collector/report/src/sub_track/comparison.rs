@@ -45,7 +45,7 @@ impl Statistic {
     }
 
     /// Gives this statistic of a quantity. `None`: it is not known.
-    fn of(self, summary: &Summary) -> Option<Number> {
+    fn value(self, summary: &Summary) -> Option<Number> {
         match self {
             Self::Min => summary.min.clone(),
             Self::Max => summary.max.clone(),
@@ -144,17 +144,17 @@ pub fn compare(
     sessions.iter().try_for_each(check_names_are_unique)?;
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
     let overall = measurements().map(|measurement| {
-        let value = |session: &Session| statistic.of(session.analysis.overall.get(measurement)?);
+        let value = |session: &Session| statistic.value(session.analysis.overall.get(measurement)?);
         let values = sessions.iter().map(|session| (session.name.clone(), value(session)));
         (measurement.to_owned(), figures(values))
     });
     let count = first.analysis.code_block_results.len();
     // Without blocks there is no entry for any quantity.
     let used = measurements().filter(|_| count > 0).map(|measurement| {
-        let value = |block: &CodeBlock| statistic.of(block.resource_usage.get(measurement)?);
+        let value = |block: &CodeBlock| statistic.value(block.resource_usage.get(measurement)?);
         (measurement.to_owned(), block_figures(&sessions, count, &value))
     });
-    let compute_time = |block: &CodeBlock| statistic.of(&block.compute_time.summary);
+    let compute_time = |block: &CodeBlock| statistic.value(&block.compute_time.summary);
     let comparison = Comparison {
         overall_resource_usage: overall.collect(),
         code_block_resource_usage: used.collect(),

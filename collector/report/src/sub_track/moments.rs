@@ -132,7 +132,7 @@ impl Moments {
 mod tests {
     use super::*;
 
-    fn of(numbers: impl IntoIterator<Item = f64>) -> Moments {
+    fn moments(numbers: impl IntoIterator<Item = f64>) -> Moments {
         let mut all = Moments::default();
         numbers.into_iter().for_each(|number| all.add(number));
         all
@@ -141,17 +141,17 @@ mod tests {
     // Requirement: CMD-41
     #[test]
     fn figures_are_those_of_a_population() {
-        let all = of([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        let all = moments([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         assert_eq!((all.min(), all.max(), all.sum()), (Some(2.0), Some(9.0), Some(40.0)));
         assert_eq!((all.mean(), all.std()), (Some(5.0), Some(2.0)));
-        let one = of([0.1]);
+        let one = moments([0.1]);
         assert_eq!((one.mean(), one.std()), (Some(0.1), Some(0.0)));
     }
 
     // Requirement: CMD-41
     #[test]
     fn of_no_number_nothing_is_known() {
-        let none = of([]);
+        let none = moments([]);
         assert_eq!([none.min(), none.max(), none.sum(), none.mean(), none.std()], [None; 5]);
     }
 
@@ -159,21 +159,21 @@ mod tests {
     #[test]
     fn deviation_that_can_not_be_computed_is_unknown_and_no_0() {
         for numbers in [[5.0, 1e160, -1e160], [1e200, 2e200, 0.0], [1e-170, 3e-170, 2e-170]] {
-            assert_eq!(of(numbers).std(), None, "{numbers:?}");
+            assert_eq!(moments(numbers).std(), None, "{numbers:?}");
         }
-        assert!(of([5.0, 1e150, -1e150]).std().is_some());
+        assert!(moments([5.0, 1e150, -1e150]).std().is_some());
     }
 
     #[test]
     fn large_numbers_that_hardly_differ_keep_their_digits() {
         // Nanoseconds of ten days' uptime, half a second apart. The deviation of 0, 1, ..., n-1 is sqrt((n^2 - 1) / 12).
         let n = 100_000.0_f64;
-        let all = of((0..100_000).map(|at| 864e12 + f64::from(at) * 5e8));
+        let all = moments((0..100_000).map(|at| 864e12 + f64::from(at) * 5e8));
         let right = ((n * n - 1.0) / 12.0).sqrt() * 5e8;
         assert!((all.std().unwrap() / right - 1.0).abs() < 1e-15, "{:?} {right}", all.std());
         assert_eq!(all.mean(), Some(864e12 + (n - 1.0) / 2.0 * 5e8));
         // 0.1 has no end in binary: its sums are rounded, and the deviation is 0 all the same.
-        assert_eq!(of([0.1; 1000]).std(), Some(0.0));
-        assert_eq!(of([0.1; 1000]).mean(), Some(0.1));
+        assert_eq!(moments([0.1; 1000]).std(), Some(0.0));
+        assert_eq!(moments([0.1; 1000]).mean(), Some(0.1));
     }
 }

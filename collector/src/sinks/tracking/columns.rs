@@ -74,7 +74,7 @@ pub(super) struct Form {
 
 impl Form {
     /// Gives the units that the user asked for, or gpu_tracker's default ones, and the figures of the machine.
-    pub(super) fn of(context: &SinkContext) -> Self {
+    pub(super) fn from_context(context: &SinkContext) -> Self {
         let (tracking, style, host) =
             (&context.config.tracking, &context.config.report.style, &context.host.host);
         Self {
@@ -113,7 +113,7 @@ pub(super) struct Gpus {
 
 impl Gpus {
     /// Takes the figures of the GPUs from a report.
-    pub(super) fn of(report: &Report) -> Self {
+    pub(super) fn from_report(report: &Report) -> Self {
         Self {
             memory_bytes: report.max_gpu_ram.system_capacity_bytes,
             of_system: report.gpu.system_gpu_count.map(u64::from),

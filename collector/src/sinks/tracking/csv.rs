@@ -33,7 +33,7 @@ struct CsvFile {
 /// Gives the sink of a file.
 pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
     let intervals = Intervals::new(context.config.tracking.interval_ns());
-    Box::new(CsvFile { target, form: Form::of(context), intervals, rows: None })
+    Box::new(CsvFile { target, form: Form::from_context(context), intervals, rows: None })
 }
 
 impl Sink for CsvFile {
@@ -75,7 +75,7 @@ impl Sink for CsvFile {
         match &self.rows {
             Some(rows) if !rows.is_empty() => {
                 let second_line = names(STATIC).len() as u64 + 1;
-                rows.replace(second_line, &static_row(self.form, Gpus::of(report)))
+                rows.replace(second_line, &static_row(self.form, Gpus::from_report(report)))
             }
             _ => Ok(()),
         }

@@ -175,7 +175,7 @@ impl TraceFile {
 
     /// Writes a process, unless it is in the file.
     fn write_process(&mut self, process: &EndedProcess) -> io::Result<()> {
-        if !self.written.known.insert(Key::of(process)) {
+        if !self.written.known.insert(Key::from_process(process)) {
             return Ok(());
         }
         let packets = self.sequence.process(process);

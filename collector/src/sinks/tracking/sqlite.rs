@@ -76,7 +76,7 @@ struct Database {
 
 /// Gives the sink of a file.
 pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
-    Box::new(Database::new(target, Form::of(context), context.config.tracking.interval_ns()))
+    Box::new(Database::new(target, Form::from_context(context), context.config.tracking.interval_ns()))
 }
 
 impl Sink for Database {
@@ -128,7 +128,7 @@ impl Sink for Database {
         if let Some(last) = self.intervals.take_rest() {
             self.gather_row(last);
         }
-        self.finish(Gpus::of(report))
+        self.finish(Gpus::from_report(report))
     }
 
     fn due(&self) -> Option<Instant> {
@@ -404,12 +404,12 @@ mod tests {
         sink.sample(&one).unwrap();
         sink.flush().unwrap();
         let path = file.target().path;
-        let of = |gpu: &str, column: &str| {
+        let has = |gpu: &str, column: &str| {
             let sql = format!("SELECT count(*) FROM gpus WHERE gpu = '{gpu}' AND {column}");
             numbers(&path, &sql) == [1]
         };
-        assert!(of("GPU-a", "used_bytes = 5 AND power_w = 70.5 AND pstate = 2 AND temperature_c IS NULL"));
-        assert!(of("GPU-b", "used_bytes IS NULL AND combined_bytes IS NULL AND read_ns IS NULL"));
+        assert!(has("GPU-a", "used_bytes = 5 AND power_w = 70.5 AND pstate = 2 AND temperature_c IS NULL"));
+        assert!(has("GPU-b", "used_bytes IS NULL AND combined_bytes IS NULL AND read_ns IS NULL"));
     }
 
     // Requirement: TIME-5

@@ -272,12 +272,12 @@ fn shorts<'a>(
 mod tests {
     use super::*;
 
-    fn of(line: &[&str]) -> Result<Asked, Refused> {
+    fn parsed(line: &[&str]) -> Result<Asked, Refused> {
         read(&line.iter().map(Into::into).collect::<Vec<_>>())
     }
 
     fn tracked(line: &[&str]) -> Vec<(&'static str, Option<String>)> {
-        match of(line) {
+        match parsed(line) {
             Ok(Asked::Track(options)) => options
                 .into_iter()
                 .map(|(name, value)| (name, value.map(|value| value.into_string().unwrap())))
@@ -328,7 +328,7 @@ mod tests {
             (&["sub-track", "combine", "--stf=x"], ""),
             (&["sub-track"], ""),
         ] {
-            assert_eq!(of(line), Err(Refused(problem.to_owned())), "{line:?}");
+            assert_eq!(parsed(line), Err(Refused(problem.to_owned())), "{line:?}");
         }
     }
 
@@ -336,10 +336,10 @@ mod tests {
     #[test]
     fn help_and_version_win_over_what_else_is_wrong() {
         for line in [&["-h"][..], &["--he"], &["--foo", "x", "-vh"], &["sub-track", "--help"]] {
-            assert_eq!(of(line), Ok(Asked::Help), "{line:?}");
+            assert_eq!(parsed(line), Ok(Asked::Help), "{line:?}");
         }
         for line in [&["-v"][..], &["--vers"], &["-e", "ls", "-v"]] {
-            assert_eq!(of(line), Ok(Asked::Version), "{line:?}");
+            assert_eq!(parsed(line), Ok(Asked::Version), "{line:?}");
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
             ),
             (&["sub-track", "compare"], "compare", None),
         ] {
-            let Ok(Asked::SubTrack(asked, options)) = of(line) else { panic!("{line:?}") };
+            let Ok(Asked::SubTrack(asked, options)) = parsed(line) else { panic!("{line:?}") };
             assert_eq!(asked, command, "{line:?}");
             let found =
                 options.last().map(|(name, value)| (*name, value.as_ref().unwrap().to_str().unwrap()));

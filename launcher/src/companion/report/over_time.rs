@@ -159,7 +159,7 @@ pub(super) fn page_of_report(
     let targets = cli::targets(places, &PatternValues::here())?;
     let are_pages = targets.iter().all(|target| is_page(&target.format));
     if !are_pages {
-        return Err(UsageError::of(
+        return Err(UsageError::of_option(
             "--metrics",
             "a report has none: give --every for points, or -f html for the page",
         ));

@@ -114,7 +114,10 @@ impl PlanArgs {
     /// If variants are in both places.
     pub(super) fn add(&mut self, file: Self) -> Result<(), UsageError> {
         if self.has_variants() {
-            return Err(UsageError::of("--variant", "the variants are those of the file: write it there"));
+            return Err(UsageError::of_option(
+                "--variant",
+                "the variants are those of the file: write it there",
+            ));
         }
         let own = std::mem::take(&mut self.parameters);
         let is_own = |parameter: &Parameter| own.iter().any(|other| other.name == parameter.name);

@@ -30,7 +30,7 @@ pub(super) struct Runner {
 impl Runner {
     /// Blocks the signals that this takes from now on.
     pub(super) fn new() -> Self {
-        let taken = signals::of(&[SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+        let taken = signals::set(&[SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
         Self { inherited: InheritedState::replace(&taken), taken }
     }
 

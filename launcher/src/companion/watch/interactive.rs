@@ -58,7 +58,7 @@ pub(super) fn run(mut source: Source, mut model: Model) -> io::Result<ExitCode> 
     if !signals::is_ignored(libc::SIGTSTP) {
         watched.push(libc::SIGTSTP);
     }
-    let watched = signals::of(&watched);
+    let watched = signals::set(&watched);
     // Signals are blocked before the terminal is taken. From then on, each comes through `wakeups`.
     let before = signals::block(&watched);
     let wakeups = Wakeups::new(watched);

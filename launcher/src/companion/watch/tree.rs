@@ -288,8 +288,8 @@ mod tests {
             process(5, 3, "cc1", 30),
             process(6, 1, "ld", 50),
         ];
-        let of = |count| EndedCommand { count, ..EndedCommand::default() };
-        let by_command = [("cc1".into(), of(280)), ("sh".into(), of(9))].into();
+        let ended = |count| EndedCommand { count, ..EndedCommand::default() };
+        let by_command = [("cc1".into(), ended(280)), ("sh".into(), ended(9))].into();
         let ended = Some(Ended { count: 289, by_command, other_commands: 0 });
         Frame { listed, ended, ..Frame::default() }
     }

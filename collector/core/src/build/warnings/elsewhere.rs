@@ -20,7 +20,7 @@ pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
         .elsewhere
         .iter()
         .any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
-    let is_in_job = !context.limits.job().nodes(1).is_empty();
+    let is_in_job = !context.allowed.job().nodes(1).is_empty();
     let (all, each) = if report.asks_for_nodes || report.node_part.is_some() {
         ("", "")
     } else if context.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {
@@ -54,7 +54,7 @@ pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
 
 /// Warns of containers that a daemon runs.
 pub(super) fn containers(context: &Context) -> Option<String> {
-    let started = Started::of(context, ElsewhereKind::Container)?;
+    let started = Started::of_kind(context, ElsewhereKind::Container)?;
     let program = started.programs.iter().find(|program| ["docker", "nerdctl"].contains(*program));
     let inspect = program.map_or(String::new(), |program| {
         format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
@@ -65,7 +65,7 @@ pub(super) fn containers(context: &Context) -> Option<String> {
 
 /// Warns of commands on other hosts.
 pub(super) fn hosts(context: &Context) -> Option<String> {
-    let started = Started::of(context, ElsewhereKind::Host)?;
+    let started = Started::of_kind(context, ElsewhereKind::Host)?;
     let advice = match started.programs.as_slice() {
         [only] if *only != "ssh" => {
             "put gpu-track-run -o usage.%h.json before the command, so that it runs there"
@@ -77,7 +77,7 @@ pub(super) fn hosts(context: &Context) -> Option<String> {
 
 /// Warns of units that the service manager runs.
 pub(super) fn units(context: &Context) -> Option<String> {
-    let started = Started::of(context, ElsewhereKind::Unit)?;
+    let started = Started::of_kind(context, ElsewhereKind::Unit)?;
     let advice =
         "systemd-run --scope CMD stays in the run. The service manager runs other units, outside of it";
     Some(started.warning("units of", advice))
@@ -85,13 +85,13 @@ pub(super) fn units(context: &Context) -> Option<String> {
 
 /// Warns of pods.
 pub(super) fn pods(context: &Context) -> Option<String> {
-    let started = Started::of(context, ElsewhereKind::Pod)?;
+    let started = Started::of_kind(context, ElsewhereKind::Pod)?;
     Some(started.warning("pods of", "put gpu-track-run before the command inside the pod"))
 }
 
 /// Warns of jobs of batch systems.
 pub(super) fn jobs(context: &Context) -> Option<String> {
-    let started = Started::of(context, ElsewhereKind::Job)?;
+    let started = Started::of_kind(context, ElsewhereKind::Job)?;
     Some(started.warning("jobs of", "put gpu-track-run before the command inside the job"))
 }
 
@@ -104,7 +104,7 @@ struct Started<'a> {
 
 impl<'a> Started<'a> {
     /// Gives what is of this kind. `None`: there is nothing.
-    fn of(context: &Context<'a>, kind: ElsewhereKind) -> Option<Self> {
+    fn of_kind(context: &Context<'a>, kind: ElsewhereKind) -> Option<Self> {
         let entries: Vec<_> = context.coverage.elsewhere.iter().filter(|entry| entry.kind == kind).collect();
         let mut programs: Vec<_> = entries.iter().map(|entry| entry.program.as_str()).collect();
         programs.dedup();

@@ -10,7 +10,9 @@ use super::inputs::Inputs;
 use crate::model::config::Layer;
 use crate::model::counts_in_words::{processes, records, times};
 use crate::model::groups::Groups;
-use crate::model::report::{Cause, Cgroup, Coverage, CpuTime, Ending, Limits, MaxRam, Stage, Topic, Warning};
+use crate::model::report::{
+    Allowed, Cause, Cgroup, Coverage, CpuTime, Ending, MaxRam, Stage, Topic, Warning,
+};
 
 /// Most processes that one warning names.
 const MOST_NAMED: usize = 10;
@@ -19,7 +21,7 @@ const MOST_NAMED: usize = 10;
 pub(super) struct Context<'a> {
     pub(super) inputs: &'a Inputs<'a>,
     pub(super) coverage: &'a Coverage,
-    pub(super) limits: &'a Limits,
+    pub(super) allowed: &'a Allowed,
     pub(super) cgroup: Option<&'a Cgroup>,
     pub(super) ending: &'a Ending,
     pub(super) max_ram: &'a MaxRam,
@@ -122,9 +124,9 @@ fn sink_troubles(context: &Context) -> Option<String> {
 /// Says how many processes the kernel killed for lack of memory. The count is that of the command's own cgroup, or else of the
 /// launcher's, which may have processes outside the tree.
 fn out_of_memory(context: &Context) -> Option<String> {
-    let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
+    let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.allowed.cgroup) {
         (Some(kills), _) => (kills, "of the command".to_owned()),
-        (None, Some(cgroup)) => (context.limits.oom_kills?, format!("in cgroup {cgroup} during the run")),
+        (None, Some(cgroup)) => (context.allowed.oom_kills?, format!("in cgroup {cgroup} during the run")),
         (None, None) => return None,
     };
     (kills > 0).then(|| {

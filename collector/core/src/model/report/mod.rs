@@ -4,6 +4,7 @@
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
 mod alerts;
+mod allowed;
 mod attached;
 mod cause;
 mod contention;
@@ -13,7 +14,6 @@ mod crashes;
 mod gpu;
 mod hints;
 mod io;
-mod limits;
 mod nodes;
 mod processes;
 mod ram;
@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use super::alert::Events;
 use super::groups::Groups;
 pub use alerts::AlertUse;
+pub use allowed::{Allowed, Cgroup, Limit, SoftHard};
 pub use attached::AttachedTo;
 pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
@@ -47,7 +48,6 @@ pub use gpu::{
 pub use hints::{CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
 pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
-pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use nodes::{
     AtMost, FailedRank, JobRank, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries,
     NodeState, OwnRank, RankPlace, RankSeries, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
@@ -137,8 +137,9 @@ pub struct Report {
     pub series: Series,
     /// The kernel's figures of the cgroup that was made for the command; `None` without `--cgroup`.
     pub cgroup: Option<Cgroup>,
-    /// Limits that applied to the command.
-    pub limits: Limits,
+    /// What the command was allowed to use.
+    #[serde(rename = "limits")]
+    pub allowed: Allowed,
     /// Limits that the user set for the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_limits: Vec<RunLimitUse>,

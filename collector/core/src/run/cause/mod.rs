@@ -17,7 +17,7 @@ pub(crate) use crate::model::report::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, FileSizeLimit, GpuHolder,
     GpuMemoryExhausted, OutOfMemory, TimeLimit, TimeLimitSource,
 };
-use crate::model::report::{DiskFull, Exit, Limits};
+use crate::model::report::{Allowed, DiskFull, Exit};
 use crate::model::signal::{SignalReceived, signal_name};
 
 /// Values of the rules.
@@ -94,8 +94,8 @@ pub(crate) struct Evidence<'a> {
     pub is_own_cgroup: bool,
     /// The cgroups with a memory limit, innermost first.
     pub memory_limits: &'a [MemoryLimitUse],
-    /// The limits under which the command ran: cgroup, Slurm and others.
-    pub limits: &'a Limits,
+    /// What the command was allowed to use: cgroup, Slurm and others.
+    pub allowed: &'a Allowed,
     /// File systems without space.
     pub full_disks: &'a [DiskFull],
     /// What the run used of GPUs.
@@ -141,7 +141,7 @@ impl Evidence<'_> {
             return None;
         }
         let hit = self.memory_limits.iter().find(|limit| may_be_hit(limit));
-        let launchers_cgroup = || self.limits.cgroup.clone();
+        let launchers_cgroup = || self.allowed.cgroup.clone();
         let largest = killed.and_then(|killed| killed.largest.as_ref());
         Some(OutOfMemory {
             process: largest.map(|process| self.dead_process(process)),
@@ -224,14 +224,14 @@ impl Evidence<'_> {
         // The end of the job is a date. The signal's date is computed from the run's end, which is known by both clocks.
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
         let received_s = self.ended_s - before_end_s;
-        let job_end_s = self.limits.job().end_s();
+        let job_end_s = self.allowed.job().end_s();
         received.signal == libc::SIGTERM
             && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - POLICY.clock_slack_s)
     }
 
     /// Gives the time limit of the Slurm job, seconds.
     fn slurm_limit_s(&self) -> Option<f64> {
-        let job = self.limits.job();
+        let job = self.allowed.job();
         let limit_s = job.end_s()?.checked_sub(job.start_s()?)?;
         Some(limit_s as f64)
     }

@@ -77,7 +77,7 @@ struct Run {
     oom_kills: Option<u64>,
     is_own_cgroup: bool,
     memory_limits: Vec<MemoryLimitUse>,
-    limits: Limits,
+    allowed: Allowed,
     full_disks: Vec<DiskFull>,
     exit: Exit,
 }
@@ -91,7 +91,7 @@ impl Run {
             oom_kills: Some(0),
             is_own_cgroup: false,
             memory_limits: Vec::new(),
-            limits: Limits { cgroup: Some("/job".into()), ..Limits::default() },
+            allowed: Allowed { cgroup: Some("/job".into()), ..Allowed::default() },
             full_disks: Vec::new(),
             exit,
         };
@@ -116,8 +116,8 @@ impl Run {
     }
 
     fn in_slurm_until(mut self, end_s: u64) -> Self {
-        self.limits.slurm.insert("SLURM_JOB_START_TIME".into(), "5000".into());
-        self.limits.slurm.insert("SLURM_JOB_END_TIME".into(), end_s.to_string());
+        self.allowed.slurm.insert("SLURM_JOB_START_TIME".into(), "5000".into());
+        self.allowed.slurm.insert("SLURM_JOB_END_TIME".into(), end_s.to_string());
         self
     }
 
@@ -143,7 +143,7 @@ impl Run {
             oom_kills: self.oom_kills,
             is_own_cgroup: self.is_own_cgroup,
             memory_limits: &self.memory_limits,
-            limits: &self.limits,
+            allowed: &self.allowed,
             full_disks: &self.full_disks,
             gpus: &GpuUsage::default(),
         })

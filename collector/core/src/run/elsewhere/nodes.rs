@@ -46,7 +46,7 @@ struct Srun {
 
 impl Srun {
     /// Reads the arguments of an srun, without the program.
-    fn of(args: &[String]) -> Self {
+    fn parse(args: &[String]) -> Self {
         // `--nodes` can be a range, `2-4`: the most counts.
         let options = Options::parse(args, srun_option);
         let number = |short, long| options.value(&[short, long])?.split('-').next_back()?.parse().ok();
@@ -103,7 +103,7 @@ impl RemoteStarts {
         match Options::parse(args, srun_option).value(&["w", "nodelist"]) {
             Some(list) => self.listed.extend(node_list::expanded(list, MOST_NAMES - self.listed.len())),
             None if self.sruns.len() < MOST_NAMES => {
-                self.sruns.insert(Srun::of(args));
+                self.sruns.insert(Srun::parse(args));
             }
             None => {}
         }

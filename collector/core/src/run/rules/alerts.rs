@@ -71,7 +71,7 @@ impl Rises {
         }
     }
 
-    fn of(self, grown: Grown) -> Option<Rise> {
+    fn rise(self, grown: Grown) -> Option<Rise> {
         match grown {
             Grown::Ram => self.ram,
             Grown::GpuRam => self.gpu_ram,
@@ -164,7 +164,7 @@ impl Rules {
         let is_growth = alert.rule.quantity == Quantity::Growth;
         let grown = rises.grown(alert.grown);
         let figure = if is_growth {
-            self.figure_of_growth(grown, rises.of(grown), moment)
+            self.figure_of_growth(grown, rises.rise(grown), moment)
         } else {
             self.figure(&alert.rule, rises, moment)
         };
@@ -211,7 +211,7 @@ impl Rules {
     /// Gives the figure of an alert that is not one of growth. `None`: it is not known.
     fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<Figure> {
         let level = self.level(rule, moment)?;
-        let side = Side::of(level, rule.quantity.acts_below());
+        let side = Side::new(level, rule.quantity.acts_below());
         let rise = rises.ram.filter(|_| rule.quantity == Quantity::Ram);
         let usable = self.most_ram().map(|bytes| bytes as f64);
         Some(Figure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })

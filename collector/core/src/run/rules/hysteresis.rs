@@ -52,7 +52,7 @@ pub(super) enum Side {
 
 impl Side {
     /// Gives the side of a figure. `is_below`: its alert goes on below the threshold, not above.
-    pub(super) fn of(Level { amount, allowed }: Level, is_below: bool) -> Self {
+    pub(super) fn new(Level { amount, allowed }: Level, is_below: bool) -> Self {
         let (is_beyond, is_back) = if is_below {
             (amount < allowed, amount > allowed * (1.0 + BACK_BY))
         } else {

@@ -33,7 +33,6 @@ mod namespaces;
 mod peak;
 pub(crate) mod process;
 mod process_table;
-mod processes;
 pub(in crate::run) mod program;
 mod reaped;
 mod records;
@@ -42,6 +41,7 @@ pub(in crate::run) mod summary;
 #[cfg(test)]
 mod tests;
 pub(in crate::run) mod tolerance;
+mod unfinalized;
 
 use std::collections::VecDeque;
 
@@ -66,7 +66,7 @@ use by_state::ByState;
 use image_groups::ImageGroups;
 use namespace::{Forks, PidNumber};
 use process::Finalized;
-use processes::Processes;
+use unfinalized::UnfinalizedProcesses;
 
 /// The constants of the run that the tree needs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ impl RunContext {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
     context: RunContext,
-    processes: Processes,
+    processes: UnfinalizedProcesses,
     by_state: ByState,
     groups: ImageGroups,
     /// Forks in other pid namespaces, by the inode of each namespace.
@@ -144,7 +144,7 @@ impl Tree {
     pub fn new(context: RunContext) -> Self {
         Self {
             context,
-            processes: Processes::default(),
+            processes: UnfinalizedProcesses::default(),
             by_state: ByState::default(),
             groups: ImageGroups::default(),
             forks: FxHashMap::default(),

@@ -123,7 +123,7 @@ pub(super) struct SteadyHolders {
 
 impl SteadyHolders {
     /// Gives what was held at all times since the sample before, by the processes that both samples saw.
-    pub(super) fn of(tree: &Tree, sample: &Sample) -> Self {
+    pub(super) fn new(tree: &Tree, sample: &Sample) -> Self {
         let (mut commands, mut steady) = (Commands::default(), Vec::with_capacity(sample.holders.len()));
         for (process, held) in live_holders(tree, sample) {
             if let Some(steady_bytes) = held.steady_bytes {

@@ -225,7 +225,7 @@ impl RamUsage {
         // This opens the sample whose figures the window's moments then raise.
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
-        let steady_holders = SteadyHolders::of(tree, sample);
+        let steady_holders = SteadyHolders::new(tree, sample);
         let mut window = Window { from_ns, until_ns, steady, steady_at_most, steady_holders, intervals };
         self.sweep(&window);
         self.add_late(sample, &window.intervals);

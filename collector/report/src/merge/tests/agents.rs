@@ -50,10 +50,10 @@ fn clocks_of_agents_are_put_right_by_the_launchers() {
 #[test]
 fn offset_that_the_user_gives_for_the_launchers_node_leaves_its_agents_where_they_are() {
     let (ahead, agent) = (part("n1", false, 5.0), part("n2", true, 0.0));
-    let mut head_of_ahead = Head::of(&ahead);
+    let mut head_of_ahead = Head::from_report(&ahead);
     head_of_ahead.set_clock_offset(5.0);
     let source = |file: &str, head: Head| Source { file: file.into(), head, content: None };
-    let sources = vec![source("a", head_of_ahead), source("b", Head::of(&agent))];
+    let sources = vec![source("a", head_of_ahead), source("b", Head::from_report(&agent))];
     let mut merger = Merger::new(Plan::new(sources, Vec::new()));
     for (number, report) in [ahead, agent.clone()].into_iter().enumerate() {
         merger.add(number, ReadReport { report, note: None });

@@ -17,7 +17,7 @@ use gpu_track_core::fixtures;
 
 /// Merges a single report as if there were more of them.
 fn as_merged(report: Report) -> Report {
-    let source = Source { file: "only.json".into(), head: Head::of(&report), content: None };
+    let source = Source { file: "only.json".into(), head: Head::from_report(&report), content: None };
     let mut merger = Merger::new(Plan::new(vec![source], Vec::new()));
     merger.add(0, ReadReport { report, note: None });
     merger.only = None;

@@ -107,12 +107,12 @@ fn of_many_ranks_some_at_regular_steps_have_a_series_in_any_order_of_reports() {
         assert_eq!(ranks.series.is_empty(), ranks.series_start_s.is_empty());
         ranks.series.iter().map(|rank| (rank.place.job, rank.place.rank)).collect::<Vec<_>>()
     };
-    let of = |job: u32, rank: u32| {
+    let rank_of_job = |job: u32, rank: u32| {
         let mut report = of_rank(&format!("n{}", (job + rank) % 3), rank, 0, Some(1.0), Some(0));
         report.rank = Some(OwnRank { job, rank, of: 1000, pid: None });
         report
     };
-    let job = |count: u32| (0..count).map(|rank| of(7, rank)).collect::<Vec<_>>();
+    let job = |count: u32| (0..count).map(|rank| rank_of_job(7, rank)).collect::<Vec<_>>();
     assert_eq!(with_series(&job(64)).len(), 64);
     let every = |step: usize, below: u32| (0..below).step_by(step).map(|rank| (7, rank)).collect::<Vec<_>>();
     assert_eq!(with_series(&job(65)), every(2, 65));
@@ -121,8 +121,8 @@ fn of_many_ranks_some_at_regular_steps_have_a_series_in_any_order_of_reports() {
     assert_eq!(with_series(&job(200)), every(4, 200));
     assert_eq!(with_series(&backwards), every(4, 200));
     // Rank 0 of each is a multiple of any step.
-    assert_eq!(with_series(&(1..=65).map(|job| of(job, 0)).collect::<Vec<_>>()), []);
-    assert_eq!(with_series(&(1..=64).map(|job| of(job, 0)).collect::<Vec<_>>()).len(), 64);
+    assert_eq!(with_series(&(1..=65).map(|job| rank_of_job(job, 0)).collect::<Vec<_>>()), []);
+    assert_eq!(with_series(&(1..=64).map(|job| rank_of_job(job, 0)).collect::<Vec<_>>()).len(), 64);
 }
 
 // Requirement: NODE-8

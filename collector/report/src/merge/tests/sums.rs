@@ -40,7 +40,7 @@ fn single_report_has_its_own_sums_when_it_is_merged() {
         let mut crashes = merged.crashes.clone();
         crashes.iter_mut().flatten().for_each(|crash| crash.places.clear());
         assert_eq!(crashes, report.crashes);
-        assert_eq!(merged.limits, Limits { oom_kills: merged.limits.oom_kills, ..report.limits });
+        assert_eq!(merged.allowed, Allowed { oom_kills: merged.allowed.oom_kills, ..report.allowed });
         assert_eq!(merged.hints, report.hints);
         let cpu = |cpu: &Cpu| [cpu.system, cpu.main, cpu.descendants, cpu.combined];
         for (own, other) in cpu(&report.cpu).into_iter().zip(cpu(&merged.cpu)) {
@@ -131,7 +131,7 @@ fn gpu_of_several_reports_counts_once_and_those_of_other_nodes_add_up() {
 fn reports_that_do_not_belong_together_are_merged_with_a_warning() {
     let mut other = of_node("n2");
     other.command = vec!["other".into()];
-    other.limits.slurm.insert("SLURM_JOB_ID".into(), "18".into());
+    other.allowed.slurm.insert("SLURM_JOB_ID".into(), "18".into());
     other.started_at += Duration::from_secs(86_400);
     let report = merged(&[of_node("n1"), other.clone(), of_node("n3")]);
     let said: Vec<&str> = report.warnings.iter().map(|warning| warning.text.as_str()).collect();
@@ -155,7 +155,7 @@ fn reports_that_do_not_belong_together_are_merged_with_a_warning() {
 fn job_of_the_last_of_many_reports_is_told_apart() {
     let mut reports = vec![of_node("n1"); 101];
     // Its file's name, 99.json, comes last.
-    reports[99].limits.slurm.insert("SLURM_JOB_ID".into(), "18".into());
+    reports[99].allowed.slurm.insert("SLURM_JOB_ID".into(), "18".into());
     let report = merged(&reports);
     let is_said = |text: &str| text.starts_with("These are reports of different Slurm jobs (17, 18).");
     assert!(report.warnings.iter().any(|warning| is_said(&warning.text)), "{:?}", report.warnings);
@@ -254,11 +254,11 @@ fn peak_of_nodes_is_found_where_a_clock_offset_is_given() {
     step[4] = [500, 500, 500];
     let [one, mut ahead] = ["n1", "n2"].map(|node| with_ram(node, &step));
     ahead.started_at += Duration::from_millis(3700);
-    let mut of_ahead = Head::of(&ahead);
+    let mut of_ahead = Head::from_report(&ahead);
     of_ahead.set_clock_offset(3.7);
     let source = |file: &str, head: Head| Source { file: file.into(), head, content: None };
     let mut merger =
-        Merger::new(Plan::new(vec![source("a", Head::of(&one)), source("b", of_ahead)], Vec::new()));
+        Merger::new(Plan::new(vec![source("a", Head::from_report(&one)), source("b", of_ahead)], Vec::new()));
     for (number, report) in [one, ahead].into_iter().enumerate() {
         merger.add(number, ReadReport { report, note: None });
     }
@@ -276,7 +276,7 @@ fn peak_of_nodes_is_found_where_a_clock_offset_is_given() {
 #[test]
 fn nodes_without_a_final_report_and_without_any_are_named() {
     let mut ended = of_node("n1");
-    ended.limits.slurm.insert("SLURM_STEP_NODELIST".into(), "n[1-2,4]".into());
+    ended.allowed.slurm.insert("SLURM_STEP_NODELIST".into(), "n[1-2,4]".into());
     ended.coverage.nodes =
         Some(Nodes { unseen: 2, unseen_names: vec!["n2.example.org".into(), "n5".into()] });
     let mut lost = of_node("n2");
@@ -342,7 +342,7 @@ fn copies_and_merged_reports_are_left_out() {
     use crate::merge::{Head, Plan, Source};
     let source = |file: &str, report: &Report, content: u64| Source {
         file: file.into(),
-        head: Head::of(report),
+        head: Head::from_report(report),
         content: Some(content),
     };
     let (a, b) = (of_node("n1"), of_node("n2"));
@@ -361,10 +361,10 @@ fn report_that_fails_after_the_first_look_is_left_out_and_its_node_is_missing() 
     use crate::merge::{Head, Merger, Plan, Source};
     use crate::read::ReadReport;
     let mut whole = of_node("n1");
-    whole.limits.slurm.insert("SLURM_STEP_NODELIST".into(), "n[1-2]".into());
+    whole.allowed.slurm.insert("SLURM_STEP_NODELIST".into(), "n[1-2]".into());
     let source = |file: &str, report: &Report| Source {
         file: file.into(),
-        head: Head::of(report),
+        head: Head::from_report(report),
         content: Some(file.len() as u64),
     };
     let plan = Plan::new(vec![source("a", &whole), source("bb", &of_node("n2"))], Vec::new());

@@ -62,9 +62,9 @@ fn clock_that_is_decades_off_is_put_right() {
     let mut unset = steady("n2", 0, 10.0, 1000);
     unset.started_at = UNIX_EPOCH + Duration::from_secs(5);
     let offset_s = -one.started_at.duration_since(unset.started_at).unwrap().as_secs_f64();
-    let mut of_unset = Head::of(&unset);
+    let mut of_unset = Head::from_report(&unset);
     of_unset.set_clock_offset(offset_s);
-    let sources = [("a", Head::of(&one)), ("b", of_unset)].map(|(file, head)| Source {
+    let sources = [("a", Head::from_report(&one)), ("b", of_unset)].map(|(file, head)| Source {
         file: file.into(),
         head,
         content: None,
@@ -82,7 +82,7 @@ fn clock_that_is_decades_off_is_put_right() {
 #[test]
 fn offset_of_a_clock_is_the_one_that_was_applied() {
     let report = steady("n1", 0, 10.0, 1000);
-    let mut head = Head::of(&report);
+    let mut head = Head::from_report(&report);
     head.set_clock_offset(1e300);
     assert_eq!(head.clock_offset_s, Some(3.2e11));
 }

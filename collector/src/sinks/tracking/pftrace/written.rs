@@ -28,7 +28,7 @@ pub(super) enum Key {
 
 impl Key {
     /// Gives the key of a process.
-    pub(super) fn of(process: &EndedProcess) -> Self {
+    pub(super) fn from_process(process: &EndedProcess) -> Self {
         Self::Process { pid: process.usage.pid.into(), start_ns: process.start_ns }
     }
 }

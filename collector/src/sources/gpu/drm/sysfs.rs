@@ -47,7 +47,7 @@ const MEMORY_CLOCK: Sensor = Sensor { kind: "freq", labels: &["mclk"], numbers: 
 impl Hwmon {
     /// Finds the sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`). That of
     /// the whole device has the driver's name.
-    fn of(pci: &Path, driver: &str) -> Option<Self> {
+    fn find(pci: &Path, driver: &str) -> Option<Self> {
         let entries = fs::read_dir(pci.join("hwmon")).ok()?.flatten();
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -154,7 +154,7 @@ fn card(sys: &Path, card: &Path) -> Option<Card> {
         _ => return None,
     };
     let address = value("PCI_SLOT_NAME")?.to_ascii_lowercase();
-    let hwmon = Hwmon::of(&pci, driver);
+    let hwmon = Hwmon::find(&pci, driver);
     let total = number(&pci.join("mem_info_vram_total"), 1.0).ok();
     let device = Device {
         id: address.clone(),

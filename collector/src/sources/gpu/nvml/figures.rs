@@ -13,7 +13,7 @@ use super::api::{Api, Failure, Plain, call, check, code, get, number};
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::handle::Handle;
-use super::processes::Lists;
+use super::process_lists::Lists;
 use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
 use crate::sys::clock;

@@ -5,7 +5,7 @@ use nvml_wrapper_sys::bindings::nvmlDevice_t;
 use super::accounting::Accounting;
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
-use super::processes::Known;
+use super::process_lists::Known;
 use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Reading};
 

@@ -15,7 +15,7 @@ mod gpm;
 mod handle;
 mod plan;
 mod policy;
-mod processes;
+mod process_lists;
 mod utilization;
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use events::Events;
 use figure_kind::Kind;
 use handle::Handle;
 use plan::{Plan, Step};
-use processes::Lists;
+use process_lists::Lists;
 
 use super::backend::{Ask, Backend, Turn};
 use crate::model::gpu::{Device, DeviceSample, GpuConfig, Missing, Reading};

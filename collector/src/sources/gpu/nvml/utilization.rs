@@ -6,7 +6,7 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
 use super::api::{Api, Failure, call, code, list, number};
 use super::policy::{CALLS, SAMPLES};
-use super::processes;
+use super::process_lists;
 use crate::model::gpu::{Busy, ProcessBusy, Reading};
 use crate::sys::clock;
 
@@ -358,7 +358,7 @@ pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progr
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
     let capacity = &mut progress.process_capacity;
-    let samples = match processes::utilization(api, device, last.newest_us, latest_us, capacity) {
+    let samples = match process_lists::utilization(api, device, last.newest_us, latest_us, capacity) {
         Ok(samples) => samples,
         Err(missing) => return ProcessUtilization { busy: Err(missing), known_us: 0 },
     };

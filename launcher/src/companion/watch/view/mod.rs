@@ -8,7 +8,7 @@ mod canvas;
 mod chart;
 mod facts;
 mod help;
-mod processes;
+mod process_tree;
 #[cfg(test)]
 mod tests;
 pub(super) mod text;
@@ -60,7 +60,7 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
         chart::draw(model, chart_rows, &mut canvas);
     }
     let processes_end = area.height.saturating_sub(key_rows + rows_below);
-    processes::draw(model, processes_end, &mut canvas);
+    process_tree::draw(model, processes_end, &mut canvas);
     // On a terminal the rest is at the lower edge. As text, it follows the processes.
     if model.is_interactive {
         canvas.go_to(processes_end);

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::availability::{Availability, Gap};
 use super::full_memory::FullMemory;
+use super::gpu_processes::{BusyProcesses, GpuProcesses};
 use super::maxima::Maxima;
 use super::memory_steps::{MemoryList, MemoryStep, MemorySteps};
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
 use super::process_lists::ProcessLists;
-use super::processes::{BusyProcesses, Processes};
 use super::recent::RecentFigures;
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, ProcessMemory, Reading, Vendor};
 use crate::model::groups::Groups;
@@ -258,7 +258,7 @@ impl DeviceUsage {
 
     /// Takes in a reading: of the device, then of the run's processes on it. Adds to the figures of these processes, and to the
     /// maxima over all devices.
-    pub(super) fn add(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
+    pub(super) fn add(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         self.add_figures(reading, maxima);
         self.add_memory(reading, processes, maxima);
         self.add_run_busy(reading, processes, maxima);
@@ -383,7 +383,7 @@ impl DeviceUsage {
         list: &[ProcessMemory],
         at_ns: u64,
         pids: PidResolver,
-        processes: &mut Processes,
+        processes: &mut GpuProcesses,
     ) -> ListSums {
         let mut sums = ListSums::default();
         for listed in list {
@@ -410,7 +410,7 @@ impl DeviceUsage {
 
     /// Takes in the process list: which processes of the run are on the device, and with how much memory. Finds the steps of their
     /// memory, and notes if the device is full. A refused list is noted as such.
-    fn add_memory(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
+    fn add_memory(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { number, sample, .. } = *reading;
         // A lost device holds no memory.
         if sample.is_lost {
@@ -430,7 +430,7 @@ impl DeviceUsage {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         if !self.is_part {
-            let full = FullMemory::of(&self.device, at_ns, self.used_bytes, &sums.by_process);
+            let full = FullMemory::new(&self.device, at_ns, self.used_bytes, &sums.by_process);
             self.full = full.or(self.full.take());
         }
         processes.add_memory(number, &self.device.id, at_ns, &sums.by_process);
@@ -454,7 +454,7 @@ impl DeviceUsage {
 
     /// Takes in the utilisation of the device by each process of the run. Notes whether the driver gave any process's, and whether
     /// one of them can be a process of the run under a pid of another namespace.
-    fn add_run_busy(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
+    fn add_run_busy(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
         let Some(list) = list else { return };
@@ -491,7 +491,7 @@ impl DeviceUsage {
 
     /// Takes in the driver's accounting entries. They have the peaks of processes that no sample saw, too. `maxima` are those of
     /// the sum over all devices.
-    fn add_accounting(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
+    fn add_accounting(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
         // The entry of a running process is not final; it is read again.

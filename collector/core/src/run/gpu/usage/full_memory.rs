@@ -28,7 +28,7 @@ pub struct FullMemory {
 impl FullMemory {
     /// Gives the state of a device if a reading shows no free memory, and the run holds some of it. `used_bytes`: memory in use by
     /// all processes of the machine. `by_process`: the memory of the run's processes, bytes, by their ids.
-    pub(super) fn of(
+    pub(super) fn new(
         device: &Device,
         at_ns: u64,
         used_bytes: Option<u64>,
@@ -57,11 +57,11 @@ mod tests {
     fn memory_is_exhausted_when_nearly_none_is_free() {
         let device = Device { memory_bytes: Some(1000), reserved_bytes: Some(20), ..Device::default() };
         let held = BTreeMap::from([(1, Some(100)), (2, None), (3, Some(800))]);
-        let full = |used| FullMemory::of(&device, 5, used, &held);
+        let full = |used| FullMemory::new(&device, 5, used, &held);
         assert_eq!((full(None), full(Some(949))), (None, None));
         let at = full(Some(950)).unwrap();
         assert_eq!((at.used_bytes, at.total_bytes, at.holders), (950, 1000, vec![(3, 800), (1, 100)]));
-        assert_eq!(FullMemory::of(&Device::default(), 5, Some(950), &held), None);
-        assert_eq!(FullMemory::of(&device, 5, Some(950), &BTreeMap::new()), None, "others hold it");
+        assert_eq!(FullMemory::new(&Device::default(), 5, Some(950), &held), None);
+        assert_eq!(FullMemory::new(&device, 5, Some(950), &BTreeMap::new()), None, "others hold it");
     }
 }

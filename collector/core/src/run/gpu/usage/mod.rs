@@ -6,6 +6,7 @@ pub(crate) mod availability;
 mod busy;
 pub(crate) mod device;
 mod full_memory;
+pub(crate) mod gpu_processes;
 mod gpu_sums;
 mod held_sum;
 mod live;
@@ -13,7 +14,6 @@ mod maxima;
 mod memory_steps;
 pub(crate) mod meters;
 mod process_lists;
-pub(crate) mod processes;
 #[cfg(test)]
 mod random_moves;
 pub(crate) mod reading_times;
@@ -31,9 +31,9 @@ use super::policy::{POLICY, most_unread_ns};
 use crate::model::gpu::{BackendsAtEnd, Batch, Device, TrackedDevice};
 use crate::model::groups::Groups;
 use device::{DeviceReading, DeviceUsage};
+use gpu_processes::{GpuProcesses, ProcessGpu};
 use maxima::Maxima;
 pub(crate) use memory_steps::MemoryStep;
-use processes::{ProcessGpu, Processes};
 
 /// The usage of all devices and processes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct GpuUsage {
     /// Which devices the command may see depends on the order in which CUDA counts them.
     pub is_order_unsure: bool,
     /// The processes of the run that used a GPU.
-    pub processes: Processes,
+    pub processes: GpuProcesses,
     /// Maxima over all devices.
     pub max: Maxima,
     /// How many processes may have used a device that was not read while they lived.

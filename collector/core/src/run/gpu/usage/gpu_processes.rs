@@ -92,12 +92,12 @@ impl ProcessGpu {
 
 /// The processes that used a GPU, at most as many as the policy allows. The sums over processes count the others, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Processes {
+pub struct GpuProcesses {
     /// By their id in the run.
     pub by_id: BTreeMap<u64, ProcessGpu>,
 }
 
-impl Processes {
+impl GpuProcesses {
     /// Gives the figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
     /// `None`: there are too many.
     pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {

@@ -90,7 +90,7 @@ pub struct SoftHard {
 
 /// Limits that applied to the command. A cgroup's limit is the smallest of the group and those above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct Allowed {
     /// Memory limit of its cgroup (memory.max; v1: memory.limit_in_bytes), bytes.
     pub memory_bytes: Limit,
     /// CPU quota of its cgroup (cpu.max; v1: cpu.cfs_quota_us), thousandths of a core.
@@ -113,7 +113,7 @@ pub struct Limits {
     pub slurm: BTreeMap<String, String>,
 }
 
-impl Limits {
+impl Allowed {
     /// Gives the job of a batch system, by its variables.
     pub fn job(&self) -> impl Job {
         Slurm(&self.slurm)

@@ -24,7 +24,7 @@ const MOST_ARGUMENTS: usize = 8192;
 
 /// The processes so far.
 #[derive(Debug, Default)]
-pub(super) struct Processes {
+pub(super) struct MergedProcesses {
     commands: HashMap<String, Command>,
     /// The heaviest processes by CPU time, by peak RSS, and by GPU memory, in the order of [`WEIGHTS`].
     heaviest: [Vec<HeavyProcess>; 3],
@@ -50,7 +50,7 @@ struct Command {
     gpu: Option<CommandGpu>,
 }
 
-impl Processes {
+impl MergedProcesses {
     /// Adds the processes of a report of this node. Its command started `start_s` seconds after the first one; `None`: its time
     /// has nothing to do with that of the others.
     pub(super) fn add(&mut self, node: &str, report: &Report, start_s: Option<f64>) {
@@ -96,7 +96,7 @@ impl Processes {
         self.commands.entry(name).or_default()
     }
 
-    /// Keeps a process in each list of the heaviest that it belongs to. `start_s`: as of [`Processes::add`].
+    /// Keeps a process in each list of the heaviest that it belongs to. `start_s`: as of [`MergedProcesses::add`].
     fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: Option<f64>) {
         let usage = &process.usage;
         for (list, weight_of) in self.heaviest.iter_mut().zip(WEIGHTS) {

@@ -7,9 +7,9 @@ use super::{Process, ProcessId};
 
 /// Each is boxed: a table keeps its capacity after a burst, and a process takes half a kilobyte.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Processes(FxHashMap<ProcessId, Box<Process>>);
+pub(super) struct UnfinalizedProcesses(FxHashMap<ProcessId, Box<Process>>);
 
-impl Processes {
+impl UnfinalizedProcesses {
     pub(super) fn get(&self, id: &ProcessId) -> Option<&Process> {
         self.0.get(id).map(Box::as_ref)
     }

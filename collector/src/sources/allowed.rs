@@ -8,15 +8,19 @@ use std::ffi::OsString;
 
 use super::cgroup::Groups;
 use crate::model::batch::{self, slurm};
-use crate::model::report::{Limit, Limits, SoftHard};
+use crate::model::report::{Allowed, Limit, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
 
 /// Reads the limits of the process with this pid. `None` stands for this process, which must not have changed its own yet.
 /// `variable` looks up a variable of the process's environment.
-pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> Option<OsString>) -> Limits {
-    let groups = Groups::of(root, pid);
-    Limits {
+pub(crate) fn read(
+    root: &ProcRoot,
+    pid: Option<u32>,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Allowed {
+    let groups = Groups::read(root, pid);
+    Allowed {
         memory_bytes: groups.memory_limit(),
         cpu_millicores: groups.cpu_limit(),
         tasks: groups.task_limit(),
@@ -74,13 +78,13 @@ mod tests {
     // Requirement: CGROUP-1
     #[test]
     fn own_limits_match_proc_self_limits() {
-        let limits = of(&ProcRoot::default(), None, &|name| std::env::var_os(name));
+        let limits = read(&ProcRoot::default(), None, &|name| std::env::var_os(name));
         let text = std::fs::read_to_string("/proc/self/limits").unwrap();
         let files = text.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();
         assert_eq!(limits.ulimits["open_files"].soft, Limit::Known(soft));
         assert!(!limits.cpus.as_ref().unwrap().is_empty());
         let sent = serde_json::to_string(&limits).unwrap();
-        assert_eq!(serde_json::from_str::<Limits>(&sent).unwrap(), limits);
+        assert_eq!(serde_json::from_str::<Allowed>(&sent).unwrap(), limits);
     }
 }
