@@ -136,7 +136,7 @@ impl PeaksBeforeExec {
             let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
             let [pid, peak, at_fork] = numbers.try_into().expect("pid, peak and RSS at the fork, KiB");
             let own = (peak - at_fork) * 1024;
-            // docs/LIMITS.md excepts a fork child that grows by less than this before its exec, and any raw clone.
+            // RAM-54 excepts a fork child that grows by less than this before its exec, and any raw clone.
             let is_certain = at_fork == 0 || (!is_raw && own > FILE_BYTES + 2 * tolerance(peak * 1024));
             let process = peaks.entry(pid as u32).or_default();
             process.at_least = process.at_least.max(if is_certain { own } else { 0 });

@@ -34,15 +34,15 @@ class Requirements(unittest.TestCase):
         self.assertEqual(
             lines[:-1],
             [
-                "docs/LIMITS.md:5: CPU-1 is already defined in docs/GUARANTEES.md:3",
-                "tests/UNTESTED.md:4: no row in docs/ defines RAM-9",
-                "tests/cpu.rs:1: no row in docs/ defines CPU-7",
-                "tests/cpu.rs:5: RAM-1 has a test, but tests/UNTESTED.md:3 calls it untested",
+                "tests/requirements/cpu.md:5: CPU-1 is already defined in tests/requirements/all.md:3",
+                "tests/requirements/untested.md:4: no row in tests/requirements defines RAM-9",
+                "tests/cpu.rs:1: no row in tests/requirements defines CPU-7",
+                "tests/cpu.rs:5: RAM-1 has a test, but tests/requirements/untested.md:3 calls it untested",
                 "tests/cpu.rs:9: no test follows this tag",
                 "tests/cpu.rs:12: no test follows this tag",
                 "tests/cpu.rs:17: `cpu one` is no requirement's id",
-                "docs/GUARANTEES.md:4: no test carries OUT-1; "
-                "write `// Requirement: ID` above one, or the reason into tests/UNTESTED.md",
+                "tests/requirements/all.md:4: no test carries OUT-1; "
+                "write `// Requirement: ID` above one, or the reason into tests/requirements/untested.md",
             ],
         )
 

@@ -1,7 +1,7 @@
-"""Ties requirements to tests: every id in docs/ has a test that carries it, and every tag a row.
+"""Ties requirements to tests: every id in tests/requirements has a test that carries it, and every tag a row.
 
-A requirement is a table row whose first cell is an id (`| CPU-3 | ...`). A row in tests/UNTESTED.md exempts it, with
-the reason.
+A requirement is a table row whose first cell is an id (`| CPU-3 | ...`). A row in tests/requirements/untested.md
+exempts it, with the reason.
 A test carries ids in a comment above it: `// Requirement: CPU-3, FAULT-7`; in Python and shell `# Requirement: ...`.
 """
 
@@ -16,8 +16,9 @@ from pathlib import Path
 ID = r"[A-Z][A-Z0-9]*-[0-9]+"
 ROW = re.compile(rf"^\|\s*({ID})\s*\|")
 REASON = re.compile(rf"^\|\s*({ID})\s*\|\s*(\S.*?)\s*\|$")
-# Where the reasons are.
-UNTESTED = Path("tests", "UNTESTED.md")
+# Where the rows are, a file a subject, and the reasons among them.
+REQUIREMENTS = Path("tests", "requirements")
+UNTESTED = REQUIREMENTS / "untested.md"
 TAG = re.compile(r"^\s*(//|#) Requirements?:(.*)$")
 # What stands between a tag and its test.
 RUST_BETWEEN = re.compile(r"^\s*(//|#\[)")
@@ -102,14 +103,16 @@ def problems(rows: list[Row], reasons: list[Row], tags: list[Tag]) -> list[str]:
     found: list[str] = []
     known = by_name(rows, found)
     untested = by_name(reasons, found)
-    found += [f"{row.at}: no row in docs/ defines {row.name}" for row in untested.values() if row.name not in known]
+    found += [
+        f"{row.at}: no row in {REQUIREMENTS} defines {row.name}" for row in untested.values() if row.name not in known
+    ]
     carried = set()
     for tag in tags:
         carried.add(tag.name)
         if not re.fullmatch(ID, tag.name):
             found.append(f"{tag.at}: `{tag.name}` is no requirement's id")
         elif tag.name not in known:
-            found.append(f"{tag.at}: no row in docs/ defines {tag.name}")
+            found.append(f"{tag.at}: no row in {REQUIREMENTS} defines {tag.name}")
         elif tag.name in untested:
             found.append(f"{tag.at}: {tag.name} has a test, but {untested[tag.name].at} calls it untested")
         if tag.test is None:
@@ -121,7 +124,8 @@ def problems(rows: list[Row], reasons: list[Row], tags: list[Tag]) -> list[str]:
 
 def read(root: Path) -> tuple[list[Row], list[Row], list[Tag]]:
     """All requirements, reasons and tags of a repository."""
-    rows = [row for file in sorted((root / "docs").glob("*.md")) for row in rows_of(file, str(file.relative_to(root)))]
+    files = [file for file in sorted((root / REQUIREMENTS).glob("*.md")) if file != root / UNTESTED]
+    rows = [row for file in files for row in rows_of(file, str(file.relative_to(root)))]
     reasons = rows_of(root / UNTESTED, str(UNTESTED), REASON) if (root / UNTESTED).exists() else []
     tags = []
     for source in SOURCES:
@@ -141,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     rows, reasons, tags = read(options.root)
     if not rows:
-        print(f"check-requirements: no requirements in {options.root}/docs", file=sys.stderr)
+        print(f"check-requirements: no requirements in {options.root / REQUIREMENTS}", file=sys.stderr)
         return 2
     found = problems(rows, reasons, tags)
     for problem in found:
