@@ -44,7 +44,6 @@ const PROCESS: [&str; 10] = [
 ///
 /// # Errors
 /// If the file can't be read or has another form. The error is a text to put behind the file's name.
-#[must_use]
 pub fn read(path: &Path, detail: Detail) -> Option<Result<Recording, String>> {
     let extension = path.extension()?.to_str()?;
     let (_, reader) = FORMS.iter().find(|(form, _)| *form == extension)?;

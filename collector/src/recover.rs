@@ -167,7 +167,6 @@ pub fn replay(path: &Path) -> Result<(Report, ReportConfig), ReplayError> {
 
 impl NotRecovered {
     /// Whether no later try, and no other version, can make a report of the run.
-    #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Nothing | Self::Reported | Self::Damaged)
     }

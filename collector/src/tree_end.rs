@@ -52,7 +52,6 @@ fn exit_code(end: TreeEnd) -> i32 {
 }
 
 /// Gives what came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
-#[must_use]
 pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
     let code = u32::try_from(code?).ok().filter(|code| code >> 1 <= MOST_LEFT)?;
     Some(TreeEnd { is_killed: code & 1 != 0, left: code >> 1 })
@@ -74,7 +73,6 @@ pub(crate) fn wait_for(ender: Pid) -> Option<TreeEnd> {
 }
 
 /// Ends the tree and gives the exit status. `None`: these are not the arguments of an ender.
-#[must_use]
 pub fn serve_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let tree = TreeToEnd::from_args(args)?;
     // If another ender is at work, it ends before this one begins. One that takes longer does not work.
@@ -103,7 +101,6 @@ fn lock(state: &Path, most: Duration) -> Option<File> {
 
 impl TreeToEnd {
     /// Ends the tree. Returns when no process is left, or those that are left can't be ended.
-    #[must_use]
     pub fn end(&self) -> TreeEnd {
         let root = ProcRoot::default();
         if root.is_of_this_namespace() { Ending::new(self, &root).run() } else { self.end_main() }

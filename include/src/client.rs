@@ -5,7 +5,6 @@ use crate::preload::file_name;
 
 /// Whether a program of this name, which can have a directory before it, can start work elsewhere. The names are code and not a table,
 /// because pointers in a table would have to be relocated in every process.
-#[must_use]
 pub fn is_client(program: &[u8]) -> bool {
     matches!(
         file_name(program),

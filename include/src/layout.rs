@@ -109,7 +109,6 @@ const _: () = {
 
 impl Header {
     /// Whether a process that was built with this crate can use the segment.
-    #[must_use]
     pub fn is_compatible(&self) -> bool {
         self.magic == MAGIC
             && self.abi_version == ABI_VERSION

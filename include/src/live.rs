@@ -116,7 +116,6 @@ const _: () = {
 
 impl LiveHeader {
     /// Whether this crate can read the file.
-    #[must_use]
     pub fn is_compatible(&self) -> bool {
         self.magic == LIVE_MAGIC
             && self.version == LIVE_VERSION

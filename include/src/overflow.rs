@@ -29,7 +29,6 @@ const BLOCK_BYTES: u64 = 512;
 const _: () = assert!(FILE_SIZE.is_multiple_of(SLOT));
 
 /// Makes the slot of a record. `head`: the ring's, as the writer read it just before it appends the slot.
-#[must_use]
 pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
     let (words, rest) = slot.split_at_mut(RECORD_BYTES);
@@ -43,7 +42,6 @@ pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
 }
 
 /// Reads the record and the head in a slot. What a slot is too short for reads as zero.
-#[must_use]
 pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     let mut record = [0; RECORD_WORDS];
     for (word, bytes) in record.iter_mut().zip(slot.chunks_exact(size_of::<u32>())) {
@@ -56,7 +54,6 @@ pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
 /// Whether another record may be appended to a file of this size and number of blocks (`st_size`, `st_blocks` of stat(2)). The
 /// blocks behind the segment show how much is unread, because the reader frees those that it has read. To a file that was truncated
 /// nothing may be appended.
-#[must_use]
 pub fn has_space(size_bytes: u64, blocks: u64) -> bool {
     size_bytes >= START && blocks.saturating_mul(BLOCK_BYTES) < START + MAX_UNREAD_BYTES
 }

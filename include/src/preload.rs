@@ -10,7 +10,6 @@ pub const ANY_SHIM_PREFIX: &str = "libgpu_track_shim.v";
 pub const SHIM_PREFIX: &str = concat!("libgpu_track_shim.v", abi_version!(), ".");
 
 /// Finds the path of a shim of this ABI in the value of LD_PRELOAD. `None`: it has none.
-#[must_use]
 pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
     let is_shim = |path: &&[u8]| file_name(path).starts_with(SHIM_PREFIX.as_bytes());
     preload.split(|b| matches!(b, b':' | b' ')).find(is_shim)
@@ -18,7 +17,6 @@ pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
 
 /// Splits the value of LD_PRELOAD around the shim of this ABI. One of the separators beside it belongs to neither part. `None`: the
 /// value has no shim.
-#[must_use]
 pub fn around_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
     let shim = shim_in(preload)?;
     // `shim` is a part of `preload`.
@@ -72,7 +70,6 @@ pub fn shows_preloaded<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
 }
 
 /// Gives the part after the last slash.
-#[must_use]
 pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }

@@ -17,7 +17,6 @@ pub struct Rank {
 
 impl Rank {
     /// Whether this is one of several ranks. The default value, for a process without a rank, is none.
-    #[must_use]
     pub fn is_of_several(&self) -> bool {
         self.count > 1 && self.rank < self.count
     }
@@ -58,7 +57,6 @@ pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
 
 /// Gives the rank that each way names, by the values of [`VARIABLES`]. The first of these is the process's own; the others may be
 /// inherited. `None`: the variables of this way are not set, or name no rank of several.
-#[must_use]
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<VARIABLES_OF_WAY>();
     let mut ranks = [None; WAYS];

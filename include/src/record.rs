@@ -295,7 +295,6 @@ const ORIGIN_BYTES: usize = 6 * size_of::<u32>();
 
 impl Event {
     /// Encodes this event as a record.
-    #[must_use]
     pub fn encode(&self, origin: &Origin) -> [u32; RECORD_WORDS] {
         let mut record = [0; RECORD_WORDS];
         self.encode_into(origin, &mut record);
@@ -314,7 +313,6 @@ impl Event {
     }
 
     /// Decodes the event of a record. `None`: its kind is unknown.
-    #[must_use]
     pub fn decode(record: &[u32; RECORD_WORDS]) -> Option<(Origin, Event)> {
         let words = &mut record.iter();
         let head = u32::take(words);

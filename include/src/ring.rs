@@ -89,7 +89,6 @@ fn overwrite(cell: &AtomicU64, value: u64) {
 
 impl<'a, const N: usize> Ring<'a, N> {
     /// Makes a ring over `words.len() / N` slots. `None`: that number is not whole, or no power of two.
-    #[must_use]
     pub fn new(
         head: &'a AtomicU64,
         tail: &'a AtomicU64,
@@ -117,7 +116,6 @@ impl<'a, const N: usize> Ring<'a, N> {
     }
 
     /// Gives how many records were dropped so far.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -184,7 +182,6 @@ impl<'a, const N: usize> Ring<'a, N> {
     }
 
     /// Reads the record at `position`, which must be the value of `tail`. For the reader only.
-    #[must_use]
     pub fn peek(&self, position: u64) -> Pop<N> {
         let ahead = self.head.load(Ordering::Relaxed).wrapping_sub(position);
         if ahead == 0 {
@@ -229,7 +226,6 @@ impl<'a, const N: usize> Ring<'a, N> {
 
     /// Retires the slot at `position`, which [`Self::peek`] found pending. Returns false if its last word has changed since: the
     /// record was published after all, or the slot is damaged. `peek` tells which. For the reader only.
-    #[must_use]
     pub fn retire(&self, position: u64) -> bool {
         let Some((slot, lap)) = self.slot(position) else { return false };
         let Some(last) = slot.last() else { return false };

@@ -64,7 +64,6 @@ impl SampleSlot {
     }
 
     /// Reads the sample. `None`: the slot is empty, or was being written at each try.
-    #[must_use]
     pub fn read(&self) -> Option<Sample> {
         let mut fields = [0; FIELDS];
         self.read_words(&mut fields).ok().map(|()| Sample::from_fields(fields))

@@ -127,7 +127,6 @@ pub struct Search {
 
 impl Search {
     /// Begins a search in the arguments of a program. `name` is without the directory; that of a login shell begins with `-`.
-    #[must_use]
     pub fn of_program(name: &[u8]) -> Self {
         let name = name.strip_prefix(b"-").unwrap_or(name);
         let is_version = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
@@ -137,7 +136,6 @@ impl Search {
     }
 
     /// Whether the program is an interpreter.
-    #[must_use]
     pub fn has_language(&self) -> bool {
         self.language.is_some()
     }

@@ -55,7 +55,6 @@ impl<const N: usize> Default for Text<N> {
 
 impl<const N: usize> Text<N> {
     /// Takes the text up to its first NUL, cut between two characters if it is too long.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         let text = text.split('\0').next().unwrap_or_default();
         let length = end_of_character(text, N - 1);
@@ -67,7 +66,6 @@ impl<const N: usize> Text<N> {
     }
 
     /// Gives its bytes without the NUL. Another program may have written anything there.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }

@@ -9,8 +9,7 @@ use gpu_track_collector::hostile_input::{
     Finding, KernelEvent, Observation, What, parse_event, parse_rollup,
 };
 use gpu_track_collector::read_recording;
-use gpu_track_collector::report::over_time;
-use gpu_track_collector::report::over_time::Detail;
+use gpu_track_collector::report::over_time::{self, Detail};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;

@@ -11,10 +11,8 @@ use gpu_track_collector::hostile_input::{
     RunState, Stat, Statm, Status, Tree, Trust, command_of_args, parse_busy_ticks, parse_core_ticks,
     parse_event, parse_rollup,
 };
-use gpu_track_collector::report::events;
-use gpu_track_collector::report::events::Filter;
-use gpu_track_collector::report::over_time;
-use gpu_track_collector::report::over_time::{Detail, Recording};
+use gpu_track_collector::report::events::{self, Filter};
+use gpu_track_collector::report::over_time::{self, Detail, Recording};
 use gpu_track_collector::report::read::read as read_report;
 use gpu_track_collector::report::study::expand::expand;
 use gpu_track_collector::{StateFile, analyze_code_blocks, code_blocks, read_recording, samples_of_database};

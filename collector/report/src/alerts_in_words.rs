@@ -7,7 +7,6 @@ use crate::quote::escape;
 use crate::rules_in_words::{self, with_unit};
 
 /// Gives the line about an event for the user, without hidden characters.
-#[must_use]
 pub fn event_in_words(event: &RunEvent) -> String {
     let rule = escape(event.rule.as_deref().unwrap_or_default());
     let at = readable(event.at_s);
@@ -80,7 +79,6 @@ fn rise(event: &RunEvent) -> String {
 }
 
 /// Writes the amount of an event with its unit.
-#[must_use]
 pub(crate) fn amount(event: &RunEvent) -> String {
     event.amount.map_or_else(|| UNKNOWN.to_owned(), |amount| with_unit(amount, event.unit))
 }

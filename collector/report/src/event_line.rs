@@ -55,13 +55,11 @@ pub struct Sources {
 
 impl EventLine {
     /// Gives its text, with its line break, and no hidden characters in it.
-    #[must_use]
     pub fn text(&self) -> String {
         json_line(self)
     }
 
     /// Reads a line. `None`: it is torn, or of a kind that a later version writes.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

@@ -47,7 +47,6 @@ impl Kind {
     }
 
     /// Gives its name, as JSON and `--type` have it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Recorded(kind) => kind.name(),
@@ -111,7 +110,6 @@ pub struct Filter {
 }
 
 /// Gives the events of a tracking file in the order of their times. `report`: the report in the file, if there is one.
-#[must_use]
 pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -> Vec<Event> {
     let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
     let mut all = Vec::new();
@@ -130,7 +128,6 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
 }
 
 /// Gives the events that a report without a tracking file tells, in the order of their times.
-#[must_use]
 pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
     filtered(peak(report).into_iter().chain(of_run(report)).collect(), filter)
 }
@@ -221,7 +218,6 @@ fn peak(report: &Report) -> Option<Event> {
 }
 
 /// Writes events as text, a line for each.
-#[must_use]
 pub fn text(events: &[Event]) -> String {
     events.iter().map(|event| line(event) + "\n").collect()
 }
@@ -256,13 +252,11 @@ fn line(event: &Event) -> String {
 }
 
 /// Writes events as JSON, an array of objects.
-#[must_use]
 pub fn json(events: &[Event]) -> String {
     quote::escape_json(&serde_json::to_string_pretty(events).unwrap_or_default()) + "\n"
 }
 
 /// Writes events as CSV, with the names of the columns in the first line. The cell of a null is empty.
-#[must_use]
 pub fn csv(events: &[Event]) -> String {
     let row = |event: &Event| {
         let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();

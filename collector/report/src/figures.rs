@@ -18,7 +18,6 @@ pub(super) fn count(value: Option<u64>) -> String {
 }
 
 /// Writes a number with about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
-#[must_use]
 pub fn short(value: f64) -> String {
     // Each bound is where rounding would give one digit more: 9.995 is written as 10.0.
     let magnitude = value.abs();
@@ -94,7 +93,6 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// Writes a time for a glance: `4.18 s`, `3 min 12 s`; from an hour on as [`duration`] does.
-#[must_use]
 pub fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match s {

@@ -96,7 +96,6 @@ pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
 }
 
 /// Gives the value of `-f` for a file with this extension. `None`: no form has it.
-#[must_use]
 pub fn of_extension(extension: &str) -> Option<&'static str> {
     FORMATS
         .iter()
@@ -105,32 +104,27 @@ pub fn of_extension(extension: &str) -> Option<&'static str> {
 }
 
 /// Gives the extension of a file in the form of this name.
-#[must_use]
 pub fn extension(name: &str) -> &'static str {
     named(name).extension
 }
 
 /// Whether programs read a file of this form while the run goes on, so that it should never be old.
-#[must_use]
 pub fn is_scraped(name: &str) -> bool {
     name == OPENMETRICS.name
 }
 
 /// Whether gpu_tracker has a form of this name, too.
-#[must_use]
 pub fn is_of_gpu_tracker(name: &str) -> bool {
     FORMATS.iter().any(|format| format.name.strip_prefix(GPU_TRACKER) == Some(name))
 }
 
 /// Whether a report in the form of this name can say that the run is not over, and what to warn of.
-#[must_use]
 pub fn is_complete(name: &str) -> bool {
     named(name).is_complete
 }
 
 /// Names, in a sentence, the unknown figures that gpu_tracker's forms write as 0, since they have no word for "not known".
 /// `name`: the form. `None`: the form says itself what is unknown, or nothing is.
-#[must_use]
 pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
     let unknown = if is_complete(name) { Vec::new() } else { json::unknown(report) };
     (!unknown.is_empty())
@@ -139,7 +133,6 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
 
 /// Renders the report as it is written to `target`. `asked`: the style that the user asked for; [`ReportTarget::style_here`] says
 /// what of it holds there. A quiet report is always text: it has what went wrong with tracking, and nothing else.
-#[must_use]
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);
     let format = if style.quiet { &TEXT } else { named(&target.format) };
@@ -152,19 +145,16 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
 }
 
 /// Renders the page of a report with charts of `metrics`, which were collected for its points.
-#[must_use]
 pub fn page_with_metrics(report: &Report, style: &Style, metrics: &MetricPoints) -> String {
     html::with_metrics(report, style, &metrics.tracks())
 }
 
 /// Renders the output of `--gpus` in the form of this name, or as text if that form has no lists.
-#[must_use]
 pub fn render_gpus(listing: &Listing, format: &str) -> String {
     (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus)(listing)
 }
 
 /// Renders the output of `gpu-track gpus` in the form of this name, or as text if that form has no lists.
-#[must_use]
 pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
     (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus_now)(listing)
 }

@@ -15,7 +15,6 @@ const UNKNOWN: &str = "n/a";
 
 /// Writes the line, without a line break. `since_start_s`: time since the start of the run. `columns`: the most that the line may
 /// have; GPUs that do not fit are only counted.
-#[must_use]
 pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     let [cpu, all_cpu] = [now.cpu.combined.percent, now.system.cpu_percent].map(percent);
     let ram = Some(now.footprint_bytes.combined.end);

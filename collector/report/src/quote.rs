@@ -32,7 +32,6 @@ fn push_escaped(out: &mut String, c: char) {
 }
 
 /// Escapes every hidden character of `text`.
-#[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -50,14 +49,12 @@ fn is_visible_format(c: char) -> bool {
 
 /// Writes a value as a line of JSON, with its line break and no hidden characters. Gives an empty text if JSON can't have the
 /// value.
-#[must_use]
 pub fn json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).map_or(String::new(), |line| escape_json(&line) + "\n")
 }
 
 /// Puts `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F only.
 /// Of these characters, only line feeds stand outside of strings.
-#[must_use]
 pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -78,7 +75,6 @@ pub(super) fn csv_cell(text: &str) -> String {
 }
 
 /// Quotes a word for a shell, if it needs to be.
-#[must_use]
 pub(crate) fn word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -99,13 +95,11 @@ pub(crate) fn word(word: &str) -> String {
 }
 
 /// Renders a whole command, which can be pasted into a shell.
-#[must_use]
 pub fn words<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(|one| word(one.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
 /// Renders a command in about `max_width` columns. Long words are cut; words that don't fit are only counted.
-#[must_use]
 pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_WIDTH))).collect();
     let whole = shown.join(" ");
@@ -133,7 +127,6 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
 
 /// Renders a process's command in about `max_width` columns, without the directory of its program. If the arguments are not
 /// known, renders its `name`.
-#[must_use]
 pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> String {
     let Some([first, rest @ ..]) = args else { return cut(&escape(name), max_width) };
     let mut words: Vec<&str> = vec![first];
@@ -146,7 +139,6 @@ pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> 
 }
 
 /// Counts the columns that `text` takes on a terminal.
-#[must_use]
 pub fn width(text: &str) -> usize {
     text.width()
 }
@@ -155,7 +147,6 @@ pub fn width(text: &str) -> usize {
 const MARK: &str = "...";
 
 /// Cuts `text` to `max_width` columns.
-#[must_use]
 pub fn cut(text: &str, max_width: usize) -> String {
     if fits(text, max_width) {
         return text.to_owned();
@@ -164,7 +155,6 @@ pub fn cut(text: &str, max_width: usize) -> String {
 }
 
 /// Cuts `text` to `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
-#[must_use]
 pub fn cut_middle(text: &str, max_width: usize) -> String {
     if fits(text, max_width) || max_width <= MARK.len() {
         return cut(text, max_width);
@@ -176,7 +166,6 @@ pub fn cut_middle(text: &str, max_width: usize) -> String {
 
 /// Cuts texts to `max_width` columns each. Different texts that would then read alike are cut so that the places show where they
 /// differ.
-#[must_use]
 pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
     /// Each round tells some of the texts apart that still read alike.
     const ROUNDS: usize = 8;
@@ -246,7 +235,6 @@ fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
 
 /// Breaks words into lines of at most `width` columns. A longer word has a line of its own. Without
 /// words, gives one empty line.
-#[must_use]
 pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -266,7 +254,6 @@ pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) 
 
 /// Escapes every character of `text` that is not ASCII, for a terminal that shows only ASCII. `text` must be escaped or quoted
 /// already: control characters of ASCII stay as they are.
-#[must_use]
 pub fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -54,7 +54,6 @@ fn rfc3339<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::
 }
 
 /// Gives the row of a report, which was read from this file.
-#[must_use]
 pub fn row(file: String, report: &Report) -> RunRow {
     let amount = |used, given| Amount { used, given };
     let float = |number: Option<u64>| number.map(|number| number as f64);
@@ -82,7 +81,6 @@ pub fn row(file: String, report: &Report) -> RunRow {
 }
 
 /// Writes runs as text, a line for each. Columns of which nothing is known of any run are left out.
-#[must_use]
 pub fn text(runs: &[RunRow]) -> String {
     let in_bytes = |value: f64| bytes(value.max(0.0).round() as u64);
     let columns: [(&str, Vec<String>); 8] = [
@@ -118,7 +116,6 @@ impl Amount {
 }
 
 /// Writes runs as CSV, with the names in the first line. What is not known is empty.
-#[must_use]
 pub fn csv(runs: &[RunRow]) -> String {
     let amounts =
         ["wall_s", "cores", "ram_bytes", "gpu_ram_bytes"].map(|name| format!("{name},{name}_given"));
@@ -140,7 +137,6 @@ pub fn csv(runs: &[RunRow]) -> String {
 }
 
 /// Writes runs as JSON, an array of objects.
-#[must_use]
 pub fn json(runs: &[RunRow]) -> String {
     quote::escape_json(&serde_json::to_string_pretty(runs).unwrap_or_default()) + "\n"
 }

@@ -83,7 +83,6 @@ fn json_value(report: &Report) -> Value {
 
 impl Line {
     /// Gives the line of the end. `told` is the largest RAM as the last sample has it.
-    #[must_use]
     pub fn end(report: &Report, told: Groups<RamMaximum>) -> Self {
         let ram = &report.max_ram;
         let known = Groups {
@@ -99,19 +98,16 @@ impl Line {
     }
 
     /// Gives the line of all nodes.
-    #[must_use]
     pub fn nodes(report: &Report) -> Self {
         Self::Nodes(Box::new(AllNodes { report: json_value(report) }))
     }
 
     /// Gives its text, with its line break, and no hidden characters in it.
-    #[must_use]
     pub fn text(&self) -> String {
         json_line(self)
     }
 
     /// Reads a line. `None`: it is torn, or of a kind that a later version writes.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

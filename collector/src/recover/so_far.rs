@@ -85,7 +85,6 @@ pub struct SoFar {
 
 /// Whether the run with this segment was killed as a whole: no process has its state file locked. `false`, too, if it has none, or that
 /// can't be read.
-#[must_use]
 pub fn was_killed(segment: &Path) -> bool {
     LiveSession::open(segment).is_ok_and(|session| session.is_stale())
 }
@@ -129,7 +128,6 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
 
 impl SoFar {
     /// Where the run itself leaves bundles (`--record`), if it does.
-    #[must_use]
     pub fn bundles(&self) -> Option<&Bundles> {
         self.config.tracking.bundles.as_ref()
     }

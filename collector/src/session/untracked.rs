@@ -57,7 +57,6 @@ impl KnownToParent {
     }
 
     /// Gives the messages so far.
-    #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -76,7 +75,6 @@ impl KnownToParent {
 }
 
 /// Makes the report of a command that no collector tracked. If the machine may have GPUs, their use is unknown in it.
-#[must_use]
 pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let root = ProcRoot::default();
     let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));

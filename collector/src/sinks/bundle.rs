@@ -124,7 +124,6 @@ fn trigger(report: &Report) -> Option<String> {
 }
 
 /// Gives the name of the file of a bundle that has the run over time.
-#[must_use]
 pub fn tail_of(bundle: &Path) -> &'static str {
     if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
 }

@@ -32,7 +32,6 @@ fn early_files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &P
 }
 
 /// Whether a report can be written to any file before the run is over.
-#[must_use]
 pub fn has_files(config: &ReportConfig) -> bool {
     early_files(config).next().is_some()
 }

@@ -39,13 +39,11 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Finds the groups of this process.
-    #[must_use]
     pub fn own(root: &ProcRoot) -> Self {
         Self::read(root, None)
     }
 
     /// Finds the groups of the process with this pid. `None` stands for this process.
-    #[must_use]
     pub fn read(root: &ProcRoot, pid: Option<u32>) -> Self {
         let file = match pid {
             Some(pid) => root.path(pid, "cgroup"),
@@ -141,7 +139,6 @@ const MEMORY_EVENTS: &str = "memory.events";
 
 /// Finds the groups that the process with this pid is in, with their memory limits and OOM counter. `None` stands for this
 /// process. No group is made for the command.
-#[must_use]
 pub fn of_process(root: &ProcRoot, pid: Option<u32>) -> Cgroups {
     let groups = Groups::read(root, pid);
     Cgroups { own: None, ram_limit: None, oom: groups.oom_counter(), memory_limits: groups.memory_limits() }

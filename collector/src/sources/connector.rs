@@ -40,7 +40,6 @@ const DATA: usize = EVENT + 16;
 ///
 /// The event's data are 32-bit words. Fork: parent pid, parent tgid, child pid, child tgid. Exec: pid, tgid. Exit: pid, tgid,
 /// status. A process is named by its tgid.
-#[must_use]
 pub fn parse(message: &[u8]) -> Option<KernelEvent> {
     let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
     let time = message.get(TIME..TIME + 8)?.try_into().ok()?;
@@ -278,7 +277,6 @@ pub struct Members {
 impl Members {
     /// Starts with the `known` pids of the tree. `collector`: its pid. The collector is a child of the launcher but no member, and
     /// neither are its own children, which drivers run.
-    #[must_use]
     pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Launcher) -> Self {
         Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
     }
@@ -363,13 +361,11 @@ impl Members {
     }
 
     /// Number of processes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.pids.len()
     }
 
     /// Whether there are no processes.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty()
     }

@@ -14,7 +14,6 @@ pub struct Helpers {
 
 impl Helpers {
     /// Knows helpers by the path of the segment.
-    #[must_use]
     pub fn new(segment: &Path) -> Self {
         Self { segment: segment.to_owned() }
     }

@@ -16,7 +16,6 @@ use crate::sys::proc_fs::{CommandLine, ProcRoot};
 const MOST_ARGS_BYTES: u64 = 4096;
 
 /// Reads the arguments of a process. `None`: it has none, or is gone.
-#[must_use]
 pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
     Some(root.args(pid, MOST_ARGS_BYTES)?.into_args())
 }
@@ -25,7 +24,6 @@ pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
 ///
 /// `began_by_ns` dates that memory: the program had begun by then, CLOCK_MONOTONIC nanoseconds. Only the caller knows that time.
 /// Leaves `is_answer` false: a scan reads programs unasked, and the caller sets it if the core has asked.
-#[must_use]
 pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, began_by_ns: u64) -> ProgramSeen {
     let memory = match question {
         // The core knows already that the memory is the process's own.
@@ -38,7 +36,6 @@ pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, began_b
 
 /// Whether a process that may be a copy of its parent runs another executable than the parent by now. False if one of the
 /// executables can't be read.
-#[must_use]
 pub fn runs_other_than(root: &ProcRoot, pid: u32, parent: Option<u32>) -> bool {
     let executables = (root.executable(pid), parent.and_then(|parent| root.executable(parent)));
     matches!(executables, (Some(own), Some(parents)) if own != parents)
@@ -78,7 +75,6 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
 
 /// Whether a program is known to write no records. Static programs don't load the shim, and in another user's program the shim
 /// may not open the segment.
-#[must_use]
 pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
     let user = || root.path(pid, "").metadata().ok().map(|directory| directory.uid());
     program.static_executable.is_some() || user().is_some_and(|user| user != geteuid().as_raw())
@@ -86,7 +82,6 @@ pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
 
 /// Whether an ELF file has no program interpreter, so that no dynamic loader reads LD_PRELOAD for it. `None`: the file can't be
 /// read, or is no little-endian ELF file.
-#[must_use]
 pub fn is_static(path: &Path) -> Option<bool> {
     use std::os::unix::fs::FileExt;
     const PT_INTERP: u32 = 3;

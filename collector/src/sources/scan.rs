@@ -60,7 +60,6 @@ impl Scanner {
     /// Gives a scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling
     /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run. `helpers` tells
     /// which of its children are not, either; `None`: the launcher adopts no orphans of the tree.
-    #[must_use]
     pub fn new(
         root: ProcRoot,
         tick_us: u64,
@@ -98,7 +97,6 @@ impl Scanner {
     }
 
     /// Gives the time by which a look around that begins now must end.
-    #[must_use]
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
@@ -147,7 +145,6 @@ impl Scanner {
     }
 
     /// Whether a process that had ended before the run began is still a zombie, so that no other process has its pid.
-    #[must_use]
     pub(crate) fn is_still_over(&self, over: &OverBefore) -> bool {
         let Some(stat) = self.root.stat(over.host_pid) else { return false };
         stat.is_over() && over.has_started_at(stat.start_ns(self.tick_us))
@@ -300,7 +297,6 @@ impl Scanner {
 
     /// Reads what a process runs, where no source reports execs. Readings at `since_ns` and at `now_ns` (CLOCK_MONOTONIC
     /// nanoseconds) found two programs in it. Gives nothing if the second program has reported its start.
-    #[must_use]
     pub fn look_at_changed(
         &self,
         table: &impl ProcessTable,
@@ -324,7 +320,6 @@ impl Scanner {
 
     /// Reads what a process runs after its first reading, if its program is not known. For runs where no source reports execs.
     /// `start_stack`: the bottom of its stack at that reading, which was at `now_ns` (CLOCK_MONOTONIC nanoseconds).
-    #[must_use]
     pub fn look_at_newcomer(
         &self,
         table: &impl ProcessTable,

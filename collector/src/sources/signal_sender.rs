@@ -5,7 +5,6 @@ use crate::model::signal::{Sender, SignalReceived};
 use crate::sys::proc_fs::ProcRoot;
 
 /// Describes a signal that came from this process, with what /proc shows of it now.
-#[must_use]
 pub(crate) fn received(root: &ProcRoot, signal: i32, at_ns: u64, pid: u32, uid: u32) -> SignalReceived {
     // A sender in a pid namespace above has no pid here: siginfo has 0.
     let pid = (pid > 0).then_some(pid);

@@ -117,7 +117,6 @@ impl OutputLock {
     }
 
     /// Takes over a lock whose descriptor a collector has inherited. `None`: the report's path has no file name.
-    #[must_use]
     pub fn inherited(report: &Path, fd: OwnedFd) -> Option<Self> {
         let beside = NamedFile::held(&lock_path(report)?, fd);
         // If the lock file beside the report is not this one, the lock is on the report.
@@ -126,7 +125,6 @@ impl OutputLock {
     }
 
     /// Gives the locked file, whose descriptor a collector inherits.
-    #[must_use]
     pub fn file(&self) -> &NamedFile {
         &self.file
     }

@@ -98,7 +98,6 @@ impl Deref for JournaledRun {
 
 impl JournaledRun {
     /// Makes a run without a journal.
-    #[must_use]
     pub fn new(run: RunState) -> Self {
         Self { run, journal: None }
     }
@@ -135,7 +134,6 @@ impl JournaledRun {
     }
 
     /// Gives the run, to which no more observations are applied.
-    #[must_use]
     pub fn into_state(self) -> RunState {
         self.run
     }

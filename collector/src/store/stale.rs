@@ -20,13 +20,11 @@ fn prefix(uid: u32) -> String {
 }
 
 /// Gives the path of a new session's segment.
-#[must_use]
 pub fn new_name(dir: &Path, uid: u32, launcher_pid: u32, random: u64) -> PathBuf {
     dir.join(format!("{}{launcher_pid}.{random:016x}", prefix(uid)))
 }
 
 /// Gives the path of the state file beside a segment.
-#[must_use]
 pub fn state_name(segment: &Path) -> PathBuf {
     let mut path = segment.as_os_str().to_owned();
     path.push(STATE_SUFFIX);
@@ -50,7 +48,6 @@ pub struct Stale {
 
 impl Stale {
     /// Finds all stale sessions of this user in `dir`, and locks them. The one that was written to first comes first.
-    #[must_use]
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
         // A session has up to three files: the segment, and state file and live file, whose names have a suffix.
@@ -85,7 +82,6 @@ impl Stale {
     }
 
     /// Gives the pid of the launcher, from the file name. `None`: the name has none.
-    #[must_use]
     pub fn launcher_pid(&self) -> Option<u32> {
         self.path.file_name()?.to_str()?.rsplit('.').nth(1)?.parse().ok()
     }

@@ -110,7 +110,6 @@ impl StateFile {
     }
 
     /// Gives the file with its name and lock.
-    #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
@@ -149,7 +148,6 @@ impl StateFile {
     }
 
     /// Reads journal entries from number `from` on.
-    #[must_use]
     pub fn journal(&self, from: u64) -> Vec<Entry> {
         self.slots(JOURNAL, from)
     }
@@ -180,7 +178,6 @@ impl StateFile {
     }
 
     /// Loads the newest complete snapshot, and gives its sequence number and the state. `None`: there is none, or it is damaged.
-    #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
         let (_, newest) = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
         let (sequence, body) = self.read_part(newest)?;
@@ -254,7 +251,6 @@ impl StateFile {
     }
 
     /// Whether the report is written.
-    #[must_use]
     pub fn is_reported(&self) -> bool {
         // The file is this long only if the byte was written. Its value does not matter.
         self.file.read_exact_at(&mut [0_u8; 1], REPORTED).is_ok()

@@ -9,13 +9,11 @@ fn now_ns(clock: ClockId) -> u64 {
 }
 
 /// Reads CLOCK_MONOTONIC, nanoseconds.
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     now_ns(ClockId::Monotonic)
 }
 
 /// Reads CLOCK_REALTIME, nanoseconds since the epoch.
-#[must_use]
 pub fn realtime_ns() -> u64 {
     now_ns(ClockId::Realtime)
 }

@@ -138,7 +138,6 @@ fn check(found: &Metadata) -> Result<(), NotReadable> {
 
 impl GivenFile {
     /// Whether it is a regular file, which can be opened again.
-    #[must_use]
     pub fn is_regular(&self) -> bool {
         self.is_regular
     }

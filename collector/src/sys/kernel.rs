@@ -1,7 +1,6 @@
 //! Kernel behaviour that only the version number reveals.
 
 /// Whether threads batch their RSS changes before they reach the process's counter (SPLIT_RSS_COUNTING, before Linux 6.2).
-#[must_use]
 pub fn has_split_rss() -> bool {
     is_before((6, 2))
 }

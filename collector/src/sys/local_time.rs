@@ -4,7 +4,6 @@ use std::mem::MaybeUninit;
 
 /// Formats a time, nanoseconds since the epoch, as nvidia-smi does: `2026/11/25 12:01:02.123`. `None`: the C library can't
 /// represent its year.
-#[must_use]
 pub(crate) fn with_milliseconds(realtime_ns: u64) -> Option<String> {
     let seconds = libc::time_t::try_from(realtime_ns / 1_000_000_000).unwrap_or(libc::time_t::MAX);
     let milliseconds = realtime_ns / 1_000_000 % 1000;

@@ -16,7 +16,6 @@ use std::process::Command;
 const AS: &str = "--as=";
 
 /// Prepares to start this program by a name.
-#[must_use]
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(path());
     set_name(&mut command, name);
@@ -29,7 +28,6 @@ pub fn set_name(command: &mut Command, name: &str) {
 }
 
 /// Gives the name and the arguments of a process with this command line, as one list, if this program started it by a name.
-#[must_use]
 pub fn named(line: &[OsString]) -> Option<Vec<OsString>> {
     let (first, rest) = line.get(1..)?.split_first()?;
     let name = first.as_bytes().strip_prefix(AS.as_bytes())?;

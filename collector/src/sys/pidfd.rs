@@ -6,14 +6,12 @@ use std::sync::LazyLock;
 use rustix::process::{Pid, PidfdFlags};
 
 /// Whether no process has this pid any more. A zombie still has its pid.
-#[must_use]
 pub fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Gives the inode of a pidfd of this process. No other process has the same one until the next boot. `None`: the process is gone,
 /// or the kernel has no pidfs (before Linux 6.9).
-#[must_use]
 pub fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
     if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
@@ -25,7 +23,6 @@ pub(crate) fn inode_of(fd: &OwnedFd) -> Option<u64> {
 }
 
 /// Opens a pidfd of the process that has this pid now. `None`: there is no such process, or the kernel has no pidfds.
-#[must_use]
 pub fn open(pid: u32) -> Option<OwnedFd> {
     rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()
 }
@@ -52,7 +49,6 @@ pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
 }
 
 /// Whether the kernel has pidfs. Without pidfs all pidfds have one inode.
-#[must_use]
 pub fn has_pidfs() -> bool {
     const PID_FS_MAGIC: i64 = 0x5049_4446;
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
@@ -63,7 +59,6 @@ pub fn has_pidfs() -> bool {
 ///
 /// Reads the process's CPU-time clock (clock_getcpuclockid(3)), which needs no permission. A zombie has it until it is
 /// reaped.
-#[must_use]
 pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
     // CPUCLOCK_SCHED of a process, encoded as glibc's clock_getcpuclockid does.
     let clock = (!i32::try_from(pid).ok()? << 3) | 2;

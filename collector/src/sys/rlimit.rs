@@ -16,7 +16,6 @@ pub(crate) fn raise_own() {
 }
 
 /// Reads those limits of a process that can end it. `None`: the process is gone, or is another user's.
-#[must_use]
 pub fn of_process(pid: u32) -> Option<ProcessLimits> {
     let (address_space_bytes, _) = read(pid, libc::RLIMIT_AS)?;
     let (cpu_s, hard_cpu_s) = read(pid, libc::RLIMIT_CPU)?;
@@ -31,7 +30,6 @@ pub type Resource = libc::c_int;
 
 /// Reads the soft and the hard limit of a process; a limit that is `None` is unlimited. `None` alone: the process is gone, or is
 /// another user's.
-#[must_use]
 pub fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // For prlimit, 0 is the calling process.

@@ -48,7 +48,6 @@ pub struct User {
 
 impl User {
     /// The effective user of this process.
-    #[must_use]
     pub fn this() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let root_owner = fs::metadata("/").map_or(0, |root| root.uid());
@@ -56,7 +55,6 @@ impl User {
     }
 
     /// Gives a user on a system whose root directory has this owner, for tests.
-    #[must_use]
     pub fn new(uid: u32, root_owner: u32) -> Self {
         Self { uid, root_owner, trusts_groups: false }
     }
@@ -69,14 +67,12 @@ impl User {
     }
 
     /// Gives the user's id.
-    #[must_use]
     pub fn uid(self) -> u32 {
         self.uid
     }
 
     /// Whether this is the machine's root or a container's, and not a user that its own user namespace maps to 0. In such a
     /// namespace the owner of the root directory is unmapped.
-    #[must_use]
     pub fn is_root(self) -> bool {
         self.uid == 0 && self.root_owner != UNMAPPED
     }

@@ -6,7 +6,6 @@ use std::ffi::CStr;
 const BUFFER: usize = 16 * 1024;
 
 /// Looks up the name of a user. The user database can ask a directory service, so this may take seconds. `None`: it has no name.
-#[must_use]
 pub(crate) fn name(uid: u32) -> Option<String> {
     let mut buffer = vec![0; BUFFER];
     // SAFETY: `passwd` is plain data, for which zeros are valid.

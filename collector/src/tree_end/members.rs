@@ -18,7 +18,6 @@ pub struct Member {
 
 impl Member {
     /// Finds the process that has this pid now.
-    #[must_use]
     pub fn read(root: &ProcRoot, pid: u32) -> Option<Self> {
         Some(Self { pid, start_ticks: root.stat(pid)?.start_ticks })
     }

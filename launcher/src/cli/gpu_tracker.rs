@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use gpu_track_collector::model::config::ReportTarget;
 use gpu_track_collector::model::style::{Output, RamUnit, Style, TimeUnit};
-use gpu_track_collector::report::format;
-use gpu_track_collector::report::format::GPU_TRACKER;
+use gpu_track_collector::report::format::{self, GPU_TRACKER};
 use gpu_track_collector::report::quote;
 
 use super::Request;

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
-use gpu_track_collector::report::compare;
-use gpu_track_collector::report::compare::{Limit, Run};
+use gpu_track_collector::report::compare::{self, Limit, Run};
 use gpu_track_collector::report::read::read as read_report;
 
 use crate::cli::UsageError;

@@ -7,8 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use gpu_track_collector::read_metrics;
 use gpu_track_collector::report::format;
-use gpu_track_collector::report::metrics;
-use gpu_track_collector::report::metrics::{MetricRow, MetricSummary};
+use gpu_track_collector::report::metrics::{self, MetricRow, MetricSummary};
 
 use super::place;
 use crate::cli::UsageError;

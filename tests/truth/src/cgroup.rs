@@ -24,7 +24,6 @@ impl Cgroup {
     }
 
     /// The file to which a process writes its pid to enter the cgroup.
-    #[must_use]
     pub fn procs(&self) -> PathBuf {
         self.0.join("cgroup.procs")
     }
@@ -36,7 +35,6 @@ impl Cgroup {
     }
 
     /// The pids of its processes.
-    #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let list = std::fs::read_to_string(self.procs()).unwrap_or_default();
         list.lines().filter_map(|line| line.parse().ok()).collect()

@@ -21,7 +21,6 @@ pub struct Footprint {
 
 impl Footprint {
     /// What is not private, counted once.
-    #[must_use]
     pub fn shared_bytes(&self) -> u64 {
         self.total_bytes - self.private_bytes
     }

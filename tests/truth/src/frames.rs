@@ -141,7 +141,6 @@ fn mappings(smaps: &str) -> Result<Vec<Mapping>, String> {
 }
 
 /// The size of a base page.
-#[must_use]
 pub fn page_bytes() -> u64 {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned()

@@ -69,7 +69,6 @@ impl Listener {
     }
 
     /// The descriptors to wait for.
-    #[must_use]
     pub fn descriptors(&self) -> [Option<RawFd>; 2] {
         [Some(self.connector.as_raw_fd()), Some(self.taskstats.as_raw_fd())]
     }

@@ -122,7 +122,6 @@ impl Tree {
 
     /// Makes this process and its descendants the counted tree. Its execs so far are not counted. False if it was not
     /// forked since the subscription.
-    #[must_use]
     pub fn set_root(&mut self, pid: u32) -> bool {
         let Some(root) = self.processes.iter().rposition(|process| process.pid == pid) else { return false };
         self.processes[root].is_member = true;
@@ -137,7 +136,6 @@ impl Tree {
 
     /// Counts the events of a process and its descendants, whether they are the counted tree or not. `None`: it was not forked since
     /// the subscription.
-    #[must_use]
     pub fn counts(&self, pid: u32) -> Option<Counts> {
         let first = self.processes.iter().rposition(|process| process.pid == pid)?;
         let mut counts = Counts::default();
@@ -154,19 +152,16 @@ impl Tree {
     }
 
     /// Whether both the fork and the exit of a process with this pid were seen.
-    #[must_use]
     pub fn has_ended(&self, pid: u32) -> bool {
         self.processes.iter().any(|process| process.pid == pid && process.end_ns.is_some())
     }
 
     /// The number of living processes of the counted tree.
-    #[must_use]
     pub fn members_alive(&self) -> usize {
         self.members_alive
     }
 
     /// The pids of the living processes of the counted tree.
-    #[must_use]
     pub fn living_members(&self) -> Vec<u32> {
         self.processes.iter().filter(|p| p.is_member && p.end_ns.is_none()).map(|p| p.pid).collect()
     }

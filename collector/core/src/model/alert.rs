@@ -23,7 +23,6 @@ pub struct Alerts {
 
 impl Alerts {
     /// Whether the events of the run are noted: for alerts, or for a file of events.
-    #[must_use]
     pub fn are_asked_for(&self) -> bool {
         !self.list.is_empty() || self.events_file.is_some()
     }
@@ -99,7 +98,6 @@ pub struct RunEvent {
 
 impl RunEvent {
     /// Makes an event of which nothing but its time and kind is known.
-    #[must_use]
     pub fn new(at_s: f64, kind: EventKind) -> Self {
         Self {
             at_s,
@@ -121,7 +119,6 @@ impl RunEvent {
     }
 
     /// Gives the beginning of a line for the user: the alert, and what it did.
-    #[must_use]
     pub fn alert_name(&self) -> String {
         format!("alert {} ({})", self.rule.as_deref().unwrap_or_default(), self.kind.name())
     }

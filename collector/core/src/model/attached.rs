@@ -44,7 +44,6 @@ pub struct UsedBefore {
 
 impl UsedBefore {
     /// Gives the figures of a zombie without what was used before.
-    #[must_use]
     pub fn of_remains(&self, remains: &Remains) -> Remains {
         Remains {
             cpu_ns: remains.cpu_ns.saturating_sub(self.cpu_ns),
@@ -59,7 +58,6 @@ impl UsedBefore {
     ///
     /// The faults stay, since they bound the memory of all programs that the process ran. The peak stays, too: [`Self::later_peak`]
     /// tells whether it is of the run.
-    #[must_use]
     pub fn of_account(&self, account: ExitAccount, tick_us: u64) -> ExitAccount {
         let thread = account.thread.map(|thread| ThreadAccount {
             user_us: thread.user_us.saturating_sub(self.user_ticks.saturating_mul(tick_us)),
@@ -74,7 +72,6 @@ impl UsedBefore {
     }
 
     /// Gives the block input and output without what was used before. `None`: either is not known.
-    #[must_use]
     pub fn of_blocks(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
         let ((input, output), (input_before, output_before)) = blocks.zip(self.blocks)?;
         Some((input.saturating_sub(input_before), output.saturating_sub(output_before)))
@@ -83,7 +80,6 @@ impl UsedBefore {
     /// Gives a high-water mark, bytes, if it is of the time since. `None`: it is not known, or is not known to have risen, so the
     /// process may have reached it before. The mark of a program that began later (`program_start_ns`, CLOCK_MONOTONIC) is always of
     /// the time since.
-    #[must_use]
     pub fn later_peak(&self, vm_hwm_bytes: Option<u64>, program_start_ns: u64) -> Option<u64> {
         let has_risen = |peak: u64| self.vm_hwm_bytes.is_some_and(|before| peak > before);
         vm_hwm_bytes.filter(|peak| has_risen(*peak) || program_start_ns > self.at_ns)

@@ -14,7 +14,6 @@ fn base_name(path: &str) -> &str {
 }
 
 /// Gives the command name in a START record, which has the names of program and script with a NUL between them.
-#[must_use]
 pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     let mut parts = names.split(|b| *b == 0).map(String::from_utf8_lossy);
     let program = parts.next().unwrap_or_default();
@@ -23,7 +22,6 @@ pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
 }
 
 /// Gives the name that a command line gives, as the shim forms it. `None`: there is no name in it.
-#[must_use]
 pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     let (program, rest) = args.split_first()?;
     let name = base_name(program.as_ref());
@@ -49,7 +47,6 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
 ///
 /// A title leaves zero bytes behind it, or grows into the environment, which the kernel shows as well (`get_mm_cmdline`). Perl leaves
 /// blanks. A name by `exec -a`, or that of a login shell, is no title.
-#[must_use]
 pub fn is_title(
     line: &[u8],
     executable: impl FnOnce() -> Option<String>,
@@ -73,7 +70,6 @@ pub fn is_title(
 
 /// Whether the command of this name is a process of gpu-track itself that runs no command of the user's, as `gpu-track run` does. It
 /// shows something, or starts a tracker for the Python module (`_attached.py`).
-#[must_use]
 pub fn is_helper(command: &str) -> bool {
     match command.split_once(' ') {
         Some(("gpu-track", subcommand)) => matches!(

@@ -88,7 +88,6 @@ pub struct SessionStart {
 impl SessionStart {
     /// Gives the wall-clock time of `at_ns`, CLOCK_MONOTONIC nanoseconds, by the wall clock at the session's start. If that clock was
     /// set later, the result does not change.
-    #[must_use]
     pub fn date(&self, at_ns: u64) -> SystemTime {
         let since_ns = at_ns.saturating_sub(self.monotonic_ns);
         UNIX_EPOCH + Duration::from_nanos(self.realtime_ns.saturating_add(since_ns))
@@ -116,7 +115,6 @@ impl Default for DiscoveryConfig {
 
 impl DiscoveryConfig {
     /// Whether a layer is in use.
-    #[must_use]
     pub fn uses(&self, layer: Layer) -> bool {
         self.layers.contains(&layer)
     }
@@ -149,7 +147,6 @@ pub struct TrackingConfig {
 
 impl TrackingConfig {
     /// Gives the time between two samples, nanoseconds.
-    #[must_use]
     pub fn interval_ns(&self) -> u64 {
         let given =
             self.sampling_interval.map(|interval| u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
@@ -245,7 +242,6 @@ pub struct ReportTarget {
 impl ReportTarget {
     /// Gives the style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the
     /// report is always in full, never quiet, and not made for a terminal. It is read later, when no option can be changed any more.
-    #[must_use]
     pub fn style_here(&self, asked: Style) -> Style {
         match self.output {
             Output::Stderr => asked,

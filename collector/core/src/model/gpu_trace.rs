@@ -29,7 +29,6 @@ pub struct GpuTrace {
 
 impl GpuTrace {
     /// Time between two lines of a GPU, nanoseconds.
-    #[must_use]
     pub fn every_ns(&self) -> u64 {
         u64::try_from(self.every.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -138,13 +137,11 @@ impl Field {
     }
 
     /// Gives the field of this name. `None`: there is no such name, or the figure is not read.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.names().contains(&name))
     }
 
     /// Gives its names, that of its heading first.
-    #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         self.names_and_unit().0
     }
@@ -185,13 +182,11 @@ impl Field {
 }
 
 /// Writes the first line of a log, without a line break.
-#[must_use]
 pub fn header(fields: &[Field]) -> String {
     fields.iter().map(|field| field.heading()).collect::<Vec<_>>().join(", ")
 }
 
 /// Writes the line of a GPU, without a line break. `timestamp` is the time of the sample, as text; `None`: it is not known.
-#[must_use]
 pub fn line(fields: &[Field], gpu: &GpuSample, timestamp: Option<&str>) -> String {
     let value = |field: &Field| field.value(gpu, timestamp).unwrap_or_else(|| UNKNOWN.to_owned());
     fields.iter().map(value).collect::<Vec<_>>().join(", ")

@@ -22,7 +22,6 @@ pub struct HostInfo {
 
 impl HostInfo {
     /// Gives the length of a clock tick, microseconds.
-    #[must_use]
     pub fn tick_us(&self) -> u64 {
         1_000_000 / self.ticks_per_second.max(1)
     }

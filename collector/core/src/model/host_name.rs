@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 /// Gives the name of a node without the domain, and without the boot id that a merged report may have behind the name. An
 /// address has no domain, so it stays whole.
-#[must_use]
 pub fn short(name: &str) -> &str {
     let host = name.split(' ').next().unwrap_or_default();
     if host.parse::<IpAddr>().is_ok() { host } else { host.split('.').next().unwrap_or_default() }

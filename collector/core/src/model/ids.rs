@@ -74,7 +74,6 @@ pub struct Identity {
 impl Identity {
     /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one. If both inodes
     /// are known, they decide, else the start does.
-    #[must_use]
     pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
         if self.pidfd_inode != 0 && pidfd_inode != 0 {
             return self.pidfd_inode == pidfd_inode;
@@ -84,14 +83,12 @@ impl Identity {
 
     /// Whether the process that /proc shows under its pid, with this start (CLOCK_MONOTONIC nanoseconds), is this one. `pidfd_inode`
     /// finds the inode of a pidfd of the shown process. It is called only if that of this process is known.
-    #[must_use]
     pub fn is_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         self.is_pid_held || self.can_be_shown(start_ns, pidfd_inode)
     }
 
     /// Whether the process that /proc shows under its pid can be this one, although that pid may have been used again. For the
     /// arguments see [`Self::is_shown`]. If no inodes can be compared and the start is rough, the answer is yes.
-    #[must_use]
     pub fn can_be_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         let inode = if self.pidfd_inode == 0 { 0 } else { pidfd_inode() };
         self.can_be(inode, start_ns) || (inode == 0 && self.is_start_rough)

@@ -59,7 +59,6 @@ pub struct KernelEvent {
 
 impl KernelEvent {
     /// Encodes the event as a slot of the state file: kind, value, pid, the two halves of its time, then zeros.
-    #[must_use]
     pub fn encode(&self) -> EventSlot {
         let (kind, value) = match self.what {
             What::Fork { parent } => (0, parent),
@@ -73,7 +72,6 @@ impl KernelEvent {
     }
 
     /// Reads what [`Self::encode`] wrote, from the first five words. `None`: there are fewer, or the kind is unknown.
-    #[must_use]
     pub fn decode(words: &[u32]) -> Option<Self> {
         let [kind, value, pid, low, high, ..] = *words else { return None };
         let what = match kind {

@@ -22,7 +22,6 @@ macro_rules! named {
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
 
             /// Gives the value's name in options, files and reports.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $name,)+

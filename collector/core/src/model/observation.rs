@@ -298,7 +298,6 @@ impl OverBefore {
     ///
     /// Each reading converts the clock of /proc, so two readings of one start differ by less than a microsecond. Different starts
     /// differ by at least a clock tick.
-    #[must_use]
     pub fn has_started_at(&self, start_ns: u64) -> bool {
         const HALF_A_MILLISECOND_NS: u64 = 500_000;
         self.start_ns.abs_diff(start_ns) < HALF_A_MILLISECOND_NS
@@ -329,7 +328,6 @@ pub struct ChildSeen {
 impl ChildSeen {
     /// Gives the earliest and the latest start of a process. All times are CLOCK_MONOTONIC nanoseconds. It started within the clock
     /// tick that /proc shows, which begins at `shown_ns`. It also started before it was seen, and after the session's start.
-    #[must_use]
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
         let earliest_ns = shown_ns.max(session_start_ns);
         let latest_ns = shown_ns.saturating_add(tick_ns).min(seen_ns);
@@ -385,7 +383,6 @@ pub struct Program {
 impl Program {
     /// Whether the process had ended before all of this was read. A zombie shows no peak, no arguments and no executable. The peak
     /// is read last, so if it is there, the process lived while the rest was read.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.peak_rss_bytes.is_none()
     }
@@ -540,7 +537,6 @@ pub struct Rollup {
 
 impl Rollup {
     /// Gives the size that statm shows for the same pages.
-    #[must_use]
     pub fn size(&self) -> Size {
         let shared_bytes = self.rss_bytes.saturating_sub(self.anonymous_bytes);
         Size { rss_bytes: self.rss_bytes, shared_bytes }

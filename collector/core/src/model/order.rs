@@ -80,7 +80,6 @@ pub enum Action {
 
 impl Action {
     /// Gives by how much a limit is exceeded, if the action is taken at a limit.
-    #[must_use]
     pub fn excess(&self) -> Option<Excess> {
         match self {
             Self::EndTree { exceeded, .. } => Some(exceeded.by),

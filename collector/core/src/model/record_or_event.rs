@@ -59,7 +59,6 @@ const NO_POSITION: u64 = u64::MAX;
 
 impl Finding {
     /// Encodes the finding as a journal entry. `words`: a record as it was read; a kernel event needs none.
-    #[must_use]
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
         let mut entry = [0; ENTRY_WORDS];
         let position = match self {
@@ -78,7 +77,6 @@ impl Finding {
     }
 
     /// Reads what [`Self::entry`] encoded. `None`: the entry is damaged.
-    #[must_use]
     pub fn of_entry(entry: &Entry) -> Option<Self> {
         let (words, [low, high, ..]) = entry.split_first_chunk()? else { return None };
         let position = u64::from(*high) << 32 | u64::from(*low);

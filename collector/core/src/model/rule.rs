@@ -30,7 +30,6 @@ named! {
 
 impl Quantity {
     /// Its unit in a report, but for a percentage of cores.
-    #[must_use]
     pub fn unit(self) -> Unit {
         match self {
             Self::Ram | Self::GpuRam | Self::Disk | Self::Growth => Unit::Bytes,
@@ -40,7 +39,6 @@ impl Quantity {
     }
 
     /// Whether its rules act below the threshold, not above.
-    #[must_use]
     pub fn acts_below(self) -> bool {
         self == Self::Disk
     }
@@ -62,7 +60,6 @@ named! {
 
 impl Unit {
     /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
-    #[must_use]
     pub fn of_report(self, amount: f64) -> f64 {
         if self == Self::Seconds { amount / 1e9 } else { amount }
     }
@@ -105,7 +102,6 @@ pub struct Rule {
 
 impl Rule {
     /// Its unit in a report.
-    #[must_use]
     pub fn unit(&self) -> Unit {
         match (self.quantity, self.threshold) {
             (Quantity::Cpu, Threshold::Percent(_)) => Unit::Percent,
@@ -114,13 +110,11 @@ impl Rule {
     }
 
     /// Whether it ends the tree.
-    #[must_use]
     pub fn ends(&self) -> bool {
         self.response == Response::End
     }
 
     /// Whether the launcher holds it by a timer, so that it depends on no sample: a limit of wall time that ends the tree.
-    #[must_use]
     pub fn is_held_by_timer(&self) -> bool {
         self.quantity == Quantity::Wall && self.ends()
     }

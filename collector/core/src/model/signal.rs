@@ -40,7 +40,6 @@ pub fn signal_number(name: &str) -> Option<i32> {
 }
 
 /// Gives a signal's name as `SIGTERM`, or `signal 34` where the number has no name.
-#[must_use]
 pub fn signal_name(signal: i32) -> String {
     let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));
     name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))

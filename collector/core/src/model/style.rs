@@ -93,31 +93,26 @@ impl RamUnit {
     }
 
     /// Its name on the command line and in the report, as in gpu_tracker.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.name_symbol_bytes().0
     }
 
     /// Its symbol, for the head of a column.
-    #[must_use]
     pub fn symbol(self) -> &'static str {
         self.name_symbol_bytes().1
     }
 
     /// One of this unit, bytes.
-    #[must_use]
     pub fn bytes(self) -> f64 {
         self.name_symbol_bytes().2
     }
 
     /// Converts `bytes` to this unit.
-    #[must_use]
     pub fn convert(self, bytes: f64) -> f64 {
         bytes / self.bytes()
     }
 
     /// Gives the largest unit that is no larger than `bytes`.
-    #[must_use]
     pub fn that_fits(bytes: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
     }
@@ -138,31 +133,26 @@ impl TimeUnit {
     }
 
     /// Its name on the command line and in the report, as in gpu_tracker.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.name_symbol_seconds().0
     }
 
     /// Its symbol, for the head of a column.
-    #[must_use]
     pub fn symbol(self) -> &'static str {
         self.name_symbol_seconds().1
     }
 
     /// One of this unit, seconds.
-    #[must_use]
     pub fn seconds(self) -> f64 {
         self.name_symbol_seconds().2
     }
 
     /// Converts `seconds` to this unit.
-    #[must_use]
     pub fn convert(self, seconds: f64) -> f64 {
         seconds / self.seconds()
     }
 
     /// Gives the unit in which a run of `seconds` reads well. That is never days, since batch systems count in hours.
-    #[must_use]
     pub fn that_fits(seconds: f64) -> Self {
         /// A unit is used for at least this many of it.
         const LEAST_UNITS: f64 = 10.0;
@@ -189,7 +179,6 @@ pub enum Output {
 
 impl Output {
     /// Gives the path of a regular file that the report goes to. `None`: it goes elsewhere.
-    #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),

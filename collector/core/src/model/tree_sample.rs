@@ -175,7 +175,6 @@ pub struct GpuSample {
 
 impl GpuSample {
     /// Gives one of its gauges, in its own unit. `None`: it is not known.
-    #[must_use]
     pub fn gauge(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).copied()
     }
@@ -347,7 +346,6 @@ impl TreeSample {
     /// Gives the CPU utilisation since an earlier sample of the run, percent of one core. `None` in place of that sample: since the
     /// start of the run, with which this sample began. Samples between both may be lost. The percentages are `None` if no time
     /// passed.
-    #[must_use]
     pub fn cpu_percent_since(&self, earlier: Option<&Self>) -> Groups<Option<f64>> {
         let since_ns = earlier.map_or(self.from_ns, |earlier| earlier.at_ns);
         let length_ns = self.at_ns.saturating_sub(since_ns);
@@ -362,7 +360,6 @@ impl TreeSample {
 
     /// Joins this sample and the next one to a sample over the time of both. Figures that are of one moment are those of the next
     /// sample, which ends that time.
-    #[must_use]
     pub fn then(&self, next: Self) -> Self {
         let gpu = GpuSums {
             used_bytes: self.gpu.used_bytes.max(next.gpu.used_bytes),

@@ -36,7 +36,6 @@ pub struct Missed {
 
 impl Missed {
     /// Gives how many of them a sink with these wants would have taken.
-    #[must_use]
     pub fn count(self, wants: Wants) -> u64 {
         let each = [
             (wants.samples, self.samples),

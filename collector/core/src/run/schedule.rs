@@ -116,7 +116,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// Makes the schedule of a run that began at `start_ns`: the first sample is due at once.
-    #[must_use]
     pub fn new(policy: SamplingPolicy, interval_ns: u64, start_ns: u64) -> Self {
         Self {
             policy,

@@ -172,7 +172,6 @@ impl RunState {
 
     /// Makes the state of a run of which nothing has been observed. `most_heaviest`: how many processes each list of the heaviest
     /// keeps. Takes the parts as they are; [`Self::of_run`] makes them of the configuration.
-    #[must_use]
     pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
         let start_ns = context.session_monotonic_ns;
         Self {

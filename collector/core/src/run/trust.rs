@@ -73,7 +73,6 @@ pub struct Trust {
 impl Trust {
     /// Makes it for a session that began at `start_ns` (CLOCK_MONOTONIC). `cores`: those of the machine, which bound how many
     /// records there can be. `is_counted`: the kernel counts processes. Its count is taken for 0 until it is first read.
-    #[must_use]
     pub fn new(start_ns: u64, cores: u32, is_counted: bool) -> Self {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }

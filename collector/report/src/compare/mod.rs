@@ -82,7 +82,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 type RunsOfWay<'a> = (String, Vec<&'a Run>);
 
 /// Compares runs, at least one. Those of one name are a way, and each without a name is a way by itself.
-#[must_use]
 pub fn compare(runs: &[Run]) -> Comparison {
     let mut ways: Vec<RunsOfWay> = Vec::new();
     for run in runs {
@@ -205,7 +204,6 @@ pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Repo
 }
 
 /// Writes a comparison as JSON, with a newline at its end.
-#[must_use]
 pub fn json(comparison: &Comparison) -> String {
     quote::escape_json(&serde_json::to_string_pretty(comparison).unwrap_or_default()) + "\n"
 }
@@ -221,7 +219,6 @@ pub struct Limit {
 
 /// Gives a line for each limit that a way exceeds, and for each that can't be checked: a run lacks the quantity, or the first
 /// way's mean is 0 and the other's is not. Means of a part of the runs are not compared.
-#[must_use]
 pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let Some(first_way) = comparison.ways.first() else { return Vec::new() };
     let mut lines = Vec::new();

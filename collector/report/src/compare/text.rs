@@ -9,7 +9,6 @@ use crate::{quantities, quote};
 const NAME: usize = 28;
 
 /// Renders a comparison as text, with a newline at its end.
-#[must_use]
 pub fn text(comparison: &Comparison) -> String {
     let name = |way: &super::Way| quote::cut(&quote::escape(&way.name), NAME);
     let mut rows = vec![row("", comparison.ways.iter().map(name))];

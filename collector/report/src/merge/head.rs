@@ -77,7 +77,6 @@ impl Head {
     }
 
     /// Looks at a report.
-    #[must_use]
     pub fn from_report(report: &Report) -> Self {
         let host = &report.host;
         Form {
@@ -94,7 +93,6 @@ impl Head {
     }
 
     /// Gives the host name.
-    #[must_use]
     pub fn hostname(&self) -> Option<&str> {
         self.hostname.as_deref()
     }

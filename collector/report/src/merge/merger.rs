@@ -106,7 +106,6 @@ pub(super) struct ToldNodes {
 
 impl Merger {
     /// Begins with no report.
-    #[must_use]
     pub fn new(mut plan: Plan) -> Self {
         let mut files = ReportFiles::default();
         for file in std::mem::take(&mut plan.unread) {
@@ -135,7 +134,6 @@ impl Merger {
     }
 
     /// Gives the plan.
-    #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

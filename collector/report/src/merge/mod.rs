@@ -46,7 +46,6 @@ use crate::model::report::Report;
 use crate::read::ReadReport;
 
 /// Merges reports, each from the file of this name. `None`: there is none that can be merged.
-#[must_use]
 pub fn merge(reports: &[(String, Report)]) -> Option<MergedReport> {
     let source = |(file, report): &(String, Report)| Source {
         file: file.clone(),

@@ -69,7 +69,6 @@ pub(super) struct NodePlan {
 impl Plan {
     /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason. Copies and
     /// merged reports join these.
-    #[must_use]
     pub fn new(sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
         let unread = unread.into_iter().map(|(file, reason)| UnreadFile { file, reason });
         let mut unread: Vec<UnreadFile> = unread.collect();
@@ -124,13 +123,11 @@ impl Plan {
 
     /// Gives the place of a report among the sources that [`Plan::new`] was given. The name of its file does not tell that: two
     /// names can be the same, because they are as printed.
-    #[must_use]
     pub fn place(&self, number: usize) -> usize {
         self.places[number]
     }
 
     /// Whether the file has the content that the first look saw.
-    #[must_use]
     pub fn is_unchanged(&self, number: usize, content: u64) -> bool {
         self.sources[number].content.is_none_or(|seen| seen == content)
     }

@@ -336,7 +336,6 @@ fn spread_of(ranks: &[&RankUsage], value: impl Fn(&RankUsage) -> Option<f64>) ->
 }
 
 /// Writes ranks as CSV, with the names in the first line. What is not known is empty.
-#[must_use]
 pub fn csv(ranks: &[RankUsage]) -> String {
     let head = "job,rank,node,pid,wall_s,cpu_s,peak_ram_bytes,peak_gpu_ram_bytes,exit_code,exit_signal\n";
     fn cell<T: ToString>(value: Option<T>) -> String {

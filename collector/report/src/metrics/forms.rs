@@ -13,7 +13,6 @@ const NAME: usize = 48;
 const BYTES: &str = "_bytes";
 
 /// Writes metrics as text, a line for each. What is not known is n/a.
-#[must_use]
 pub fn text(rows: &[MetricRow]) -> String {
     let head = ["metric", "process", "count", "last", "min", "max", "mean", "not finite"];
     let line = |row: &MetricRow| {
@@ -33,7 +32,6 @@ pub fn text(rows: &[MetricRow]) -> String {
 }
 
 /// Writes metrics as JSON: an object with an array of them.
-#[must_use]
 pub fn json(rows: &[MetricRow]) -> String {
     #[derive(Serialize)]
     struct All<'a> {
@@ -43,7 +41,6 @@ pub fn json(rows: &[MetricRow]) -> String {
 }
 
 /// Writes metrics as CSV, with the names of the columns in the first line. What is not known is empty.
-#[must_use]
 pub fn csv(rows: &[MetricRow]) -> String {
     let head =
         "name,process_id,count,not_finite,last,min,max,mean,first_timestamp,last_timestamp\n".to_owned();

@@ -101,7 +101,6 @@ impl MetricSummary {
     }
 
     /// Gives a row for each metric of each process, in the order of names.
-    #[must_use]
     pub fn rows(&self) -> Vec<MetricRow> {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let row = |((name, process_id), values): (&(String, i64), &ValuesSoFar)| MetricRow {

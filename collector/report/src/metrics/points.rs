@@ -51,7 +51,6 @@ pub struct MetricPoints {
 
 impl MetricPoints {
     /// Begins with no value, for the points of a run whose times `clock` gives.
-    #[must_use]
     pub fn new(over_time: &OverTime, clock: Clock) -> Self {
         let ends_s = over_time.points.iter().map(|point| point.end_s).collect();
         Self {
@@ -89,7 +88,6 @@ impl MetricPoints {
     }
 
     /// Says what of the values is missing in the points, a line each.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         match (self.outside, self.found.is_empty()) {
@@ -139,7 +137,6 @@ impl MetricPoints {
     }
 
     /// Adds a column for each metric to the points that this was made for.
-    #[must_use]
     pub fn joined(&self, mut over_time: OverTime) -> OverTime {
         for MetricTrack { name, process_id, values, .. } in self.tracks() {
             let of_process = process_id.map(|pid| format!("pid{pid}_")).unwrap_or_default();

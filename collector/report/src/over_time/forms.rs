@@ -27,7 +27,6 @@ pub struct Statistics {
 }
 
 /// Gives the statistics of each column.
-#[must_use]
 pub fn statistics(over_time: &OverTime) -> Vec<Statistics> {
     let OverTime { columns, points } = over_time;
     let known = |at: usize| points.iter().filter_map(move |point: &Point| point.values[at]);
@@ -41,7 +40,6 @@ pub fn statistics(over_time: &OverTime) -> Vec<Statistics> {
 }
 
 /// Writes the points as CSV, with the names in the first line. What is not known is empty.
-#[must_use]
 pub fn csv(over_time: &OverTime) -> String {
     let name = |name: &str| match name.contains(['"', ',']) || quote::escape(name) != name {
         true => quote::csv_cell(name),
@@ -58,7 +56,6 @@ pub fn csv(over_time: &OverTime) -> String {
 }
 
 /// Writes the points and the statistics as JSON.
-#[must_use]
 pub fn json(over_time: &OverTime) -> String {
     let number = |value: f64| Number::from_f64(value).map_or(Value::Null, Value::Number);
     let point = |point: &Point| {
@@ -75,7 +72,6 @@ pub fn json(over_time: &OverTime) -> String {
 }
 
 /// Writes the statistics as text: a line for each column.
-#[must_use]
 pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
     let statistics = statistics(over_time);

@@ -53,7 +53,6 @@ pub struct OverTime {
 
 impl OverTime {
     /// Whether there is no point.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
@@ -64,14 +63,12 @@ impl OverTime {
     }
 
     /// Gives the value of a column at a point. `None`: it is not known, or there is no such column or point.
-    #[must_use]
     pub fn value(&self, point: usize, column: &str) -> Option<f64> {
         let at = self.columns.iter().position(|known| known.name == column)?;
         self.points.get(point)?.values[at]
     }
 
     /// Gives the length of its longest point, seconds.
-    #[must_use]
     pub fn longest_s(&self) -> f64 {
         self.points.iter().map(Point::length_s).fold(0.0, f64::max)
     }

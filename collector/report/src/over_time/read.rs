@@ -105,7 +105,6 @@ pub struct RecordedProcess {
 
 impl RecordedProcess {
     /// Gives its end, CLOCK_MONOTONIC nanoseconds.
-    #[must_use]
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add((self.wall_s.max(0.0) * NS_PER_S) as u64)
     }
@@ -145,7 +144,6 @@ fn columns(gpus: usize) -> Vec<Column> {
 }
 
 /// Gives the points of a report: those of its series, which has at most 300.
-#[must_use]
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
     let columns = columns(series.gpus.len());
@@ -167,7 +165,6 @@ pub fn from_report(report: &Report) -> OverTime {
 }
 
 /// Gives the clock of the points of a report, which tells its start to the millisecond.
-#[must_use]
 pub fn clock_of_report(report: &Report) -> Clock {
     let since_epoch = report.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { zero_s: since_epoch.as_secs_f64(), earlier_s: 0.0 }
@@ -183,7 +180,6 @@ fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
 }
 
 /// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
-#[must_use]
 pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Recording {
     let mut recording = Recording { processes: Some(Vec::new()), ..Recording::default() };
     let mut samples: Vec<TreeSample> = Vec::new();
@@ -329,7 +325,7 @@ pub fn from_csv(mut lines: impl Iterator<Item = String>) -> Result<Recording, St
         gpus: value("system_gpu_count").parse().ok(),
     };
     // A killed run leaves a torn last line.
-    let rows = lines.map(|line| line.split(',').map(|cell| number(cell)).collect());
+    let rows = lines.map(|line| line.split(',').map(number).collect());
     let rows: Vec<Vec<Option<f64>>> = rows.filter(|row: &Vec<_>| row.len() == names.len()).collect();
     from_table(&names, &rows, &fixed)
 }

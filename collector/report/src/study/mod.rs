@@ -105,7 +105,6 @@ pub struct Estimate {
 }
 
 /// Makes the study of what its runs used. Failed runs count only if `counts_failed`.
-#[must_use]
 pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
     let counts = |run: &&Run| counts_failed || failure(&run.report).is_none();
     let mut variants = Vec::with_capacity(plan.variants.len());
@@ -145,7 +144,6 @@ impl Study {
     }
 
     /// Counts the planned runs without a report.
-    #[must_use]
     pub fn missing(&self) -> usize {
         self.variants.iter().map(|variant| variant.missing.len()).sum()
     }
@@ -269,13 +267,11 @@ pub fn forms() -> impl Iterator<Item = &'static str> {
 }
 
 /// Writes a study as text, with every statistic of each quantity.
-#[must_use]
 pub fn full_text(study: &Study) -> String {
     text::full(study)
 }
 
 /// Writes a study in the form of this name. The command line gives no other names.
-#[must_use]
 pub fn render(study: &Study, form: &str) -> String {
     let (_, write) = FORMS.iter().find(|(name, _)| *name == form).unwrap_or(&FORMS[0]);
     write(study)

@@ -77,7 +77,6 @@ pub const MOST_RUNS: usize = 10_000;
 impl Plan {
     /// Makes a plan. Its order is random, and each round has every variant once. So what changes on the machine meanwhile
     /// is not taken for a difference of the variants.
-    #[must_use]
     pub fn new(variants: Vec<Variant>, runs: usize, warmup: usize, shell: bool, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut round: Vec<usize> = (0..variants.len()).collect();
@@ -98,7 +97,6 @@ impl Plan {
 
     /// Gives the runs that do not count: rounds, each in an order of its own. Their seed is another one, or they would
     /// be in the order of the first rounds that count.
-    #[must_use]
     pub fn warmup_order(&self) -> Vec<PlannedRun> {
         let seed = self.seed.wrapping_add(1);
         let (runs, warmup) = (self.warmup, 0);
@@ -106,7 +104,6 @@ impl Plan {
     }
 
     /// Writes the plan as JSON.
-    #[must_use]
     pub fn json(&self) -> String {
         quote::escape_json(&serde_json::to_string_pretty(self).unwrap_or_default()) + "\n"
     }
@@ -142,7 +139,6 @@ impl Plan {
 
     /// Names the first thing in which this plan differs from `begun`, the plan that a study was begun with. "its" in the text is
     /// that study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
-    #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let names = |plan: &Self| {
             plan.variants.iter().map(|variant| quote::word(&variant.name)).collect::<Vec<_>>().join(", ")
@@ -185,7 +181,6 @@ impl Variant {
 const LONGEST_STEM: usize = 100;
 
 /// Gives a name as the begin of a file's name: without a slash, hidden characters, or what a shell would act on.
-#[must_use]
 pub fn file_stem(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_.,=+@~".contains(c);
     let mut stem = String::new();

@@ -5,20 +5,17 @@ use crate::model::report::{Report, Stage};
 use crate::sections::brief_end;
 
 /// Whether a report has all of its run: the run is over, and was not killed with its tracking.
-#[must_use]
 pub fn is_over(report: &Report) -> bool {
     report.stage == Stage::Over
 }
 
 /// Says how the command of a run failed, and after what time. `None`: it succeeded. A run without a final report failed.
-#[must_use]
 pub fn failure(report: &Report) -> Option<String> {
     let is_success = is_over(report) && report.ending.is_success();
     (!is_success).then(|| format!("{} after {}", brief_end(report), readable(report.wall_s)))
 }
 
 /// Says in a line what a run used: its wall time and its largest RAM.
-#[must_use]
 pub fn line(report: &Report) -> String {
     let ram = report.max_ram.combined.footprint_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes);
     format!("{}, RAM {ram}", readable(report.wall_s))

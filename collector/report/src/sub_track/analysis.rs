@@ -195,7 +195,6 @@ impl Analyzer {
     }
 
     /// Ends the analysis, and gives it. `static_data`: the figures of the file that are no samples, such as units.
-    #[must_use]
     pub fn finish(self, static_data: Ordered<Value>) -> Analysis {
         let Self { columns, blocks, .. } = self;
         // A column of text has no figures. One that is empty throughout has figures that are not known.

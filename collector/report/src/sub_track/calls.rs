@@ -188,7 +188,6 @@ pub struct Blocks(pub(super) Vec<Block>);
 impl Blocks {
     /// Gives the blocks by their names, each with the start and stop of its calls, seconds since the epoch. The calls of a
     /// block come by their starts.
-    #[must_use]
     pub fn calls(&self) -> Ordered<Vec<(f64, f64)>> {
         let times = |block: &Block| block.calls.iter().map(|call| (call.start_s, call.stop_s)).collect();
         self.0.iter().map(|block| (block.name.clone(), times(block))).collect()

@@ -28,7 +28,6 @@ pub enum Statistic {
 
 impl Statistic {
     /// Gives its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -39,7 +38,6 @@ impl Statistic {
     }
 
     /// Gives the statistic of this name. `None`: no statistic has it.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         STATISTICS.into_iter().find(|statistic| statistic.name() == name)
     }

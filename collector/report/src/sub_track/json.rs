@@ -8,7 +8,6 @@ use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
 use super::python;
 
 /// Writes a value without a newline at its end.
-#[must_use]
 pub fn json(value: &impl Serialize) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, PythonFormatter::new());

@@ -12,7 +12,6 @@ pub struct Ordered<V>(Vec<(String, V)>);
 
 impl<V> Ordered<V> {
     /// Gives the entry of this name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&V> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
@@ -23,7 +22,6 @@ impl<V> Ordered<V> {
     }
 
     /// Whether there is no entry.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

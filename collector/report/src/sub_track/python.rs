@@ -1,7 +1,6 @@
 //! Numbers and names as Python writes them, since gpu_tracker's reports are Python's.
 
 /// Writes a number as Python's `repr` does: with the fewest digits that tell it from all others.
-#[must_use]
 pub fn number(value: f64) -> String {
     // Such as "1.25e-5"; NaN and infinity have no exponent.
     let scientific = format!("{value:e}");

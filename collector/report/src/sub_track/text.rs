@@ -10,7 +10,6 @@ use super::table::{Column, table};
 use crate::quote;
 
 /// Writes an analysis: the whole run, what does not change, and each code block.
-#[must_use]
 pub fn analysis(analysis: &Analysis) -> String {
     let Analysis { overall, static_data, code_block_results } = analysis;
     let fixed: Vec<Column> = static_data.iter().map(|(name, value)| Column::any(name, value)).collect();
@@ -59,7 +58,6 @@ fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<Co
 }
 
 /// Writes the calls of each code block, below its name: a line for each with its start and its stop.
-#[must_use]
 pub fn calls(blocks: &Ordered<Vec<(f64, f64)>>) -> String {
     let block = |(name, calls): (&str, &Vec<(f64, f64)>)| {
         let calls =
@@ -70,7 +68,6 @@ pub fn calls(blocks: &Ordered<Vec<(f64, f64)>>) -> String {
 }
 
 /// Writes a comparison: each quantity of the whole run, then of each code block, then how long the blocks took.
-#[must_use]
 pub fn comparison(comparison: &Comparison) -> String {
     let Comparison { overall_resource_usage, code_block_resource_usage, code_block_compute_time } =
         comparison;

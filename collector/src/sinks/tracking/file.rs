@@ -116,7 +116,6 @@ impl TrackingFile {
     }
 
     /// Gives the path by which collectors open the file, and the inode that they must find there.
-    #[must_use]
     pub fn target(&self) -> StreamFile {
         self.target.clone()
     }

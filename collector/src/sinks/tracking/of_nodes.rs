@@ -41,7 +41,6 @@ fn writer(path: &Path) -> Option<Writer> {
 }
 
 /// Whether a file of this name has a place for the figures of all nodes.
-#[must_use]
 pub fn has_place(path: &Path) -> bool {
     writer(path).is_some()
 }

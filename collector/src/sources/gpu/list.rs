@@ -21,7 +21,6 @@ pub struct Present {
 
 impl Present {
     /// Finds the first of the `given` names that certainly means no device of the machine. `None`: each name means one, or may.
-    #[must_use]
     pub fn unknown<'a>(&self, given: &'a [String]) -> Option<&'a String> {
         // No file names the MIG instances of a divided device.
         let has_nvidia = self.devices.iter().any(|device| device.vendor == Some(Vendor::Nvidia));
@@ -37,7 +36,6 @@ impl Present {
 
 /// Finds the GPUs of the wanted vendors by the kernel's files, so that `--guuids` can be checked before the command starts. Loads
 /// no driver's library.
-#[must_use]
 pub fn present(config: &GpuConfig) -> Present {
     let mut present = Present::default();
     if config.wants(Vendor::Nvidia) {
@@ -79,7 +77,6 @@ struct Known {
 
 impl Lister {
     /// Starts the backends.
-    #[must_use]
     pub fn start(config: &GpuConfig) -> Self {
         // All devices are listed. The options for devices only mark some of them.
         let everything = GpuConfig {
@@ -96,7 +93,6 @@ impl Lister {
     }
 
     /// Lists the devices with the last figures. The first call waits for figures, for `patience` at most.
-    #[must_use]
     pub fn list(&mut self, patience: Duration) -> Listing {
         let deadline = Instant::now() + patience;
         let mut listing = Listing::default();

@@ -15,13 +15,11 @@ pub struct Budget {
 
 impl Budget {
     /// Gives a full budget at `start_ns`, CLOCK_MONOTONIC.
-    #[must_use]
     pub fn new(policy: BudgetPolicy, start_ns: u64) -> Self {
         Self { policy, left_ns: policy.saved_ns, refilled_ns: start_ns }
     }
 
     /// Gives the rules of this budget.
-    #[must_use]
     pub fn policy(&self) -> BudgetPolicy {
         self.policy
     }
@@ -44,28 +42,24 @@ impl Budget {
 
     /// Gives the credit, nanoseconds, by which [`Self::has_credit`] lets a quarter of the time beyond this reserve be spent.
     /// The credit is negative, since the reserve and the other three quarters must stay. `None`: nothing is left beyond it.
-    #[must_use]
     pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
         let beyond_ns = self.left_ns.saturating_sub(reserved_ns);
         (beyond_ns > 0).then(|| (beyond_ns / 4).saturating_sub(self.left_ns))
     }
 
     /// Whether anything is left.
-    #[must_use]
     pub fn is_left(&self) -> bool {
         self.has_credit(0)
     }
 
     /// Whether something that costs `cost_ns` nanoseconds may be begun at all. What costs more than the largest credit may not, as
     /// the budget would owe that for too long.
-    #[must_use]
     pub fn permits(&self, cost_ns: u64) -> bool {
         i64::try_from(cost_ns).is_ok_and(|cost_ns| cost_ns <= self.policy.credit_ns)
     }
 
     /// Whether more may be spent if up to `credit_ns` nanoseconds may be owed. With a negative credit: whether more than its
     /// amount is left.
-    #[must_use]
     pub fn has_credit(&self, credit_ns: i64) -> bool {
         self.left_ns > credit_ns.saturating_neg()
     }

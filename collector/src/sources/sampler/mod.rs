@@ -53,7 +53,6 @@ pub struct Sampler {
 
 impl Sampler {
     /// Makes a sampler over a /proc. `page_bytes` and `tick_us` are as in the fields.
-    #[must_use]
     pub fn new(root: ProcRoot, page_bytes: u64, tick_us: u64) -> Self {
         Self { root, page_bytes, tick_us, handles: FxHashMap::default() }
     }
@@ -86,7 +85,6 @@ impl Sampler {
     }
 
     /// Reads a process's peak so far. `None`: no sample has read the process.
-    #[must_use]
     pub fn peak(&self, id: ProcessId) -> Option<PeakReading> {
         Some(self.handles.get(&id)?.peak(&self.root))
     }
@@ -104,7 +102,6 @@ impl Sampler {
 
     /// Reads how the memory of processes is shared, in this `order`, until the budget with this credit (nanoseconds) is spent.
     /// `members` are all processes whose proportional sizes depend on each other. If there are several, reads their sizes, too.
-    #[must_use]
     pub fn read_sharing(
         &self,
         members: &[ProcessId],

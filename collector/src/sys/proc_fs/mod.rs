@@ -34,7 +34,6 @@ const MOST_ENVIRONMENT_BYTES: u64 = 6 << 20;
 /// Gives the final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
 ///
 /// `stat` must have been read before, because a CPU clock that is read before the end is not final.
-#[must_use]
 pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
     if !stat.is_over() {
         return None;
@@ -73,7 +72,6 @@ pub enum CommandLine {
 
 impl CommandLine {
     /// Gives the name of the program, with what an interpreter runs. `None`: there is no name in the arguments.
-    #[must_use]
     pub fn command(&self) -> Option<String> {
         match self {
             Self::Args(args) => command_of_args(args),
@@ -82,7 +80,6 @@ impl CommandLine {
     }
 
     /// Gives the arguments. A title is one.
-    #[must_use]
     pub fn into_args(self) -> Vec<String> {
         match self {
             Self::Args(args) => args,
@@ -99,13 +96,11 @@ impl Default for ProcRoot {
 
 impl ProcRoot {
     /// Gives a reader of the /proc that is mounted at `root`.
-    #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
     /// Gives the path of a file of a process, such as `stat`.
-    #[must_use]
     pub fn path(&self, pid: u32, file: &str) -> PathBuf {
         self.root.join(pid.to_string()).join(file)
     }
@@ -116,39 +111,33 @@ impl ProcRoot {
     }
 
     /// Gives the path of a file that is not in the directory of a pid, such as `loadavg` or `self/cgroup`.
-    #[must_use]
     pub(crate) fn top_path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
     /// Reads a file of a process. `None`: the process is gone, or the file may not be read.
-    #[must_use]
     pub(crate) fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
         read_all(&self.path(pid, file))
     }
 
     /// Lists the pids of all processes that this user may see.
-    #[must_use]
     pub(crate) fn pids(&self) -> Vec<u32> {
         let Ok(entries) = std::fs::read_dir(&self.root) else { return Vec::new() };
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
     /// Reads /proc/PID/stat. `None`: the process is gone.
-    #[must_use]
     pub fn stat(&self, pid: u32) -> Option<Stat> {
         Stat::parse(&self.read(pid, "stat")?)
     }
 
     /// Reads the final figures of a zombie. `None`: a thread of the process lives, or the process is gone.
-    #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
         remains_if_over(pid, &self.stat(pid)?)
     }
 
     /// Gives what a process has used so far. `stat` must have been read just now, since a part of the figures comes from there.
     /// `None`: the process is gone.
-    #[must_use]
     pub fn used_so_far(&self, pid: u32, stat: &Stat) -> Option<UsedBefore> {
         Some(UsedBefore {
             at_ns: clock::monotonic_ns(),
@@ -164,19 +153,16 @@ impl ProcRoot {
 
     /// Reads how many blocks of [`BLOCK_BYTES`] a process and its waited-for children read from storage, and how many they wrote.
     /// `None`: the process is gone, or is another user's.
-    #[must_use]
     pub(crate) fn io_blocks(&self, pid: u32) -> Option<(u64, u64)> {
         self.io(pid).map(|io| (io.read / BLOCK_BYTES, io.written / BLOCK_BYTES))
     }
 
     /// Reads /proc/PID/status. `None`: the process is gone.
-    #[must_use]
     pub fn status(&self, pid: u32) -> Option<Status> {
         Some(Status::parse(&self.read(pid, "status")?))
     }
 
     /// Reads the real user id of a process. `None`: the process is gone.
-    #[must_use]
     pub(crate) fn real_uid(&self, pid: u32) -> Option<u32> {
         let status = self.read(pid, "status")?;
         let real = parse::line(&status, b"Uid:")?.trim_ascii().split(u8::is_ascii_whitespace).next()?;
@@ -198,7 +184,6 @@ impl ProcRoot {
 
     /// Reads /proc/PID/smaps. Large file mappings are divided into their resident pieces, which /proc/PID/pagemap has. `None`:
     /// smaps can't be read, or the process has no memory any more.
-    #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
         if bytes.is_empty() {
@@ -214,7 +199,6 @@ impl ProcRoot {
 
     /// Gives device and inode of the executable of a process. `None`: the process is gone, has no executable, or may not be
     /// looked at.
-    #[must_use]
     pub fn executable(&self, pid: u32) -> Option<(u64, u64)> {
         use std::os::unix::fs::MetadataExt;
         let file = std::fs::metadata(self.path(pid, "exe")).ok()?;
@@ -223,7 +207,6 @@ impl ProcRoot {
 
     /// Reads the arguments in the first `limit` bytes of /proc/PID/cmdline. `None`: the process has none, as a zombie or a kernel
     /// thread, or it is gone.
-    #[must_use]
     pub fn args(&self, pid: u32, limit: u64) -> Option<CommandLine> {
         let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
         if bytes.is_empty() {
@@ -248,20 +231,17 @@ impl ProcRoot {
 
     /// Reads /proc/PID/environ: the variables that the process was started with, each with a zero byte behind it. `None`: the
     /// process is gone, or another user's.
-    #[must_use]
     pub(crate) fn environ(&self, pid: u32) -> Option<Vec<u8>> {
         read_whole(&self.open(pid, "environ").ok()?, MOST_ENVIRONMENT_BYTES).ok()
     }
 
     /// Reads /proc/PID/comm, without its newline. `None`: the process is gone.
-    #[must_use]
     pub fn comm(&self, pid: u32) -> Option<String> {
         Some(String::from_utf8_lossy(self.read(pid, "comm")?.trim_ascii_end()).into_owned())
     }
 
     /// Reads how many bytes the process and its waited-for children read from storage, and how many they wrote (/proc/PID/io).
     /// `None`: the process is gone, or is another user's.
-    #[must_use]
     pub fn io(&self, pid: u32) -> Option<Io> {
         let text = self.read(pid, "io")?;
         let number = |key: &[u8]| parse_u64(line(&text, key)?);
@@ -271,14 +251,12 @@ impl ProcRoot {
 
     /// Whether a process or thread has this id. /proc can hide other users' processes (mount option hidepid), so kill(2) is asked,
     /// too.
-    #[must_use]
     pub(crate) fn has_id(&self, pid: u32) -> bool {
         let is_real = self.root == Path::new("/proc");
         self.path(pid, "").exists() || (is_real && !pidfd::is_gone(pid))
     }
 
     /// Gives the inode of the pid namespace of a process. `None`: the process is gone, or is another user's.
-    #[must_use]
     pub fn pid_ns(&self, pid: u32) -> Option<u32> {
         let link = std::fs::read_link(self.path(pid, "ns/pid")).ok()?;
         let text = link.to_str()?;
@@ -287,7 +265,6 @@ impl ProcRoot {
 
     /// Reads the pids of the children of all threads of a process. `thread_count`: how many threads it has, since those of a process
     /// with one need not be listed. Gives none if the kernel lacks CONFIG_PROC_CHILDREN, which distributions set.
-    #[must_use]
     pub fn children(&self, pid: u32, thread_count: u64) -> Vec<u32> {
         let mut children = Vec::new();
         let threads = if thread_count <= 1 { vec![pid] } else { self.threads(pid) };
@@ -302,7 +279,6 @@ impl ProcRoot {
 
     /// Reads the pids of the children of this process: those that its first thread has made or inherited. Where the kernel lists none
     /// (no CONFIG_PROC_CHILDREN), all processes are read for their parent. `None`: there is no /proc.
-    #[must_use]
     pub fn own_children(&self) -> Option<Vec<u32>> {
         let own = std::process::id();
         if self.path(own, &format!("task/{own}/children")).exists() {
@@ -314,26 +290,22 @@ impl ProcRoot {
     }
 
     /// Reads the ids of the threads of a process. Gives none if the process is gone.
-    #[must_use]
     pub fn threads(&self, pid: u32) -> Vec<u32> {
         let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) else { return Vec::new() };
         tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
     }
 
     /// Reads how many processes and threads were created since boot. `None`: the kernel does not count them.
-    #[must_use]
     pub fn forks(&self) -> Option<u64> {
         parse_fork_count(&read_all(&self.top_path("stat"))?)
     }
 
     /// Reads the text of /proc/stat.
-    #[must_use]
     pub fn machine_stat(&self) -> Option<Vec<u8>> {
         read_all(&self.top_path("stat"))
     }
 
     /// Whether this /proc is mounted, and shows processes by the pids of this process's namespace.
-    #[must_use]
     pub(crate) fn is_of_this_namespace(&self) -> bool {
         let own = std::fs::read_link(self.top_path("self"));
         own.is_ok_and(|pid| pid.to_str() == Some(&std::process::id().to_string()))
@@ -341,27 +313,23 @@ impl ProcRoot {
 
     /// Whether /proc/stat is a file of FUSE, as lxcfs mounts it in containers. Such a file numbers the cores anew, and leaves out
     /// the processes outside the container.
-    #[must_use]
     pub(crate) fn has_virtual_stat(&self) -> bool {
         const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
         rustix::fs::statfs(self.top_path("stat")).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
     }
 
     /// Reads how long a thread ran, and how long it waited for a core (/proc/PID/task/TID/schedstat).
-    #[must_use]
     pub(crate) fn task_times(&self, pid: u32, task: u32) -> Option<TaskTimes> {
         parse_task_times(&self.read(pid, &format!("task/{task}/schedstat"))?)
     }
 
     /// Reads the memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
-    #[must_use]
     pub fn system_memory(&self) -> Option<(u64, u64)> {
         let memory = Meminfo::from_file(self.top_path("meminfo")).ok()?;
         Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
     }
 
     /// Reads the random id of this boot of the kernel.
-    #[must_use]
     pub fn boot_id(&self) -> Option<String> {
         let text = String::from_utf8(read_all(&self.top_path("sys/kernel/random/boot_id"))?).ok()?;
         Some(text.trim().to_owned()).filter(|id| !id.is_empty())
@@ -385,7 +353,6 @@ fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Reads an open file from its start into `buffer`, in one system call. What does not fit in the buffer is left out. `None`: the
 /// file can't be read, as after its process was reaped.
-#[must_use]
 pub(crate) fn read_held<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read_at(buffer, 0).ok()?;
     buffer.get(..length)

@@ -38,7 +38,6 @@ pub struct Stat {
 impl Stat {
     /// Parses the file's one line. The command name is in parentheses and can hold any byte, so fields are counted from
     /// the last closing parenthesis.
-    #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let after = text.iter().rposition(|b| *b == b')')?;
         let mut fields = text.get(after + 2..)?.split(|b| *b == b' ');
@@ -74,40 +73,34 @@ impl Stat {
     ///
     /// The file counts on CLOCK_BOOTTIME. If the machine was suspended after the start, the result is too early by that
     /// time.
-    #[must_use]
     pub fn start_ns(&self, tick_us: u64) -> u64 {
         let since_boot = i128::from(self.start_ticks) * i128::from(tick_us) * 1000;
         u64::try_from(since_boot - clock::boot_offset_ns()).unwrap_or(0)
     }
 
     /// Whether the process is exiting (PF_EXITING) or dead.
-    #[must_use]
     pub fn is_ending(&self) -> bool {
         const PF_EXITING: u64 = 4;
         self.is_dead() || self.flags & PF_EXITING != 0
     }
 
     /// Whether all threads are dead, so that CPU time and faults are final.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_dead() && self.threads <= 1
     }
 
     /// Whether a signal or a debugger has stopped the first thread.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
 
     /// Whether it is a thread of the kernel (PF_KTHREAD).
-    #[must_use]
     pub fn is_of_kernel(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;
         self.flags & PF_KTHREAD != 0
     }
 
     /// Whether the first thread is a zombie or is being removed.
-    #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
@@ -137,7 +130,6 @@ pub struct Statm {
 
 impl Statm {
     /// Parses the file's one line.
-    #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut fields = text.trim_ascii().split(|b| *b == b' ');
         Some(Self {
@@ -150,7 +142,6 @@ impl Statm {
 
 /// Parses /proc/PID/smaps_rollup. `Pss_Anon`, which kernels before 5.2 lack, and `Private_Hugetlb` count as 0 if they are missing.
 /// `None`: another line is missing. The whole file is empty if the process has no memory.
-#[must_use]
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let private_bytes = bytes_of(text, b"Private_Clean:")?.saturating_add(bytes_of(text, b"Private_Dirty:")?);
     let hugetlb_bytes = bytes_of(text, b"Private_Hugetlb:").unwrap_or(0);
@@ -323,7 +314,6 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
 ///
 /// A line that is missing or can't be parsed adds nothing. If that is the first line of a mapping, its pages count as those of no
 /// file.
-#[must_use]
 pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
     let mut mappings = Mappings::default();
     // The mapping whose lines are being read.
@@ -378,7 +368,6 @@ pub struct Status {
 
 impl Status {
     /// Parses the file.
-    #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
         let ns_pids = line(text, b"NSpid:").unwrap_or_default();
@@ -428,7 +417,6 @@ pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
 
 /// Gives the busy time of all cores since boot, clock ticks, from the text of /proc/stat. That is all but idle, iowait and steal
 /// time. Guest time is included, because the kernel counts it as user time.
-#[must_use]
 pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
     let mut next = || fields.next().flatten();
@@ -442,7 +430,6 @@ pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
 /// Adds up the busy and the stolen time of some cores since boot, clock ticks, from the text of /proc/stat. Busy is user (with
 /// guest), nice and system time; [`CoreTicks`] says why interrupts are left out. `cpus`: the cores' numbers, ascending. `None`: the
 /// text has none of them.
-#[must_use]
 pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     let mut sum = CoreTicks::default();
     for line in text.split(|b| *b == b'\n') {
@@ -480,7 +467,6 @@ pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
 
 /// Gives the length of the arguments with which a program was started, bytes, from /proc/PID/stat. 0: it is hidden, as
 /// [`Stat::start_stack`] is.
-#[must_use]
 pub fn arguments_bytes(stat: &[u8]) -> u64 {
     let fields = || {
         let after = stat.iter().rposition(|b| *b == b')')?;

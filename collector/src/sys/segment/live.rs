@@ -24,7 +24,6 @@ use super::guard;
 use super::named::NamedFile;
 
 /// Gives the path of the live file beside this segment.
-#[must_use]
 pub fn path_of(segment: &Path) -> PathBuf {
     let mut path = segment.as_os_str().to_owned();
     path.push(SUFFIX);
@@ -217,13 +216,11 @@ impl LiveFile {
     }
 
     /// Gives how many samples were written so far.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.header().samples.0.load(Ordering::Acquire)
     }
 
     /// Reads a sample by its number, from 0 on. `None`: it is not written yet, or was overwritten, or is being overwritten.
-    #[must_use]
     pub fn sample(&self, number: u64) -> Option<Sample> {
         // The sample SAMPLE_CAPACITY numbers later overwrites its slot, and is counted only after that.
         let is_there = || {
@@ -239,13 +236,11 @@ impl LiveFile {
     }
 
     /// Whether the file was truncated. Then readers see nothing of what is written.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         guard::LIVE.is_lost()
     }
 
     /// Gives the file with its name.
-    #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }

@@ -181,7 +181,6 @@ impl Segment {
     ///
     /// A collector inherits the open descriptor, because the name can be removed. New processes of the tree find the segment by
     /// its name.
-    #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
@@ -192,7 +191,6 @@ impl Segment {
     }
 
     /// Gives the header.
-    #[must_use]
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
@@ -208,7 +206,6 @@ impl Segment {
     }
 
     /// Gives the event ring.
-    #[must_use]
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
         const WORDS: usize = RING_SIZE / size_of::<u64>();
         const _: () = assert!(WORDS == RING_CAPACITY * RECORD_WORDS && SLOT_SIZE == RECORD_WORDS * 8);

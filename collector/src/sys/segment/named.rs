@@ -115,19 +115,16 @@ impl NamedFile {
     }
 
     /// Gives the name of the file, which it may not have yet or any more.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Gives the descriptor of the file.
-    #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// Gives the name of the file, and the file itself, for a process that does not have it open. `None`: the kernel does not tell.
-    #[must_use]
     pub fn known(&self) -> Option<KnownFile> {
         let found = rustix::fs::fstat(&self.file).ok()?;
         let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::read::read as read_report;
-use gpu_track_collector::report::runs;
-use gpu_track_collector::report::runs::RunRow;
+use gpu_track_collector::report::runs::{self, RunRow};
 use gpu_track_collector::report::study::Plan;
 
 use super::super::report_files;

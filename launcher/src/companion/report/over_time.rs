@@ -9,12 +9,10 @@ use clap::{Args, ValueHint};
 use gpu_track_collector::model::report::Report;
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::read_metrics;
-use gpu_track_collector::report::events;
-use gpu_track_collector::report::events::{Event, Filter, Kind};
+use gpu_track_collector::report::events::{self, Event, Filter, Kind};
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::metrics::MetricPoints;
-use gpu_track_collector::report::over_time;
-use gpu_track_collector::report::over_time::{Clock, OverTime, Recording};
+use gpu_track_collector::report::over_time::{self, Clock, OverTime, Recording};
 use gpu_track_collector::report::read::read as read_report;
 
 use super::CSV;

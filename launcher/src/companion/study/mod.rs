@@ -14,8 +14,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use gpu_track_collector::report::study;
-use gpu_track_collector::report::study::{Plan, Study};
+use gpu_track_collector::report::study::{self, Plan, Study};
 
 use crate::cli::{PatternValues, UsageError};
 use crate::console::{self, message};

@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gpu_track_collector::model::signal::signal_name;
-use gpu_track_collector::report::study;
-use gpu_track_collector::report::study::Plan;
 use gpu_track_collector::report::study::plan::PlannedRun;
+use gpu_track_collector::report::study::{self, Plan};
 use gpu_track_collector::{NoLock, OutputLock, own_program};
 
 use super::directory::{self, Directory, Files, RunKind};

@@ -5,7 +5,6 @@ const MOST_BYTES: usize = 255;
 
 /// Expands a list of nodes, and gives the first `most` names: of `n[1-2,07],m` n1, n2, n07 and m. Parts that are in no such form
 /// stay as they are.
-#[must_use]
 pub fn expanded(list: &str, most: usize) -> Vec<String> {
     let mut names = Vec::new();
     // Commas in brackets separate ranges, all others separate nodes.

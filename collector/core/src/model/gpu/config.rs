@@ -106,7 +106,6 @@ impl Default for GpuConfig {
 
 impl GpuConfig {
     /// Adds what the command's environment says: the visible GPUs, and NVIDIA's library where no option names it.
-    #[must_use]
     pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
         Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }

@@ -43,7 +43,6 @@ pub struct Row {
 
 impl GpuFigure {
     /// Gives what is known of it.
-    #[must_use]
     pub const fn row(self) -> Row {
         use Joining::{Largest, Mean};
         let (title, unit, joining, value): (_, _, _, fn(&GpuSample) -> Option<f64>) = match self {

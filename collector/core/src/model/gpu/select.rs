@@ -23,13 +23,11 @@ fn is_name_of(name: &str, device: &Device) -> bool {
 }
 
 /// Finds the first of the `given` names that means none of the devices. `None`: each means one.
-#[must_use]
 pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String> {
     given.iter().find(|name| names_none(name, devices))
 }
 
 /// Whether a name means none of the devices.
-#[must_use]
 pub fn names_none(name: &str, devices: &[Device]) -> bool {
     !devices.iter().any(|device| is_name_of(name, device))
 }

@@ -30,7 +30,6 @@ impl Limit {
 
     /// Parses a limit in a kernel file: "max" or a number. A number of at least `unlimited_from` means "no limit", too. `None`: the
     /// text is neither.
-    #[must_use]
     pub fn parse(text: &str, unlimited_from: u64) -> Option<Self> {
         let text = text.trim();
         if text == "max" {

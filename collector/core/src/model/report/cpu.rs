@@ -16,13 +16,11 @@ pub struct Percent {
 
 impl Percent {
     /// [`Percent::max_sum`] divided by the number of units. `None`: either is unknown.
-    #[must_use]
     pub fn max_hardware(self, units: Option<u32>) -> Option<f64> {
         Some(per_unit(self.max_sum?, units?))
     }
 
     /// [`Percent::mean_sum`] divided by the number of units. `None`: either is unknown.
-    #[must_use]
     pub fn mean_hardware(self, units: Option<u32>) -> Option<f64> {
         Some(per_unit(self.mean_sum?, units?))
     }
@@ -87,7 +85,6 @@ pub struct CpuTime {
 impl CpuTime {
     /// Gives how far `total_s` is above the kernel's own sum, seconds. `None`: one is not known, or rounding and the time
     /// between two readings explain the difference.
-    #[must_use]
     pub fn above_kernel_s(&self) -> Option<f64> {
         /// Rounding of each process's time to clock ticks, as a factor.
         const MOST_ROUNDING: f64 = 1.01;

@@ -28,13 +28,11 @@ pub struct Hints {
 
 impl Hints {
     /// Makes the hints of a run that tells nothing of what a job needs, for this reason.
-    #[must_use]
     pub fn unknown(reason: String) -> Self {
         Self { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Self::default() }
     }
 
     /// Whether these are hints of a run that a limit of memory or time ended: it needs at least that.
-    #[must_use]
     pub fn is_of_limit(&self) -> bool {
         self.memory.is_some_and(|hint| hint.is_lower_bound)
             || self.time.is_some_and(|hint| hint.is_lower_bound)
@@ -42,7 +40,6 @@ impl Hints {
 
     /// Whether any hint asks for more than the least that its rule gives, or is about GPUs that the run used. A hint for cores does
     /// not count if it is a lower bound.
-    #[must_use]
     pub fn is_any_above_least(&self) -> bool {
         self.memory.is_some_and(|hint| hint.bytes > LEAST_MEMORY_BYTES)
             || self.time.is_some_and(|hint| hint.time_s > LEAST_TIME_S)
@@ -51,7 +48,6 @@ impl Hints {
     }
 
     /// Whether a batch system or a limit gave the run less than all of the machine.
-    #[must_use]
     pub fn is_any_given(&self) -> bool {
         self.memory.is_some_and(|hint| hint.given_bytes.is_some())
             || self.time.is_some_and(|hint| hint.given_s.is_some())

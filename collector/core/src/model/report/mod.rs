@@ -190,13 +190,11 @@ pub struct Ending {
 
 impl Ending {
     /// Whether a limit of the run ended the command, whatever its exit status then was.
-    #[must_use]
     pub fn is_by_limit(&self) -> bool {
         matches!(self.cause, Some(Cause::Limit(_)))
     }
 
     /// Whether the command exited with 0, and no limit of the run ended it.
-    #[must_use]
     pub fn is_success(&self) -> bool {
         self.exit.code == Some(0) && !self.is_by_limit()
     }

@@ -123,7 +123,6 @@ impl Track {
     }
 
     /// Gives the largest value of all points. `None`: none is known.
-    #[must_use]
     pub fn largest(&self) -> Option<f64> {
         self.max.iter().flatten().copied().reduce(f64::max)
     }

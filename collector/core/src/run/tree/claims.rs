@@ -93,7 +93,6 @@ impl Tree {
     /// Gives the claim to the nearest of `claim.orphan_reapers` whose sums can contain the process, as the parent did not wait for
     /// it. That reaper decides all its claims when it is finalized; if it has too many, it is charged at once. If the kernel killed
     /// the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is such a reaper.
-    #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can_have_reaped =
             |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));

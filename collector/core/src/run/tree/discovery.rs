@@ -214,7 +214,6 @@ impl Tree {
     /// Finds the process that exited with this pid of the collector's namespace, by its account. `start_ns`, CLOCK_MONOTONIC
     /// nanoseconds, is when its last thread started, or somewhat later. It is the last process of the pid that had started by
     /// then, if it had not ended long before.
-    #[must_use]
     pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
         let of_pid = self.by_state.by_pid.get(&Key { pid_ns: self.context.pid_ns, pid })?;
         let mut latest_first = of_pid.iter().rev().filter_map(|id| self.processes.get(id));

@@ -18,7 +18,6 @@ impl Tree {
     ///
     /// Without `all`, processes are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
     /// Some of these leave /proc without a record, so the session asks for all of them now and then.
-    #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
         let mut questions = Vec::new();

@@ -140,7 +140,6 @@ pub struct Tree {
 
 impl Tree {
     /// Makes a tree without processes.
-    #[must_use]
     pub fn new(context: RunContext) -> Self {
         Self {
             context,
@@ -169,7 +168,6 @@ impl Tree {
     }
 
     /// Gives the counts over the whole run.
-    #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -185,7 +183,6 @@ impl Tree {
     }
 
     /// Gives the live processes, oldest first.
-    #[must_use]
     pub fn alive(&self) -> &[ProcessId] {
         &self.by_state.alive
     }
@@ -277,7 +274,6 @@ impl Tree {
     /// Whether the process with this pid and pidfd inode (0: unknown), which started at about `start_ns` (CLOCK_MONOTONIC
     /// nanoseconds), is known. It is in the tree, dead or alive, or had ended before the run began. If one of the two inodes is
     /// unknown, any live process of the pid is taken for it.
-    #[must_use]
     fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
         if self.was_over_before(key, start_ns) {
             return true;

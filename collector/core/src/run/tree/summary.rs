@@ -149,7 +149,6 @@ impl ProcessSummary {
     }
 
     /// Gives the process as sinks write it.
-    #[must_use]
     pub fn ended(&self) -> EndedProcess {
         EndedProcess { start_ns: self.start_ns, is_still_running: self.is_still_running, usage: self.usage() }
     }

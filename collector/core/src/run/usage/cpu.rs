@@ -45,7 +45,6 @@ struct SystemSpan {
 impl CpuUsage {
     /// Makes windows of at least the sampling interval, nanoseconds, from `start_ns` (CLOCK_MONOTONIC) on. `cores`: those of the
     /// machine, which bound what is possible.
-    #[must_use]
     pub fn new(interval_ns: u64, cores: u32, start_ns: u64) -> Self {
         Self {
             window_ns: interval_ns.max(SHORTEST_WINDOW_NS),

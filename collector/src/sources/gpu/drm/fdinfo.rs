@@ -38,7 +38,6 @@ pub struct Engine {
 
 impl Client {
     /// Parses the text of an fdinfo file. `None`: the file is not of a DRM device, or lacks the keys that name the client.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut client = Self::default();
         let mut has_id = false;

@@ -20,7 +20,6 @@ impl GpuUsage {
     }
 
     /// Whether the driver has listed a process of the run on a device, by the device's id, without its memory.
-    #[must_use]
     pub fn has_unreported_memory(&self, device: &str) -> bool {
         let mut devices = self.devices.iter().filter(|usage| usage.device.id == device);
         devices.any(|usage| usage.run.has_unreported.combined)
