@@ -1,7 +1,7 @@
 """What a Python program and all that it starts use: RAM, CPU, GPU RAM, GPU utilization and time.
 
 The classes are those of gpu_tracker 5.0.1: `import gpu_track as gpu_tracker`. The installed gpu-track-run does the
-work. docs/GUIDE.md, "In Python", says what differs.
+work. docs/PYTHON.md has examples, and docs/GPU_TRACKER.md what differs.
 """
 
 import sys

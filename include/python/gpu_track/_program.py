@@ -53,7 +53,7 @@ def find(name: str) -> str:
 
 
 def _not_installed(name: str) -> FileNotFoundError:
-    return FileNotFoundError(f"{name} is not installed: `pip install gpu-track` installs it beside this module")
+    return FileNotFoundError(f"{name} is not installed: `pip install` of the wheel of a release installs it beside this module")
 
 
 def ask(

@@ -48,10 +48,10 @@ class Differences(unittest.TestCase):
         silent = dataclasses.replace(TRACKED, stdout=Text("nothing", "d0"))
         self.assertEqual(difference(TRACKED, silent), "without a text report on stdout")
 
-    def test_table_begins_with_what_differs(self) -> None:
+    def test_table_has_only_what_differs(self) -> None:
         rows = table({"-h": TRACKED, "-v": TRACKED}, {"-h": TRACKED, "-v": REFUSED}, ["-h", "-v"]).splitlines()
         self.assertTrue(rows[2].startswith("| `gpu-tracker -v` |"), rows)
-        self.assertTrue(rows[3].endswith("| the same |"), rows)
+        self.assertEqual(len(rows), 3)
 
     def test_section_replaces_only_what_is_between_the_marks(self) -> None:
         page = with_section(f"a\n{BEGIN}\nold\n{END}\nb\n", "new")

@@ -1,1 +1,1 @@
-"""The table in docs/GUIDE.md of what differs from gpu_tracker under its name."""
+"""The table in docs/GPU_TRACKER.md of what differs from gpu_tracker under its name."""

@@ -1,4 +1,4 @@
-"""Runs the lines, and writes or checks the table in the guide."""
+"""Runs the lines, and writes or checks the table in docs/GPU_TRACKER.md."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from gpu_track_scripts.gpu_tracker.table import table
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.tools import Unavailable
 
-GUIDE = ROOT / "docs/GUIDE.md"
+PAGE = ROOT / "docs/GPU_TRACKER.md"
 RECORD = ROOT / "scripts/fixtures/gpu_tracker/outcomes.json"
 BEGIN, END = "<!-- begin: scripts/gpu-tracker-table -->", "<!-- end: scripts/gpu-tracker-table -->"
 SKIPPED = 77
 
 HELP = """Runs 40 command lines of gpu_tracker's documentation with it and with gpu-track-run under its name, and writes
-the table of differences into docs/GUIDE.md. Exit status, streams, files, and the form of all output are compared, not
-figures and warnings. What gpu_tracker did is kept in scripts/fixtures/gpu_tracker, so --check needs neither it nor the
-network."""
+the table of differences into docs/GPU_TRACKER.md. Exit status, streams, files, and the form of all output are compared,
+not figures and warnings. What gpu_tracker did is kept in scripts/fixtures/gpu_tracker, so --check needs neither it nor
+the network."""
 
 
 def observe_all(program: pathlib.Path, ours: pathlib.Path) -> dict[str, Outcome]:
@@ -76,7 +76,7 @@ def section(ours: Mapping[str, Outcome]) -> str:
 
 
 def with_section(page: str, new: str) -> str:
-    """The guide with this section between the marks."""
+    """The page with this section between the marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{new}\n{END}{after}"
@@ -85,7 +85,7 @@ def with_section(page: str, new: str) -> str:
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=HELP)
-    parser.add_argument("--check", action="store_true", help="fail if the guide has another table; runs ours only")
+    parser.add_argument("--check", action="store_true", help="fail if the page has another table; runs ours only")
     parser.add_argument("--program", type=pathlib.Path, help="gpu-track-run; without it, it is built")
     arguments = parser.parse_args()
     check: bool = arguments.check
@@ -100,14 +100,14 @@ def main() -> int:
         try:
             if not check:
                 record(observe_all(peer.program(), link))
-            new = with_section(GUIDE.read_text(), section(observe_all(link, link)))
+            new = with_section(PAGE.read_text(), section(observe_all(link, link)))
         except Unavailable as reason:
             print(f"scripts/gpu-tracker-table: {reason}", file=sys.stderr)
             return 1
     if not check:
-        GUIDE.write_text(new)
-    elif new != GUIDE.read_text():
-        rows = [line for line in new.splitlines() if line not in GUIDE.read_text().splitlines()]
-        print("docs/GUIDE.md has another table. Run scripts/gpu-tracker-table. These are new:", *rows, sep="\n")
+        PAGE.write_text(new)
+    elif new != PAGE.read_text():
+        rows = [line for line in new.splitlines() if line not in PAGE.read_text().splitlines()]
+        print("docs/GPU_TRACKER.md has another table. Run scripts/gpu-tracker-table. These are new:", *rows, sep="\n")
         return 1
     return 0

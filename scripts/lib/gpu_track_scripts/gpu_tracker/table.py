@@ -42,11 +42,8 @@ def cell(line: str) -> str:
 
 
 def table(theirs: Mapping[str, Outcome], ours: Mapping[str, Outcome], lines: Sequence[str]) -> str:
-    """The rows, those that differ first, and before them how many those are."""
+    """A row for each line that differs."""
     differences = {line: difference(theirs[line], ours[line]) for line in lines}
-    same = [line for line in lines if not differences[line]]
     other = [line for line in lines if differences[line]]
-    rows = [
-        row([cell(line), ", ".join(phrases(theirs[line])), differences[line] or "the same"]) for line in other + same
-    ]
+    rows = [row([cell(line), ", ".join(phrases(theirs[line])), differences[line]]) for line in other]
     return "\n".join([header(["command line", "gpu_tracker", "gpu-track-run"]), *rows])
