@@ -91,6 +91,8 @@ pub(super) struct Table {
     pub(super) total: usize,
     /// For each row, the part that it is of the whole. `None`: unknown. The list is empty if the rows are no parts of anything.
     pub(super) parts: Vec<Option<f64>>,
+    /// For each row, more than its last cell says, such as a whole command; a form without room for it leaves it out. Or empty.
+    pub(super) tips: Vec<String>,
 }
 
 /// A column of a table.
@@ -192,7 +194,7 @@ impl Table {
         rows: impl IntoIterator<Item = [String; N]>,
     ) -> Self {
         let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
-        Self { columns: columns.into(), total: rows.len(), rows, parts: Vec::new() }
+        Self { columns: columns.into(), total: rows.len(), rows, parts: Vec::new(), tips: Vec::new() }
     }
 }
 

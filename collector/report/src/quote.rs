@@ -9,6 +9,15 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest word of a command that is shown whole, in columns.
 const WORD_WIDTH: usize = 60;
+/// A word that does not fit is cut if it still has so many columns.
+const LEAST_CUT: usize = 16;
+/// What stands for words that were left out, before the next one or their count.
+const GAP: &str = " ... ";
+/// The extensions of files that a compiler or an interpreter takes.
+const SOURCES: [&str; 34] = [
+    "c", "cc", "cpp", "cxx", "c++", "cu", "m", "mm", "i", "ii", "s", "S", "f", "for", "f90", "f95", "f03",
+    "f08", "F", "F90", "rs", "go", "d", "java", "kt", "swift", "hs", "ml", "tex", "py", "R", "r", "jl", "pl",
+];
 
 /// Whether a terminal would act on the character instead of showing it.
 pub(super) fn is_hidden(c: char) -> bool {
@@ -99,7 +108,8 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(|one| word(one.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// Renders a command in about `max_width` columns. Long words are cut; words that don't fit are only counted.
+/// Renders a command in about `max_width` columns. If it is longer, it is its first words, and what it works on ([`operand`]); long
+/// words are cut, and the others counted.
 pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_WIDTH))).collect();
     let whole = shown.join(" ");
@@ -107,22 +117,69 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
         return whole;
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
-    let (mut kept, mut columns) = (0, 0);
-    for word in &shown {
-        columns += width(word);
-        if columns > left {
-            break;
-        }
-        kept += 1;
-        // The space before the next word.
-        columns += 1;
+    let fitting = first_words(&shown, left);
+    let operand = operand(words).filter(|at| *at >= fitting);
+    let Some((at, operand)) = operand.and_then(|at| Some((at, end_of_path(words[at].as_ref(), left)?)))
+    else {
+        return first_ones(&shown, fitting, max_width);
+    };
+    let kept = first_words(&shown, left.saturating_sub(width(&operand) + GAP.len()));
+    let (gap, others) = (if at == kept { " " } else { GAP }, shown.len() - kept - 1);
+    let count = if others > 0 { format!("{GAP}{others} more") } else { String::new() };
+    // The space before the count is that of the gap.
+    format!("{}{gap}{operand}{count}", shown[..kept].join(" "))
+}
+
+/// Counts the words that fit into so many columns; the first one always does.
+fn first_words(words: &[String], columns: usize) -> usize {
+    let ends = words.iter().scan(0, |end, word| {
+        *end += width(word) + 1;
+        Some(*end - 1)
+    });
+    ends.take_while(|end| *end <= columns).count().max(1)
+}
+
+/// Renders the first `kept` of a command's words in about `max_width` columns, with the begin of the next one if there is room for it.
+fn first_ones(words: &[String], kept: usize, max_width: usize) -> String {
+    let mut text = words[..kept].join(" ");
+    let (next, others) = (&words[kept], words.len() - kept - 1);
+    let count = if others > 0 { format!("{GAP}{others} more") } else { String::new() };
+    let room = max_width.saturating_sub(width(&text) + 1 + width(&count));
+    if room >= LEAST_CUT {
+        return format!("{text} {}{count}", cut(next, room));
     }
-    // The first word stays, even if it does not fit.
-    let kept = kept.max(1);
-    let text = shown[..kept].join(" ");
     // A word that was cut ends with the mark already.
-    let mark = if text.ends_with(MARK) { "" } else { " ..." };
-    format!("{text}{mark} {} more", shown.len() - kept)
+    text += if text.ends_with(MARK) { " " } else { GAP };
+    format!("{text}{} more", others + 1)
+}
+
+/// Finds the argument that tells a command from others of its kind: its source file, what it makes (`-o`), or its last path.
+fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
+    let word = |at: usize| words[at].as_ref();
+    let is_name = |at: &usize| !word(*at).starts_with('-') && !word(*at).contains(char::is_whitespace);
+    let is_output = |at: &usize| word(at - 1) == "-o";
+    let is_source = |at: &usize| {
+        let extension = word(*at).rsplit('/').next().and_then(|name| name.rsplit_once('.'));
+        let is_of_source = |(stem, extension): (&str, &str)| !stem.is_empty() && SOURCES.contains(&extension);
+        !is_output(at) && extension.is_some_and(is_of_source)
+    };
+    let is_path = |at: &usize| word(*at).contains(['/', '.']);
+    let last = |is: &dyn Fn(&usize) -> bool| (1..words.len()).rev().filter(is_name).find(|at| is(at));
+    // A source file that is named twice has its directory in the longer one.
+    let source = last(&is_source);
+    let longest = source.and_then(|source| {
+        let is_same = |at: &usize| is_source(at) && word(*at).ends_with(word(source));
+        (1..words.len()).filter(is_name).filter(is_same).max_by_key(|at| word(*at).len())
+    });
+    longest.or_else(|| last(&is_output)).or_else(|| last(&is_path))
+}
+
+/// Gives the end of a path, whole names of it, in about `max_width` columns. `None`: its last name is wider.
+fn end_of_path(path: &str, max_width: usize) -> Option<String> {
+    let most = max_width * 2 / 3;
+    let starts = path.match_indices('/').map(|(at, _)| at + 1);
+    let ends = std::iter::once(0).chain(starts).map(|at| word(&path[at..]));
+    ends.into_iter().find(|end| !end.is_empty() && width(end) <= most)
 }
 
 /// Renders a process's command in about `max_width` columns, without the directory of its program. If the arguments are not
@@ -353,12 +410,52 @@ mod tests {
         assert_eq!(shown, ["python3 ...1_of_...le.py", "python3 ...2_of_...le.py"]);
     }
 
+    // Requirement: OUT-25
+    #[test]
+    fn long_command_keeps_what_tells_it_from_others() {
+        let shown = |line: &str| command(&line.split(' ').collect::<Vec<_>>(), 48);
+        let includes = "-I /usr/include -I /usr/local/include -D A";
+        for (line, expected) in [
+            (
+                format!("cc1 -quiet {includes} lib/parse/lexer.c -dumpbase lexer.c -o /tmp/cc1.s"),
+                "cc1 -quiet ... lib/parse/lexer.c ... 10 more",
+            ),
+            (
+                format!("cc1 -quiet {includes} /home/anna/work/project/lib/parse/lexer.c -o /tmp/cc1.s"),
+                "cc1 -quiet ... lib/parse/lexer.c ... 8 more",
+            ),
+            (
+                format!("ld {includes} a.o b.o c.o d.o e.o -o bin/tool -lm -lz"),
+                "ld -I /usr/include -I ... bin/tool ... 11 more",
+            ),
+            (
+                "bwa mem -t 8 -R @RG -K 100000000 ref/hg38.fa s1_R1.fq.gz s1_R2.fq.gz".into(),
+                "bwa mem -t 8 -R ... s1_R2.fq.gz ... 5 more",
+            ),
+            (
+                "seq 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20".into(),
+                "seq 1 2 3 4 5 6 7 8 9 10 11 12 13 ... 7 more",
+            ),
+        ] {
+            assert_eq!(shown(&line), expected);
+            assert!(width(&shown(&line)) <= 48);
+        }
+    }
+
     #[test]
     fn long_command_is_cut() {
         assert_eq!(command(&["make", "-j4"], 80), "make -j4");
         assert_eq!(command::<&str>(&[], 80), "");
         let many: Vec<String> = (0..1000).map(|i| format!("file{i}")).collect();
         assert_eq!(command(&many, 36), "file0 file1 file2 ... 997 more");
+        assert_eq!(
+            command(&["sh", "-c", "for f in *.c; do cc -c $f; done; make -j2 all", "x"], 40),
+            "sh -c 'for f in *.c; do cc... ... 1 more"
+        );
+        assert_eq!(
+            command(&["sh", "-c", "for f in *.c; do cc -c $f; done"], 26),
+            "sh -c 'for f in *.c; do..."
+        );
         let long = ["x".repeat(1 << 20), "y".into()];
         assert_eq!(command(&long, 20), format!("{}... 1 more", "x".repeat(57)));
     }

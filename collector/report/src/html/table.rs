@@ -15,7 +15,9 @@ const CELL_COLUMNS: usize = 160;
 /// readers.
 pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
     let heads: String = table.columns.iter().map(head).collect();
-    let rows: String = table.rows.iter().take(most_rows).map(|row| self::row(row, &table.columns)).collect();
+    let tips = table.tips.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let rows = table.rows.iter().take(most_rows).zip(tips);
+    let rows: String = rows.map(|(row, tip)| self::row(row, &table.columns, tip)).collect();
     let missing = table.total.saturating_sub(most_rows.min(table.rows.len()));
     let more = if missing > 0 { format!("<p>... and {missing} more</p>\n") } else { String::new() };
     format!(
@@ -32,11 +34,14 @@ fn head(Column { name, unit, is_text }: &Column) -> String {
     format!("<th scope=\"col\"{class}>{}{unit}</th>", escape(name))
 }
 
-/// Renders a row: a cell for each column. A long cell is cut in its middle.
-fn row(row: &[String], columns: &[Column]) -> String {
-    let cells = row.iter().zip(columns).map(|(cell, column)| {
+/// Renders a row: a cell for each column. A long cell is cut in its middle. The pointer on the last cell shows its tip.
+fn row(row: &[String], columns: &[Column], tip: &str) -> String {
+    let cells = row.iter().zip(columns).enumerate().map(|(at, (cell, column))| {
         let cell = escape(&quote::cut_middle(&quote::escape(cell), CELL_COLUMNS));
-        if column.is_text { format!("<td class=\"words\">{cell}</td>") } else { format!("<td>{cell}</td>") }
+        let class = if column.is_text { " class=\"words\"" } else { "" };
+        let has_tip = at + 1 == columns.len() && !tip.is_empty();
+        let title = if has_tip { format!(" title=\"{}\"", escape(tip)) } else { String::new() };
+        format!("<td{class}{title}>{cell}</td>")
     });
     format!("<tr>{}</tr>\n", cells.collect::<String>())
 }

@@ -8,8 +8,12 @@ use crate::model::report::{CommandUsage, Coverage, HeavyProcess, Peaks, Processe
 use crate::quote;
 use crate::units::Units;
 
-/// Longest command line in a table, in columns.
-const COMMAND: usize = 100;
+/// Longest command line in a table, in columns: what an outline of 80 columns has room for behind the figures.
+const COMMAND: usize = 36;
+/// Longest command line beside it, in columns.
+const WHOLE_COMMAND: usize = 250;
+/// Most rows of the processes with most RAM.
+const MOST_BY_RAM: usize = 5;
 /// Most commands in the summary.
 const MOST: usize = 5;
 
@@ -22,6 +26,11 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
             .count("Still running at the end", processes.still_running)
             .section(still_running(processes));
     }
+    let mut by_cpu: Vec<&HeavyProcess> = processes.heaviest.iter().collect();
+    let mut by_ram = by_cpu.clone();
+    let cpu_s = |process: &HeavyProcess| process.usage.cpu_s.unwrap_or(0.0);
+    by_cpu.sort_by(|a, b| cpu_s(b).total_cmp(&cpu_s(a)));
+    by_ram.sort_by_key(|process| Reverse(process.usage.peak_rss_bytes));
     Section::new("Processes")
         .text("Total", processes.total.to_string())
         // The label has the words "at most" already. Those of a lower bound before them stay.
@@ -33,7 +42,13 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
         .section(still_running(processes))
         .section(by_command(&processes.by_command, units))
         .section(commands_on_gpus(&processes.by_command, units))
-        .section(heaviest(&processes.heaviest, units))
+        .section(heaviest("Most CPU time", &by_cpu, units))
+        .section(if by_ram.len() > MOST_BY_RAM {
+            heaviest("Most RAM", &by_ram[..MOST_BY_RAM], units)
+        } else {
+            // The table by CPU time shows all of them.
+            Section::default()
+        })
         .section(heaviest_on_gpus(&processes.heaviest, units))
 }
 
@@ -84,8 +99,8 @@ fn by_command(commands: &[CommandUsage], units: Units) -> Section {
     Section::new("By command").table(Table::new(head, rows))
 }
 
-/// Makes the table of single processes.
-fn heaviest(processes: &[HeavyProcess], units: Units) -> Section {
+/// Makes a table of single processes.
+fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
     let [cpu, peak, wall] = usage_columns(units);
     let [pid, parent, exited] = ["PID", "Parent", "Exit"].map(Column::count);
     let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
@@ -103,7 +118,17 @@ fn heaviest(processes: &[HeavyProcess], units: Units) -> Section {
             node + &command,
         ]
     });
-    Section::new("Heaviest").table(Table::new(head, rows))
+    let mut table = Table::new(head, rows);
+    let whole = |process: &&HeavyProcess| {
+        let usage = &process.usage;
+        usage
+            .args
+            .as_ref()
+            .map(|args| quote::process(Some(args), &usage.command, WHOLE_COMMAND))
+            .unwrap_or_default()
+    };
+    table.tips = processes.iter().map(whole).collect();
+    Section::new(title).table(table)
 }
 
 /// Gives the columns of CPU time, peak RSS and wall time.

@@ -87,6 +87,7 @@ impl<'a> AlertMarks<'a> {
             rows: self.events.iter().map(row).collect(),
             total: self.count,
             parts: Vec::new(),
+            tips: Vec::new(),
         };
         table::table(&format!("{title}: alerts and limits"), &table, MOST_ROWS)
     }

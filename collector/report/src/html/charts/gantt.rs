@@ -27,6 +27,8 @@ const LEAST_PART: f64 = 0.0015;
 const MOST_BARS: usize = 60;
 /// Most columns of a name beside a bar.
 const NAME_COLUMNS: usize = 32;
+/// Most columns of a command under the pointer.
+const WHOLE_COMMAND: usize = 250;
 
 /// Draws how many processes lived at a time. `None`: it is not known.
 pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
@@ -157,8 +159,7 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     let right = right.max(left + LEAST_PART);
     let y = ABOVE + at as f64 * ROW_HEIGHT;
     let usage = &bar.process.usage;
-    let name =
-        format!("{} {}{words}", quote::cut_middle(&quote::escape(&usage.command), NAME_COLUMNS), usage.pid);
+    let name = format!("{} {}{words}", self::name(usage, NAME_COLUMNS), usage.pid);
     // A name takes up to 30% of the plot. So it has room behind a bar that ends before 70%, or before one that starts after 30%.
     // It keeps 6 pixels from the bar's end.
     let (x, dx, anchor, fill) = match (left, right) {
@@ -167,14 +168,23 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
         _ => (left, 6, "start", colours::ON_AREA),
     };
     format!(
-        "<rect class=\"g\" x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{BAR_HEIGHT}\" fill=\"{colour}\"/><text x=\"{}%\" dx=\"{dx}\" \
+        "<rect class=\"g\" x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{BAR_HEIGHT}\" fill=\"{colour}\"><title>{}</title></rect><text x=\"{}%\" dx=\"{dx}\" \
          y=\"{}\" text-anchor=\"{anchor}\" fill=\"{fill}\">{}</text>\n",
         percent(left),
         percent(right - left),
+        escape(&self::name(usage, WHOLE_COMMAND)),
         percent(x),
         y + BASELINE,
         escape(&name)
     )
+}
+
+/// Names a process by its command, in about `columns` columns.
+fn name(usage: &ProcessUsage, columns: usize) -> String {
+    match &usage.args {
+        Some(args) => quote::process(Some(args), &usage.command, columns),
+        None => quote::cut_middle(&quote::escape(&usage.command), columns),
+    }
 }
 
 /// Renders the bars as a table: pid, start and end in the unit of `time`, and command. `title` names it for screen readers.
@@ -189,7 +199,7 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
             End::Running => "still running".to_owned(),
             End::Unknown(_) => "exit unknown".to_owned(),
         };
-        let name = escape(&quote::cut_middle(&quote::escape(&usage.command), NAME_COLUMNS));
+        let name = escape(&self::name(usage, NAME_COLUMNS));
         format!(
             "<tr><th scope=\"row\">{}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n",
             usage.pid
