@@ -137,9 +137,29 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
     let (table, said) = (text(&shown.stdout), text(&shown.stderr));
     assert!(said.contains("1 of the .json files can't be read as reports, such as no-report.json"), "{said}");
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines[0].contains("cores / given") && lines[0].contains("RAM / given"), "{table}");
-    assert!(lines[1].starts_with("b.json ") && lines[1].contains("OK, exit 0"), "{table}");
+    assert!(lines[0].contains("cores / ") && lines[0].contains("RAM / "), "{table}");
+    assert!(lines[1].starts_with("b.json ") && lines[1].contains(" OK "), "{table}");
     assert!(lines[2].starts_with("a.json ") && lines[2].contains("FAILED, exit 4"), "{table}");
+    assert!(lines[3].starts_with("2 runs, 1 not OK: "), "{table}");
+    // Directories below it, but for those of a run's nodes and of bundles.
+    for name in ["below/c.json", "b.json.d/n1.json", ".hidden/d.json"] {
+        fs::create_dir(Path::new(&path(name)).parent().unwrap()).unwrap();
+        fs::copy(path("b.json"), path(name)).unwrap();
+    }
+    let first_cells = |options: &[&str]| -> Vec<String> {
+        let shown = run(&[&["report", &path("")], options].concat());
+        let cell = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+        text(&shown.stdout).lines().skip(1).map(cell).collect()
+    };
+    assert_eq!(first_cells(&["--sort", "name", "--since", "1d"]), ["a.json", "b.json", "below/c.json", "3"]);
+    assert!(first_cells(&["--since", "2100-01-01"]).is_empty());
+    for (file, option) in [("b.json", ["--sort", "ram"]), ("", ["--since", "yesterday"])] {
+        assert_eq!(
+            run(&[&["report", &path(file)][..], &option].concat()).status.code(),
+            Some(2),
+            "{option:?}"
+        );
+    }
     for option in [&["--every", "1"][..], &["--list-events"], &["--metrics", "m.csv"]] {
         let refused = run(&[&["report", &path("")], option].concat());
         let line = "is a directory of reports: --every, --list-events and --metrics are for one run\n";

@@ -11,6 +11,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const WORD_WIDTH: usize = 60;
 /// A word that does not fit is cut if it still has so many columns.
 const LEAST_CUT: usize = 16;
+/// A command that has fewer columns is cut as a text.
+const LEAST_WORDS: usize = 24;
 /// What stands for words that were left out, before the next one or their count.
 const GAP: &str = " ... ";
 /// The extensions of files that a compiler or an interpreter takes.
@@ -115,6 +117,9 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     let whole = shown.join(" ");
     if shown.len() < 2 || width(&whole) <= max_width {
         return whole;
+    }
+    if max_width < LEAST_WORDS {
+        return cut(&whole, max_width);
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
     let fitting = first_words(&shown, left);
@@ -457,6 +462,7 @@ mod tests {
             "sh -c 'for f in *.c; do..."
         );
         let long = ["x".repeat(1 << 20), "y".into()];
-        assert_eq!(command(&long, 20), format!("{}... 1 more", "x".repeat(57)));
+        assert_eq!(command(&long, 30), format!("{}... 1 more", "x".repeat(57)));
+        assert_eq!(command(&["sh", "-c", "for f in *.c; do cc -c $f; done"], 15), "sh -c 'for f...");
     }
 }

@@ -11,10 +11,10 @@ use crate::quote;
 use crate::sections::{brief_end, slurm_options};
 use crate::text::table::aligned;
 
-/// Most columns of a command.
-const COMMAND: usize = 32;
-/// Most columns of the name of a report.
-const FILE: usize = 32;
+/// Columns between two columns of the table.
+const GAP: usize = 3;
+/// Fewest columns of report and command together.
+const LEAST_NAMES: usize = 30;
 
 /// A run. Null is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -80,24 +80,123 @@ pub fn row(file: String, report: &Report) -> RunRow {
     }
 }
 
-/// Writes runs as text, a line for each. Columns of which nothing is known of any run are left out.
-pub fn text(runs: &[RunRow]) -> String {
+/// What runs are sorted by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// The start: the oldest first.
+    #[default]
+    Start,
+    /// The name of the report.
+    Name,
+    /// The wall time: the longest first.
+    Wall,
+    /// CPU time over wall time: the most first.
+    Cores,
+    /// The largest RAM: the most first.
+    Ram,
+    /// The largest GPU memory: the most first.
+    GpuRam,
+}
+
+impl SortBy {
+    /// Each with its name.
+    pub const NAMES: [(&str, Self); 6] = [
+        ("start", Self::Start),
+        ("name", Self::Name),
+        ("wall", Self::Wall),
+        ("cores", Self::Cores),
+        ("ram", Self::Ram),
+        ("gpu_ram", Self::GpuRam),
+    ];
+}
+
+/// Sorts runs. Of equal ones, the oldest comes first. Those whose figure is not known come last.
+pub fn sort(runs: &mut [RunRow], by: SortBy) {
+    runs.sort_by(|a, b| (a.started_at, &a.file).cmp(&(b.started_at, &b.file)));
+    let figure = |run: &RunRow| match by {
+        SortBy::Start | SortBy::Name => None,
+        SortBy::Wall => run.wall_s.used,
+        SortBy::Cores => run.cores.used,
+        SortBy::Ram => run.ram_bytes.used,
+        SortBy::GpuRam => run.gpu_ram_bytes.used,
+    };
+    match by {
+        SortBy::Name => runs.sort_by(|a, b| a.file.cmp(&b.file)),
+        _ => runs.sort_by(|a, b| figure(b).unwrap_or(-1.0).total_cmp(&figure(a).unwrap_or(-1.0))),
+    }
+}
+
+/// Writes runs as text, a line for each in about `columns` columns, and their sum. What all were given alike stands in a head. Columns of
+/// which nothing is known of any run are left out.
+pub fn text(runs: &[RunRow], columns: usize) -> String {
     let in_bytes = |value: f64| bytes(value.max(0.0).round() as u64);
-    let columns: [(&str, Vec<String>); 8] = [
-        ("report", column(runs, |run| quote::cut_middle(&quote::escape(&run.file), FILE))),
-        ("command", column(runs, |run| quote::escape(&quote::command(&run.command, COMMAND)))),
-        ("end", column(runs, |run| run.end.clone())),
-        ("time / given", column(runs, |run| run.wall_s.text(readable))),
-        ("cores / given", column(runs, |run| run.cores.text(short))),
-        ("RAM / given", column(runs, |run| run.ram_bytes.text(in_bytes))),
-        ("GPU RAM / given", column(runs, |run| run.gpu_ram_bytes.text(in_bytes))),
-        ("next time", column(runs, |run| run.hint.clone().unwrap_or_default())),
+    let end = |run: &RunRow| if run.end.starts_with("OK") { "OK".to_owned() } else { run.end.clone() };
+    let figures = [
+        amounts("time", runs, |run| run.wall_s, &readable),
+        amounts("cores", runs, |run| run.cores, &short),
+        amounts("RAM", runs, |run| run.ram_bytes, &in_bytes),
+        amounts("GPU RAM", runs, |run| run.gpu_ram_bytes, &in_bytes),
+        ("next time".to_owned(), column(runs, |run| run.hint.clone().unwrap_or_default())),
     ];
     let is_known = |cells: &[String]| cells.iter().any(|cell| !cell.is_empty() && cell != UNKNOWN);
-    let shown: Vec<_> = columns.into_iter().filter(|(_, cells)| is_known(cells)).collect();
-    let mut rows = vec![shown.iter().map(|(head, _)| (*head).to_owned()).collect::<Vec<_>>()];
+    let ends = [("end".to_owned(), column(runs, end))].into_iter();
+    let mut known: Vec<_> = ends.chain(figures.into_iter().filter(|(_, cells)| is_known(cells))).collect();
+    let width = |(head, cells): &(String, Vec<String>)| {
+        cells.iter().map(|cell| quote::width(cell)).chain([quote::width(head)]).max().unwrap_or(0) + GAP
+    };
+    let room = |known: &[_]| columns.saturating_sub(known.iter().map(width).sum());
+    let mut note = "";
+    if room(&known) < LEAST_NAMES && known.last().is_some_and(|(head, _)| head == "next time") {
+        known.pop();
+        note = " What to ask for next time is in -f csv and -f json.";
+    }
+    // The names have what the figures leave: that of the report up to a half.
+    let room = room(&known).max(LEAST_NAMES) - GAP;
+    let files: Vec<String> = column(runs, |run| quote::escape(&run.file));
+    let file_width = files.iter().map(|file| quote::width(file)).max().unwrap_or(0).max(6).min(room / 2);
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let command = |run: &RunRow| quote::escape(&quote::command(&run.command, room - file_width));
+    let names = [
+        ("report".to_owned(), quote::shorten(&files, file_width)),
+        ("command".to_owned(), column(runs, command)),
+    ];
+    let shown: Vec<_> = names.into_iter().chain(known).collect();
+    let mut rows = vec![shown.iter().map(|(head, _)| head.clone()).collect::<Vec<_>>()];
     rows.extend((0..runs.len()).map(|run| shown.iter().map(|(_, cells)| cells[run].clone()).collect()));
-    aligned(&rows).join("\n") + "\n"
+    format!("{}\n{}{note}\n", aligned(&rows).join("\n"), sum(runs))
+}
+
+/// Says in a sentence what runs used together.
+fn sum(runs: &[RunRow]) -> String {
+    let total = |value: &dyn Fn(&RunRow) -> Option<f64>| runs.iter().filter_map(value).sum::<f64>();
+    let wall_s = total(&|run| run.wall_s.used);
+    let cpu_s = total(&|run| Some(run.cores.used? * run.wall_s.used?));
+    let failed = runs.iter().filter(|run| !run.end.starts_with("OK")).count();
+    let failed = if failed > 0 { format!(", {failed} not OK") } else { String::new() };
+    let most = runs.iter().filter_map(|run| run.ram_bytes.used).reduce(f64::max);
+    let most =
+        most.map_or(String::new(), |most| format!("; most RAM {}", bytes(most.max(0.0).round() as u64)));
+    let runs = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
+    format!("{runs}{failed}: {} of wall time, {} of CPU time{most}.", readable(wall_s), readable(cpu_s))
+}
+
+/// Makes a column of an amount. If all runs were given the same, the head says what.
+fn amounts(
+    name: &str,
+    runs: &[RunRow],
+    amount: impl Fn(&RunRow) -> Amount,
+    form: &dyn Fn(f64) -> String,
+) -> (String, Vec<String>) {
+    let first = runs.first().and_then(|run| amount(run).given);
+    let is_same = runs.iter().all(|run| amount(run).given == first);
+    match first.filter(|_| is_same) {
+        Some(given) => {
+            let used = |run: &RunRow| Amount { given: None, ..amount(run) }.text(form);
+            (format!("{name} / {}", form(given)), column(runs, used))
+        }
+        None if is_same => (name.to_owned(), column(runs, |run| amount(run).text(form))),
+        None => (format!("{name} / given"), column(runs, |run| amount(run).text(form))),
+    }
 }
 
 fn column(runs: &[RunRow], cell: impl Fn(&RunRow) -> String) -> Vec<String> {
@@ -147,14 +246,40 @@ mod tests {
 
     // Requirement: CMD-19
     #[test]
+    fn table_fits_its_columns_and_has_sums() {
+        let full = gpu_track_core::fixtures::full();
+        let mut runs: Vec<RunRow> = (1_u8..5)
+            .map(|number| {
+                let name = format!("of_a_long_name/with_a_directory/run_{number}.json");
+                let mut run = row(name, &full);
+                run.command =
+                    ["sh", "-c", "for i in 1 2 3 4 5; do ./solve --level $i; done"].map(str::to_owned).into();
+                run.wall_s.used = Some(f64::from(number));
+                run.cores.used = Some(2.0);
+                run
+            })
+            .collect();
+        runs[2].end = "exit 3".into();
+        sort(&mut runs, SortBy::Wall);
+        let text = text(&runs, 80);
+        assert!(text.lines().take(5).all(|line| quote::width(line) <= 80), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("cores / ") && lines[0].contains("RAM / 16.0 GB"), "{text}");
+        assert!(lines[1].contains("_4.json") && lines[1].contains("sh -c 'for"), "{text}");
+        assert!(lines[2].contains("exit 3"), "{text}");
+        let sum = "4 runs, 1 not OK: 10.0 s of wall time, 20.0 s of CPU time; most RAM 204 MB.";
+        assert!(lines[5].starts_with(sum), "{text}");
+    }
+
+    // Requirement: CMD-19
+    #[test]
     fn each_run_has_a_line_with_what_it_was_given_and_used() {
         let (full, unknown) = (gpu_track_core::fixtures::full(), gpu_track_core::fixtures::unknown());
         let runs = [row("a.json".into(), &full), row("b\x1b.json".into(), &unknown)];
-        let text = text(&runs);
-        println!("{text}");
+        let text = text(&runs, 140);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("report") && lines.len() == 3, "{text}");
-        for part in ["a.json", "OK, exit 0", "1 min 23 s", "204 MB / 16.0 GB", "--mem=1G --time=00:10:00"] {
+        assert!(lines[0].starts_with("report") && lines.len() == 4, "{text}");
+        for part in ["a.json", "OK", "1 min 23 s", "204 MB / 16.0 GB", "--mem=1G --time=00:10:00"] {
             assert!(lines[1].contains(part), "{part}: {text}");
         }
         assert!(lines[2].starts_with("b\\x1b.json") && !text.contains('\x1b'), "{text}");

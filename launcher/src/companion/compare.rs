@@ -22,7 +22,7 @@ pub(super) struct CompareArguments {
     files: Vec<PathBuf>,
 
     /// Format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json", "markdown"])]
     format: String,
 
     /// Exit with 3 if a way uses more than these percent above the first one: wall, cpu, cores, ram, gpu_ram,
@@ -61,6 +61,7 @@ pub(super) fn serve(arguments: &CompareArguments) -> Result<ExitCode, UsageError
     }
     let text = match arguments.format.as_str() {
         "json" => compare::json(&comparison),
+        "markdown" => compare::markdown(&comparison),
         _ => compare::text(&comparison),
     };
     let printed = console::print(&text);

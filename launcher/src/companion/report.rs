@@ -36,6 +36,8 @@ pub(super) struct ReportArguments {
     #[command(flatten)]
     time: TimeArgs,
     #[command(flatten)]
+    in_directory: directory::DirectoryArgs,
+    #[command(flatten)]
     places: ReportPlaces,
     #[command(flatten)]
     report: ReportArgs,
@@ -51,8 +53,13 @@ fn names() -> Vec<&'static str> {
 /// # Errors
 /// If the file can't be read, it lacks what the options ask for, or a place can't be used.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
-    let ReportArguments { file, time, mut places, report } = arguments;
-    time.check()?;
+    let ReportArguments { file, time, in_directory, mut places, report } = arguments;
+    if !file.as_ref().is_some_and(|path| path.is_dir()) {
+        time.check()?;
+        if in_directory.sort.is_some() {
+            return Err(UsageError::of_option("--sort", "only a directory of reports is sorted"));
+        }
+    }
     if report.chooses_heaviest() {
         let problem = "a run chooses the processes in its report: give it to gpu-track-run";
         return Err(UsageError::of_option("--heaviest", problem));
@@ -97,7 +104,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
             )));
         }
         check_table(&places, of_one_report)?;
-        return directory::show(&path, &places);
+        return directory::show(&path, &in_directory, time.since_date(), &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
     // `None` if the file's name is not that of a tracking file. A tracking file can have a report, too.

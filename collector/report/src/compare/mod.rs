@@ -11,7 +11,7 @@ use crate::quantities::{QUANTITIES, Quantity};
 use crate::quote;
 pub use crate::statistics::Summary;
 use crate::statistics::summary;
-pub use text::text;
+pub use text::{markdown, text};
 
 /// Commands that are compared one by one: those with most CPU time.
 const COMMANDS: usize = 10;

@@ -10,22 +10,58 @@ const NAME: usize = 28;
 
 /// Renders a comparison as text, with a newline at its end.
 pub fn text(comparison: &Comparison) -> String {
-    let name = |way: &super::Way| quote::cut(&quote::escape(&way.name), NAME);
-    let mut rows = vec![row("", comparison.ways.iter().map(name))];
+    lines(aligned(&rows(comparison, "  ")), comparison)
+}
+
+/// Renders a comparison as a table in Markdown, with a newline at its end.
+pub fn markdown(comparison: &Comparison) -> String {
+    let ways = comparison.ways.len();
+    let cell = |text: &String| text.trim().replace('\\', "\\\\").replace('|', "\\|").replace('<', "\\<");
+    let line = |row: &Vec<String>| {
+        let empty = std::iter::repeat_n(String::new(), (ways + 1).saturating_sub(row.len()));
+        format!("| {} |", row.iter().map(cell).chain(empty).collect::<Vec<_>>().join(" | "))
+    };
+    let rows = rows(comparison, "");
+    let mut all: Vec<String> = rows.iter().map(line).collect();
+    all.insert(1.min(all.len()), format!("|{}", " --- |".repeat(ways + 1)));
+    // A paragraph of its own behind the table.
+    all.extend((!comparison.remarks.is_empty()).then(String::new));
+    lines(all, comparison)
+}
+
+/// Joins the lines of a table and the remarks.
+fn lines(mut lines: Vec<String>, comparison: &Comparison) -> String {
+    lines.extend(comparison.remarks.iter().map(|remark| quote::escape(remark)));
+    lines.join("\n") + "\n"
+}
+
+/// Gives the rows of the table. The quantities of a command stand below its name, with this indent.
+fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
+    let mut rows = vec![row("", heads(comparison))];
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
     rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
-    // The quantities of a command are indented below its name.
     for command in &comparison.commands {
         let title = quote::cut(&quote::escape(&command.command), NAME);
         rows.push(vec![title]);
         let metrics = command.metrics.iter();
         rows.extend(
-            metrics.map(|metric| row(&format!("  {}", label(metric.metric)), cells(metric, comparison))),
+            metrics
+                .map(|metric| row(&format!("{indent}{}", label(metric.metric)), cells(metric, comparison))),
         );
     }
-    let mut lines = aligned(&rows);
-    lines.extend(comparison.remarks.iter().map(|remark| quote::escape(remark)));
-    lines.join("\n") + "\n"
+    rows
+}
+
+/// Gives the head of each way. Names that are too long are cut so that they differ. One that stands twice is numbered.
+fn heads(comparison: &Comparison) -> Vec<String> {
+    let names: Vec<String> = comparison.ways.iter().map(|way| quote::escape(&way.name)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut heads: Vec<String> = Vec::new();
+    for (at, head) in quote::shorten(&names, NAME).into_iter().enumerate() {
+        let same = names[..at].iter().filter(|other| **other == names[at]).count();
+        heads.push(if same > 0 { format!("{head} ({})", same + 1) } else { head });
+    }
+    heads
 }
 
 /// Gives what a quantity is called in text.

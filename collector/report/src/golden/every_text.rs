@@ -77,7 +77,7 @@ fn shown(report: &Report, text: &str) -> Vec<(String, String)> {
     add("points in JSON", over_time::json(&points));
     add("points in CSV", over_time::csv(&points));
     let rows = [runs::row(text.to_owned(), report)];
-    add("table of runs", runs::text(&rows));
+    add("table of runs", runs::text(&rows, 80));
     add("table of runs in JSON", runs::json(&rows));
     add("table of runs in CSV", runs::csv(&rows));
     let run = |name: Option<&str>| Run {

@@ -1,33 +1,62 @@
-//! A table of the reports in a directory.
+//! A table of the reports in a directory and those below it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gpu_track_collector::bundle;
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::read::read as read_report;
-use gpu_track_collector::report::runs::{self, RunRow};
+use gpu_track_collector::report::runs::{self, RunRow, SortBy};
 use gpu_track_collector::report::study::Plan;
 
 use super::super::report_files;
 use super::CSV;
 use crate::cli::{ReportPlaces, UsageError};
-use crate::console::message;
+use crate::console::{self, message};
 
-/// Shows a table of the reports in a directory, the oldest run first. A line on stderr counts the files that are no reports.
+/// Most directories that are looked at.
+const MOST_DIRECTORIES: usize = 10_000;
+/// How the directory of a run's nodes ends. Its reports are in that of the run.
+const OF_NODES: &str = "d";
+
+/// The options that choose and sort the reports of a directory.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Directory")]
+pub(super) struct DirectoryArgs {
+    /// Sort the reports of a directory; those with most come first [default: start]
+    #[arg(long, value_name = "BY",
+          value_parser = PossibleValuesParser::new(SortBy::NAMES.map(|(name, _)| name)).try_map(sort_by))]
+    pub(super) sort: Option<SortBy>,
+}
+
+/// Gives the order of this name.
+fn sort_by(name: String) -> Result<SortBy, String> {
+    SortBy::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, by)| by).ok_or(name)
+}
+
+/// Shows a table of the reports in a directory and those below it, of runs that started after `since`. A line on stderr counts the
+/// files that are no reports.
 ///
 /// # Errors
-/// If the directory can't be read or has no report, or a place can't be used.
-pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
+/// If the directory can't be read or has no such report, or a place can't be used.
+pub(super) fn show(
+    directory: &Path,
+    args: &DirectoryArgs,
+    since: Option<SystemTime>,
+    places: &ReportPlaces,
+) -> Result<ExitCode, UsageError> {
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
-    let listed =
-        report_files::in_directory(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let listed = listed(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
     let mut unreadable = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();
     for path in listed {
         // A link to a report counts as a run of this directory.
         let refuses_links = false;
         let json = report_files::read(&path, refuses_links).unwrap_or_default();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
         match read_report(&json) {
             Ok(read) => rows.push(runs::row(name, &read.report)),
             // The plan of a study lies beside its reports.
@@ -44,10 +73,50 @@ pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, 
     if rows.is_empty() {
         return Err(problem("has no report: their names end in .json".into()));
     }
-    rows.sort_by(|a, b| (a.started_at, &a.file).cmp(&(b.started_at, &b.file)));
+    rows.retain(|run| since.is_none_or(|since| run.started_at >= since));
+    if rows.is_empty() {
+        return Err(problem("has no report of a run that started so late".into()));
+    }
+    runs::sort(&mut rows, args.sort.unwrap_or_default());
     super::write(places, |form| match form {
         format::JSON_NAME => runs::json(&rows),
         CSV => runs::csv(&rows),
-        _ => runs::text(&rows),
+        _ => runs::text(&rows, console::of_stdout().columns.into()),
     })
+}
+
+/// Lists the files of a directory, and of those below it, that can be reports. Links to directories, hidden directories and those of a
+/// run's nodes and of bundles are left out.
+///
+/// # Errors
+/// If the directory itself can't be read.
+fn listed(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = report_files::in_directory(directory)?;
+    let mut directories = below(directory);
+    let mut count = 0;
+    while let Some(next) = directories.pop() {
+        count += 1;
+        if count > MOST_DIRECTORIES {
+            message(format_args!(
+                "\"{}\" has more than {MOST_DIRECTORIES} directories below it: the others are left out",
+                directory.display()
+            ));
+            break;
+        }
+        files.extend(report_files::in_directory(&next).unwrap_or_default());
+        directories.extend(below(&next));
+    }
+    Ok(files)
+}
+
+/// Lists the directories in a directory that can have reports of other runs.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_other = |path: &PathBuf| {
+        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let is_of_nodes = path.extension().is_some_and(|extension| extension == OF_NODES);
+        !is_hidden && !is_of_nodes && !path.join(bundle::MANIFEST).is_file()
+    };
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.map(|entry| entry.path()).filter(is_other).collect()
 }

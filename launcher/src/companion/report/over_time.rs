@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
@@ -37,9 +37,10 @@ pub(super) struct TimeArgs {
     #[arg(long, conflicts_with = "every")]
     list_events: bool,
 
-    /// List events from this time on, in seconds after the start of the run
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    since: Option<f64>,
+    /// List events from this time on, after the start of the run. Of a directory: the runs that started in the last WHEN (7d, 12h), or
+    /// since a date (2026-11-01) or time, in UTC
+    #[arg(long, value_name = "WHEN", allow_negative_numbers = true, value_parser = since)]
+    since: Option<Since>,
 
     /// List events of these kinds
     #[arg(long = "type", value_name = "KIND,...", value_delimiter = ',',
@@ -49,6 +50,30 @@ pub(super) struct TimeArgs {
     /// List the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
+}
+
+/// From when on something is listed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Since {
+    /// Seconds after the start of a run, or before now.
+    Seconds(f64),
+    /// A date.
+    Date(SystemTime),
+}
+
+/// Parses from when on something is listed: seconds, numbers with units, or a date, perhaps with a time.
+///
+/// # Errors
+/// If it has another form, as a line for the user.
+fn since(given: &str) -> Result<Since, String> {
+    let with_time =
+        if given.len() == "2026-11-01".len() { format!("{given}T00:00:00Z") } else { given.to_owned() };
+    let seconds = given.parse().ok().filter(|seconds: &f64| seconds.is_finite());
+    let time = || cli::Time::Any.parse(given).ok().map(|time| time.as_secs_f64());
+    let date = || humantime::parse_rfc3339_weak(&with_time).ok().map(Since::Date);
+    seconds.or_else(time).map(Since::Seconds).or_else(date).ok_or_else(|| {
+        format!("\"{given}\" is no time: such as 90, 1h30m or 7d, or for a directory 2026-11-01 or 2026-11-01T08:00:00")
+    })
 }
 
 /// Gives the kind of this name.
@@ -72,6 +97,9 @@ impl TimeArgs {
     /// # Errors
     /// If they come without.
     pub(super) fn check(&self) -> Result<(), UsageError> {
+        if let (Some(Since::Date(_)), true) = (self.since, self.list_events) {
+            return Err(UsageError::of_option("--since", "a date is for a directory of reports"));
+        }
         let chooses = self.since.is_some() || !self.kinds.is_empty() || self.last.is_some();
         match chooses && !self.list_events {
             true => Err(UsageError::new("--since, --type and --last choose events: give --list-events, too")),
@@ -79,9 +107,23 @@ impl TimeArgs {
         }
     }
 
+    /// Gives since when runs are listed. `None`: since ever.
+    pub(super) fn since_date(&self) -> Option<SystemTime> {
+        match self.since? {
+            Since::Date(date) => Some(date),
+            Since::Seconds(seconds) => {
+                SystemTime::now().checked_sub(Duration::try_from_secs_f64(seconds.max(0.0)).ok()?)
+            }
+        }
+    }
+
     /// Gives which events are listed.
     fn filter(&self) -> Filter {
-        Filter { kinds: self.kinds.clone(), since_s: self.since.unwrap_or(0.0), last: self.last }
+        let since_s = match self.since {
+            Some(Since::Seconds(seconds)) => seconds,
+            _ => 0.0,
+        };
+        Filter { kinds: self.kinds.clone(), since_s, last: self.last }
     }
 }
 
