@@ -216,6 +216,19 @@ pub fn cut(text: &str, max_width: usize) -> String {
     beginning(text, max_width.saturating_sub(MARK.len())).to_owned() + &MARK[..MARK.len().min(max_width)]
 }
 
+/// Cuts `text`, which can be a list, to `max_width` columns: behind a whole entry, if one fits.
+pub fn cut_list(text: &str, max_width: usize) -> String {
+    const LEFT_OUT: &str = ", ...";
+    if fits(text, max_width) {
+        return text.to_owned();
+    }
+    let begin = beginning(text, max_width.saturating_sub(LEFT_OUT.len()));
+    // The entry that ends just where the text is cut is whole.
+    let is_whole = text[begin.len()..].starts_with(", ");
+    let end = if is_whole { Some(begin.len()) } else { begin.rfind(", ") };
+    end.filter(|end| *end > 0).map_or_else(|| cut(text, max_width), |end| begin[..end].to_owned() + LEFT_OUT)
+}
+
 /// Cuts `text` to `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
 pub fn cut_middle(text: &str, max_width: usize) -> String {
     if fits(text, max_width) || max_width <= MARK.len() {
@@ -385,6 +398,16 @@ mod tests {
         assert_eq!(cut("数据数据", 6), "数...");
         assert_eq!([cut("abcd", 2), cut("", 0)], ["..", ""]);
         assert_eq!(ascii("数 ok é"), r"\u6570 ok \u00e9");
+    }
+
+    #[test]
+    fn list_is_cut_behind_an_entry() {
+        let list = "at 2 s: cc1 34.4 MB, sh 1.81 MB, cc 1.38 MB";
+        assert_eq!(cut_list(list, 43), list);
+        assert_eq!(cut_list(list, 42), "at 2 s: cc1 34.4 MB, sh 1.81 MB, ...");
+        assert_eq!(cut_list(list, 36), "at 2 s: cc1 34.4 MB, sh 1.81 MB, ...");
+        assert_eq!(cut_list(list, 35), "at 2 s: cc1 34.4 MB, ...");
+        assert_eq!(cut_list(list, 12), "at 2 s: c...");
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
     let mut note = "";
     if room(&known) < LEAST_NAMES && known.last().is_some_and(|(head, _)| head == "next time") {
         known.pop();
-        note = " What to ask for next time is in -f csv and -f json.";
+        note = "\nWhat to ask for next time is in -f csv and -f json.";
     }
     // The names have what the figures leave: that of the report up to a half.
     let room = room(&known).max(LEAST_NAMES) - GAP;
@@ -265,7 +265,7 @@ mod tests {
         assert!(text.lines().take(5).all(|line| quote::width(line) <= 80), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("cores / ") && lines[0].contains("RAM / 16.0 GB"), "{text}");
-        assert!(lines[1].contains("_4.json") && lines[1].contains("sh -c 'for"), "{text}");
+        assert!(lines[1].contains("4.json") && lines[1].contains("sh -c 'for"), "{text}");
         assert!(lines[2].contains("exit 3"), "{text}");
         let sum = "4 runs, 1 not OK: 10.0 s of wall time, 20.0 s of CPU time; most RAM 204 MB.";
         assert!(lines[5].starts_with(sum), "{text}");

@@ -16,7 +16,7 @@ use crate::units::Units;
 const COMMAND: usize = 40;
 
 /// Gives a title in capitals, for the first line. `None`: the way that the command ended says it all.
-pub(super) fn title(cause: &Cause) -> Option<&'static str> {
+pub(crate) fn title(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Limit(end) => Some(limit_title(end.quantity)),
         Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
@@ -31,7 +31,7 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
 }
 
 /// Gives the evidence in a sentence. `None`: the way that the command ended says it all.
-pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
+pub(crate) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     match cause {
         Cause::Limit(end) => Some(limit(end, units)),
         Cause::OutOfMemory(shortage) => Some(out_of_memory(shortage, units)),

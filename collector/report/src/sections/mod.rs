@@ -1,7 +1,7 @@
 //! What each form of a report says, as data: pure functions of the report.
 
 mod alerts;
-mod cause;
+pub(crate) mod cause;
 mod contention;
 mod coverage;
 mod crashes;

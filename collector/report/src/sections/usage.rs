@@ -153,7 +153,8 @@ fn cpu_row(report: &Report, units: Units) -> Block {
     let number = if cores.fract() == 0.0 { thousands(cores) } else { short(cores) };
     let plural = if (cores - 1.0).abs() < 1e-9 { "" } else { "s" };
     let part = report.cpu_time.usable_percent.map(|percent| percent / 100.0);
-    gauge("CPU", busy_cores(total_s / report.wall_s), Some(format!("{number} core{plural}")), part, time)
+    let busy = busy_cores(total_s / report.wall_s);
+    gauge("CPU", busy, Some(format!("{number} core{plural}")), part, format!("{time} CPU"))
 }
 
 /// Makes a row of the time against its limit, for a page. `None`: there was no limit, or it is not known.

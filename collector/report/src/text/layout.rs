@@ -99,9 +99,13 @@ impl Page {
         let command = look.command(command, most);
         // 2: the spaces before and after the dots.
         let taken = quote::width(&command) + verdict.len() + 2;
-        let dots = ".".repeat(width.min(USUAL_WIDTH).saturating_sub(taken).max(3));
+        let dots = width.min(USUAL_WIDTH).saturating_sub(taken);
+        // A command that was cut ends with dots already.
+        let least = if command.ends_with("...") { 0 } else { 3 };
+        let dots = ".".repeat(if dots < 3 { least } else { dots });
         let pieces = [(Tone::Strong, command.as_str()), (Tone::Faint, &dots), (tone, verdict)];
-        self.line(0, &pieces.map(|(tone, text)| look.paint(tone, text)).join(" "));
+        let shown = pieces.iter().filter(|(_, text)| !text.is_empty());
+        self.line(0, &shown.map(|(tone, text)| look.paint(*tone, text)).collect::<Vec<_>>().join(" "));
     }
 
     /// Adds the lines of a section. Its title stands only above lines.
@@ -129,7 +133,7 @@ impl Page {
         let mut has_value = false;
         for cell in cells {
             for (tone, text) in self.pieces(cell, room) {
-                let text = quote::cut(&text, room);
+                let text = quote::cut_list(&text, room);
                 room -= quote::width(&text);
                 line += &self.look.paint(tone, &text);
                 has_value = true;
@@ -171,7 +175,7 @@ impl Page {
     /// Draws `[████····]   50 %`, with fewer cells on a narrow terminal.
     fn gauge(&self, part: f64, room: usize) -> Vec<Piece> {
         /// Columns around the cells in the widest row.
-        const AROUND: usize = MARGIN + LABEL + 2 * FIGURE + "[] >999 %  12.3 s".len();
+        const AROUND: usize = MARGIN + LABEL + 2 * FIGURE + "[] >999 %  12.3 s CPU".len();
         let cells = self.look.width().saturating_sub(AROUND).clamp(BAR_CELLS.0, BAR_CELLS.1);
         let cells = cells.min(room.saturating_sub("[]".len() + PERCENT));
         let percent = right(&percent(part), PERCENT);
@@ -200,9 +204,21 @@ impl Page {
 
     /// Adds words behind a label, in at most [`MOST_LINES`] lines.
     fn paragraph(&mut self, indent: usize, label: &str, text: &str) {
-        for (i, line) in self.look.wrap(text, self.room()).into_iter().take(MOST_LINES).enumerate() {
+        for (i, line) in self.wrapped(text, self.room(), MOST_LINES).into_iter().enumerate() {
             self.row(indent, if i == 0 { label } else { "" }, &[Cell::Text(Tone::Plain, line)]);
         }
+    }
+
+    /// Breaks a text between words, and cuts it behind `most` lines.
+    fn wrapped(&self, text: &str, width: usize, most: usize) -> Vec<String> {
+        let mut lines = self.look.wrap(text, width);
+        if lines.len() > most {
+            lines.truncate(most);
+            if let Some(last) = lines.last_mut() {
+                *last = quote::cut(&format!("{last} ..."), width);
+            }
+        }
+        lines
     }
 
     /// Adds `! text`, in at most `most_lines` lines. If the text is too long, adds its first sentence alone, cut if that is too
@@ -214,13 +230,7 @@ impl Page {
             Some(end) if text.len() > most_lines * (width - 6) => &text[..=end],
             _ => text,
         };
-        let mut lines = self.look.wrap(text, width);
-        if lines.len() > most_lines {
-            lines.truncate(most_lines);
-            if let Some(last) = lines.last_mut() {
-                *last = quote::cut(&format!("{last} ..."), width);
-            }
-        }
+        let lines = self.wrapped(text, width, most_lines);
         let mark = if tone == Tone::Plain { " ".to_owned() } else { self.look.paint(tone, "!") };
         for (i, line) in lines.iter().enumerate() {
             self.line(indent, &format!("{} {line}", if i == 0 { mark.as_str() } else { " " }));

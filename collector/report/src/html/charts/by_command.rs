@@ -2,15 +2,16 @@
 
 use super::alerts::AlertMarks;
 use super::figure::Figure;
+use super::marks;
 use super::samples::{self, Quantity};
 use super::stack::{Layer, Limit, Peak, Stack};
 use super::time::Time;
 use crate::figures::short;
 use crate::html::colours;
-use crate::model::report::{CommandSeries, CoresSource, MemorySource, Report};
+use crate::model::report::{Cause, CommandSeries, CoresSource, MemorySource, Report};
 use crate::over_time::Joining;
 use crate::quote;
-use crate::sections::busy_cores;
+use crate::sections::{busy_cores, cause};
 use crate::units::Units;
 
 /// What the legend calls the line of the largest RAM of all commands together.
@@ -53,12 +54,25 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
         peak: ram_peak(report, units, time),
     };
     let alerts = AlertMarks::of_ram(report);
+    let end = memory_end(report, units, time).unwrap_or_default();
     if report.merged.is_some() {
-        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alerts, time);
+        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alerts, &end, time);
     }
     let note = "Areas: mean RAM that each command adds at samples; none where no sample saw it. Line: the largest of all at any \
                 time. Numbers below: the largest of each at samples.";
-    draw("RAM by command", note, stack, &alerts, time)
+    draw("RAM by command", note, stack, &alerts, &end, time)
+}
+
+/// Marks when a lack of memory ended a process. `None`: none did, or the time is not known.
+fn memory_end(report: &Report, units: Units, time: &Time) -> Option<String> {
+    let cause = report.ending.cause.as_ref()?;
+    let process = match cause {
+        Cause::OutOfMemory(shortage) => shortage.process.as_ref()?,
+        Cause::AddressSpaceLimit(end) => &end.process,
+        _ => return None,
+    };
+    let words = format!("{} at {}", cause::title(cause)?.to_lowercase(), time.text(process.at_s));
+    Some(marks::end(time.part(process.at_s), &words, &cause::evidence(cause, units)?))
 }
 
 /// Gives the memory that the run may use, in the report's unit, and whose limit that is. `None`: it is not known.
@@ -107,7 +121,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
     };
     let alerts = AlertMarks::of_cores(report);
     if report.merged.is_some() {
-        return draw("CPU", SEVERAL_NODES_NOTE, stack, &alerts, time);
+        return draw("CPU", SEVERAL_NODES_NOTE, stack, &alerts, "", time);
     }
     let last_s = series.end_s.last().copied().unwrap_or(0.0);
     let span = if last_s < time.wall_s * (1.0 - NEGLIGIBLE) { "the time that is drawn" } else { "the run" };
@@ -115,7 +129,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         "Areas: mean number of cores that each command kept busy. Line: the largest of all in a window of 100 ms or more, \
          which shorter areas can be above. Numbers below: means over {span}."
     );
-    draw("CPU by command", &note, stack, &alerts, time)
+    draw("CPU by command", &note, stack, &alerts, "", time)
 }
 
 /// Gives the number of cores that the run may use, and whose limit that is. `None`: it is not known.
@@ -131,9 +145,16 @@ fn core_limit(report: &Report) -> Option<Limit> {
     (count > 0.0).then(|| Limit { value: count, words: format!("{whose} {}", cores(count)) })
 }
 
-/// Draws a stack of commands below a title and a note, with marks of what alerts and limits did, and with tables of both.
-/// `None`: no value is known, or all are zero.
-fn draw(title: &str, note: &str, stack: Stack, alerts: &AlertMarks, time: &Time) -> Option<Figure> {
+/// Draws a stack of commands below a title and a note, with marks of what alerts and limits did and of the `end` of its memory, and with
+/// tables. `None`: no value is known, or all are zero.
+fn draw(
+    title: &str,
+    note: &str,
+    stack: Stack,
+    alerts: &AlertMarks,
+    end: &str,
+    time: &Time,
+) -> Option<Figure> {
     let unit = stack.unit.clone();
     let quantity = |name: &str, joining, values| {
         let name = quote::cut_middle(&quote::escape(name), NAME_COLUMNS);
@@ -147,6 +168,7 @@ fn draw(title: &str, note: &str, stack: Stack, alerts: &AlertMarks, time: &Time)
     let mut panel = stack.panel(time)?;
     // First, so that the other words are drawn over the marks.
     panel.words.insert_str(0, &alerts.marks(time));
+    panel.words += end;
     Some(Figure {
         title: title.to_owned(),
         note: note.to_owned() + alerts.note(),

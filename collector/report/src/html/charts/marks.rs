@@ -1,6 +1,6 @@
 //! Words on a stacked chart: names on areas, the limit, the peak.
 
-use super::figure::{Panel, percent};
+use super::figure::{ABOVE, Panel, percent};
 use super::time::Time;
 use crate::html::colours;
 use crate::html::escape::escape;
@@ -104,6 +104,22 @@ pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String 
          stroke-dasharray=\"6 3\"/><text x=\"{x}\" y=\"{:.1}\" text-anchor=\"{anchor}\" {HALO}>{}</text>\n",
         colours::LIMIT,
         y - WORDS_ABOVE_LIMIT,
+        escape(words)
+    )
+}
+
+/// Marks the moment at which something ended the run's memory, with a line and words beside its foot. `part`: when it was, from 0 to 1
+/// of the run; `tip`: what the pointer shows.
+pub(super) fn end(part: f64, words: &str, tip: &str) -> String {
+    let x = percent(part);
+    let (dx, anchor) = if part < 0.5 { (6, "start") } else { (-6, "end") };
+    format!(
+        "<g class=\"mc\"><title>{}</title><line class=\"lm\" x1=\"{x}%\" x2=\"{x}%\" y1=\"{ABOVE}\" y2=\"{}\" stroke=\"{}\" \
+         stroke-width=\"2\"/><text x=\"{x}%\" dx=\"{dx}\" y=\"{}\" text-anchor=\"{anchor}\" font-weight=\"600\" {HALO}>{}</text></g>\n",
+        escape(tip),
+        ABOVE + HEIGHT,
+        colours::LIMIT,
+        ABOVE + HEIGHT - WORDS_ABOVE_DOT,
         escape(words)
     )
 }
