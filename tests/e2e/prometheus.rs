@@ -58,7 +58,7 @@ fn file_is_rewritten_while_the_command_runs_and_ends_with_the_reports_figures() 
     let max = report.gpu(GPU0).f64("utilization.max_percent");
     assert_eq!(value(&last, "gpu_utilization_max_ratio", GPU0), Some(max / 100.0));
     assert_eq!(value(&last, "ram_bytes", ""), None, "nothing runs any more");
-    let start = format!("command=\"gpu\",start=\"{}\"", report.at("started_at").as_str().unwrap());
+    let labels = format!("command=\"gpu\",file=\"{}\"", path.file_stem().unwrap().to_str().unwrap());
     let samples = last.lines().filter(|line| !line.starts_with('#'));
-    assert!(samples.clone().count() > 15 && samples.clone().all(|line| line.contains(&start)), "{last}");
+    assert!(samples.clone().count() > 15 && samples.clone().all(|line| line.contains(&labels)), "{last}");
 }

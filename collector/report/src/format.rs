@@ -16,8 +16,8 @@ struct Format {
     /// It can say that the run is not over, and has a place for warnings. gpu_tracker's forms have neither, so only the others
     /// are values of `-f`.
     is_complete: bool,
-    /// Writes a report.
-    report: fn(&Report, &Style) -> String,
+    /// Writes a report to a place.
+    report: fn(&Report, &Style, &Output) -> String,
     /// Writes lists of GPUs. `None`: the form is for reports alone.
     lists: Option<Lists>,
 }
@@ -39,7 +39,7 @@ const TEXT: Format = Format {
     name: TEXT_NAME,
     extension: "txt",
     is_complete: true,
-    report: text::text,
+    report: |report, style, _| text::text(report, style),
     lists: Some(LISTS_IN_TEXT),
 };
 const LISTS_IN_TEXT: Lists = Lists { gpus: text::gpu_list::gpu_list, gpus_now: text::gpus_now::gpus_now };
@@ -52,7 +52,7 @@ const JSON: Format = Format {
     name: JSON_NAME,
     extension: "json",
     is_complete: true,
-    report: json::json,
+    report: |report, style, _| json::json(report, style),
     lists: Some(Lists { gpus: json::gpu_list, gpus_now: json::gpu_line }),
 };
 
@@ -61,7 +61,7 @@ const OPENMETRICS: Format = Format {
     name: "openmetrics",
     extension: "prom",
     is_complete: true,
-    report: openmetrics::report,
+    report: |report, _, output| openmetrics::report(report, output.file()),
     lists: Some(Lists { gpus: openmetrics::gpu_list, gpus_now: openmetrics::gpu_list }),
 };
 
@@ -69,8 +69,13 @@ const OPENMETRICS: Format = Format {
 pub const HTML_NAME: &str = "html";
 
 /// For a browser.
-const HTML: Format =
-    Format { name: HTML_NAME, extension: "html", is_complete: true, report: html::html, lists: None };
+const HTML: Format = Format {
+    name: HTML_NAME,
+    extension: "html",
+    is_complete: true,
+    report: |report, style, _| html::html(report, style),
+    lists: None,
+};
 
 /// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
 pub const GPU_TRACKER: &str = "gpu_tracker ";
@@ -81,8 +86,18 @@ const FORMATS: [Format; 6] = [
     JSON,
     HTML,
     OPENMETRICS,
-    Format { name: "gpu_tracker text", is_complete: false, report: gpu_tracker::text, ..TEXT },
-    Format { name: "gpu_tracker json", is_complete: false, report: json::gpu_tracker, ..JSON },
+    Format {
+        name: "gpu_tracker text",
+        is_complete: false,
+        report: |report, style, _| gpu_tracker::text(report, style),
+        ..TEXT
+    },
+    Format {
+        name: "gpu_tracker json",
+        is_complete: false,
+        report: |report, style, _| json::gpu_tracker(report, style),
+        ..JSON
+    },
 ];
 
 /// Gives the values of `-f`, the default first.
@@ -136,7 +151,7 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);
     let format = if style.quiet { &TEXT } else { named(&target.format) };
-    let mut text = (format.report)(report, &style);
+    let mut text = (format.report)(report, &style, &target.output);
     if !format.is_complete && matches!(target.output, Output::File(_)) {
         // gpu_tracker ends a file without a newline.
         text.truncate(text.trim_end_matches('\n').len());

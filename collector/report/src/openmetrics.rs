@@ -1,17 +1,18 @@
 //! The report in Prometheus' text format, for node_exporter's textfile collector (`-o FILE.prom`), and the list of GPUs in it.
 //!
 //! Each figure is a metric in its base unit: bytes, seconds, a ratio of 1. What is not known has no line: it is never 0. Counters
-//! end in `_total`. The labels `command` and `start` tell runs of one machine apart.
+//! end in `_total`. The labels are the command with its script, and the name of the file. The start of the run is a metric, since a
+//! label of it would begin new series with each run.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use super::quote;
+use crate::model::command::command_of_args;
 use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::{GpuDevice, Report, Stage, Track};
-use crate::model::style::Style;
-use crate::model::timestamp::rfc3339;
 
 /// What all names begin with.
 const PREFIX: &str = "gpu_track_";
@@ -75,11 +76,12 @@ fn label_value(value: &str) -> String {
     quote::escape(value).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// Renders the report. Units are fixed, so the style does not count.
-pub(super) fn report(report: &Report, _style: &Style) -> String {
-    let first = report.command.first().map_or("", String::as_str);
-    let command = first.rsplit('/').next().unwrap_or(first).to_owned();
-    let mut metrics = Metrics::new(vec![("command", command), ("start", rfc3339(report.started_at))]);
+/// Renders the report, whose units are fixed. `file`: where it is written. node_exporter refuses a line that two files have, so the file
+/// tells runs of one command apart. The next run of a command into the same file goes on with its series.
+pub(super) fn report(report: &Report, file: Option<&Path>) -> String {
+    let command = command_of_args(&report.command).unwrap_or_default();
+    let file = file.and_then(Path::file_stem).map(|stem| ("file", stem.to_string_lossy().into_owned()));
+    let mut metrics = Metrics::new([("command", command)].into_iter().chain(file).collect());
     run(&mut metrics, report);
     usage(&mut metrics, report);
     gpus(&mut metrics, report);
@@ -286,7 +288,7 @@ mod tests {
     }
 
     fn series(report: &Report) -> Vec<(String, f64)> {
-        samples(&super::report(report, &Style::default()))
+        samples(&super::report(report, None))
     }
 
     fn value(report: &Report, part: &str) -> Option<f64> {
@@ -301,13 +303,9 @@ mod tests {
     #[test]
     fn figures_are_in_base_units_and_labels_tell_runs_apart() {
         let report = full();
-        assert_eq!(
-            value(
-                &report,
-                "ram_max_bytes{command=\"make\",start=\"2025-10-09T08:53:20.123Z\",set=\"combined\"}"
-            ),
-            Some(204_472_320.0)
-        );
+        assert_eq!(value(&report, "ram_max_bytes{command=\"make\",set=\"combined\"}"), Some(204_472_320.0));
+        let in_file = super::report(&report, Some(Path::new("/run/metrics/nightly build.prom")));
+        assert!(in_file.contains("{command=\"make\",file=\"nightly build\",set=\"main\"}"), "{in_file}");
         assert_eq!(value(&report, "cpu_seconds_total"), report.cpu_time.total_s);
         assert_eq!(value(&report, "exit_code"), Some(0.0));
         assert_eq!(value(&report, "stage=\"final\""), Some(1.0));
@@ -355,7 +353,7 @@ mod tests {
         let mut report = hostile();
         series(&report);
         report.command = vec!["/bin/a\"b\\c\n\u{1b}[31md".into()];
-        let text = super::report(&report, &Style::default());
+        let text = super::report(&report, None);
         assert!(text.contains("command=\"a\\\"b\\\\c\\\\n\\\\x1b[31md\""), "{text}");
         assert!(!text.contains('\u{1b}'));
         samples(&text);

@@ -81,7 +81,7 @@ fn golden_attached() {
 #[test]
 fn golden_openmetrics() {
     let check = |report: Report, name: &str, golden: &str| {
-        compare(&openmetrics::report(&report, &Style::default()), name, golden);
+        compare(&openmetrics::report(&report, None), name, golden);
     };
     check(full(), "full.prom", include_str!("../../../../tests/golden/full.prom"));
     check(killed(), "killed.prom", include_str!("../../../../tests/golden/killed.prom"));
