@@ -20,6 +20,7 @@ mod values;
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::bundle;
@@ -81,8 +82,14 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         Some(Translated::Request(request)) => return Ok(request),
         None => args,
     };
+    let is_verbose = args.get(1).is_some_and(|word| word == "-v") && args.len() > 2;
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
+        // Whoever writes `-v COMMAND` wants the command to be run, and means that as `--verbose` of other programs.
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && is_verbose => {
+            let problem = "prints the version and runs no COMMAND: leave it out. --full writes every section of the report";
+            return Err(UsageError::of_option("-v", problem));
+        }
         // clap returns --help and --version as errors.
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),

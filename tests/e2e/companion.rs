@@ -43,8 +43,7 @@ fn run_is_gpu_track_run_and_report_shows_what_it_wrote() {
     for (arguments, status, line) in [
         (&["report", "/nowhere"][..], 2, "gpu-track: \"/nowhere\" cannot be read: "),
         (&["report", &full], 1, "gpu-track: cannot show "),
-        (&["reprot"], 2, "gpu-track: unrecognized subcommand 'reprot'"),
-        (&[], 2, "gpu-track: a subcommand is missing"),
+        (&["reprot"], 2, "gpu-track: \"reprot\" is no subcommand"),
     ] {
         let refused = run(arguments);
         let stderr = text(&refused.stderr);
@@ -339,4 +338,30 @@ fn text_that_finds_no_room_is_a_failure_and_a_reader_that_went_away_is_none() {
     drop(reader);
     let gone = to(writer.into());
     assert!(gone.status.success() && gone.stderr.is_empty(), "{gone:?}");
+}
+
+// Requirement: CMD-20
+#[test]
+fn doctor_says_what_a_run_sees_here() {
+    let shown = run(&["doctor"]);
+    let table = text(&shown.stdout);
+    assert_eq!((shown.status.code(), text(&shown.stderr)), (Some(0), String::new()), "{table}");
+    assert!(table.starts_with("tracking   ok   a program loads the shim"), "{table}");
+    for name in
+        ["/dev/shm ", "connector ", "cgroup ", "memory ", "cores ", "pressure ", "GPUs ", "kept ", "program "]
+    {
+        assert_eq!(table.lines().filter(|line| line.starts_with(name)).count(), 1, "{name}: {table}");
+    }
+}
+
+// Requirement: CMD-20
+#[test]
+fn companion_alone_says_what_people_do_most() {
+    let shown = run(&[]);
+    let menu = text(&shown.stdout);
+    assert!(
+        shown.status.success()
+            && menu.starts_with("gpu-track-run COMMAND ")
+            && menu.contains("gpu-track doctor")
+    );
 }

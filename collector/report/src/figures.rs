@@ -87,7 +87,7 @@ pub(super) fn percent(part: f64) -> String {
 }
 
 /// Writes bytes in the largest unit that fits.
-pub(super) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let unit = RamUnit::that_fits(bytes as f64);
     format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
 }

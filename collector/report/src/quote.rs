@@ -310,7 +310,7 @@ fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
 
 /// Breaks words into lines of at most `width` columns. A longer word has a line of its own. Without
 /// words, gives one empty line.
-pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
+pub fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in words {

@@ -31,6 +31,10 @@ pub(crate) fn targets(
             return Err(UsageError::of_file(OPTION, given, "stands for the same place as another -o"));
         }
         let form = form(given, places).ok_or_else(|| {
+            if has_other_form(given) {
+                let other = "has the name of a form that no report has: .json, .html, .txt and .prom are written, and with -f text any";
+                return UsageError::of_file(OPTION, given, other);
+            }
             let tracking =
                 "is a name of a tracking file: --tf writes the run over time there, and -f text a report";
             UsageError::of_file(OPTION, given, tracking)
@@ -47,7 +51,7 @@ pub(crate) fn targets(
 }
 
 /// Gives the form of the report in the file `given`. `-f` beside a single `-o` is about that file. Beside several, a file's extension
-/// goes before `-f`. `None`: `given` is the name of a tracking file, and there is no `-f`.
+/// goes before `-f`. `None`: `given` is the name of a file of another form, such as a tracking file, and there is no `-f`.
 fn form<'a>(given: &Path, places: &'a ReportPlaces) -> Option<&'a str> {
     let has_format = places.format.is_some();
     if has_format && places.outputs.len() == 1 {
@@ -57,8 +61,16 @@ fn form<'a>(given: &Path, places: &'a ReportPlaces) -> Option<&'a str> {
     if let Some(named) = extension.and_then(format::of_extension) {
         return Some(named);
     }
-    let is_tracking_file = check_form(given).is_ok();
-    (has_format || !is_tracking_file).then(|| places.format())
+    let is_other = check_form(given).is_ok() || has_other_form(given);
+    (has_format || !is_other).then(|| places.format())
+}
+
+/// Whether a name has the extension of a form that people expect of such programs, and that is not written.
+fn has_other_form(given: &Path) -> bool {
+    const OTHER_FORMS: [&str; 10] =
+        ["yaml", "yml", "toml", "xml", "md", "tsv", "parquet", "pickle", "pkl", "xlsx"];
+    let extension = given.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| OTHER_FORMS.contains(&extension))
 }
 
 /// Puts the number of a rank into the names of the report's files.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use gpu_track_collector::report::quote;
+use gpu_track_collector::report::{format, quote};
 use thiserror::Error;
 
 /// A command line that cannot be used. Its `Display` is the message for the user, in one line.
@@ -60,8 +60,22 @@ impl From<clap::Error> for UsageError {
             ErrorKind::InvalidValue => format!("\"{value}\" is not allowed{allowed}"),
             ErrorKind::ValueValidation => error.source().map(ToString::to_string).unwrap_or_default(),
             ErrorKind::TooManyValues => format!("\"{value}\" is not allowed: it takes no value"),
+            ErrorKind::InvalidSubcommand => {
+                let word = text(ContextKind::InvalidSubcommand);
+                let similar = match error.get(ContextKind::SuggestedSubcommand) {
+                    Some(ContextValue::Strings(names)) => names.last().map(String::as_str),
+                    Some(ContextValue::String(name)) => Some(name.as_str()),
+                    _ => None,
+                };
+                let cure = similar.map_or("--help lists all".to_owned(), |name| format!("did you mean {name}?"));
+                return Self::new(format_args!("\"{word}\" is no subcommand: {cure}"));
+            }
             ErrorKind::UnknownArgument => match text(ContextKind::SuggestedArg) {
-                "" => "unknown option: --help lists all options".to_owned(),
+                _ if option.strip_prefix("--").is_some_and(|name| format::names().any(|known| known == name)) => {
+                    format!("unknown option: did you mean -f {}?", &option[2..])
+                }
+                // Options for developers are in no help.
+                "" | "--journal" | "--sampling" => "unknown option: --help lists all options".to_owned(),
                 similar => format!("unknown option: did you mean {similar}?"),
             },
             ErrorKind::MissingRequiredArgument => {

@@ -142,7 +142,7 @@ pub(crate) fn watch(
 }
 
 /// Lists the GPUs once.
-fn list_once(config: &GpuConfig) -> io::Result<Listing> {
+pub(super) fn list_once(config: &GpuConfig) -> io::Result<Listing> {
     let (_child, line) = Child::start_with_line(config, None)?;
     parse_listing(&line)
 }

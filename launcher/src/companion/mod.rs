@@ -5,6 +5,7 @@
 //! them stays as it is.
 
 mod compare;
+mod doctor;
 pub(crate) mod gpu_list;
 mod gpus;
 pub(crate) mod last;
@@ -78,10 +79,24 @@ enum Subcommand {
     Merge(merge::MergeArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
     Gpus(gpus::GpusArguments),
+    /// Say what a run can see on this machine: whether programs are tracked, and which figures there are
+    Doctor,
     /// Write the reports of runs that were killed as a whole. It is gpu-track-run --recover
     #[command(disable_help_flag = true)]
     Recover(PassedOn),
 }
+
+/// What `gpu-track` alone prints: what people do most.
+const MENU: &str = "\
+gpu-track-run COMMAND             run a command, and report what its process tree used
+gpu-track report [FILE|DIR]       show the newest report again, that of a file, or a table
+gpu-track watch                   watch a run while it goes on
+gpu-track compare A.json B.json   compare what runs used
+gpu-track gpus                    show what each GPU does now, and for whom
+gpu-track doctor                  say what this machine lets a run see
+
+gpu-track --help lists all subcommands.
+";
 
 /// Arguments of gpu-track-run.
 #[derive(Debug, Args)]
@@ -104,6 +119,11 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => return Ok(console::print(&error.to_string())),
+        Err(error)
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && after.is_empty() =>
+        {
+            return Ok(console::print(MENU));
+        }
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let problem = format_args!("a subcommand is missing: gpu-track{after} --help lists them");
             return Err(UsageError::new(problem));
@@ -129,6 +149,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::Metrics(arguments)) => metrics::serve(&arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
+        Some(Subcommand::Doctor) => Ok(doctor::serve()),
         // Run and Recover never come here: they were passed on.
         Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {
             Err(UsageError::new("a subcommand is missing: gpu-track --help lists them"))
@@ -178,10 +199,9 @@ mod tests {
     #[test]
     fn line_without_a_subcommand_and_an_unknown_one_are_refused_in_one_line() {
         for (line, problem) in [
-            ("gpu-track", "a subcommand is missing: gpu-track --help lists them"),
             ("gpu-track sub-track", "a subcommand is missing: gpu-track sub-track --help lists them"),
             ("gpu-track sub-track analyze --stf=x", "--tf <FILE> is missing: --help says more"),
-            ("gpu-track reprot", "unrecognized subcommand 'reprot'"),
+            ("gpu-track reprot", "\"reprot\" is no subcommand: did you mean report?"),
             ("gpu-track gpus --every 0", "--every: \"0\" is not allowed: a time from 0.001 s"),
         ] {
             let error = serve(words(line)).unwrap_err().to_string();

@@ -27,6 +27,9 @@ const CSV: &str = "csv";
 #[derive(Debug, Args)]
 // A report itself has no form in CSV.
 #[command(mut_arg("format", |format| format.value_parser(PossibleValuesParser::new(names()))))]
+#[command(mut_arg("outputs", |output| output.help("Write the report to FILE instead of stdout; repeatable").long_help(None)))]
+// It is refused: a run chooses the processes in its report.
+#[command(mut_arg("most_heaviest", |heaviest| heaviest.hide(true)))]
 pub(super) struct ReportArguments {
     /// A report in JSON (-: stdin), a tracking file (.csv, .jsonl, .sqlite), a bundle of --record or gpu-track record, or a directory of reports [default: the newest report that was
     /// kept]

@@ -40,6 +40,9 @@ impl Manner {
     pub(crate) fn cannot_run(self, program: &str, error: &io::Error, hint: Option<&str>) -> String {
         let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         match (self, error.kind()) {
+            (Self::Command, io::ErrorKind::NotFound) if hint.is_empty() && !program.contains('/') => {
+                format!("cannot run '{program}': not found in PATH")
+            }
             (Self::Command, _) => format!("cannot run '{program}': {error}{hint}"),
             (Self::GpuTracker, io::ErrorKind::NotFound) => format!("Command not found: \"{program}\"{hint}"),
             (Self::GpuTracker, _) => {
