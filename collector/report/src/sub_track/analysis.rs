@@ -41,6 +41,9 @@ const OVERALL: [&str; 21] = [
     "cpu_combined_hardware_utilization_percent",
 ];
 
+/// Columns of our files that are about the samples, and no quantity.
+const BOOKKEEPING: [&str; 3] = ["n_samples", "max_ram_source", "at_ns"];
+
 /// Statistics of a quantity, in the unit of its column. Null: not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -158,7 +161,9 @@ impl Analyzer {
             return Err(NotTracking::NoColumn(OVERALL[0]));
         }
         // The time is no quantity. Of several columns of one name, the first counts.
-        let is_quantity = |(at, name): &(usize, &String)| *at != time_at && place(name) == Some(*at);
+        let is_quantity = |(at, name): &(usize, &String)| {
+            *at != time_at && place(name) == Some(*at) && !BOOKKEEPING.contains(&name.as_str())
+        };
         let column = |(at, name): (usize, &String)| {
             let (name, overall) = (name.clone(), Moments::default());
             Column { name, at, has_text: false, overall }

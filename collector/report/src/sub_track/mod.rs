@@ -20,4 +20,6 @@ pub use comparison::{Comparison, Mismatch, STATISTICS, Session, Statistic, compa
 pub use json::json;
 pub use ordered::Ordered;
 pub use python::number;
-pub use text::{analysis as analysis_text, calls as calls_text, comparison as comparison_text};
+pub use text::{
+    analysis as analysis_text, blocks as blocks_text, calls as calls_text, comparison as comparison_text,
+};

@@ -7,7 +7,15 @@ use super::comparison::Comparison;
 use super::ordered::Ordered;
 use super::python::{number, title};
 use super::table::{Column, table};
+use crate::figures::{UNKNOWN, short, thousands};
+use crate::model::style::RamUnit;
 use crate::quote;
+use crate::text::table::aligned;
+
+/// The columns of the table of all blocks that are whole numbers.
+const COUNTS: [&str; 2] = ["calls", "samples"];
+/// Most columns of a block's name in that table.
+const BLOCK: usize = 24;
 
 /// Writes an analysis: the whole run, what does not change, and each code block.
 pub fn analysis(analysis: &Analysis) -> String {
@@ -20,6 +28,66 @@ pub fn analysis(analysis: &Analysis) -> String {
         table("\t", &[""], &fixed),
         blocks.collect::<String>()
     )
+}
+
+/// Writes the code blocks as one table: a line for each, those that took most time first. Figures of GPUs are left out where no block has
+/// any.
+pub fn blocks(analysis: &Analysis) -> String {
+    let mut blocks: Vec<&CodeBlock> = analysis.code_block_results.iter().collect();
+    let float = |number: &Option<serde_json::Number>| number.as_ref().and_then(serde_json::Number::as_f64);
+    blocks.sort_by(|a, b| {
+        let total_s = |block: &CodeBlock| float(&block.compute_time.total).unwrap_or(0.0);
+        total_s(b).total_cmp(&total_s(a))
+    });
+    let unit = |name: &str| {
+        let unit =
+            analysis.static_data.iter().find(|(key, _)| *key == name).and_then(|(_, unit)| unit.as_str());
+        let known = RamUnit::ALL.into_iter().find(|known| Some(known.name()) == unit);
+        known.map_or("?", RamUnit::symbol)
+    };
+    // What a block has of a column; our files also have the largest value between two samples.
+    let usage = |block: &CodeBlock, names: &[&str], figure: fn(&Summary) -> &Option<serde_json::Number>| {
+        let find = |name: &&str| block.resource_usage.iter().find(|(known, _)| known == name);
+        names.iter().find_map(find).and_then(|(_, summary)| float(figure(summary)))
+    };
+    let max: fn(&Summary) -> &Option<serde_json::Number> = |summary| &summary.max;
+    let mean: fn(&Summary) -> &Option<serde_json::Number> = |summary| &summary.mean;
+    let cores =
+        |block: &CodeBlock| Some(usage(block, &["cpu_combined_sum_utilization_percent"], mean)? / 100.0);
+    let columns: [(String, Vec<Option<f64>>); 8] = [
+        ("calls".into(), blocks.iter().map(|block| Some(block.num_calls as f64)).collect()),
+        ("samples".into(), blocks.iter().map(|block| Some(block.num_timepoints as f64)).collect()),
+        ("total s".into(), blocks.iter().map(|block| float(&block.compute_time.total)).collect()),
+        ("mean s".into(), blocks.iter().map(|block| float(&block.compute_time.summary.mean)).collect()),
+        (
+            format!("max RAM {}", unit("ram_unit")),
+            blocks.iter().map(|block| usage(block, &["max_combined_ram", "combined_ram"], max)).collect(),
+        ),
+        ("mean cores".into(), blocks.iter().map(|block| cores(block)).collect()),
+        (
+            format!("max GPU RAM {}", unit("gpu_ram_unit")),
+            blocks.iter().map(|block| usage(block, &["combined_gpu_ram"], max)).collect(),
+        ),
+        (
+            "mean GPU %".into(),
+            blocks.iter().map(|block| usage(block, &["gpu_sum_utilization_percent"], mean)).collect(),
+        ),
+    ];
+    let has_gpus = columns[6..].iter().any(|(_, values)| values.iter().flatten().any(|value| *value > 0.0));
+    let columns = &columns[..if has_gpus { 8 } else { 6 }];
+    let names: Vec<String> = blocks.iter().map(|block| quote::escape(&block.name)).collect();
+    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), BLOCK);
+    let cell = |head: &str, value: Option<f64>| match value {
+        None => UNKNOWN.to_owned(),
+        Some(count) if COUNTS.contains(&head) => thousands(count),
+        Some(value) => short(value),
+    };
+    let head = ["block".to_owned()].into_iter().chain(columns.iter().map(|(head, _)| head.clone()));
+    let rows = names.into_iter().enumerate().map(|(at, name)| {
+        [name].into_iter().chain(columns.iter().map(|(head, values)| cell(head, values[at]))).collect()
+    });
+    let rows: Vec<Vec<String>> = [head.collect()].into_iter().chain(rows).collect();
+    aligned(&rows).join("\n") + "\n\n"
 }
 
 /// Writes what a code block used: its name and counts, a table of its times, and one of its quantities.
@@ -132,6 +200,9 @@ Code Block Results:
 
 ";
         assert_eq!(analysis(&read), expected);
+        let table = "block        calls   samples   total s   mean s   max RAM GB   mean cores\nt.py:9\\x1b   10      2         15.0      \
+                     1.50     n/a          n/a\n\n";
+        assert_eq!(blocks(&read), table);
     }
 
     // Requirement: CMD-46

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use gpu_track_collector::analyze_code_blocks;
-use gpu_track_collector::report::sub_track::analysis_text;
 
 use super::place::PlaceArgs;
+use super::text;
 use crate::cli::UsageError;
 use crate::console::message;
 
@@ -34,5 +34,5 @@ pub(super) fn serve(arguments: &AnalyzeArguments) -> Result<ExitCode, UsageError
     let place = arguments.place.find()?;
     let analyzed = analyze_code_blocks(&arguments.tf, &arguments.stf).map_err(UsageError::new)?;
     analyzed.notes.iter().for_each(message);
-    Ok(place.write(&analyzed.value, analysis_text))
+    Ok(place.write(&analyzed.value, text))
 }

@@ -12,8 +12,10 @@ mod show;
 use std::process::ExitCode;
 
 use clap::Args;
+use gpu_track_collector::report::sub_track::{Analysis, analysis_text, blocks_text};
 
 use crate::cli::UsageError;
+use crate::name;
 
 /// The arguments of `gpu-track sub-track`.
 #[derive(Debug, Args)]
@@ -52,4 +54,10 @@ pub(super) fn serve(arguments: SubTrackArguments) -> Result<ExitCode, UsageError
         SubTrackCommand::Show(arguments) => show::serve(&arguments),
         SubTrackCommand::Samples(arguments) => samples::serve(&arguments),
     }
+}
+
+/// Writes an analysis as text: a table of its blocks, and below it gpu_tracker's text, which is all under its name.
+fn text(analysis: &Analysis) -> String {
+    let table = if name::is_this_gpu_tracker() { String::new() } else { blocks_text(analysis) };
+    table + &analysis_text(analysis)
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use gpu_track_collector::report::sub_track::analysis_text;
 
 use super::compare::read_analysis;
 use super::place::PlaceArgs;
+use super::text;
 use crate::cli::UsageError;
 
 /// The arguments of `gpu-track sub-track show`.
@@ -27,5 +27,5 @@ pub(super) struct ShowArguments {
 /// If the file can't be read, or the analysis can't be written to its place.
 pub(super) fn serve(arguments: &ShowArguments) -> Result<ExitCode, UsageError> {
     let place = arguments.place.find()?;
-    Ok(place.write(&read_analysis(&arguments.file)?, analysis_text))
+    Ok(place.write(&read_analysis(&arguments.file)?, text))
 }

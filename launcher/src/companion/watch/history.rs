@@ -1,4 +1,4 @@
-//! RAM over time, as far as it is known: bounded, whatever the length of the run.
+//! RAM and CPU over time, as far as they are known: bounded, whatever the length of the run.
 
 use std::cmp::Reverse;
 
@@ -16,6 +16,8 @@ pub(super) struct Point {
     pub(super) at_s: f64,
     /// The largest RAM of the tree within it, bytes.
     pub(super) ram_bytes: u64,
+    /// CPU utilization, percent of one core. `None`: not known.
+    pub(super) cpu_percent: Option<f64>,
     /// RAM by command, bytes. `None`: not known of this time.
     pub(super) by_command: Option<Vec<(String, u64)>>,
 }
@@ -26,6 +28,7 @@ struct Kept {
     from_s: f64,
     at_s: f64,
     ram_bytes: u64,
+    cpu_percent: Option<f64>,
     /// RAM by command, bytes. A number is the place of a command in [`History::commands`].
     by_command: Option<Vec<(usize, u64)>>,
 }
@@ -38,11 +41,13 @@ pub(super) struct History {
     commands: Vec<(String, u64)>,
 }
 
-/// RAM within a column of a chart.
+/// RAM and CPU within a column of a chart.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Column {
     /// The largest RAM of the tree, bytes.
     pub(super) ram_bytes: u64,
+    /// CPU utilization, percent of one core: the mean of the stretches that reach into the column. `None`: not known.
+    pub(super) cpu_percent: Option<f64>,
     /// Bytes of each of the commands that were asked for, in their order. `None`: not known.
     pub(super) by_command: Option<Vec<u64>>,
 }
@@ -51,12 +56,12 @@ impl History {
     /// Appends a stretch. If there are then too many, every two neighbours become one. The RAM of commands is noted for
     /// [`Self::largest_commands`]. Commands beyond [`MOST_COMMANDS`] are left out of the stretch.
     pub(super) fn push(&mut self, point: Point) {
-        let Point { from_s, at_s, ram_bytes, by_command } = point;
+        let Point { from_s, at_s, ram_bytes, cpu_percent, by_command } = point;
         let by_command = by_command.map(|all| {
             let numbered = |(name, bytes): (String, u64)| Some((self.number(&name, bytes)?, bytes));
             all.into_iter().filter_map(numbered).collect()
         });
-        self.points.push(Kept { from_s, at_s, ram_bytes, by_command });
+        self.points.push(Kept { from_s, at_s, ram_bytes, cpu_percent, by_command });
         if self.points.len() > MOST_POINTS {
             self.points = self.points.chunks(2).filter_map(joined).collect();
         }
@@ -100,22 +105,28 @@ impl History {
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
         // The stretch with most RAM of each column. Of several with the same RAM, it is the last.
         let mut largest: Vec<Option<&Kept>> = vec![None; count];
+        // For each column: CPU utilization times time, and that time.
+        let mut cpu = vec![(0.0, 0.0); count];
         let width_s = end_s / count as f64;
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
             // A stretch that ends where a column begins is not in that one, whatever the rounding. Each is in one column at least.
             let end = (column_at(point.at_s - width_s * 1e-6) + 1).max(first + 1);
-            for largest in largest.iter_mut().take(end).skip(first) {
+            for (largest, cpu) in largest.iter_mut().zip(&mut cpu).take(end).skip(first) {
                 if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
                     *largest = Some(point);
+                }
+                if let Some(percent) = point.cpu_percent {
+                    *cpu = (cpu.0 + percent * point.length_s(), cpu.1 + point.length_s());
                 }
             }
         }
         let numbers: Vec<Option<usize>> =
             commands.iter().map(|name| self.commands.iter().position(|(known, _)| known == name)).collect();
-        let column = |point: &Kept| Column {
+        let column = |point: &Kept, (sum, length_s): (f64, f64)| Column {
             ram_bytes: point.ram_bytes,
+            cpu_percent: (length_s > 0.0).then(|| sum / length_s),
             by_command: point.by_command.as_ref().map(|known| {
                 // A command that the stretch does not name had nothing in it.
                 let bytes_of = |number: &Option<usize>| {
@@ -124,16 +135,26 @@ impl History {
                 numbers.iter().map(bytes_of).collect()
             }),
         };
-        largest.into_iter().map(|point| point.map(column)).collect()
+        largest.into_iter().zip(cpu).map(|(point, cpu)| point.map(|point| column(point, cpu))).collect()
     }
 }
 
-/// Makes one stretch of neighbours, with RAM and commands of the one with most RAM. Of several, one whose commands are known goes
+impl Kept {
+    fn length_s(&self) -> f64 {
+        (self.at_s - self.from_s).max(0.0)
+    }
+}
+
+/// Makes one stretch of neighbours, with their mean CPU utilization, and with RAM and commands of the one with most RAM. Of several, one whose commands are known goes
 /// first. `None`: there are none.
 fn joined(neighbours: &[Kept]) -> Option<Kept> {
     let (first, last) = (neighbours.first()?, neighbours.last()?);
     let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;
-    Some(Kept { from_s: first.from_s, at_s: last.at_s, ..largest.clone() })
+    let known = || neighbours.iter().filter_map(|point| Some((point.cpu_percent?, point.length_s())));
+    let length_s: f64 = known().map(|(_, length_s)| length_s).sum();
+    let sum: f64 = known().map(|(percent, length_s)| percent * length_s).sum();
+    let cpu_percent = (length_s > 0.0).then(|| sum / length_s);
+    Some(Kept { from_s: first.from_s, at_s: last.at_s, cpu_percent, ..largest.clone() })
 }
 
 #[cfg(test)]
@@ -142,21 +163,24 @@ mod tests {
 
     fn point(from_s: f64, at_s: f64, ram_bytes: u64, by_command: &[(&str, u64)]) -> Point {
         let by_command = by_command.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect();
-        Point { from_s, at_s, ram_bytes, by_command: Some(by_command) }
+        Point { from_s, at_s, ram_bytes, cpu_percent: Some(at_s * 10.0), by_command: Some(by_command) }
     }
 
     #[test]
     fn column_has_the_largest_moment_of_its_time_and_unknown_time_has_none() {
         let mut history = History::default();
-        history.push(Point { from_s: 2.0, at_s: 3.0, ram_bytes: 7, by_command: None });
+        history.push(Point { from_s: 2.0, at_s: 3.0, ram_bytes: 7, ..Point::default() });
         history.push(point(3.0, 3.5, 5, &[("a", 4), ("b", 1)]));
         history.push(point(3.5, 4.0, 9, &[("b", 9)]));
         assert_eq!((history.since_s(), history.commands_since_s()), (Some(2.0), Some(3.0)));
         assert_eq!(history.largest_commands(1), ["b"]);
         let columns = history.columns(4.0, 4, &["a", "b", "no such"]);
         assert_eq!(columns[..2], [None, None]);
-        assert_eq!(columns[2], Some(Column { ram_bytes: 7, by_command: None }));
-        assert_eq!(columns[3], Some(Column { ram_bytes: 9, by_command: Some(vec![0, 9, 0]) }));
+        assert_eq!(columns[2], Some(Column { ram_bytes: 7, ..Column::default() }));
+        assert_eq!(
+            columns[3],
+            Some(Column { ram_bytes: 9, cpu_percent: Some(37.5), by_command: Some(vec![0, 9, 0]) })
+        );
         assert_eq!(
             history.columns(3.4, 1, &["a"])[0].as_ref().unwrap().ram_bytes,
             7,

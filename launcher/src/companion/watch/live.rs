@@ -32,7 +32,7 @@ pub(super) struct Live {
     summary_ns: u64,
     /// The newest sample that a reading has told for the history: its number, and its time, CLOCK_MONOTONIC nanoseconds. `None`:
     /// there is none yet.
-    newest_in_history: Option<(u64, u64)>,
+    newest_in_history: Option<(u64, Sample)>,
 }
 
 impl Live {
@@ -165,24 +165,30 @@ impl Live {
         let new: Vec<(u64, Sample)> = self.samples(newest).filter(|(number, _)| is_new(*number)).collect();
         let Some((last, end)) = new.last().copied() else { return Vec::new() };
         let mut points: Vec<Point> = Vec::new();
-        let mut before_ns = self.newest_in_history.map(|(_, at_ns)| at_ns);
+        let earlier = self.newest_in_history.map(|(_, sample)| sample);
+        let mut before = earlier;
         for (_, sample) in &new {
             // A stretch begins at the sample before; the first of all has no length.
+            let before_ns = before.map(|before| before.monotonic_ns);
             let from_ns = before_ns.unwrap_or(sample.monotonic_ns).min(sample.monotonic_ns);
             let (from_s, at_s) = (s(from_ns), s(sample.monotonic_ns));
-            points.push(Point { from_s, at_s, ram_bytes: sample.combined_bytes, by_command: None });
-            before_ns = Some(sample.monotonic_ns);
+            let cpu_percent = before.and_then(|before| rate(&before, sample));
+            let ram_bytes = sample.combined_bytes;
+            points.push(Point { from_s, at_s, ram_bytes, cpu_percent, by_command: None });
+            before = Some(*sample);
         }
-        if self.newest_in_history.is_some() {
+        if let Some(earlier) = earlier {
             // Looks are half a second apart, which is fine enough for a chart: all samples since the last one are one stretch.
             let from_s = points.first().map_or(0.0, |point| point.from_s);
             let ram_bytes = points.iter().map(|point| point.ram_bytes).max().unwrap_or(0);
-            points = vec![Point { from_s, at_s: s(end.monotonic_ns), ram_bytes, by_command: None }];
+            let cpu_percent = rate(&earlier, &end);
+            points =
+                vec![Point { from_s, at_s: s(end.monotonic_ns), ram_bytes, cpu_percent, by_command: None }];
         }
         if let Some(point) = points.last_mut() {
             point.by_command = by_command;
         }
-        self.newest_in_history = Some((last, end.monotonic_ns));
+        self.newest_in_history = Some((last, end));
         points
     }
 

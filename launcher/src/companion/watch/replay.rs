@@ -20,6 +20,8 @@ use super::peaks::Peaks;
 
 /// The column of the tree's RAM, shared memory counted once.
 const RAM: &str = "ram_combined_bytes";
+/// The column of the tree's CPU utilization.
+const CPU: &str = "cpu_combined_percent";
 
 /// A finished run.
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl Replay {
     pub(super) fn peaks(&self) -> Peaks {
         let mut peaks = Peaks::default();
         for point in 0..self.recording.over_time.times().len() {
-            peaks.raise_cpu(self.value(point, "cpu_combined_percent"));
+            peaks.raise_cpu(self.value(point, CPU));
             peaks.raise_gpus(&self.gpus(point));
         }
         peaks
@@ -101,7 +103,7 @@ impl Replay {
             stage: Stage::Replayed,
             ram_bytes: self.whole(point, RAM),
             max_ram_bytes: self.max_ram_bytes(),
-            cpu_percent: self.value(point, "cpu_combined_percent"),
+            cpu_percent: self.value(point, CPU),
             processes,
             threads: self.recording.moments.get(point).and_then(|moment| moment.threads),
             listed,
@@ -122,6 +124,7 @@ impl Replay {
             from_s,
             at_s,
             ram_bytes: self.whole(at, RAM).unwrap_or(0),
+            cpu_percent: self.value(at, CPU),
             by_command: self.ram_by_command(at),
         };
         self.recording.over_time.times().enumerate().map(point).collect()

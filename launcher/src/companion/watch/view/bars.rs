@@ -65,7 +65,9 @@ struct Bar {
 
 /// Draws the bars, one a line.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
-    for bar in [cpu(model), ram(model), gpu(model), gpu_memory(model), time(model)] {
+    let has_gpus = !model.frame.gpus.is_empty();
+    let of_gpus = has_gpus.then(|| [gpu(model), gpu_memory(model)]).into_iter().flatten();
+    for bar in [cpu(model), ram(model)].into_iter().chain(of_gpus).chain([time(model)]) {
         let drawn = drawn(&bar, canvas.is_unicode());
         canvas.pieces(&[
             (format!("{:<NAME_WIDTH$}", bar.name), Look::Head),
@@ -128,10 +130,8 @@ fn gpu(model: &Model) -> Bar {
     let sums = gpu_sums(&model.frame.gpus);
     let (now, peak) = (sums.busy_percent, model.peaks.gpu_busy_percent);
     let limit = (sums.count > 0).then_some(sums.count as f64 * 100.0);
-    let told = match limit {
-        None => "no GPU seen".into(),
-        Some(limit) => format!("{} of {limit:.0}%  peak {}{}", percent(now), percent(peak), peak_note(model)),
-    };
+    let whole = limit.unwrap_or(0.0);
+    let told = format!("{} of {whole:.0}%  peak {}{}", percent(now), percent(peak), peak_note(model));
     Bar { name: "GPU", now, peak, limit, told }
 }
 
@@ -140,10 +140,7 @@ fn gpu_memory(model: &Model) -> Bar {
     let sums = gpu_sums(&model.frame.gpus);
     let (now, peak, limit) = (sums.run_bytes, model.peaks.gpu_run_bytes, sums.total_bytes);
     let shown = |value| some_bytes(value, model.unit);
-    let told = match sums.count {
-        0 => "no GPU seen".into(),
-        _ => format!("{} of {}  peak {}{}", shown(now), shown(limit), shown(peak), peak_note(model)),
-    };
+    let told = format!("{} of {}  peak {}{}", shown(now), shown(limit), shown(peak), peak_note(model));
     let number = |value: Option<u64>| value.map(|bytes| bytes as f64);
     Bar { name: "GPU mem", now: number(now), peak: number(peak), limit: number(limit), told }
 }

@@ -1,9 +1,10 @@
-//! RAM from the start of the run, stacked by command. Each command has a letter, so the chart needs no colours.
+//! RAM from the start of the run, stacked by command, and CPU below it. On a terminal with colours a command has a colour, elsewhere a
+//! letter.
 
 use gpu_track_collector::report::{figures, quote};
 
 use super::canvas::{Canvas, Look};
-use super::text::{UNKNOWN, bytes, column};
+use super::text::{UNKNOWN, bytes, column, cores};
 use crate::companion::watch::history::Column;
 use crate::companion::watch::model::Model;
 
@@ -17,15 +18,18 @@ const UNSPLIT: &str = ":";
 const LABEL_WIDTH: usize = 8;
 /// The history is late if it begins more than this after the start of the run, seconds.
 const LATE_S: f64 = 1.0;
-/// Stands for commands that have no room in the legend.
-const MORE: &str = "  ...";
+/// Columns for how many commands have no room in the legend.
+const MORE_WIDTH: usize = 5;
+/// A cell that is full, and one of which the lower eighths are.
+const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Most columns of a name in the legend.
 const NAME_WIDTH: usize = 14;
 
-/// Draws the chart's head, `rows` rows of the chart itself, and its axis and legend. [`super::CHART_FRAME_ROWS`] is at least what
-/// the other lines take.
-pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
+/// Draws the chart's head, `rows` rows of RAM, its axis and legend, and `cpu_rows` rows of CPU. [`super::CHART_FRAME_ROWS`] is at least
+/// what the other lines take.
+pub(super) fn draw(model: &Model, rows: u16, cpu_rows: u16, canvas: &mut Canvas<'_>) {
     let names = model.history.largest_commands(LETTERS.len());
+    let is_coloured = is_coloured(model);
     // A finished run is shown as a whole.
     let end_s = model.run.length_s.unwrap_or(model.frame.at_s);
     let width = canvas.width().saturating_sub(LABEL_WIDTH + 1);
@@ -42,15 +46,57 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
         for stack in &stacks {
             pieces.push(match stack.get(row) {
                 None => (" ".into(), Look::Plain),
-                Some(Cell::Unsplit) => (UNSPLIT.into(), Look::Dim),
-                Some(Cell::Others) => (OTHERS.into(), Look::Dim),
-                Some(Cell::Command(rank)) => (LETTERS[*rank].into(), Look::Command(*rank)),
+                Some(Cell::Unsplit) => (if is_coloured { "▒" } else { UNSPLIT }.into(), Look::Dim),
+                Some(Cell::Others) => (if is_coloured { "░" } else { OTHERS }.into(), Look::Dim),
+                Some(Cell::Command(rank)) => (mark(*rank, is_coloured).into(), Look::Command(*rank)),
             });
         }
         canvas.pieces(&pieces);
     }
     axis(model, end_s, width, canvas);
     legend(model, &names, canvas);
+    if cpu_rows > 0 {
+        cpu(model, &columns, cpu_rows, canvas);
+    }
+}
+
+/// Whether commands have colours. A text has none.
+fn is_coloured(model: &Model) -> bool {
+    model.is_interactive && model.console.has_colour && model.console.is_unicode
+}
+
+/// Gives what stands for a command.
+fn mark(rank: usize, is_coloured: bool) -> &'static str {
+    if is_coloured { EIGHTHS[8] } else { LETTERS[rank] }
+}
+
+/// Draws CPU utilization: its head, and `rows` rows. The top is what the run may use, or what it used most.
+fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas<'_>) {
+    let percents: Vec<Option<f64>> = columns.iter().map(|column| column.as_ref()?.cpu_percent).collect();
+    let most = percents.iter().flatten().copied().fold(0.0, f64::max);
+    let usable = model.run.usable.as_ref().map_or(0.0, |usable| usable.cores.count * 100.0);
+    let top = if usable > 0.0 { usable } else { most };
+    let of = format!("  up to {} cores", cores(Some(top)));
+    canvas.pieces(&[("CPU over time", Look::Head), (&of, Look::Dim)]);
+    let is_unicode = canvas.is_unicode();
+    for row in (0..rows).rev() {
+        let label = if row + 1 == rows { cores(Some(top)) } else { String::new() };
+        let cell = |percent: &Option<f64>| {
+            // How many rows the value fills, and what of them is in this one.
+            let height = percent.filter(|_| top > 0.0).map_or(0.0, |percent| percent / top * f64::from(rows));
+            let eighths = ((height - f64::from(row)).clamp(0.0, 1.0) * 8.0).round() as usize;
+            // Even the smallest one is shown.
+            let eighths = if row == 0 && height > 0.0 { eighths.max(1) } else { eighths };
+            match eighths {
+                eighths if is_unicode => EIGHTHS[eighths],
+                0 => " ",
+                1..=4 => ".",
+                _ => "#",
+            }
+        };
+        let line: String = percents.iter().map(cell).collect();
+        canvas.pieces(&[(pad_left(&label) + " ", Look::Dim), (line, Look::Command(2))]);
+    }
 }
 
 /// Gives what stands behind the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
@@ -128,7 +174,7 @@ fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
 }
 
 /// Draws the legend: the letter of each command, and its RAM at the moment that is shown. Commands with most RAM then come first.
-/// If one has no room, `...` stands for it and all after it. `names`: the commands in the order of their letters.
+/// If one has no room, the number of it and all after it stands at the end. `names`: the commands in the order of their letters.
 fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let now = model.frame.ram_by_command.as_deref().unwrap_or_default();
     let bytes_of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
@@ -143,11 +189,11 @@ fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
         let name = column(name, quote::width(&quote::escape(name)).min(NAME_WIDTH));
         // A command that is not among those with most RAM of this moment has little or none.
         let bytes = bytes.map_or("-".into(), |value| super::text::bytes(value, model.unit));
-        let (letter, told) = (format!("  {}", LETTERS[rank]), format!(" {name} {bytes}"));
-        let width = letter.len() + quote::width(&told);
-        let kept_for_mark = if position + 1 < count { MORE.len() } else { 0 };
+        let (letter, told) = (format!("  {}", mark(rank, is_coloured(model))), format!(" {name} {bytes}"));
+        let width = quote::width(&letter) + quote::width(&told);
+        let kept_for_mark = if position + 1 < count { MORE_WIDTH } else { 0 };
         if width + kept_for_mark > left {
-            pieces.push((MORE.into(), Look::Dim));
+            pieces.push((format!("  +{}", count - position), Look::Dim));
             break;
         }
         left -= width;
@@ -165,7 +211,11 @@ mod tests {
     #[test]
     fn column_is_stacked_by_command_and_what_is_not_known_is_not_split() {
         let column = |ram_bytes, by_command: Option<&[u64]>| {
-            stack(Some(&Column { ram_bytes, by_command: by_command.map(<[u64]>::to_vec) }), 100, 4)
+            stack(
+                Some(&Column { ram_bytes, by_command: by_command.map(<[u64]>::to_vec), ..Column::default() }),
+                100,
+                4,
+            )
         };
         let [a, b] = [Cell::Command(0), Cell::Command(1)];
         assert_eq!(column(100, Some(&[50, 25])), [a, a, b, Cell::Others]);

@@ -87,9 +87,9 @@ pub(super) fn alarms(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     section("ALERTS", &model.frame.alarms, rows, Look::Bad, canvas);
 }
 
-/// Gives how many rows the lines about how figures are known want.
-pub(super) fn coverage_rows(model: &Model) -> u16 {
-    u16::try_from(model.frame.coverage.len()).unwrap_or(u16::MAX)
+/// Gives how many rows the lines about how figures are known want, in so many columns.
+pub(super) fn coverage_rows(model: &Model, width: usize) -> u16 {
+    u16::try_from(wrapped(&model.frame.coverage, width).len()).unwrap_or(u16::MAX)
 }
 
 /// Says how figures are known, in at most so many rows.
@@ -97,9 +97,20 @@ pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     section("COVERAGE", &model.frame.coverage, rows, Look::Plain, canvas);
 }
 
-/// Gives how many rows the events want.
-pub(super) fn event_rows(model: &Model) -> u16 {
-    u16::try_from(model.frame.events.len()).unwrap_or(u16::MAX)
+/// Gives how many rows the events want, in so many columns.
+pub(super) fn event_rows(model: &Model, width: usize) -> u16 {
+    u16::try_from(wrapped(&model.frame.events, width).len()).unwrap_or(u16::MAX)
+}
+
+/// Breaks lines between words, so that each fits beside the head of its section.
+fn wrapped(lines: &[String], width: usize) -> Vec<String> {
+    let room = width.saturating_sub(HEAD_WIDTH).max(1);
+    let parts = lines.iter().flat_map(|line| {
+        let wrapped = quote::wrap(quote::escape(line).split_whitespace(), room);
+        // What goes on is indented.
+        wrapped.into_iter().enumerate().map(|(at, part)| if at == 0 { part } else { format!("  {part}") })
+    });
+    parts.collect()
 }
 
 /// Says what happened, in at most so many rows.
@@ -110,6 +121,7 @@ pub(super) fn events(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
 /// Writes lines in at most so many rows, with `head` before the first one. If some have no room, the last row says how many.
 fn section(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canvas<'_>) {
     let shown = usize::from(rows);
+    let lines = wrapped(lines, canvas.width());
     let hidden = lines.len().saturating_sub(shown);
     for (at, line) in lines.iter().take(shown).enumerate() {
         let head = if at == 0 { head } else { "" };
@@ -119,7 +131,7 @@ fn section(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Can
         };
         // The count is not cut: the line gets the room that is left.
         let room = canvas.width().saturating_sub(HEAD_WIDTH + more.len());
-        let line = quote::cut(&quote::escape(line), room);
+        let line = quote::cut(line, room);
         canvas.pieces(&[(format!("{head:<HEAD_WIDTH$}"), Look::Head), (line, look), (more, Look::Dim)]);
     }
 }

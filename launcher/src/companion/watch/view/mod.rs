@@ -21,8 +21,14 @@ use super::model::Model;
 
 /// Least rows for the processes, with their head.
 const LEAST_PROCESS_ROWS: u16 = 3;
-/// Most rows of the chart itself.
-const MOST_CHART_ROWS: u16 = 8;
+/// Most rows of the chart in a text, and on a terminal.
+const MOST_CHART_ROWS: (u16, u16) = (8, 40);
+/// A chart with so many rows has another one of CPU below it.
+const ROWS_WITH_CPU: u16 = 6;
+/// The chart of CPU gets one row of so many.
+const PART_OF_CPU: u16 = 4;
+/// Rows of the processes beside the list: title and head.
+const PROCESS_FRAME_ROWS: usize = 2;
 /// Rows of the chart beside the chart itself: its head, its axis and its legend.
 const CHART_FRAME_ROWS: u16 = 4;
 /// Most rows of the alarms. On a small terminal, also the most rows each of GPUs, coverage and events.
@@ -49,15 +55,20 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     bars::draw(model, &mut canvas);
     let key_rows = u16::from(model.is_interactive);
     let left = area.height.saturating_sub(canvas.row() + key_rows);
-    let wanted = rows_below_wanted(model);
+    let wanted = rows_below_wanted(model, area.width.into());
     let [gpu_rows, coverage_rows, event_rows] =
         shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
     let rows_below = gpu_rows + coverage_rows + event_rows;
-    // The chart gets at most half of what is left, and the processes the rest.
-    let half = left.saturating_sub(rows_below) / 2;
-    let chart_rows = half.saturating_sub(CHART_FRAME_ROWS).min(MOST_CHART_ROWS);
+    // The chart gets half of what is left, and what the processes do not need.
+    let left = left.saturating_sub(rows_below);
+    let processes = u16::try_from(model.rows.len() + PROCESS_FRAME_ROWS).unwrap_or(u16::MAX);
+    let most = if model.is_interactive { MOST_CHART_ROWS.1 } else { MOST_CHART_ROWS.0 };
+    let of_chart = (left / 2).max(left.saturating_sub(processes));
+    let chart_rows = of_chart.saturating_sub(CHART_FRAME_ROWS).min(most);
+    // The head of the chart of CPU is one of its rows.
+    let cpu_rows = if chart_rows >= ROWS_WITH_CPU { chart_rows / PART_OF_CPU } else { 0 };
     if chart_rows > 0 {
-        chart::draw(model, chart_rows, &mut canvas);
+        chart::draw(model, chart_rows - cpu_rows, cpu_rows.saturating_sub(1), &mut canvas);
     }
     let processes_end = area.height.saturating_sub(key_rows + rows_below);
     process_tree::draw(model, processes_end, &mut canvas);
@@ -75,8 +86,8 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
 }
 
 /// Gives how many rows the parts below the processes want: GPUs, coverage and events.
-fn rows_below_wanted(model: &Model) -> [u16; 3] {
-    [facts::gpu_rows(model), facts::coverage_rows(model), facts::event_rows(model)]
+fn rows_below_wanted(model: &Model, width: usize) -> [u16; 3] {
+    [facts::gpu_rows(model), facts::coverage_rows(model, width), facts::event_rows(model, width)]
 }
 
 /// Gives each part the rows that it wants, in the order of the parts, until none of `rows` is left. On a small terminal a part gets
@@ -97,7 +108,7 @@ const fn is_small(height: u16) -> bool {
 
 /// Draws the model as text of so many columns, with as many lines as it takes; about 65,000 cells at most.
 pub(super) fn text(model: &Model, columns: u16) -> String {
-    let below = rows_below_wanted(model).map(usize::from);
+    let below = rows_below_wanted(model, columns.into()).map(usize::from);
     let listed = model.rows.len() + below.iter().sum::<usize>();
     let height = u16::try_from(listed.saturating_add(OTHER_TEXT_ROWS)).unwrap_or(u16::MAX);
     // The buffer counts its cells in 16 bits.

@@ -8,14 +8,14 @@ use crate::companion::watch::frame::{Frame, Stage};
 use crate::companion::watch::model::Model;
 use crate::companion::watch::tree::Row;
 
-/// Columns of all figures of a row.
-const FIGURES_WIDTH: usize = 46;
 /// Least columns of a name. On a narrower terminal, figures are cut.
 const LEAST_NAME_WIDTH: usize = 8;
 
 /// Draws the processes from the canvas's row on, above the row `end`: a title, the head of the table, and as many rows as fit.
 pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
-    let name_width = canvas.width().saturating_sub(FIGURES_WIDTH).max(LEAST_NAME_WIDTH);
+    let head =
+        |rss: &str| figures(model, ["LIVE", rss, "CPU", "CPU s", "GPU MEM", "ENDED"].map(String::from));
+    let name_width = canvas.width().saturating_sub(head("").len()).max(LEAST_NAME_WIDTH);
     if canvas.row() >= end {
         return;
     }
@@ -25,8 +25,7 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
     }
     // A tracking file has no RSS of a moment, but the peak of each process's whole life.
     let rss = if model.run.length_s.is_some() { "PEAK RSS" } else { "RSS" };
-    let head = figures(["LIVE", rss, "CPU", "CPU s", "GPU MEM", "ENDED"].map(String::from));
-    canvas.line(&format!("{}{head}", column("COMMAND", name_width)), Look::Dim);
+    canvas.line(&format!("{}{}", column("COMMAND", name_width), head(rss)), Look::Dim);
     let room = usize::from(end.saturating_sub(canvas.row()));
     // The selected row stays in sight.
     let first = if model.is_interactive { (model.selected + 1).saturating_sub(room) } else { 0 };
@@ -99,23 +98,29 @@ fn line(model: &Model, row: &Row, name_width: usize) -> String {
         // Of ended processes, only the largest peak and the sum of CPU time are known.
         0 => {
             let of_ended = row.ended.unwrap_or_default();
-            figures([
-                "0".into(),
-                some_bytes(of_ended.peak_rss_bytes, model.unit),
-                String::new(),
-                cpu_seconds(of_ended.cpu_s),
-                String::new(),
-                ended,
-            ])
+            figures(
+                model,
+                [
+                    "0".into(),
+                    some_bytes(of_ended.peak_rss_bytes, model.unit),
+                    String::new(),
+                    cpu_seconds(of_ended.cpu_s),
+                    String::new(),
+                    ended,
+                ],
+            )
         }
-        live => figures([
-            live.to_string(),
-            some_bytes(row.rss_bytes, model.unit),
-            percent(row.cpu_percent),
-            cpu_seconds(row.cpu_s),
-            some_bytes(row.gpu_bytes, model.unit),
-            ended,
-        ]),
+        live => figures(
+            model,
+            [
+                live.to_string(),
+                some_bytes(row.rss_bytes, model.unit),
+                percent(row.cpu_percent),
+                cpu_seconds(row.cpu_s),
+                some_bytes(row.gpu_bytes, model.unit),
+                ended,
+            ],
+        ),
     };
     format!("{}{figures}", column(&name, name_width))
 }
@@ -125,7 +130,10 @@ fn cpu_seconds(value: Option<f64>) -> String {
     value.map_or(UNKNOWN.into(), gpu_track_collector::report::figures::short)
 }
 
-/// Writes figures in their columns.
-fn figures([live, rss, cpu, cpu_s, gpu, ended]: [String; 6]) -> String {
-    format!("{live:>6} {rss:>8} {cpu:>6} {cpu_s:>7} {gpu:>8} {ended:>6}")
+/// Writes figures in their columns. Those of GPUs are left out where there is none, and CPU utilization in a finished run, of which only
+/// CPU time is known.
+fn figures(model: &Model, [live, rss, cpu, cpu_s, gpu, ended]: [String; 6]) -> String {
+    let cpu = if model.run.length_s.is_some() { String::new() } else { format!(" {cpu:>6}") };
+    let gpu = if model.frame.gpus.is_empty() { String::new() } else { format!(" {gpu:>8}") };
+    format!("{live:>6} {rss:>8}{cpu} {cpu_s:>7}{gpu} {ended:>6}")
 }

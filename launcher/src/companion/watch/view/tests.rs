@@ -57,6 +57,7 @@ fn busy() -> Reading {
         from_s,
         at_s: from_s + 1.0,
         ram_bytes: ram * MB,
+        cpu_percent: Some(from_s * 30.0),
         by_command: commands.map(|all| all.iter().map(|(name, mb)| ((*name).to_owned(), mb * MB)).collect()),
     };
     let points = vec![
@@ -103,7 +104,6 @@ fn run_that_just_started_has_nothing_but_unknown_figures() {
         "? of ? cores",
         "RAM",
         "? of ?  peak ?",
-        "no GPU seen",
         "no limit known",
         "PROCESSES ? live, ? threads, ? ended",
     ];
@@ -122,8 +122,7 @@ fn busy_run_shows_its_parts_in_order() {
         "] 3.10 of 4.00 cores  peak 3.10 seen\n",
         "RAM     [",
         "] 2.00 GB of 8.00 GB  peak 4.00 GB\n",
-        "GPU     [",
-        "] no GPU seen\n",
+        "Time    [",
         "RAM over time  unknown before 6.00 s,  commands unknown before 8.00 s\n",
         " 4.00 GB ",
         ":",
@@ -133,6 +132,9 @@ fn busy_run_shows_its_parts_in_order() {
         "     0 s ",
         " 10.0 s\n",
         "at 10.0 s  a cc1 1.90 GB  b make 100 MB\n",
+        "CPU over time  up to 4.00 cores\n",
+        "    4.00 ",
+        "..###############\n",
         "PROCESSES 3 live, 5 threads, 280 ended\n",
         "- make",
         "     1  2.00 MB",
@@ -143,7 +145,7 @@ fn busy_run_shows_its_parts_in_order() {
         "COVERAGE CPU time of ended processes: 280 exact",
     ];
     assert_has(&shown, &parts);
-    assert!(!shown.contains("GPUS") && !shown.contains("q end"), "{shown}");
+    assert!(!shown.contains("GPU") && !shown.contains("q end"), "{shown}");
 }
 
 // Requirement: WATCH-2, WATCH-52
@@ -239,16 +241,18 @@ fn figure_without_room_is_left_out_or_marked_as_cut() {
     };
     let whole = legend(120);
     assert!(!whole.contains("...") && whole.matches(" MB").count() == 4, "{whole}");
-    for columns in 12..120 {
+    for columns in 13..120 {
         let legend = legend(columns);
-        let shown = legend.strip_suffix("...").unwrap_or(&legend).trim_end();
-        assert!(legend == whole || (legend.ends_with("...") && legend.len() <= columns.into()), "{legend}");
+        // How many are left out stands behind the others.
+        let (shown, left_out) = legend.rsplit_once("  +").unwrap_or((&legend, ""));
+        let is_counted = left_out.parse().is_ok_and(|count: usize| count > 0);
+        assert!(legend == whole || (is_counted && legend.len() <= columns.into()), "{legend}");
         let rest = whole.strip_prefix(shown).unwrap();
         assert!(rest.is_empty() || rest.starts_with("  "), "{columns}: {legend}");
     }
     // The bar's figures, and those of a row.
     assert_has(&drawn(&model, 60, 40), &["2.00 GB of 8.00 GB  pe...\n"]);
-    let narrow = drawn(&model, 52, 40);
+    let narrow = drawn(&model, 42, 40);
     assert!(narrow.lines().any(|line| line.contains("cc1") && line.ends_with("...")), "{narrow}");
     // A long event leaves room for the count of those below it.
     let mut reading = busy();
