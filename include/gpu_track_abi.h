@@ -59,7 +59,8 @@ struct gpu_track_header {
 };
 
 /* The live file: what a run does now. Map it read-only. Refuse it unless magic, version and the file's length are as above; then
- * all of the following holds. docs/FILES.md has a reader, and the keys of the summary. Times are CLOCK_MONOTONIC nanoseconds. */
+ * all of the following holds. docs/examples/live.c is a reader, and docs/FILES.md has the keys of the summary. Times are
+ * CLOCK_MONOTONIC nanoseconds. */
 
 /* Where a section of a live file is: its first byte, its bytes, bytes of an entry, and most entries. */
 struct gpu_track_live_section {

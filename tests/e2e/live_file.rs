@@ -1,5 +1,5 @@
-//! The live file, read by programs of other make: the crate `shared_memory`, which maps it by its name, and the reader in C of
-//! docs/FILES.md.
+//! The live file, read by programs of other make: the crate `shared_memory`, which maps it by its name, and the reader in C,
+//! docs/examples/live.c.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn another_crate_that_maps_it_by_name_reads_the_same_samples_and_leaves_it_in_pl
     assert!((1..=peak_bytes).contains(&largest_bytes), "{largest_bytes} in the file, {peak_bytes} reported");
 }
 
-/// The reader in C of docs/FILES.md.
+/// The reader in C.
 struct Reader {
     directory: tempfile::TempDir,
 }
@@ -99,16 +99,12 @@ impl Reader {
     fn build() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let text = std::fs::read_to_string(root.join("docs/FILES.md")).unwrap();
-        let code = text.split_once("```c\n").unwrap().1.split_once("```").unwrap().0;
-        let source = directory.path().join("live.c");
-        std::fs::write(&source, code).unwrap();
         let output = Command::new("cc")
             .args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"])
             .arg(root.join("include"))
             .arg("-o")
             .arg(directory.path().join("live"))
-            .arg(&source)
+            .arg(root.join("docs/examples/live.c"))
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

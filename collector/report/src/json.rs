@@ -77,85 +77,143 @@ pub(super) fn gpu_line(listing: &Listing) -> String {
     json_line(listing)
 }
 
+/// Gives the JSON Schema of the report that [`json`] writes.
+#[cfg(test)]
+pub(super) fn schema() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Document>().to_value()
+}
+
 /// The objects of gpu_tracker 5.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct GpuTracker {
-    max_ram: MaxRam,
-    max_gpu_ram: MaxGpuRam,
+    /// `max_ram_bytes` in `unit`.
+    max_ram: MaxRamInUnit,
+    /// `max_gpu_ram_bytes` in `unit`.
+    max_gpu_ram: MaxGpuRamInUnit,
+    /// `cpu`, and the same over the number of cores.
     cpu_utilization: CpuUtilization,
-    gpu_utilization: GpuUtilization,
+    /// `gpu`, and the same over the number of GPUs.
+    gpu_utilization: GpusUtilization,
+    /// `wall_s` in `unit`.
     compute_time: ComputeTime,
 }
 
 /// The JSON form of a report.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Report of gpu-track-run"))]
 struct Document<'a> {
     #[serde(flatten)]
     gpu_tracker: GpuTracker,
+    /// Version of this form.
     schema_version: u64,
+    /// The command's end was seen: `stage` is `final`.
     finished: bool,
     #[serde(flatten)]
     report: &'a Report,
 }
 
 #[derive(Serialize)]
-struct MaxRam {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct MaxRamInUnit {
+    /// Unit of this object: that of `--ru`, else `gigabytes`.
     unit: &'static str,
+    /// As in `max_ram_bytes`.
     system_capacity: Option<f64>,
+    /// As in `max_ram_bytes`.
     system: Option<f64>,
+    /// As in `max_ram_bytes`.
     main: RssValues,
+    /// As in `max_ram_bytes`.
     descendants: RssValues,
+    /// As in `max_ram_bytes`.
     combined: RssValues,
 }
 
+/// RAM of a part of the tree.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RssValues {
+    /// As in `SetRam`, in the unit of `max_ram`.
     total_rss: Option<f64>,
+    /// As in `SetRam`, in the unit of `max_ram`.
     private_rss: Option<f64>,
+    /// As in `SetRam`, in the unit of `max_ram`.
     shared_rss: Option<f64>,
 }
 
 #[derive(Serialize)]
-struct MaxGpuRam {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct MaxGpuRamInUnit {
+    /// Unit of this object: that of `--gru`, else `gigabytes`.
     unit: &'static str,
+    /// As in `max_gpu_ram_bytes`.
     system_capacity: Option<f64>,
+    /// As in `max_gpu_ram_bytes`.
     system: Option<f64>,
+    /// As in `max_gpu_ram_bytes`.
     main: Option<f64>,
+    /// As in `max_gpu_ram_bytes`.
     descendants: Option<f64>,
+    /// As in `max_gpu_ram_bytes`.
     combined: Option<f64>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CpuUtilization {
+    /// As in `cpu`.
     system_core_count: u32,
+    /// As in `cpu`.
     n_expected_cores: u32,
+    /// As in `cpu`; `hardware` per `system_core_count`.
     system: Percentages,
+    /// As in `cpu`; `hardware` per `n_expected_cores`.
     main: Percentages,
+    /// As in `cpu`; `hardware` per `n_expected_cores`.
     descendants: Percentages,
+    /// As in `cpu`; `hardware` per `n_expected_cores`.
     combined: Percentages,
+    /// As in `cpu`.
     main_n_threads: Option<u64>,
+    /// As in `cpu`.
     descendants_n_threads: Option<u64>,
+    /// As in `cpu`.
     combined_n_threads: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct GpuUtilization {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct GpusUtilization {
+    /// As in `gpu`.
     system_gpu_count: Option<u32>,
+    /// As in `gpu`.
     n_expected_gpus: Option<u32>,
+    /// As in `gpu`; `hardware` per `n_expected_gpus`.
     gpu_percentages: Percentages,
 }
 
+/// Utilization, percent.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Percentages {
+    /// As in `Percent`.
     max_sum_percent: Option<f64>,
+    /// Sum percent over the number of cores or GPUs.
     max_hardware_percent: Option<f64>,
+    /// As in `Percent`.
     mean_sum_percent: Option<f64>,
+    /// Sum percent over the number of cores or GPUs.
     mean_hardware_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ComputeTime {
+    /// Unit of `time`: that of `--tu`, else `hours`.
     unit: &'static str,
+    /// The run's wall time.
     time: f64,
 }
 
@@ -194,7 +252,7 @@ impl GpuTracker {
         let of_expected = |percent| percentages(percent, Some(cpu.expected_cores));
         let threads = |threads: Option<u64>| threads.or(unknown.count.map(u64::from));
         Self {
-            max_ram: MaxRam {
+            max_ram: MaxRamInUnit {
                 unit: ram_unit.name(),
                 system_capacity: ram(report.max_ram.system_capacity_bytes),
                 system: ram(report.max_ram.system_bytes),
@@ -202,7 +260,7 @@ impl GpuTracker {
                 descendants: rss(&report.max_ram.descendants),
                 combined: rss(&report.max_ram.combined),
             },
-            max_gpu_ram: MaxGpuRam {
+            max_gpu_ram: MaxGpuRamInUnit {
                 unit: gpu_ram_unit.name(),
                 system_capacity: gpu_ram(report.max_gpu_ram.system_capacity_bytes),
                 system: gpu_ram(report.max_gpu_ram.system_bytes),
@@ -221,7 +279,7 @@ impl GpuTracker {
                 descendants_n_threads: threads(cpu.descendants_threads),
                 combined_n_threads: threads(cpu.combined_threads),
             },
-            gpu_utilization: GpuUtilization {
+            gpu_utilization: GpusUtilization {
                 system_gpu_count: report.gpu.system_gpu_count.or(unknown.count),
                 n_expected_gpus: report.gpu.expected_gpus.or(unknown.count),
                 gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus),

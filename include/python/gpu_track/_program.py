@@ -53,7 +53,8 @@ def find(name: str) -> str:
 
 
 def _not_installed(name: str) -> FileNotFoundError:
-    return FileNotFoundError(f"{name} is not installed: `pip install` of the wheel of a release installs it beside this module")
+    wheel = "`pip install gpu_track-*.whl`, a file of a release, installs it beside this module"
+    return FileNotFoundError(f"{name} is not installed: {wheel}")
 
 
 def ask(

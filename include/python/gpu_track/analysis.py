@@ -92,7 +92,9 @@ class SubTrackingResults:
 
     def __str__(self) -> str:
         with JsonFiles() as files:
-            return ask(["sub-track", "show", files.add(self.to_json()), "-f", "text"])[:-1]
+            text = ask(["sub-track", "show", files.add(self.to_json()), "-f", "text"])[:-1]
+            # gpu_tracker's text begins behind the table of all blocks.
+            return text.partition("\n\n")[2]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.to_json()

@@ -370,7 +370,7 @@ class Trouble(WithProgram):
     def test_missing_program_is_one_clear_error(self) -> None:
         os.environ["GPU_TRACK_RUN"] = os.fspath(self.directory / "none" / "gpu-track-run")
         tracker = Tracker()
-        with self.assertRaisesRegex(FileNotFoundError, "gpu-track-run is not installed: `pip install` of the wheel"):
+        with self.assertRaisesRegex(FileNotFoundError, "gpu-track-run is not installed: `pip install gpu_track-"):
             tracker.start()
         self.assertEqual((repr(tracker), list(self.temporary.iterdir())), ("State: NEW", []))
 

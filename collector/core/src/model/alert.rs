@@ -30,16 +30,17 @@ impl Alerts {
 
 named! {
     /// What an event of a run is.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum EventKind {
         /// The command started.
         Start = "start",
         /// The run ended.
         Stop = "stop",
-        /// The tree held more RAM than at any other time.
+        /// The tree held most RAM.
         Peak = "peak",
         /// An alert went on.
         Warning = "warning",
-        /// An alert of RAM or GPU RAM at 95% or more went on.
+        /// An alert of `ram` or `gpu_ram` at 95% or more went on.
         Critical = "critical",
         /// An alert went off.
         Recovered = "recovered",
@@ -49,11 +50,11 @@ named! {
         GpuIdle = "gpu_idle",
         /// A limit of the run was exceeded.
         Limit = "limit",
-        /// The RAM of the tree, or its memory on a GPU, rose by much at once.
+        /// RAM, or memory on a GPU, rose by 10% of what the run may use, or more.
         Jump = "jump",
-        /// The memory of a process on a GPU rose by much between two readings.
+        /// The memory of a process on a GPU rose by 64 MiB and 1% of the GPU's memory, or more.
         Allocation = "allocation",
-        /// The memory of a process on a GPU fell by much between two readings.
+        /// That fell by as much.
         Deallocation = "deallocation",
         /// The command of `--on-alert` failed.
         Error = "error",
@@ -62,37 +63,37 @@ named! {
 
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunEvent {
     /// When, seconds after the command's start.
     pub at_s: f64,
     /// What happened.
     pub kind: EventKind,
-    /// The alert or limit, in the user's words; `None`: the event is of none.
+    /// The alert or limit; `error`: the alert whose command failed.
     pub rule: Option<String>,
-    /// The figure that the event is about; `None`: it is about none.
+    /// The figure that the event is about.
     pub quantity: Option<Quantity>,
-    /// Unit of `amount`, `from` and `allowed`; `None`: the event has none of them.
+    /// Unit of `amount`, `from` and `allowed`.
     pub unit: Option<Unit>,
-    /// The figure at the event. Of a step of memory: after the step.
+    /// How much there was; `disk`: free; a step: after it.
     pub amount: Option<f64>,
-    /// The figure before a step of memory; `None`: the event is no step.
+    /// How much there was before a step.
     pub from: Option<f64>,
-    /// The threshold of the rule. Of growth and jumps: what may be used.
+    /// The threshold; of growth and jumps, what may be used.
     pub allowed: Option<f64>,
-    /// Since when this is so, seconds after the command's start. Of an alert that went off: when it had gone on. Of a step: when `from` was
-    /// read.
+    /// Since when, seconds after the command's start. `recovered`: when the alert went on; a step: when `from` was read.
     pub since_s: Option<f64>,
-    /// By how much RAM rises, bytes a second; `None`: it does not rise all the time.
+    /// How fast memory rises, bytes a second; `None` if not all the time.
     pub rate_bytes_per_s: Option<f64>,
-    /// The time until RAM reaches what may be used, at this rate, seconds.
+    /// Time until what may be used is reached, seconds.
     pub left_s: Option<f64>,
-    /// The process, by its pid; `None`: the event is of the whole tree.
+    /// The process that allocated or freed.
     pub pid: Option<u32>,
     /// Its command name.
     pub command: Option<String>,
-    /// The id of the GPU; `None`: the event is of no single GPU.
+    /// The GPU, as `gpus[].id`.
     pub device: Option<String>,
-    /// What failed, and why; `None`: the event is no error.
+    /// `error`: what failed, and why.
     pub message: Option<String>,
 }
 
@@ -172,12 +173,13 @@ impl fmt::Display for AlertCommandFailure {
 
 /// The events of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
-    /// How many there were.
+    /// How many events there were.
     pub count: u64,
     /// How many of each kind.
     pub by_kind: BTreeMap<EventKind, u64>,
-    /// In the order of their times. If there are very many, some of the older ones are missing.
+    /// By time, at most 10,002; of more the older ones in part.
     pub list: Vec<RunEvent>,
 }
 

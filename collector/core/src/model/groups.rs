@@ -2,14 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A figure of each group.
+/// A figure of each part of the tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Groups<T> {
-    /// The command's first process.
+    /// The figure of this part of the tree.
     pub main: T,
-    /// All others.
+    /// The figure of this part of the tree.
     pub descendants: T,
-    /// Both together. The maximum of both over time can be less than the sum of their maxima, since they peak at different times.
+    /// The figure of this part of the tree.
     pub combined: T,
 }
 

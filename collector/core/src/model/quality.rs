@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 /// How a figure is known, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Quality {
     /// The kernel's own figure at the end.
     Exact,
-    /// A lower bound: the figure of the last sample, or of a part of what it is about.
+    /// A lower bound: the figure of the last sample, or of some of its programs.
     Sampled,
-    /// An upper bound.
+    /// An upper bound: the kernel's figure may be another process's.
     Bound,
-    /// It is not known.
+    /// Not known.
     Unknown,
 }

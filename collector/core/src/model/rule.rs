@@ -6,24 +6,25 @@ use crate::named;
 
 named! {
     /// The figure that a rule watches. It is of the whole tree.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Quantity {
-        /// The footprint, bytes. A limit is of the largest so far, an alert of the one now.
+        /// The footprint.
         Ram = "ram",
-        /// Memory on GPUs, bytes. An amount is of the run's memory on all GPUs. A percentage is of the fullest GPU that the run uses.
+        /// Memory on all GPUs; a percentage is of the fullest GPU that the run uses.
         GpuRam = "gpu_ram",
-        /// An amount is of CPU time, nanoseconds. A percentage is of the cores that the run may use.
+        /// CPU time; a percentage is of the cores that the run may use.
         Cpu = "cpu",
-        /// Time since the start of the command, nanoseconds.
+        /// Time since the start of the command.
         Wall = "wall",
         /// Live processes.
         Processes = "processes",
-        /// Time without CPU time, block I/O and work on GPUs, nanoseconds.
+        /// Time without CPU time, block I/O and work on GPUs.
         Stall = "stall",
-        /// Time without work on GPUs, nanoseconds.
+        /// Time without work on GPUs.
         GpuIdle = "gpu_idle",
-        /// The smallest free space of the file systems that the run may write to, bytes.
+        /// The smallest free space of the file systems that the run may write to.
         Disk = "disk",
-        /// Memory that rises all the time, bytes: the footprint, or that on the fullest GPU.
+        /// Memory that rises all the time: the footprint, or that on the fullest GPU.
         Growth = "growth",
     }
 }
@@ -46,6 +47,7 @@ impl Quantity {
 
 named! {
     /// The unit of a quantity in a report.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Unit {
         /// Bytes.
         Bytes = "bytes",

@@ -43,14 +43,15 @@ pub struct Excess {
 
 /// The process that held most RAM, or most memory of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LargestProcess {
-    /// Its pid, as the launcher sees it; `None`: it can't be seen from there.
+    /// Its pid, as the launcher sees it.
     pub pid: Option<u32>,
     /// Its command name.
     pub command: String,
     /// Its RSS, bytes.
     pub rss_bytes: u64,
-    /// Its memory on all GPUs, bytes. `None`: it is the process that held most RAM.
+    /// Its memory on all GPUs, at a limit of that, bytes.
     #[serde(default)]
     pub gpu_ram_bytes: Option<u64>,
 }

@@ -17,12 +17,13 @@ pub struct SignalReceived {
 
 /// A process that sent a signal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sender {
-    /// Its pid; `None` if it is in a pid namespace above.
+    /// Its pid; `None`: in a pid namespace above.
     pub pid: Option<u32>,
     /// Its user.
     pub uid: u32,
-    /// Its name (/proc/PID/comm); `None` if it was gone.
+    /// Its name (/proc/PID/comm); `None`: it was gone.
     pub command: Option<String>,
 }
 

@@ -3,6 +3,8 @@
 
 pub(crate) mod every_text;
 mod merged;
+mod reference;
+mod schema;
 mod summaries;
 
 use gpu_track_core::fixtures::{attached, causes, full, hostile, killed, unknown};

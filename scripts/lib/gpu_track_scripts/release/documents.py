@@ -11,7 +11,7 @@ from gpu_track_scripts.paths import ROOT
 
 # Where the pages lie below a prefix, and which ones. They keep their paths, so that their links hold.
 PLACE = pathlib.PurePath("share/doc/gpu-track")
-PAGES = ("*.md", "docs/*.md", "docs/*.png", "docs/examples/*", "include/gpu_track_abi.h")
+PAGES = ("*.md", "docs/*.md", "docs/*.png", "docs/*.json", "docs/examples/*", "include/gpu_track_abi.h")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 
 

@@ -19,12 +19,13 @@ pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
 named! {
     /// Maker of a GPU.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Vendor {
-        /// NVIDIA: asked through NVML.
+        /// NVIDIA, through NVML.
         Nvidia = "nvidia",
-        /// AMD: amdgpu's fdinfo and sysfs, and KFD.
+        /// AMD, through amdgpu's fdinfo and sysfs, and KFD.
         Amd = "amd",
-        /// Intel: fdinfo and sysfs of i915 and xe.
+        /// Intel, through fdinfo and sysfs of i915 and xe.
         Intel = "intel",
     }
 }

@@ -12,10 +12,11 @@ use crate::named;
 
 named! {
     /// A figure of a GPU over time. Its name has its unit.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum GpuFigure {
         /// Time in which anything ran on it, percent.
         Utilization = "utilization_percent",
-        /// Memory in use by all processes of the machine, bytes.
+        /// Memory in use by all processes, bytes.
         MemoryUsed = "memory_used_bytes",
         /// Memory of the run's processes, bytes.
         MemoryRun = "memory_run_bytes",

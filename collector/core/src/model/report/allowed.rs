@@ -80,35 +80,36 @@ impl<'de> Deserialize<'de> for Limit {
 
 /// A resource limit (getrlimit(2)), in the unit of its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SoftHard {
-    /// The limit in force.
+    /// This limit.
     pub soft: Limit,
-    /// The value up to which the process may raise it.
+    /// This limit.
     pub hard: Limit,
 }
 
 /// Limits that applied to the command. A cgroup's limit is the smallest of the group and those above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Allowed {
-    /// Memory limit of its cgroup (memory.max; v1: memory.limit_in_bytes), bytes.
+    /// Memory limit (memory.max; v1: memory.limit_in_bytes), bytes.
     pub memory_bytes: Limit,
-    /// CPU quota of its cgroup (cpu.max; v1: cpu.cfs_quota_us), thousandths of a core.
+    /// CPU quota (cpu.max; v1: cpu.cfs_quota_us), thousandths of a core.
     pub cpu_millicores: Limit,
-    /// Limit of the processes and threads of its cgroup (pids.max).
+    /// Limit of processes and threads (pids.max).
     pub tasks: Limit,
-    /// The cgroup that the launcher was started in; `None` if it can't be read.
+    /// The command's cgroup; the limits are the smallest of it and those above.
     pub cgroup: Option<String>,
-    /// Processes of that cgroup that the kernel's out-of-memory killer ended during the run, processes outside the tree
-    /// included. `None` if the cgroup has no such counter.
+    /// Out-of-memory kills in it during the run, of any process.
     pub oom_kills: Option<u64>,
-    /// Processors of its affinity mask.
+    /// Processors that it may run on (sched_getaffinity).
     pub cpus: Option<Vec<u32>>,
-    /// Resource limits (ulimit), by name.
+    /// Resource limits (getrlimit) by name: `cpu_s`, numbers of `open_files` and `processes`, else bytes.
     pub ulimits: BTreeMap<String, SoftHard>,
-    /// The batch system whose job this is, by its variables; `None`: none that is known.
+    /// `slurm`, `pbs`, `lsf`, `sge`, `htcondor` or `flux`.
     #[serde(default)]
     pub batch_system: Option<String>,
-    /// Slurm's allocation variables that are set.
+    /// Slurm's variables that were set.
     pub slurm: BTreeMap<String, String>,
 }
 
@@ -121,22 +122,23 @@ impl Allowed {
 
 /// The kernel's figures of a cgroup (v2) that held the command alone. `reason` says why one is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cgroup {
-    /// Its directory; `None` if none could be made.
+    /// Its directory.
     pub path: Option<String>,
-    /// memory.peak, bytes: page cache and kernel memory are in it.
+    /// Most memory, with page cache and kernel memory (memory.peak), bytes.
     pub memory_peak_bytes: Option<u64>,
-    /// Its processes that the kernel's out-of-memory killer ended (memory.events).
+    /// Out-of-memory kills in it (memory.events).
     pub oom_kills: Option<u64>,
     /// CPU time (cpu.stat), seconds.
     pub cpu_usage_s: Option<f64>,
-    /// CPU time in user mode, seconds.
+    /// The part in this mode, seconds.
     pub cpu_user_s: Option<f64>,
-    /// CPU time in the kernel, seconds.
+    /// The part in this mode, seconds.
     pub cpu_system_s: Option<f64>,
-    /// Bytes read from block devices (io.stat). A device that lies on others is left out: those count the same bytes.
+    /// From and to block devices (io.stat), bytes; stacked devices count once.
     pub io_read_bytes: Option<u64>,
-    /// Bytes written to block devices, likewise.
+    /// From and to block devices (io.stat), bytes; stacked devices count once.
     pub io_write_bytes: Option<u64>,
     /// Why a figure is null.
     pub reason: Option<String>,

@@ -9,75 +9,83 @@ use crate::model::signal::Sender;
 
 /// What ended the command. Each kind is concluded only from the evidence that it carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cause {
-    /// A limit of the run (`--limit`): its processes were ended.
+    /// gpu-track-run ended all processes at a `--limit`, or the kernel did at that of RAM. It is the cause even if the
+    /// command exited with 0.
     Limit(LimitExceeded),
-    /// The kernel's out-of-memory killer.
+    /// SIGKILL ended a process, and the cgroup's count of out-of-memory kills rose.
     OutOfMemory(OutOfMemory),
-    /// A failed process came close to its limit of address space (RLIMIT_AS, `ulimit -v`).
+    /// A process failed close to its limit of address space (RLIMIT_AS, `ulimit -v`).
     AddressSpaceLimit(AddressSpaceLimit),
-    /// A process used up its CPU time (RLIMIT_CPU, `ulimit -t`).
+    /// SIGXCPU ended a process, or SIGKILL at its hard RLIMIT_CPU (`ulimit -t`).
     CpuTimeLimit(CpuTimeLimit),
-    /// A process wrote beyond the largest size of a file (RLIMIT_FSIZE, `ulimit -f`).
+    /// SIGXFSZ ended a process (`ulimit -f`).
     FileSizeLimit(FileSizeLimit),
-    /// A limit of wall time: the batch system's, or that of `timeout`.
+    /// SIGTERM came at the Slurm job's end (SLURM_JOB_END_TIME) or later, or a `timeout` reached its limit. The command
+    /// ended within 5 s.
     TimeLimit(TimeLimit),
-    /// The memory of a GPU was exhausted when the command failed.
+    /// The command failed by its own error or SIGABRT, at most 5 s after a reading of a GPU with less than 3% free. The
+    /// run held memory of it.
     GpuMemoryExhausted(GpuMemoryExhausted),
-    /// A signal of another kind.
+    /// Another signal ended the command, or a process whose end it passed on (128 + N). Or it failed within 5 s of a
+    /// signal to it, or of a SIGKILL or crash.
     Signal(FatalSignal),
-    /// A file system that the command writes to is full.
+    /// The command failed, and a file system that it writes to is full.
     DiskFull(DiskFull),
 }
 
 /// Evidence of a limit of the run: what was allowed, and how much there was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitExceeded {
     /// The user's words, such as `ram=8G`.
     pub limit: String,
     /// What it is about.
     pub quantity: Quantity,
-    /// The unit of the two figures.
+    /// Unit of the next two.
     pub unit: Unit,
     /// How much is allowed.
     pub allowed: f64,
-    /// How much there was when that was seen.
+    /// How much there was. If the kernel held the limit: most charged to the cgroup.
     pub amount: f64,
-    /// When it was seen, seconds after the command's start; `None`: the kernel held the limit and does not say.
+    /// When it was exceeded, seconds after the command's start; `None`: the kernel held it.
     pub at_s: Option<f64>,
     /// What held it.
     pub enforced_by: Enforcer,
-    /// RAM and GPU RAM: how much more there was in the run than is allowed, bytes.
+    /// How much more RAM or GPU RAM the run held than is allowed, bytes.
     pub overshoot_bytes: Option<u64>,
-    /// The process that held most RAM, or most memory of GPUs if the limit is of that; `None`: not known.
+    /// The process that held most RAM, or most GPU RAM at a limit of that.
     pub process: Option<LargestProcess>,
-    /// SIGKILL was needed; `None`: not known.
+    /// SIGKILL was needed: exit status 137, not 124.
     pub was_killed: Option<bool>,
-    /// Processes that could not be ended; `None`: not known.
+    /// Processes that could not be ended; `None`: the kernel held the limit, or killed what ended the tree.
     pub left: Option<u32>,
 }
 
 /// What holds a limit of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Enforcer {
     /// The launcher's timer.
     Timer,
-    /// Samples. What the run uses between two of them can exceed the limit.
+    /// What the run uses between two samples can exceed the limit.
     Samples,
-    /// The kernel, by the cgroup of the command.
+    /// The kernel, by memory.max of the command's cgroup.
     Kernel,
 }
 
 /// A process that did not succeed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeadProcess {
     /// Its pid, as the launcher sees it.
     pub pid: u32,
     /// Its command name.
     pub command: String,
-    /// Its arguments; `None` if it ended before they could be read.
+    /// Its arguments; `None`: it ended before they could be read.
     pub args: Option<Vec<String>>,
     /// It is the command's first process.
     pub is_main: bool,
@@ -94,55 +102,59 @@ pub struct DeadProcess {
 
 /// Evidence of an out-of-memory kill: a SIGKILL, and the kernel's count of such kills in the cgroup.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutOfMemory {
-    /// The killed process; of several the largest. `None`: SIGKILL ended a process that is not known.
+    /// The killed process, of several the largest.
     pub process: Option<DeadProcess>,
-    /// It was this one for certain: SIGKILL ended no more processes of the tree than the kernel killed, and the cgroup has only
-    /// processes of the tree.
+    /// It was this process: SIGKILL ended no more than the kernel killed, in a cgroup of the run alone.
     pub is_certain: bool,
-    /// Out-of-memory kills that the kernel counted in the cgroup during the run.
+    /// Out-of-memory kills in the cgroup during the run (memory.events).
     pub oom_kills: u64,
-    /// The cgroup that has the limit, or the command's own one.
+    /// The cgroup of the limit, else the command's.
     pub cgroup: Option<String>,
-    /// Its memory limit, bytes; `None`: it has none, and the machine itself was out of memory.
+    /// Its memory limit, bytes; `None`: the machine was out of memory.
     pub limit_bytes: Option<u64>,
-    /// Its largest charged memory, page cache included, bytes.
+    /// Most charged to it, with page cache, bytes.
     pub peak_bytes: Option<u64>,
 }
 
 /// Evidence of a limit of address space: how close to it the process came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddressSpaceLimit {
     /// The process.
     pub process: DeadProcess,
     /// Its limit, bytes.
     pub limit_bytes: u64,
-    /// Its largest address space (VmPeak) that a sample saw, bytes.
+    /// Its largest address space at a sample (VmPeak), bytes.
     pub peak_bytes: u64,
 }
 
 /// Evidence of a limit of CPU time: SIGXCPU, or a SIGKILL at the hard limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuTimeLimit {
-    /// The process, with its CPU time.
+    /// The process.
     pub process: DeadProcess,
-    /// The limit, seconds; `None` if no sample read it.
+    /// The limit, seconds; `None`: no sample read it.
     pub limit_s: Option<u64>,
 }
 
 /// Evidence of a limit of the size of files: SIGXFSZ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileSizeLimit {
     /// The process.
     pub process: DeadProcess,
-    /// The limit, bytes; `None` if no sample read it.
+    /// The limit, bytes; `None`: no sample read it.
     pub limit_bytes: Option<u64>,
 }
 
 /// Evidence of a limit of wall time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeLimit {
-    /// The process that the signal ended, if it is known.
+    /// The process that the signal ended.
     pub process: Option<DeadProcess>,
     /// The signal.
     pub signal: i32,
@@ -156,9 +168,10 @@ pub struct TimeLimit {
 
 /// What sets a limit of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimitSource {
-    /// Slurm: the signal came at the job's end time (SLURM_JOB_END_TIME).
+    /// The end time of the Slurm job.
     Slurm,
     /// coreutils' `timeout`.
     Timeout,
@@ -166,21 +179,23 @@ pub enum TimeLimitSource {
 
 /// Evidence of exhausted GPU memory: the last reading without free memory, shortly before the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuMemoryExhausted {
-    /// The device, as `gpus[].id`.
+    /// The GPU, as `gpus[].id`.
     pub device: String,
-    /// Memory in use by all processes of the machine, bytes.
+    /// In use by all processes of the machine, bytes.
     pub used_bytes: u64,
-    /// The device's memory, bytes.
+    /// Its memory, bytes.
     pub total_bytes: u64,
     /// When it was read, seconds after the command's start.
     pub at_s: f64,
-    /// The processes of the run that held most of it, most first.
+    /// The run's processes that held most of it.
     pub holders: Vec<GpuHolder>,
 }
 
 /// A process that held memory of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuHolder {
     /// Its pid, as the launcher sees it.
     pub pid: u32,
@@ -192,36 +207,39 @@ pub struct GpuHolder {
 
 /// Evidence of any other signal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FatalSignal {
     /// The process that it ended.
     pub process: DeadProcess,
-    /// Its number.
+    /// The signal.
     pub signal: i32,
     /// Its name, such as `SIGSEGV`.
     pub signal_name: String,
-    /// The process that sent it to gpu-track-run, which passed it on; `None` if it did not come that way.
+    /// The process that sent it to gpu-track-run, which passed it on.
     pub sender: Option<Sender>,
 }
 
 /// A file system without space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiskFull {
-    /// A directory on it.
+    /// A directory on the full file system.
     pub path: String,
     /// What it is to the command.
     pub role: DiskRole,
-    /// Space that is left for this user at the end of the run, bytes.
+    /// Space left for this user at the end, bytes.
     pub available_bytes: u64,
 }
 
 /// What a directory is to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiskRole {
-    /// The directory that the command was started in.
+    /// The directory of the start.
     Working,
     /// TMPDIR, else /tmp.
     Temporary,
-    /// Where the report is written.
+    /// Where the report goes.
     Report,
 }

@@ -4,18 +4,19 @@ use serde::{Deserialize, Serialize};
 
 /// What others had of the cores that the run was allowed to use. Numbers of cores are means over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Contention {
-    /// Whether the run was slower for it; `None`: not known.
+    /// The run waited for cores that others had.
     pub is_contended: Option<bool>,
-    /// Cores that the run was allowed to use (affinity), which all figures are of.
+    /// Cores that it was allowed to use (sched_getaffinity).
     pub allowed_cores: Option<u32>,
-    /// How many of them others had: other processes, the kernel's own threads, the hypervisor.
+    /// Cores that others had (/proc/stat); gpu-track is none of them.
     pub others_cores: Option<f64>,
-    /// How many of these the hypervisor took.
+    /// The part of them that a hypervisor took.
     pub stolen_cores: Option<f64>,
-    /// Threads of the run that were ready and waited for a core, on average.
+    /// Threads that waited for a core (schedstat).
     pub waiting_threads: Option<f64>,
-    /// Why one of these is `None`.
+    /// Why one of these is null.
     pub reason: Option<String>,
 }
 

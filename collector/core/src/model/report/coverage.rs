@@ -4,93 +4,93 @@ use serde::{Deserialize, Serialize};
 
 /// How many processes are known from which source, and what was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coverage {
-    /// Why tracking could not begin, so that only what the launcher was told as the command's parent is known. `None`: the run
-    /// was tracked.
+    /// Why nothing was tracked: only wait4(2) told the launcher.
     pub untracked_reason: Option<String>,
-    /// All processes.
+    /// All processes, as `processes.total`.
     pub processes: u64,
-    /// Processes whose CPU time is from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
+    /// Processes with a CPU time from an EXIT or REAPED record, or the zombie's CPU clock.
     pub exact: u64,
-    /// Processes whose CPU time is from the last sample only.
+    /// Processes with the CPU time of their last sample.
     pub sampled: u64,
-    /// Processes of unknown CPU time.
+    /// Processes without a CPU time of their own; mostly it is in that of their reaper.
     pub unknown: u64,
-    /// Why short processes may be missing from `processes`, which is a lower bound then. `None`: nothing speaks for that.
+    /// Why short processes may be missing, so that `processes` is a lower bound.
     pub uncounted_reason: Option<String>,
-    /// Processes that carried the session, and of which no known process is the parent.
+    /// Processes that carry the session and have no known parent, such as tasks of `srun`.
     pub joined: u64,
-    /// Children of posix_spawn that could not exec; they are in `processes` and `unknown`.
+    /// Children of posix_spawn that could not exec; also in `unknown`.
     pub failed_spawns: u64,
-    /// Processes of gpu-track itself, such as `gpu-track watch`: no figure has them.
+    /// Processes of gpu-track itself; in no other figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub helpers: u64,
-    /// Processes that exited without an EXIT record: their programs don't carry the shim (static, setuid, another user's). Without the
-    /// process connector, short children of theirs may be missing.
+    /// Processes that ended without an EXIT record: static, setuid, 32-bit, other users'.
     pub uninstrumented: u64,
     /// The processes by the layer that found them first.
     pub layers: Layers,
     /// How the peak RSS of the processes is known.
     pub peaks: Peaks,
-    /// The largest RAM is only known to be no less than this: one process held it, and no sample saw that. `None`: the
-    /// largest RAM is a sum at one time.
+    /// A process held this between samples: the largest RAM is a lower bound, bytes.
     pub ram_floor_bytes: Option<u64>,
-    /// Why private and shared RAM of main, descendants or all is unknown though the total is known. `None`: they are known.
+    /// Why private and shared RAM are null.
     pub private_ram_reason: Option<String>,
-    /// Paths of executables without a dynamic loader, which never carry the shim.
+    /// Executables without a dynamic loader, the first 100.
     pub static_executables: Vec<String>,
-    /// Event records that were lost because ring and overflow file were full.
+    /// Event records lost for lack of space.
     pub dropped_events: u64,
-    /// Why event records were no longer trusted; none that was written later counts. `None`: all were.
+    /// Why records were not read to the end.
     pub records_untrusted: Option<String>,
-    /// Why the process connector was not used, or not to the end. `None`: it was.
+    /// Why the process connector was not used to the end.
     pub connector_absent: Option<String>,
-    /// How often the connector's socket overflowed, so that events of the kernel were lost.
+    /// How often it lost events of the kernel.
     pub connector_overruns: u64,
-    /// Work that the tree handed to programs outside of it. It is in no figure.
+    /// Work handed to a daemon or host, in no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<StartedElsewhere>,
-    /// Processes that are in `uninstrumented` because they ran as other users than the launcher.
+    /// Processes in `uninstrumented` that ran as other users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_users: Vec<OtherUser>,
-    /// Other machines on which the tree started processes. `None`: as far as is known, there are none.
+    /// Other machines with processes of the tree, in no figure.
     pub nodes: Option<Nodes>,
-    /// Reports of other nodes that stayed there, since those nodes don't see the directory of the run. They are in no figure.
+    /// Reports that stayed on their nodes (`--nodes=auto`), in no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_reports: Vec<LeftReport>,
-    /// Ranks of MPI jobs and Slurm steps without a record here. `None`: as far as is known, there are none.
+    /// Jobs of which only some ranks wrote records.
     pub ranks: Option<UnseenRanks>,
 }
 
 /// Work that was started outside of the tree, by one program and for one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartedElsewhere {
     /// What runs it.
     pub kind: ElsewhereKind,
-    /// The program that asked for it, such as docker; of a node, the daemon that was started there, or srun.
+    /// The client, such as `docker` or `srun`, or the daemon started there.
     pub program: String,
-    /// The image or container, host, unit, pod or node. `None`: the program's arguments don't name it.
+    /// Image or container, host, unit, pod or node.
     pub target: Option<String>,
-    /// How often it was started; of nodes without a name, how many they are.
+    /// How often, or how many unnamed nodes.
     pub count: u64,
-    /// gpu-track-run was to run there, with a report of its own.
+    /// gpu-track-run was to run there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tracked: bool,
 }
 
 /// What runs work that was started elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ElsewhereKind {
     /// A daemon, in a container.
     Container,
     /// Another host.
     Host,
-    /// The service manager, in a unit.
+    /// systemd, in a unit.
     Unit,
-    /// A cluster of Kubernetes, in a pod.
+    /// Kubernetes, in a pod.
     Pod,
-    /// A batch system, or atd, as a job.
+    /// A batch system or atd, as a job.
     Job,
     /// Another node, for an MPI launcher or Slurm.
     Node,
@@ -98,6 +98,7 @@ pub enum ElsewhereKind {
 
 /// Processes of another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OtherUser {
     /// The user's number.
     pub uid: u32,
@@ -112,58 +113,62 @@ fn is_zero(number: &u64) -> bool {
 
 /// Ranks of jobs of which some ranks wrote records and others did not. The others run elsewhere, or can't carry the shim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnseenRanks {
     /// Ranks without a record.
     pub unseen: u64,
-    /// All ranks of these jobs, by the environment of those that were seen.
+    /// All ranks of these jobs, by their environment.
     pub expected: u64,
 }
 
 /// Machines whose processes are in no figure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nodes {
-    /// How many, as far as is known.
+    /// How many, at least.
     pub unseen: u64,
-    /// Their names, where they are known.
+    /// Their names, where known.
     pub unseen_names: Vec<String>,
 }
 
 /// A report of another node that is on that node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftReport {
     /// The node.
     pub node: String,
-    /// Where it is there: the file as the node's agent told it, or the directory in which it would be.
+    /// The file there, else its directory.
     pub path: String,
-    /// The agent told the path, so there is a report. Otherwise it is where an agent writes that does not see the directory of the run,
-    /// and there may be no report.
+    /// The node's agent said so; else there may be no report.
     pub is_certain: bool,
 }
 
 /// Processes by the layer that found them first. `None`: the layer was off, or could not be had.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layers {
-    /// By a record of the process itself, or of its parent when it forked.
+    /// Processes that this layer found first.
     pub preload: Option<u64>,
-    /// By the REAPED record of its parent.
+    /// Processes that this layer found first.
     pub wait: Option<u64>,
-    /// By the launcher, which reaped it as subreaper.
+    /// Processes that this layer found first.
     pub subreaper: Option<u64>,
-    /// In /proc, among the children of a known process.
+    /// Processes that this layer found first.
     pub scan: Option<u64>,
-    /// By the kernel's process connector.
+    /// Processes that this layer found first.
     pub connector: Option<u64>,
 }
 
-/// Processes by the source of their peak RSS.
+/// Processes by what is known of their peak RSS, as `Quality` has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peaks {
-    /// The kernel's high-water mark at the end.
+    /// Processes whose peak RSS is known this well.
     pub exact: u64,
-    /// A lower bound: what a sample saw, or the peak of some of the programs that the process ran.
+    /// Processes whose peak RSS is known this well.
     pub sampled: u64,
-    /// An upper bound: the kernel's figure, which may be an unknown child's, or include a copy of the parent's memory.
+    /// Processes whose peak RSS is known this well.
     pub bound: u64,
-    /// No sample saw the process, and the kernel's figure is another process's.
+    /// Processes whose peak RSS is known this well.
     pub unknown: u64,
 }

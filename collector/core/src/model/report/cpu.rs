@@ -1,12 +1,12 @@
-//! CPU time, utilisation and threads.
+//! CPU time, utilization and threads.
 
 use serde::{Deserialize, Serialize};
 
-/// Utilisation, percent of one unit (a core or a GPU). gpu_tracker's `hardware` percentages are these over the number of
-/// units.
+/// Utilization, percent of one core or GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percent {
-    /// Largest over any sampling window; `None` if no window was measured.
+    /// Largest over a window of the sampling interval, at least 0.1 s.
     #[serde(rename = "max_sum_percent")]
     pub max_sum: Option<f64>,
     /// Mean over the run.
@@ -31,54 +31,56 @@ fn per_unit(sum: f64, units: u32) -> f64 {
     if units == 0 { 0.0 } else { sum / f64::from(units) }
 }
 
-/// CPU utilisation and thread counts.
+/// CPU utilization and thread counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Online cores; the hardware percentages of `system` are per this.
+    /// Online processors.
     pub system_core_count: u32,
-    /// `--n-expected-cores`, else all cores; the other hardware percentages are per this.
+    /// `--nec`, else all.
     #[serde(rename = "n_expected_cores")]
     pub expected_cores: u32,
-    /// The whole machine, from /proc/stat.
+    /// The whole machine (/proc/stat).
     #[serde(default)]
     pub system: Percent,
-    /// The command's first process; `None` if its CPU time is unknown.
+    /// This part of the tree.
     #[serde(default)]
     pub main: Percent,
-    /// All its descendants; the mean is `None` if the first process's CPU time is unknown.
+    /// This part of the tree.
     #[serde(default)]
     pub descendants: Percent,
-    /// The whole tree.
+    /// This part of the tree.
     #[serde(default)]
     pub combined: Percent,
-    /// Most threads of the first process at one time; `None` if no sample saw it.
+    /// Most threads at a sample.
     #[serde(rename = "main_n_threads")]
     pub main_threads: Option<u64>,
-    /// Most threads of all descendants at one time.
+    /// Most threads at a sample.
     #[serde(rename = "descendants_n_threads")]
     pub descendants_threads: Option<u64>,
-    /// Most threads of the tree at one time; `None` if no sample saw any.
+    /// Most threads at a sample.
     #[serde(rename = "combined_n_threads")]
     pub combined_threads: Option<u64>,
 }
 
 /// CPU time of the tree, seconds. `None` if it is known of no process; in a merged report, a part also if one report lacks it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuTime {
-    /// In user mode, of the processes whose split is known.
+    /// CPU time in this mode, where the split is known, seconds.
     pub user_s: Option<f64>,
-    /// In the kernel, of the processes whose split is known.
+    /// CPU time in this mode, where the split is known, seconds.
     pub system_s: Option<f64>,
-    /// Sum over the processes, each counted once, and `unattributed_s`.
+    /// The processes' own CPU times, and `unattributed_s`, seconds.
     pub total_s: Option<f64>,
-    /// `total_s` over wall time and usable cores, percent.
+    /// `total_s` over wall time and `usable.cores.count`, percent.
     pub usable_percent: Option<f64>,
-    /// The kernel's own sum over all reaped processes (RUSAGE_CHILDREN of the launcher), to check `total_s` against.
+    /// The kernel's sum over reaped processes (RUSAGE_CHILDREN), as a check, seconds.
     pub kernel_s: Option<f64>,
     /// Why `kernel_s` is null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_s_reason: Option<String>,
-    /// CPU time that processes reported for reaped children and that no known child accounts for.
+    /// Children's CPU time that a parent reported and no child's figure holds, seconds.
     pub unattributed_s: Option<f64>,
 }
 

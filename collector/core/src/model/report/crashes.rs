@@ -4,27 +4,29 @@ use serde::{Deserialize, Serialize};
 
 /// Processes of one command name that one signal ended: for a fault of their own, or (SIGKILL) for lack of memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Crash {
-    /// The command name. `None`: the kernel killed some of several processes, and it is not known which.
+    /// Command name; `None`: it is unknown which of several the kernel killed.
     pub command: Option<String>,
-    /// The signal's number.
+    /// The signal.
     pub signal: i32,
     /// Its name, such as `SIGSEGV`.
     pub signal_name: String,
     /// How many processes.
     pub count: u64,
-    /// A build system made the program to test whether it runs, so its crash is a result of the test and no fault.
+    /// A test program of configure or CMake.
     pub is_probe: bool,
-    /// Where they were: the first ones of a merged report. Empty in a report of one node.
+    /// In a merged report: the first ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<CrashPlace>,
 }
 
 /// Where a process crashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CrashPlace {
     /// The node.
     pub node: String,
-    /// The rank, if the process was the first one of a rank.
+    /// The rank of which it was the first process.
     pub rank: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! GPUs: memory, utilisation, and each device over the run.
+//! GPUs: memory, utilization, and each device over the run.
 //!
 //! A figure is `None` where the driver does not give it; [`GpuDevice::missing`] and a warning say why.
 
@@ -10,41 +10,44 @@ use crate::model::gpu::Vendor;
 /// Largest GPU memory over time, summed over the tracked GPUs, bytes. All are 0 on a machine without a GPU, and `None`
 /// where a driver failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MaxGpuRam {
-    /// Memory that the GPUs have.
+    /// Memory of the tracked GPUs, bytes.
     #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
-    /// In use by any process of the machine.
+    /// Most in use by all processes, bytes.
     #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
-    /// The command's first process.
+    /// Most in use by this part of the tree, bytes.
     #[serde(rename = "main")]
     pub main_bytes: Option<u64>,
-    /// All its descendants.
+    /// Most in use by this part of the tree, bytes.
     #[serde(rename = "descendants")]
     pub descendants_bytes: Option<u64>,
-    /// The whole tree.
+    /// Most in use by this part of the tree, bytes.
     #[serde(rename = "combined")]
     pub combined_bytes: Option<u64>,
 }
 
-/// GPU utilisation.
+/// GPU utilization.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gpu {
-    /// GPUs of the machine; `None` where a driver failed, or one could not be read.
+    /// GPUs of the machine.
     pub system_gpu_count: Option<u32>,
-    /// Tracked GPUs; `None` where a driver failed.
+    /// Tracked GPUs.
     #[serde(rename = "n_expected_gpus")]
     pub expected_gpus: Option<u32>,
-    /// Sum over the tracked GPUs of their utilisation by any process, percent of one GPU.
+    /// Sum over the GPUs: the largest at one time, and that of their means.
     #[serde(rename = "gpu_percentages", default)]
     pub percent: Percent,
 }
 
 /// A GPU, or a part of one (MIG), over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuDevice {
-    /// Its UUID, or its PCI address where it has none.
+    /// UUID, else PCI address; of a partition `ADDRESS/NUMBER`.
     pub id: String,
     /// The driver's number for it.
     pub index: Option<u32>,
@@ -52,21 +55,21 @@ pub struct GpuDevice {
     pub pci_address: Option<String>,
     /// Product name.
     pub name: Option<String>,
-    /// `nvidia`, `amd` or `intel`.
+    /// Its maker.
     pub vendor: Option<Vendor>,
-    /// The id of the device that it is a part of; `None` for a whole device.
+    /// Id of the GPU of a MIG instance or partition.
     pub parent: Option<String>,
-    /// The interface that the figures come from, such as `nvml`.
+    /// `nvml`, or the kernel driver's name.
     pub source: String,
     /// Version of the kernel driver.
     pub driver_version: Option<String>,
-    /// Version of the runtime (CUDA, ROCm) that the driver supports.
+    /// Runtime (CUDA, ROCm) that the driver supports.
     pub runtime_version: Option<String>,
-    /// Whether the command's environment (CUDA_VISIBLE_DEVICES and the like) names it; `None` if it names no device.
+    /// CUDA_VISIBLE_DEVICES and the like name it; `None`: they are not set.
     pub visible: Option<bool>,
-    /// Whether a process of the run was seen on it; `None`: none was, and one can have been missed.
+    /// A process of the tree was seen on it; `None`: none was, and one can have been missed.
     pub used: Option<bool>,
-    /// When the driver first reported it lost, seconds after the command's start; `None`: never.
+    /// When it was lost, seconds after the command's start.
     pub lost_at_s: Option<f64>,
     /// How often its process lists, and with them its memory, were read.
     #[serde(default)]
@@ -74,7 +77,7 @@ pub struct GpuDevice {
     /// Memory.
     #[serde(default)]
     pub memory: GpuMemory,
-    /// Utilisation.
+    /// Utilization.
     #[serde(default)]
     pub utilization: GpuUtilization,
     /// Power and energy.
@@ -88,7 +91,7 @@ pub struct GpuDevice {
     /// Performance states.
     #[serde(default)]
     pub pstate: GpuPstate,
-    /// Time in each throttle reason.
+    /// Time in each throttle reason seen.
     pub throttle: Option<Vec<GpuThrottle>>,
     /// PCIe traffic.
     #[serde(default)]
@@ -96,98 +99,105 @@ pub struct GpuDevice {
     /// Errors during the run.
     #[serde(default)]
     pub errors: GpuErrors,
-    /// The processes of the run that were seen on it, largest peak first.
+    /// Processes of the tree on it, largest peak first.
     pub processes: Vec<GpuProcess>,
-    /// The figures that are not known, and why.
+    /// Figures that are not known.
     pub missing: Vec<GpuMissing>,
-    /// The figures that could not be read for a part of the run, and why.
+    /// Figures unread for more than two intervals: maxima may be higher.
     pub gaps: Vec<GpuGap>,
 }
 
 /// How often a GPU's process lists were read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuReading {
-    /// How often in all; `None` in the report of a version that did not count.
+    /// How often its memory was read.
     pub count: Option<u64>,
-    /// Mean time between two, seconds.
+    /// Time between two readings, seconds.
     pub mean_interval_s: Option<f64>,
-    /// Longest time between two, seconds.
+    /// Time between two readings, seconds.
     pub max_interval_s: Option<f64>,
 }
 
 /// A GPU's memory, bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuMemory {
-    /// Memory that it has.
+    /// What it has, bytes.
     pub total_bytes: Option<u64>,
-    /// Most in use by any process of the machine.
+    /// Most in use by all processes, bytes.
     pub max_used_bytes: Option<u64>,
-    /// Most in use by the command's first process.
+    /// Most in use by this part of the tree, bytes.
     pub max_main_bytes: Option<u64>,
-    /// Most in use by all its descendants.
+    /// Most in use by this part of the tree, bytes.
     pub max_descendants_bytes: Option<u64>,
-    /// Most in use by the whole tree.
+    /// Most in use by this part of the tree, bytes.
     pub max_combined_bytes: Option<u64>,
 }
 
-/// A GPU's utilisation by any process of the machine.
+/// A GPU's utilization by any process of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuUtilization {
-    /// Mean over the time that the driver's samples cover, percent.
+    /// Over the time that the driver reported on, percent.
     pub mean_percent: Option<f64>,
-    /// Largest sample, percent.
+    /// Over the time that the driver reported on, percent.
     pub max_percent: Option<f64>,
-    /// Busy time: utilisation integrated over the samples, seconds.
+    /// Busy time, seconds.
     pub active_s: Option<f64>,
-    /// Time that the samples cover, seconds; `None` if the driver reports no utilisation.
+    /// Time that the driver reported on, seconds.
     pub measured_s: Option<f64>,
-    /// Mean of the memory controller, percent.
+    /// Of the memory controller, percent.
     pub mean_memory_percent: Option<f64>,
-    /// Largest reading of the memory controller, percent.
+    /// Of the memory controller, percent.
     pub max_memory_percent: Option<f64>,
 }
 
 /// A GPU's power and energy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPower {
-    /// Mean over time, watts: the energy counter's energy over its time, else that of the readings.
+    /// Energy over its time, watts; without a counter, or below 1 s, mean reading.
     pub mean_w: Option<f64>,
-    /// The time that the mean is over, seconds; `None`: it is a single reading.
+    /// Time that the mean is over, seconds; `None`: one reading.
     pub mean_span_s: Option<f64>,
-    /// Largest reading, watts, and no less than the mean.
+    /// Largest reading, and no less than the mean, watts.
     pub max_w: Option<f64>,
-    /// Difference of the device's energy counter between the first and the last reading, joules.
+    /// By the GPU's own counter, joules; `None` also if it stood still.
     pub energy_j: Option<f64>,
-    /// Time between those two readings, seconds.
+    /// Time between its first and last reading, seconds.
     pub energy_span_s: Option<f64>,
-    /// Power integrated from its first reading to its last, joules.
+    /// Power integrated over its readings, joules.
     pub integrated_energy_j: Option<f64>,
 }
 
 /// A GPU's clocks, MHz.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuClocks {
-    /// Mean of the processors' (SM) clock.
+    /// Clock of the processors, MHz.
     pub mean_sm_mhz: Option<f64>,
-    /// Largest of the processors' (SM) clock.
+    /// Clock of the processors, MHz.
     pub max_sm_mhz: Option<f64>,
-    /// Mean of the memory's clock.
+    /// Clock of the memory, MHz.
     pub mean_memory_mhz: Option<f64>,
-    /// Largest of the memory's clock.
+    /// Clock of the memory, MHz.
     pub max_memory_mhz: Option<f64>,
 }
 
 /// A GPU's performance states: 0 is the fastest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPstate {
-    /// Smallest number read.
+    /// Performance state; 0 is the fastest.
     pub fastest: Option<u32>,
-    /// Largest number read.
+    /// Performance state; 0 is the fastest.
     pub slowest: Option<u32>,
 }
 
 /// Time in a throttle reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuThrottle {
     /// The driver's reason.
     pub reason: String,
@@ -197,35 +207,39 @@ pub struct GpuThrottle {
 
 /// Bytes over PCIe: differences of the device's counters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPcie {
-    /// Sent by the device.
+    /// Sent and received by the GPU, bytes; `None` also if a counter could have wrapped unseen.
     pub tx_bytes: Option<u64>,
-    /// Received by the device.
+    /// Sent and received by the GPU, bytes; `None` also if a counter could have wrapped unseen.
     pub rx_bytes: Option<u64>,
 }
 
 /// Errors of a GPU during the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuErrors {
-    /// Memory errors that were corrected (ECC).
+    /// Memory errors (ECC) during the run.
     pub ecc_corrected: Option<u64>,
-    /// Memory errors that were not corrected (ECC).
+    /// Memory errors (ECC) during the run.
     pub ecc_uncorrected: Option<u64>,
-    /// Critical errors by NVIDIA's XID number.
+    /// NVIDIA's critical errors during the run.
     pub xid: Option<Vec<GpuXid>>,
 }
 
 /// A critical error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuXid {
     /// NVIDIA's number.
     pub xid: u64,
-    /// How often it occurred.
+    /// How often.
     pub count: u64,
 }
 
 /// A process on one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuProcess {
     /// Its pid, as the launcher sees it.
     pub pid: u32,
@@ -233,33 +247,35 @@ pub struct GpuProcess {
     pub driver_pid: u32,
     /// Its command name.
     pub command: String,
-    /// Whether it is the command's first process.
+    /// It is the command's first process.
     pub is_main: bool,
-    /// Its largest memory on this GPU, bytes; `None` if the driver never reported it.
+    /// Its largest memory there, bytes.
     pub peak_bytes: Option<u64>,
-    /// Mean utilisation over the time in which it had memory there, else from its accounting, percent.
+    /// Its utilization of this GPU; mean over its time there, percent.
     pub mean_sm_percent: Option<f64>,
-    /// Largest sample of its utilisation, percent.
+    /// Its utilization of this GPU; mean over its time there, percent.
     pub max_sm_percent: Option<f64>,
-    /// Whether its peak is from the driver's accounting, which saw more than any sample.
+    /// The driver's accounting gave its peak; no reading saw it.
     pub accounted: bool,
 }
 
 /// A figure that is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuMissing {
     /// Its name.
     pub figure: String,
-    /// Why it is not known.
+    /// Why.
     pub reason: String,
 }
 
 /// A figure that could not be read for a part of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuGap {
     /// Its name.
     pub figure: String,
-    /// Why it could not be read, the last time.
+    /// Why, the last time.
     pub reason: String,
     /// For how long in all, seconds.
     pub time_s: f64,
@@ -267,20 +283,22 @@ pub struct GpuGap {
 
 /// The processes of one command name on GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandGpu {
-    /// How many of them used one.
+    /// How many of them used a GPU.
     pub count: u64,
-    /// Largest peak of any one of them, bytes.
+    /// Largest peak of a single one, bytes.
     pub peak_ram_bytes: Option<u64>,
-    /// Largest utilisation of one device by any one of them, percent.
+    /// Largest utilization of one GPU by a single one, percent.
     pub max_sm_percent: Option<f64>,
 }
 
 /// One process on GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessGpu {
-    /// Largest sum over the devices at one time, bytes.
+    /// Largest sum over the GPUs at one time, bytes.
     pub peak_ram_bytes: Option<u64>,
-    /// Largest utilisation of one device, percent.
+    /// Largest utilization of one GPU, percent.
     pub max_sm_percent: Option<f64>,
 }

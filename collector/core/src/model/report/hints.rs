@@ -9,8 +9,9 @@ pub(crate) const LEAST_TIME_S: u64 = 600;
 
 /// What to ask for next time. A hint is `None` if its basis is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hints {
-    /// Why the text does not show them unless it is asked to.
+    /// Why the text does not show them by itself.
     pub withheld: Option<String>,
     /// Memory.
     pub memory: Option<MemoryHint>,
@@ -18,11 +19,11 @@ pub struct Hints {
     pub time: Option<TimeHint>,
     /// CPUs.
     pub cpus: Option<CpusHint>,
-    /// GPUs; `None` also on a machine without any.
+    /// GPUs.
     pub gpus: Option<GpusHint>,
     /// Memory of one GPU.
     pub gpu_memory: Option<GpuMemoryHint>,
-    /// Why `gpu_memory` is `None`.
+    /// Why `gpu_memory` is null.
     pub gpu_memory_reason: Option<String>,
 }
 
@@ -57,28 +58,30 @@ impl Hints {
 
 /// How much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryHint {
     /// What to ask for, bytes.
     pub bytes: u64,
-    /// It needs at least that; the true need is unknown.
+    /// The run hit its limit: at least this.
     pub is_lower_bound: bool,
     /// What it is computed from.
     pub basis: MemoryBasis,
     /// That figure, bytes.
     pub basis_bytes: u64,
-    /// What this run was given by a batch system or cgroup, bytes; `None`: nothing limited it.
+    /// Memory limit of this run, bytes.
     pub given_bytes: Option<u64>,
-    /// More than 70% of what was given was used, so there is nothing to change.
+    /// More than 70% was used: nothing to change.
     pub is_fitting: bool,
 }
 
 /// What a memory hint is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryBasis {
-    /// Largest combined RAM of the tree.
+    /// Largest combined RAM.
     CombinedRam,
-    /// Largest charged memory of the cgroup, page cache included.
+    /// Largest charged memory of the cgroup.
     CgroupPeak,
     /// The limit at which the kernel killed a process.
     OutOfMemoryLimit,
@@ -86,28 +89,30 @@ pub enum MemoryBasis {
 
 /// How much wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeHint {
     /// What to ask for, seconds.
     pub time_s: u64,
-    /// It needs at least that; the true need is unknown.
+    /// The run hit its limit: at least this.
     pub is_lower_bound: bool,
     /// What it is computed from.
     pub basis: TimeBasis,
     /// That figure, seconds.
     pub basis_s: f64,
-    /// The job's time limit, seconds; `None`: none is known.
+    /// Time limit of the Slurm job, seconds.
     pub given_s: Option<f64>,
-    /// More than 70% of what was given was used, so there is nothing to change.
+    /// More than 70% was used: nothing to change.
     pub is_fitting: bool,
 }
 
 /// What a time hint is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimeBasis {
     /// The command's wall time.
     Wall,
-    /// From the start of the Slurm job to the command's end.
+    /// From the job's start to the command's end.
     SlurmJob,
     /// The limit at which the command was ended.
     TimeLimit,
@@ -115,45 +120,48 @@ pub enum TimeBasis {
 
 /// How many CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpusHint {
     /// What to ask for.
     pub count: u32,
-    /// For 95% of the time, no more cores than this were busy.
+    /// For 95% of the time no more were busy.
     pub p95_busy_cores: f64,
-    /// Usable cores of this run, if something less than the machine was given to it.
+    /// Usable cores, if fewer than all.
     pub given: Option<f64>,
-    /// More than 70% of what was given was used, so there is nothing to change.
+    /// More than 70% was used: nothing to change.
     pub is_fitting: bool,
-    /// Others may have had cores that it waited for: it may use more than this, and whether it is serial is unknown.
+    /// Others may have had cores that it waited for: at least this.
     pub is_lower_bound: bool,
-    /// It ran serially on several usable cores: their mean use is that of one.
+    /// It kept one of several usable cores busy, without waiting for others.
     pub is_serial: bool,
 }
 
 /// How many GPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpusHint {
-    /// What to ask for: those that were ever busy.
+    /// What to ask for: those that were busy.
     pub count: u32,
-    /// GPUs of this run.
+    /// GPUs that this run could use.
     pub given: u32,
-    /// All of them were busy, so there is nothing to change.
+    /// All were busy: nothing to change.
     pub is_fitting: bool,
-    /// Ids of those on which the command held memory, and which were never busy.
+    /// Ids of GPUs on which it held memory, and which were never busy.
     pub held_idle: Vec<String>,
 }
 
 /// How much memory a GPU needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuMemoryHint {
-    /// Memory that one GPU should have, bytes.
+    /// What one GPU should have, bytes.
     pub bytes: u64,
-    /// What the run held on one GPU at most, bytes.
+    /// Most that the run held on one GPU, bytes.
     pub basis_bytes: u64,
     /// Id of that GPU.
     pub device: String,
-    /// Memory of that GPU, bytes; `None`: the driver does not say.
+    /// Memory of that GPU, bytes.
     pub capacity_bytes: Option<u64>,
-    /// More than 70% of that memory was used, so there is nothing to change.
+    /// More than 70% was used: nothing to change.
     pub is_fitting: bool,
 }

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 /// Block I/O, bytes: rusage's 512-byte blocks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Io {
     /// Read from storage.
     pub read_bytes: Option<u64>,
     /// Written to storage.
     pub write_bytes: Option<u64>,
-    /// Of `write_bytes`, those that were never on storage, since their files were truncated or removed before.
+    /// Part of `write_bytes` whose file was truncated or removed before, bytes.
     #[serde(default)]
     pub cancelled_write_bytes: Option<u64>,
     /// Why the first two are null.
@@ -19,18 +20,20 @@ pub struct Io {
 
 /// Page faults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Faults {
-    /// Served without I/O.
+    /// Page faults of this kind; a major one needs I/O.
     pub minor: Option<u64>,
-    /// Served with I/O.
+    /// Page faults of this kind; a major one needs I/O.
     pub major: Option<u64>,
 }
 
 /// Context switches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContextSwitches {
-    /// The process gave up its CPU, to wait for something.
+    /// Context switches of this kind; involuntary ones preempt the process.
     pub voluntary: Option<u64>,
-    /// The scheduler took the CPU from the process.
+    /// Context switches of this kind; involuntary ones preempt the process.
     pub involuntary: Option<u64>,
 }

@@ -18,6 +18,8 @@ mod nodes;
 mod processes;
 mod ram;
 mod run_limits;
+#[cfg(feature = "schema")]
+mod schema;
 mod series;
 mod usable;
 mod warning;
@@ -65,38 +67,40 @@ pub use warning::{Topic, Warning};
 /// The report of one run. Its serialised form has all of it, exactly, in the order of the fields; docs/REPORT.md lists the
 /// keys. A section of which every figure can be unknown may be absent there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// How far the run is.
     pub stage: Stage,
-    /// The command and its arguments. Bytes that are not UTF-8 are replaced.
+    /// The command and its arguments, or those of the attached process.
     pub command: Vec<String>,
-    /// The process that the run attached to; `None`: the launcher started the command.
+    /// The process that the run attached to (`--attach`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached: Option<AttachedTo>,
-    /// Wall-clock time of the command's start, or of the attach, to the millisecond.
+    /// Start of the command, or the attach: RFC 3339 in UTC.
     #[serde(with = "super::timestamp")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub started_at: SystemTime,
-    /// From the command's start to its end (with `--wait-all`: to the end of the last process), seconds.
+    /// From the command's start to its end, seconds; with `--wait-all`, to the end of the last process.
     pub wall_s: f64,
     /// The machine.
     pub host: Host,
     /// How the command ended.
     #[serde(rename = "exit", default)]
     pub ending: Ending,
-    /// The processes that crashed, most first; the test programs of build systems come last. `None`: the run was not tracked.
+    /// Processes that a signal ended for a fault of their own; `None`: the run was not tracked.
     pub crashes: Option<Vec<Crash>>,
-    /// What the command may use, as denominators of what it used.
+    /// How much the command may use, by the strictest limit.
     pub usable: Usable,
-    /// What to ask for next time.
+    /// What to ask a batch system for, each with its basis.
     #[serde(default)]
     pub hints: Hints,
     /// CPU time of the tree.
     #[serde(default)]
     pub cpu_time: CpuTime,
-    /// Cores that others had during the run, and whether it waited for them.
+    /// What others had of the cores that the run may use, on average.
     #[serde(default)]
     pub contention: Contention,
-    /// Block I/O of the tree.
+    /// I/O of storage, not of the page cache.
     #[serde(default)]
     pub io: Io,
     /// Page faults of the tree.
@@ -108,83 +112,83 @@ pub struct Report {
     /// Largest RAM over time.
     #[serde(rename = "max_ram_bytes", default)]
     pub max_ram: MaxRam,
-    /// Time-weighted mean of the footprint over the run; `None` where `max_ram` has no total.
+    /// Mean footprint over the wall time, bytes.
     #[serde(rename = "mean_ram", default)]
     pub mean_ram_bytes: Groups<Option<f64>>,
-    /// Largest proportional sizes.
+    /// Largest sums of proportional set sizes (PSS) at a sample, bytes.
     #[serde(default)]
     pub max_ram_proportional: MaxProportionalRam,
-    /// The most that the totals of `max_ram` can have been, bytes. If a process ended between two samples, the RSS of the others at
-    /// that moment is unknown. `None`: the RAM of a process is unknown.
+    /// Upper bounds of the totals of `max_ram_bytes`, bytes; `None`: the RAM of a process is unknown.
     #[serde(default)]
     pub max_ram_at_most: Groups<Option<u64>>,
-    /// Largest GPU memory over time.
+    /// Largest GPU memory, of all tracked GPUs together, bytes.
     #[serde(rename = "max_gpu_ram_bytes", default)]
     pub max_gpu_ram: MaxGpuRam,
-    /// CPU utilisation and threads.
+    /// CPU utilization and threads.
     pub cpu: Cpu,
-    /// GPU utilisation.
+    /// Utilization of the tracked GPUs by all processes.
     #[serde(default)]
     pub gpu: Gpu,
     /// The processes of the tree.
     pub processes: Processes,
-    /// The tracked GPUs.
+    /// The tracked GPUs and MIG instances.
     pub gpus: Vec<GpuDevice>,
-    /// The moment of the tree's largest RAM; `None` if no process was ever seen in memory.
+    /// The moment of the largest combined RAM; `None`: no RAM was seen.
     pub peak: Option<Peak>,
     /// The run over time.
     #[serde(deserialize_with = "series::deserialize")]
     pub series: Series,
-    /// The kernel's figures of the cgroup that was made for the command; `None` without `--cgroup`.
+    /// The kernel's figures of a cgroup of the command's own (`--cgroup`).
     pub cgroup: Option<Cgroup>,
-    /// What the command was allowed to use.
+    /// What the command was allowed at its start.
     #[serde(rename = "limits")]
     pub allowed: Allowed,
-    /// Limits that the user set for the run.
+    /// The limits of `--limit` and `--signal-at`, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_limits: Vec<RunLimitUse>,
-    /// Alerts that the user set for the run.
+    /// The alerts of `--alert`, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<AlertUse>,
-    /// What happened in the run; `None`: no events were asked for.
+    /// What happened, with `--alert` or `--events`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Events>,
-    /// The rank that the command is in a job of several ranks; `None`: it is none.
+    /// The rank that the command is in a job of several, by its environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,
-    /// The ranks of jobs that the command started here.
+    /// Ranks that the command started here (mpirun, srun), without MPI's daemons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ranks: Vec<JobRank>,
-    /// The report's part in a run over several nodes; `None`: the run was tracked on one node, or this is the report of all.
+    /// The report's part in a run over several nodes (`--nodes=auto`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_part: Option<NodePart>,
-    /// How the reports of several nodes became this one; `None`: it is the report of one run on one node.
+    /// How the reports of several nodes became this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
-    /// The nodes of a merged report.
+    /// The nodes by name, then those without a report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
-    /// The ranks of a merged report, as far as each has a report; `None`: there are none.
+    /// Ranks with a report, or in that of their node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Ranks>,
     /// How the figures are known, and what may be missing.
     pub coverage: Coverage,
-    /// What a reader should know to judge the figures, one cause each.
+    /// What a reader should know to judge the figures.
     pub warnings: Vec<Warning>,
 }
 
 /// How the command ended, and what ended it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ending {
     /// Exit code or signal. Both are null while the command runs, and if its launcher was killed.
     #[serde(flatten)]
     pub exit: Exit,
-    /// Why both are null at the end of a run that attached to a process.
+    /// Why `code` and `signal` are both null after an attach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What ended the command, if it did not succeed and there is evidence.
+    /// What ended a command that did not succeed; `None` without evidence.
     pub cause: Option<Cause>,
-    /// With `--wait-all`: the user ended the wait while processes of the tree lived. Null as `exit` is.
+    /// The user ended the wait of `--wait-all`.
     pub wait_interrupted: Option<bool>,
 }
 
@@ -202,19 +206,21 @@ impl Ending {
 
 /// How far a run is when its report is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The command runs: an interim report.
+    /// The command runs.
     SoFar,
     /// The run is over.
     #[serde(rename = "final")]
     Over,
-    /// Launcher and collector were killed: a report from the state that they left.
+    /// Launcher and collector were killed; this is what they left.
     Recovered,
 }
 
 /// The machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     /// Node name (uname).
     pub hostname: Option<String>,
@@ -222,8 +228,8 @@ pub struct Host {
     pub kernel: Option<String>,
     /// Online processors.
     pub cores: u32,
-    /// MemTotal of /proc/meminfo, bytes.
+    /// Memory of the machine (MemTotal of /proc/meminfo), bytes.
     pub ram_bytes: Option<u64>,
-    /// Random id of this boot of the kernel: reports with the same one are of the same machine.
+    /// Random id of this boot; `None` for several nodes.
     pub boot_id: Option<String>,
 }

@@ -8,122 +8,126 @@ use super::processes::Exit;
 
 /// How the reports of several nodes became one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Merged {
     /// The files that were given: those that are in the merged report, and the others.
     #[serde(default)]
     pub files: ReportFiles,
-    /// Nodes that the reports are of.
+    /// Nodes, by host name and boot id.
     pub nodes: u64,
-    /// Machines that these nodes are: containers of one machine are nodes of their own.
+    /// Machines, by boot id.
     pub machines: u64,
-    /// Width of the bins of wall-clock time in which the nodes are added up, seconds.
+    /// Width of the bins in which nodes are added up, seconds.
     pub bin_s: f64,
-    /// How far the clocks of two nodes can be apart, seconds; `None`: no report has this, so the clocks are taken to agree.
+    /// How far two nodes' clocks can be apart, seconds; `None`: taken to agree.
     pub clock_error_s: Option<f64>,
     /// Upper bounds of the largest sums.
     #[serde(default)]
     pub at_most: AtMost,
-    /// RAM of the nodes, bytes; `None`: it is known of fewer than two.
+    /// Differences of `nodes[].ram.max_bytes`, bytes.
     pub ram_bytes: Option<Spread<String>>,
-    /// CPU time of the nodes, seconds; `None`: it is known of fewer than two.
+    /// Differences of `nodes[].cpu_s`, seconds.
     pub cpu_s: Option<Spread<String>>,
-    /// Energy of all GPUs, each counted once, joules; `None`: there is none, or that of one is unknown.
+    /// Sum of `nodes[].gpus[].energy_j`, each GPU once, joules.
     pub gpu_energy_j: Option<f64>,
-    /// Nodes that `nodes` does not list.
+    /// Those above 10,000 nodes and 20,000 GPUs, which `nodes` does not list.
     pub unlisted_nodes: u64,
-    /// GPUs that `nodes` does not list.
+    /// Those above 10,000 nodes and 20,000 GPUs, which `nodes` does not list.
     pub unlisted_gpus: u64,
-    /// Where each point of the nodes' series begins, seconds after the first start.
+    /// Begin or end of each point of `nodes[].series`, seconds after the first start.
     pub node_start_s: Vec<f64>,
-    /// Where each point of the nodes' series ends, seconds after the first start.
+    /// Begin or end of each point of `nodes[].series`, seconds after the first start.
     pub node_end_s: Vec<f64>,
 }
 
 /// The largest that a sum over nodes can have been, where the report has no key of its own for it. `None`: it is unknown of
 /// a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AtMost {
-    /// Memory in use on the machines, bytes.
+    /// Upper bound of `max_ram_bytes.system`, bytes.
     pub system_ram_bytes: Option<u64>,
-    /// GPU memory in use by any process, bytes.
+    /// Upper bound of `max_gpu_ram_bytes.system`, bytes.
     pub gpu_ram_used_bytes: Option<u64>,
-    /// GPU memory of the run's processes, bytes.
+    /// Upper bound of `max_gpu_ram_bytes.combined`, bytes.
     pub gpu_ram_run_bytes: Option<u64>,
-    /// Live processes.
+    /// Upper bound of `processes.max_concurrent`.
     pub processes: Option<u64>,
 }
 
-/// How a quantity differs between nodes or ranks. `P` names one of them.
+/// How a quantity differs between nodes or ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread<P> {
-    /// The smallest.
+    /// Of all nodes or ranks.
     pub min: f64,
-    /// The mean.
+    /// Of all nodes or ranks.
     pub mean: f64,
-    /// The largest.
+    /// Of all nodes or ranks.
     pub max: f64,
-    /// The largest over the mean; `None` where the mean is 0.
+    /// The largest over the mean.
     pub imbalance: Option<f64>,
-    /// Which has the smallest.
+    /// The node or rank that has it.
     pub min_at: P,
-    /// Which has the largest.
+    /// The node or rank that has it.
     pub max_at: P,
 }
 
 /// How far a node's reports are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// All of its reports are final.
     #[default]
     Final,
-    /// One of them is a report so far: the run goes on there, or the node was lost.
+    /// A report is one so far: the run goes on there, or the node was lost.
     LastHeard,
-    /// Everything was killed there, and a report was made of what was left.
+    /// Everything was killed there; a report is of what was left.
     Recovered,
-    /// The run has processes there, as far as another report tells, and no report is of it.
+    /// Another report tells of processes there, and there is no report.
     NeverCheckedIn,
 }
 
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
-    /// Its host name, or the file of its report where that has none.
+    /// Host name, else the report's file; with boot id if not unique.
     pub node: String,
     /// How far its reports are.
     pub state: NodeState,
     /// How many reports are of it.
     pub reports: u64,
-    /// Until when they tell of it, by its own clock less its offset. Of several reports that are not final, the one that ends
-    /// first counts. `None` without a report.
+    /// Until when its reports tell of it, by its corrected clock: RFC 3339.
     #[serde(with = "crate::model::timestamp::option", default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_heard_at: Option<SystemTime>,
-    /// How long before the end of the run that was, seconds; `None` without a report, and if its time has nothing to do with
-    /// that of the others.
+    /// How long that was before the end of the run, seconds.
     pub silent_s: Option<f64>,
-    /// Its clock less that of the others, seconds, as the user gives it; `None`: unknown.
+    /// Its clock less the others' (`--clock-offset`), seconds.
     pub clock_offset_s: Option<f64>,
-    /// Online processors; `None` without a report.
+    /// Online processors.
     pub cores: Option<u32>,
-    /// Cores that the run may use there.
+    /// Cores that the run may use.
     pub usable_cores: Option<f64>,
     /// RAM.
     #[serde(default)]
     pub ram: NodeRam,
-    /// CPU time of the run's processes there, seconds.
+    /// CPU time of the run, seconds.
     pub cpu_s: Option<f64>,
-    /// Mean number of busy cores: `cpu_s` over the time of its reports.
+    /// `cpu_s` over the time of its reports.
     pub busy_cores: Option<f64>,
-    /// Whether the run waited for cores that others had.
+    /// The run waited for cores that others had.
     pub is_contended: Option<bool>,
-    /// The run's processes there; `None` without a report.
+    /// The run's processes.
     pub processes: Option<u64>,
-    /// How the command ended there: of several failures the first one.
+    /// How the command ended; of several failures the first.
     #[serde(default)]
     pub exit: Exit,
-    /// The tracked GPUs.
+    /// The tracked GPUs, the first 64.
     pub gpus: Vec<NodeGpu>,
-    /// How its figures are known; `None` without a report.
+    /// How its figures are known.
     pub coverage: Option<NodeCoverage>,
     /// Its RAM and CPU over time, with an entry for each of [`Merged::node_start_s`].
     #[serde(default)]
@@ -132,16 +136,17 @@ pub struct Node {
 
 /// RAM of a node, bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeRam {
-    /// The largest RAM of the run's processes: the figure of its one report, or a lower bound of the largest sum over its reports.
+    /// Largest RAM; of several reports a lower bound, bytes.
     pub max_bytes: Option<u64>,
-    /// The most that `max_bytes` can have been.
+    /// An upper bound of it, bytes.
     pub at_most_bytes: Option<u64>,
-    /// Its mean over the time of the reports.
+    /// Mean over the time of its reports, bytes.
     pub mean_bytes: Option<f64>,
-    /// The largest in use on the machine.
+    /// Most in use on the machine, bytes.
     pub max_used_bytes: Option<u64>,
-    /// What the run may use there.
+    /// What the run may use, bytes.
     pub usable_bytes: Option<u64>,
     /// What the machine has.
     pub total_bytes: Option<u64>,
@@ -149,35 +154,37 @@ pub struct NodeRam {
 
 /// A GPU of a node. `None` is unknown; the node's own report says why.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeGpu {
-    /// Its UUID, or its PCI address where it has none.
+    /// As `gpus[].id` in its report.
     pub id: String,
     /// Product name.
     pub name: Option<String>,
-    /// Whether a process of the run was seen on it.
+    /// A process of the run was seen on it; `None`: none was, and one can have been missed.
     pub used: Option<bool>,
     /// Memory that it has, bytes.
     pub total_bytes: Option<u64>,
-    /// Largest memory of the run's processes, bytes: of one report.
+    /// Largest memory of the run in one report, bytes.
     pub max_run_bytes: Option<u64>,
-    /// Mean utilisation by any process, percent.
+    /// Mean utilization by all processes, in the longest report, percent.
     pub mean_percent: Option<f64>,
-    /// Energy, joules.
+    /// Sum of reports that do not overlap, joules: it can be a lower bound.
     pub energy_j: Option<f64>,
 }
 
 /// How the figures of a node are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeCoverage {
-    /// Processes with an exact CPU time.
+    /// Processes, as in `coverage`.
     pub exact: u64,
-    /// Processes with the CPU time of the last sample.
+    /// Processes, as in `coverage`.
     pub sampled: u64,
-    /// Processes of unknown CPU time.
+    /// Processes, as in `coverage`.
     pub unknown: u64,
-    /// Why a report was not tracked; `None`: all were.
+    /// Why a report was not tracked.
     pub untracked_reason: Option<String>,
-    /// Why short processes may be missing; `None`: nothing speaks for that.
+    /// Why short processes may be missing.
     pub uncounted_reason: Option<String>,
     /// Event records that were lost.
     pub dropped_events: u64,
@@ -185,119 +192,124 @@ pub struct NodeCoverage {
 
 /// A node over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeSeries {
-    /// Mean RAM of the run's processes, bytes.
+    /// Mean RAM of the run, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
-    /// The largest that it can have been, bytes.
+    /// An upper bound of it, bytes.
     pub max_ram_bytes: Vec<Option<f64>>,
-    /// Mean CPU utilisation, percent of one core.
+    /// Mean CPU utilization, percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
 /// The rank that a command is in a job of several: mpirun or srun started gpu-track-run once for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnRank {
-    /// Differs between the jobs of a run, where the environment has an id of the job.
+    /// Number of its job, if the environment has an id.
     pub job: u32,
-    /// The rank, from 0.
+    /// Its number, from 0.
     pub rank: u32,
     /// Number of ranks.
     pub of: u32,
-    /// Pid of the command's first process; `None`: the collector was not told it.
+    /// Pid of its first process.
     pub pid: Option<u32>,
 }
 
 /// A rank of a job that the command started on this node. Jobs whose environment has no id of the job, and as many ranks, count as
 /// one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobRank {
     /// Which one, and its first process.
     #[serde(flatten)]
     pub rank: OwnRank,
-    /// The name of its first process.
+    /// Name of that process.
     pub command: String,
-    /// Its processes.
+    /// Its processes; a child has the rank of its parent.
     pub processes: u64,
-    /// When the first one started, seconds after the command's start.
+    /// Start of the first process, seconds after the command's start.
     pub start_s: f64,
-    /// From then until the last one ended, seconds.
+    /// From then until the last process ended, seconds.
     pub wall_s: f64,
     /// CPU time of its processes, seconds; `None`: that of one is unknown.
     pub cpu_s: Option<f64>,
-    /// Largest RAM of its processes, bytes: their sum at a sample, or the peak RSS of one of them, whichever is larger. So it is a
-    /// lower bound. `None`: it is unknown of all.
+    /// Largest sum at a sample, or peak RSS of one process, bytes: a lower bound.
     pub peak_ram_bytes: Option<u64>,
-    /// Largest GPU memory of one of its processes, bytes; `None`: none was seen on a GPU whose driver tells it.
+    /// Largest GPU memory of one of its processes, bytes.
     pub peak_gpu_ram_bytes: Option<u64>,
-    /// How the first one ended.
+    /// How its first process ended.
     #[serde(default)]
     pub exit: Exit,
 }
 
 /// The part that a report has in a run over several nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodePart {
-    /// The report is of what the launcher's command started on another node, by the agent there. Otherwise it is of the launcher's own
-    /// node.
+    /// Made on another node than the launcher's.
     pub is_agent: bool,
-    /// How far the node's clock is ahead of that of the directory that the nodes share, seconds; `None`: unknown.
+    /// The node's clock less that of the shared file system, seconds.
     pub clock_ahead_s: Option<f64>,
-    /// The directory with the reports of all nodes. `None`: a merge has taken them in, or an older version wrote the report.
+    /// Where the reports of all nodes are; `None`: they are merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
 /// The ranks of a merged report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ranks {
-    /// How many have a report.
+    /// Ranks that were seen.
     pub seen: u64,
-    /// How many there are, by the environment of those that were seen.
+    /// All ranks of their jobs.
     pub expected: u64,
-    /// How many jobs they are of.
+    /// Their jobs.
     pub jobs: u64,
-    /// Ranks without a report, the first 100 in the order of their jobs.
+    /// Ranks without a report, the first 100.
     pub missing: Vec<u32>,
-    /// The rank that failed first; `None`: none is known to have failed.
+    /// The rank that failed first.
     #[serde(default)]
     pub first_failed: Option<FailedRank>,
-    /// Largest RAM of the ranks' processes, bytes, of the job that used most CPU time; `None`: it is known of none.
+    /// Differences of the largest RAM, in the job with most CPU time, bytes.
     pub peak_ram_bytes: Option<Spread<RankPlace>>,
-    /// CPU time of the ranks of that job, seconds; `None`: it is known of none.
+    /// Differences of CPU time in that job, seconds.
     pub cpu_s: Option<Spread<RankPlace>>,
-    /// Largest GPU memory of the ranks of that job, bytes; `None`: it is known of none, or none used a GPU.
+    /// Differences of the largest GPU memory in that job, bytes.
     pub peak_gpu_ram_bytes: Option<Spread<RankPlace>>,
-    /// The ten with the largest RAM, the largest first.
+    /// The ten with most RAM.
     pub heaviest: Vec<RankUsage>,
-    /// The ten with the smallest RAM that are not among these, the smallest first.
+    /// The ten others with least RAM.
     pub lightest: Vec<RankUsage>,
-    /// Where each point of `series` begins, seconds after the first start.
+    /// Begin or end of each point of `series`, seconds after the first start.
     #[serde(default)]
     pub series_start_s: Vec<f64>,
-    /// Where each point of `series` ends, seconds after the first start.
+    /// Begin or end of each point of `series`, seconds after the first start.
     #[serde(default)]
     pub series_end_s: Vec<f64>,
-    /// Ranks over time, by job and rank. If there are too many, these are every second one, every fourth one, and so on.
+    /// Ranks over time: at most 64, of more every second, fourth, ... one.
     #[serde(default)]
     pub series: Vec<RankSeries>,
 }
 
 /// A rank over time, with an entry for each of [`Ranks::series_start_s`]. `None`: nothing is known of that time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankSeries {
     /// Which one.
     #[serde(flatten)]
     pub place: RankPlace,
     /// Mean RAM of its processes, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
-    /// Mean CPU utilisation, percent of one core.
+    /// Mean CPU utilization, percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
-/// Names a rank.
+/// A rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankPlace {
-    /// Its job, as in [`OwnRank::job`].
+    /// Its job, as in `rank`.
     pub job: u32,
     /// Its number.
     pub rank: u32,
@@ -307,6 +319,7 @@ pub struct RankPlace {
 
 /// A rank that failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailedRank {
     /// Which one.
     #[serde(flatten)]
@@ -319,6 +332,7 @@ pub struct FailedRank {
 
 /// A rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankUsage {
     /// Which one.
     #[serde(flatten)]
@@ -340,20 +354,22 @@ pub struct RankUsage {
 
 /// The files that were to become one report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportFiles {
-    /// How many are in it.
+    /// How many of the given files.
     pub read: u64,
-    /// How many are not.
+    /// How many of the given files.
     pub unread: u64,
-    /// The first 1,000 of those.
+    /// The first 1,000 unread ones.
     pub unread_files: Vec<UnreadFile>,
 }
 
 /// A file that is not in the report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnreadFile {
     /// Its name.
     pub file: String,
-    /// Why it is not in it.
+    /// Why it is not in the report.
     pub reason: String,
 }

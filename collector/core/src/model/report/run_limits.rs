@@ -7,22 +7,23 @@ use crate::model::rule::{Quantity, Unit};
 
 /// A limit of the run (`--limit`, `--signal-at`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunLimitUse {
     /// The user's words, such as `ram=8G`.
     pub limit: String,
     /// What it is about.
     pub quantity: Quantity,
-    /// The unit of the figures.
+    /// Unit of `allowed` and `amount`.
     pub unit: Unit,
-    /// How much is allowed; `None`: it is a part of something that is not known, so it did not act.
+    /// How much is allowed; `None`: unknown, so it did not act.
     pub allowed: Option<f64>,
-    /// What happens: `end`, or the name of a signal.
+    /// `end`, or the signal that the command gets.
     pub action: String,
     /// What holds it.
     pub enforced_by: Enforcer,
-    /// Why it was not held; or why samples hold a limit of RAM although the command was to have a cgroup of its own.
+    /// Why it was not held, or not by the kernel.
     pub reason: Option<String>,
-    /// When it was seen to be exceeded, seconds after the command's start; `None`: it was not.
+    /// When it was seen to be exceeded, seconds after the command's start.
     pub exceeded_at_s: Option<f64>,
     /// How much there was then.
     pub amount: Option<f64>,

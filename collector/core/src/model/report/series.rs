@@ -12,73 +12,79 @@ use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 
 /// The run over time. Each list has an entry for each point; an entry that is not known is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
-    /// Where each point begins, seconds after the command's start.
+    /// Begin or end of each point, seconds after the command's start.
     pub start_s: Vec<f64>,
-    /// Where each point ends, seconds after the command's start.
+    /// Begin or end of each point, seconds after the command's start.
     pub end_s: Vec<f64>,
-    /// RAM, bytes.
+    /// Footprints, and memory in use on the machine, bytes.
     pub ram_bytes: SetTracks,
-    /// CPU utilisation, percent of one core. Extremes are those of windows, means are of CPU time.
+    /// CPU utilization, percent of one core. `min` and `max` are of windows, as in `cpu`.
     pub cpu_percent: SetTracks,
     /// Live processes.
     pub processes: Track,
     /// Block I/O, bytes per second.
     pub io_bytes_per_s: IoTracks,
-    /// The file systems that the run may write to.
+    /// Those of the working and temporary directory, and the first report.
     pub file_systems: Vec<FileSystemSeries>,
-    /// The tracked GPUs.
+    /// The GPUs, in the order of `gpus`.
     pub gpus: Vec<GpuSeries>,
-    /// The commands that used most RAM, and those that used most CPU time.
+    /// Five command names with most RAM, and five others with most CPU time.
     pub commands: Vec<CommandSeries>,
-    /// All others; `None`: there are none.
+    /// All other names.
     pub other_commands: Option<OtherCommandSeries>,
 }
 
 /// A quantity of the tree's parts and of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetTracks {
-    /// The command's first process.
+    /// This part of the tree, or the machine.
     pub main: Track,
-    /// All others.
+    /// This part of the tree, or the machine.
     pub descendants: Track,
-    /// The tree.
+    /// This part of the tree, or the machine.
     pub combined: Track,
-    /// The machine.
+    /// This part of the tree, or the machine.
     pub system: Track,
 }
 
 /// A quantity in each point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Track {
-    /// Smallest value at a sample.
+    /// Smallest at a sample.
     pub min: Vec<Option<f64>>,
     /// Mean over the time of the point.
     pub mean: Vec<Option<f64>>,
-    /// Largest value at any time.
+    /// Largest at any time.
     pub max: Vec<Option<f64>>,
 }
 
 /// Block I/O of the tree. Extremes are those of the times between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IoTracks {
-    /// Read.
+    /// I/O of storage. `min` and `max` are between two readings.
     pub read: Track,
-    /// Written.
+    /// I/O of storage. `min` and `max` are between two readings.
     pub written: Track,
 }
 
 /// A file system that the run may write to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileSystemSeries {
-    /// The directories that are on it, as the run uses them.
+    /// The directories on it.
     pub directories: Vec<Directory>,
-    /// Space that the user of the run may still fill, bytes.
+    /// What this user may still fill, bytes; `None`: no answer for 3 s.
     pub free_bytes: Track,
 }
 
 /// A directory that the run may write to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Directory {
     /// What it is to the run.
     pub role: DiskRole,
@@ -97,22 +103,23 @@ pub struct GpuSeries {
 
 /// The processes of one command name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandSeries {
-    /// The name.
+    /// Command name.
     pub command: String,
-    /// What they add to the tree's RAM, bytes. `None`: processes of this name lived in the point, and no sample saw one.
+    /// What its processes add to the footprint, bytes; `None`: no sample saw one.
     pub ram_bytes: Track,
-    /// Mean CPU utilisation, percent of one core.
+    /// Mean CPU utilization, percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
 /// The commands that are not listed, together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OtherCommandSeries {
-    /// Mean of what they add to the tree's RAM, as far as samples saw it, bytes. `None`: some lived in the point, and no sample saw
-    /// one.
+    /// Mean of what samples saw them add to the footprint, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
-    /// Mean CPU utilisation, percent of one core.
+    /// Mean CPU utilization, percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 

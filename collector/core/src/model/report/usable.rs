@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the command may use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usable {
     /// Cores.
     pub cores: UsableCores,
@@ -17,8 +18,9 @@ pub struct Usable {
 
 /// Cores that the command may use at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsableCores {
-    /// How many; a CPU quota can be a fraction.
+    /// Cores at one time; a quota can be a fraction.
     pub count: f64,
     /// What sets it.
     pub source: CoresSource,
@@ -26,59 +28,64 @@ pub struct UsableCores {
 
 /// What sets the number of usable cores.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CoresSource {
-    /// `--n-expected-cores`, which takes precedence over what the machine says.
+    /// `--nec`, which stands above the others.
     NExpectedCores,
-    /// The affinity mask, which contains the cpuset of the cgroup.
+    /// The affinity mask, with the cpuset of the cgroup.
     Affinity,
-    /// The CPU quota of the cgroup.
+    /// The CPU quota of the cgroup (cpu.max).
     CgroupQuota,
-    /// Slurm's allocation on this node.
+    /// SLURM_CPUS_ON_NODE.
     Slurm,
-    /// Nothing: all online processors.
+    /// All online processors.
     #[default]
     Machine,
 }
 
 /// Memory that the command may use, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsableMemory {
-    /// For all processes together; `None` if not even the machine's is known.
+    /// Memory for all processes together, bytes.
     pub bytes: Option<u64>,
-    /// What sets `bytes`; `None` where that is.
+    /// What sets it.
     pub source: Option<MemorySource>,
-    /// Address space of each single process (RLIMIT_AS, `ulimit -v`); `None` without such a limit.
+    /// Address space of each process (RLIMIT_AS), bytes.
     pub process_address_space_bytes: Option<u64>,
 }
 
 /// What sets the usable memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemorySource {
-    /// The memory limit of the cgroup or of one above it.
+    /// Memory limit of the cgroup or of one above it.
     Cgroup,
-    /// Slurm's allocation on this node.
+    /// SLURM_MEM_PER_NODE, _PER_CPU or _PER_GPU.
     Slurm,
-    /// Nothing: the memory of the machine.
+    /// Memory of the machine.
     Machine,
 }
 
 /// GPUs that the command may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsableGpus {
-    /// How many of the tracked ones; `None` where a driver failed.
+    /// How many of the tracked GPUs.
     pub count: Option<u32>,
-    /// What sets `count`; `None` where that is.
+    /// What sets it.
     pub source: Option<GpusSource>,
 }
 
 /// What sets the number of usable GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GpusSource {
-    /// The command's environment (CUDA_VISIBLE_DEVICES and the like, SLURM_STEP_GPUS, SLURM_JOB_GPUS).
+    /// CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.
     Environment,
-    /// Nothing: all that are tracked.
+    /// All that are tracked.
     Tracked,
 }

@@ -4,28 +4,30 @@ use serde::{Deserialize, Serialize};
 
 /// A warning: what happened, what it means for the figures, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Warning {
     /// What it is about.
     pub topic: Topic,
-    /// The message.
+    /// What happened, what it means, what to do.
     pub text: String,
 }
 
 /// What a warning is about, most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
-    /// Tracking itself went wrong: something was lost.
+    /// Tracking lost something.
     Tracking,
     /// The kernel killed a process for lack of memory.
     OutOfMemory,
     /// Something else happened to the command.
     Command,
-    /// Processes on other nodes, or ranks, that are in no figure.
+    /// Processes on other nodes, or ranks, in no figure.
     OtherNodes,
-    /// Other work that was started outside of the tree, and is in no figure.
+    /// Other work in no figure.
     Elsewhere,
-    /// Some figures are missing, or less exact than others.
+    /// Figures that are missing, or less exact than others.
     Figures,
     /// A GPU that the command did not use.
     IdleGpu,
