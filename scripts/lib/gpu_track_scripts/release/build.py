@@ -106,7 +106,7 @@ def build(target: str, quick: bool, to: pathlib.Path) -> Build:
     target_directory = pathlib.Path(about["target_directory"], "packages")
     profile = "quick" if quick else "release"
     variables = environment(python_with(*BUILD_TOOLS), target, target_directory)
-    run_maturin(target, profile, variables, ROOT / "scripts" / "packaging", ["--out", os.fspath(to)])
+    run_maturin(target, profile, variables, ROOT, ["--out", os.fspath(to)])
     (wheel,) = to.glob("*.whl")
     built = Build(version, target, target_directory, wheel, profile)
     write_documents(built)
@@ -117,8 +117,9 @@ def build_gpu_check(built: Build) -> pathlib.Path:
     """Builds tests/gpu-check for the same machines as the program. Raises `BuildFailed`."""
     variables = environment(python_with(*BUILD_TOOLS), built.target, built.target_directory)
     with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as wheel:
-        options = ["--bindings", "bin", "--manifest-path", "tests/gpu-check/Cargo.toml", "--out", wheel]
-        run_maturin(built.target, built.profile, variables, ROOT, options)
+        # Not from the top: pyproject.toml there is about the program.
+        options = ["--bindings", "bin", "--out", wheel]
+        run_maturin(built.target, built.profile, variables, ROOT / "tests" / "gpu-check", options)
     return built.directory / "gpu-check"
 
 

@@ -22,7 +22,6 @@ from gpu_track_scripts.release.documents import faults as faults_of_documents
 from gpu_track_scripts.release.old_system import System, clean_system
 from gpu_track_scripts.release.packages import shared_files
 from gpu_track_scripts.release.symbols import faults
-from gpu_track_scripts.release.wheel import module_files
 from gpu_track_scripts.tools import Unavailable, checked, python_with
 
 # How the name of gpu-check's package starts, and gpu-check's status without a GPU.
@@ -200,8 +199,8 @@ def check_wheel(built: Build) -> str:
         wanted = {*(f"bin/{called}" for called in PROGRAMS), *(place for place, _ in shared_files(built))}
         listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()
         others = [file for file in listed if not file.startswith("..") and ".dist-info/" not in file]
-        modules = {place for place, _ in module_files()}
-        unexpected = (added ^ wanted) | ({file for file in others if not file.endswith(".pyc")} ^ modules)
+        python = {file for file in others if not file.endswith(".pyc")}
+        unexpected = (added ^ wanted) | (python ^ module_files())
         if unexpected:
             raise Wrong(f"it installs other files: {' '.join(sorted(unexpected))}")
         if program.read_bytes() != built.program.read_bytes():
@@ -214,6 +213,13 @@ def check_wheel(built: Build) -> str:
         if left:
             raise Wrong(f"when it is removed, this is left: {' '.join(sorted(left))}")
         return f"{found}, and leaves nothing"
+
+
+def module_files() -> set[str]:
+    """The files of the module gpu_track, by their places in the wheel."""
+    module = ROOT / "include" / "python" / "gpu_track"
+    found = (file for file in module.rglob("*") if file.suffix in (".py", ".typed"))
+    return {file.relative_to(module.parent).as_posix() for file in found}
 
 
 # Requirement: PY-9

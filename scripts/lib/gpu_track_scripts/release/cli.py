@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release import checks, wheel
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, BuildFailed, build
 from gpu_track_scripts.release.old_system import old_root
@@ -68,15 +69,18 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--target", default=f"{platform.machine()}-unknown-linux-gnu", help="rustc's name for the machine to build for")
     add("--quick", action="store_true", help="build without optimization, to check the packages only")
-    add("--output", type=pathlib.Path, metavar="DIR", help="where to put the packages; it must not exist or be empty")
+    add(
+        "--output",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="where to put the packages; it must not exist or be empty (default: target/dist, which is replaced)",
+    )
     options = parser.parse_args(arguments)
     for name in options.packages:
         if name not in PACKAGES:
             parser.error(f"no package is called '{name}'; choose from {', '.join(PACKAGES)}")
     if options.quick and options.output:
         parser.error("a build with --quick is to be checked only: leave out --output")
-    if not options.quick and not options.output:
-        parser.error("--output DIR is missing")
     if options.output and options.output.exists() and any(options.output.iterdir()):
         parser.error(f"--output {options.output} is not empty")
     return options
@@ -85,6 +89,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Builds, checks, and puts what is right into the output directory."""
     options = parse_arguments(arguments)
+    print(f"building the program: {'about 2' if options.quick else 'about 6'} minutes on two cores", flush=True)
     with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as name:
         made = pathlib.Path(name, "packages")
         made.mkdir()
@@ -102,10 +107,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make_packages(progress, built, options.packages or list(PACKAGES), made)
         if progress.failed:
             return 1
-        if options.output:
+        if not options.quick:
             write_checksums(made)
-            shutil.copytree(made, options.output, dirs_exist_ok=True)
+            output = options.output or default_output()
+            shutil.copytree(made, output, dirs_exist_ok=True)
+            print(f"the packages are in {output}")
     return 0
+
+
+def default_output() -> pathlib.Path:
+    """The directory of the packages where none is named, without those of an earlier build."""
+    output = ROOT / "target" / "dist"
+    shutil.rmtree(output, ignore_errors=True)
+    return output
 
 
 def check_build(progress: Progress, built: Build) -> None:

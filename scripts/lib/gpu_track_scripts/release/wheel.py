@@ -1,4 +1,4 @@
-"""Completes the wheel that maturin made: the module, man page, completions, pages, and README.md as its description."""
+"""Completes the wheel that maturin made: man page, completions, pages, and README.md as its description."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release.documents import without_links
 
-MODULE = ROOT / "include" / "python" / "gpu_track"
-
 
 def complete(wheel: pathlib.Path, files: Iterable[tuple[str, pathlib.Path]]) -> None:
-    """Adds the module, files by their places below the environment's directory, and the long description."""
+    """Adds files by their places below the environment's directory, and the long description."""
     with zipfile.ZipFile(wheel) as archive:
         members = [(info, archive.read(info)) for info in archive.infolist()]
     (record,) = (info.filename for info, _ in members if info.filename.endswith(".dist-info/RECORD"))
@@ -23,7 +21,6 @@ def complete(wheel: pathlib.Path, files: Iterable[tuple[str, pathlib.Path]]) -> 
     data = about.replace(".dist-info", ".data") + "/data"
     content = {info.filename: content for info, content in members if info.filename != record}
     content[f"{about}/METADATA"] = described(content[f"{about}/METADATA"])
-    content.update((place, file.read_bytes()) for place, file in module_files())
     content.update((f"{data}/{place}", file.read_bytes()) for place, file in files)
     content[record] = recorded(content, record)
     # The program's mode is among these.
@@ -31,13 +28,6 @@ def complete(wheel: pathlib.Path, files: Iterable[tuple[str, pathlib.Path]]) -> 
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in content.items():
             archive.writestr(known.get(name) or new_member(name, known[record]), text, zipfile.ZIP_DEFLATED)
-
-
-def module_files() -> list[tuple[str, pathlib.Path]]:
-    """The files of the module gpu_track, by their places in the wheel. maturin takes a module only from below its own
-    directory, which is another one."""
-    found = (file for file in MODULE.rglob("*") if file.suffix in (".py", ".typed"))
-    return sorted((file.relative_to(MODULE.parent).as_posix(), file) for file in found)
 
 
 def described(metadata: bytes) -> bytes:
