@@ -12,8 +12,7 @@ import threading
 from collections.abc import Mapping
 
 _PRELOAD = "LD_PRELOAD"
-
-
+# The segments of the runs that a process is in, the innermost last.
 _SESSION = "GPU_TRACK_SESSION"
 
 
@@ -91,6 +90,16 @@ def _put(variables: dict[str, str] | os._Environ[str], name: str, value: str | N
         variables.pop(name, None)
     else:
         variables[name] = value
+
+
+def session() -> str | None:
+    """The segments of the runs that this process is in, as programs get them. None: it is in none."""
+    return os.environ.get(_SESSION) or None
+
+
+def segment_of(sessions: str | None) -> str | None:
+    """The segment of the innermost run that still goes on. None: there is none."""
+    return next((path for path in reversed((sessions or "").split(":")) if path and os.path.exists(path)), None)
 
 
 # That of this process.

@@ -97,6 +97,7 @@ class _Magics:
         except (ValueError, FileExistsError) as problem:
             raise UsageError(str(problem)) from None
         if options.to is not None:
+            cell.is_kept = True
             self._shell.user_ns[options.to] = cell.tracker
         self._cells.append((self._depth, cell))
 

@@ -19,12 +19,11 @@ from gpu_track import _torch, _trusted
 from gpu_track._descriptors import identity
 from gpu_track._marks import CHECK_EVERY_NS, CsvFile, first_cells
 from gpu_track._open import open_file
+from gpu_track._placeless import VARIABLE, Placeless
 
 COLUMNS = "process_id,name,timestamp,value"
 LOG = logging.getLogger("gpu_track")
 
-# The file of a run, for the programs that the run starts. Users set it for gpu-track-run.
-VARIABLE = "GPU_TRACK_METRICS"
 _NS_PER_S = 1_000_000_000
 # What PyTorch's allocator tells of a device, and the name of its metric behind the device's.
 _TORCH_STATS = {
@@ -169,11 +168,15 @@ def remove(file: MetricFile) -> None:
 def metric(name: str, value: SupportsFloat) -> None:
     """Tells a number of the program, such as its loss, to the trackers that run. Without one it does nothing.
 
-    `Tracker.metrics()` and `Tracker.timeline()` have it. Under gpu-track-run, the variable GPU_TRACK_METRICS names a
-    file for it. `float(value)` must be possible; of a tensor on a GPU, that waits for the GPU.
+    `Tracker.metrics()`, `Tracker.timeline()` and the output of `%%gpu_track` have it. Under gpu-track-run, the variable
+    GPU_TRACK_METRICS names a file for it. A run without that, or a cell that nothing tracks, is one warning.
+    `float(value)` must be possible; of a tensor on a GPU, that waits for the GPU.
     """
     files = _files
-    if files:
+    if not files:
+        if _placeless.is_open:
+            _placeless.note(name)
+    else:
         try:
             now_ns = time.time_ns()
             number = float(value)
@@ -192,6 +195,8 @@ def torch_metrics() -> None:
     Without a tracker, or in a program that has not used PyTorch on a GPU, it does nothing.
     """
     if not _files:
+        if _placeless.is_open and _torch.cuda() is not None:
+            _placeless.note("torch_metrics()")
         return
     try:
         for device, stats in _torch_stats():
@@ -225,6 +230,7 @@ def _renew() -> None:
 
 os.register_at_fork(after_in_child=_renew)
 _named = os.environ.get(VARIABLE)
+_placeless = Placeless(_named)
 if _named:
     # Another user may have set it, and could have lines added to any file of root's.
     _path = _trusted.path(_named, is_made=True) if _named.endswith(".csv") or not _trusted.is_root() else None

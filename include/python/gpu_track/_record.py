@@ -9,21 +9,19 @@ import contextlib
 import functools
 import json
 import logging
-import os
 import re
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import Any, Callable, TypeVar, cast
 
 from gpu_track import _torch
+from gpu_track._environment import segment_of, session
 from gpu_track._program import ask
 from gpu_track.tracker import session_of_newest
 
 LOG = logging.getLogger("gpu_track")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# The segments of the runs that this process is in, the innermost last.
-_SESSIONS = "GPU_TRACK_SESSION"
 # `gpu-track record` takes 64 kB.
 _MOST_BYTES = 64 * 1024
 _MOST_TEXT = 8 * 1024
@@ -139,10 +137,7 @@ def _is_torchs(error: BaseException) -> bool:
 
 def _segment() -> str | None:
     """The segment of the run that this process is in, or of the newest tracker. None: there is none."""
-    sessions = os.environ.get(_SESSIONS) or session_of_newest()
-    if not sessions:
-        return None
-    return next((path for path in reversed(sessions.split(":")) if path and os.path.exists(path)), None)
+    return segment_of(session() or session_of_newest())
 
 
 def _ask(segment: str, context: str | None, given: str | None) -> str:

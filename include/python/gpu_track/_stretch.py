@@ -13,6 +13,7 @@ from gpu_track import _metrics
 from gpu_track._arguments import file_name
 from gpu_track._attached import Attached, NotTracked, has_ended, is_own_or_ancestor, messages
 from gpu_track._environment import PROCESS
+from gpu_track._placeless import VARIABLE
 
 
 class Stretch:
@@ -69,7 +70,7 @@ class Stretch:
             self._warn(f"The target process of ID {self._pid} ended before tracking could begin.")
         elif is_own_or_ancestor(self._pid):
             # What this program starts is no part of any other process.
-            self._variables = {**self._attached.environment, _metrics.VARIABLE: self._metrics.path}
+            self._variables = {**self._attached.environment, VARIABLE: self._metrics.path}
             PROCESS.add(self._variables)
             _metrics.add(self._metrics)
         self.is_running = True

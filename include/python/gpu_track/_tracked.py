@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpu_track._cell import CellFigures, Span
+from gpu_track._cell_metrics import CellMetrics
 from gpu_track.tracker import Tracker
 
 
@@ -20,17 +21,23 @@ class Tracked:
             self.tracker.start()
         except (RuntimeError, OSError) as problem:
             self.reason = f"not tracked: {problem}"
+        # Whether the program has the tracker after the end.
+        self.is_kept = False
         self._span = Span()
 
     def end(self) -> CellFigures:
         """Ends it."""
         self._span.end()
+        metrics = None
         if self.reason is None:
             try:
                 self.tracker.stop()
             except RuntimeError as problem:
                 self.reason = f"not tracked: {problem}"
+            metrics = CellMetrics.of(self.tracker, self._span.wall_s)
+            if not self.is_kept:
+                self.tracker._forget_metrics()
         report = self.tracker.reports[0] if self.tracker.reports else None
         if report is not None and report["stage"] != "final":
             self.reason = f"gpu-track-run was ended: tracked for the first {report['wall_s']:.1f} s only"
-        return CellFigures(self._span, report, self.reason)
+        return CellFigures(self._span, report, self.reason, metrics)

@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from gpu_track._cell import METADATA_KEY, Bundle, bytes_text, html_line, percent_text, seconds_text
+from gpu_track._cell import METADATA_KEY, Bundle, html_line
 from gpu_track._program import ask_json
+from gpu_track._shown import bytes_text, percent_text, seconds_text
 from gpu_track._tracked import Tracked
 from gpu_track._trusted import temporary_directory
 

@@ -125,6 +125,8 @@ class Tracker:
         self._metrics_file = None if metrics_file is None else os.path.abspath(metrics_file)
         self._overwrites = overwrite
         self._metrics: MetricFile | None = None
+        # Removes the directory, which is kept for its file of metrics. None: it is not kept.
+        self._removal: weakref.finalize[..., Tracker] | None = None
         self._owner = os.getpid()
         self._is_starting = False
         self._directory: str | None = None
@@ -439,6 +441,11 @@ class Tracker:
                 found.append(entry)
         return found
 
+    def _forget_metrics(self) -> None:
+        """Removes the metrics of a tracker that nobody can ask any more. The end of its life can be long in coming."""
+        if self._removal is not None:
+            self._removal()
+
     def _warn(self, message: str) -> None:
         if not self._is_quiet:
             LOG.warning("%s", message)
@@ -450,7 +457,7 @@ class Tracker:
             self._metrics.close()
             if self._metrics_file is None and self.state is Tracker.State.STOPPED and self._metrics.has_values():
                 # `metrics()` and `timeline()` need the file as long as there is a tracker.
-                weakref.finalize(self, _remove, self._directory, self._owner)
+                self._removal = weakref.finalize(self, _remove, self._directory, self._owner)
                 return
             if self._metrics_file is not None and self._metrics.is_open and self.state is Tracker.State.NEW:
                 # Tracking did not begin. The next try is to find no file.
@@ -486,6 +493,11 @@ def session_of_newest() -> str | None:
     """The segments of the newest tracker of this process that runs. None: none does."""
     own = [tracker for tracker in _running if tracker._owner == os.getpid()]
     return next((session for tracker in reversed(own) if (session := tracker._stretches[-1].session)), None)
+
+
+def has_paused() -> bool:
+    """Whether a tracker of this process is paused."""
+    return any(tracker.is_paused and tracker._owner == os.getpid() for tracker in _running)
 
 
 def _stop_at_exit() -> None:

@@ -135,9 +135,35 @@ class Cells(InKernel):
         self.assertAlmostEqual(ram["before_bytes"], before, delta=SLACK_BYTES)
         self.assertAlmostEqual(ram["after_bytes"], after, delta=SLACK_BYTES)
         self.assertAlmostEqual(ram["peak_bytes"], before + 500_000_000, delta=SLACK_BYTES)
+        # What the cell kept, and as %memit has it.
+        self.assertAlmostEqual(ram["kept_bytes"], 200_000_000, delta=SLACK_BYTES)
+        self.assertAlmostEqual(ram["increment_bytes"], 500_000_000, delta=SLACK_BYTES)
+        self.assertRegex(shown["data"]["text/plain"], r"after \(\+\d+ MB\), peak .*, increment \d+ MB")
+        self.assertIn("<svg", shown["data"]["text/html"])
         self.assertIsNone(figures["reason"])
         report = self.run_cell("print(len(tracked.reports), tracked.reports[0]['stage'])").of("stream")
         self.assertEqual(report[0]["text"], "1 final\n")
+
+    # Requirement: PY-91, PY-92
+    def test_metrics_are_shown_below_the_cell_and_in_a_plain_cell_it_is_said_once_that_none_are_kept(self) -> None:
+        self.run_cell("from gpu_track import metric")
+        done = self.run_cell("metric('loss', 1)")
+        (stream,) = done.of("stream")
+        self.assertEqual((done.reply["status"], stream["name"]), ("ok", "stderr"))
+        self.assertIn("The metric 'loss' is not kept: nothing tracks this cell.", stream["text"])
+        self.assertIn('begin the cell with "%%gpu_track"', stream["text"])
+        self.assertEqual(self.run_cell("metric('loss', 2)\nmetric('step', 3)").of("stream"), [])
+        self.run_cell("%%gpu_track --to tracked\nmetric('step', 7)")
+        kept = self.run_cell("print([row['last'] for row in tracked.metrics()]); tracked._forget_metrics()")
+        self.assertEqual(kept.of("stream")[0]["text"], "[7.0]\n")
+        done = self.run_cell("%%gpu_track\nfor loss in (0.5, 0.25):\n    metric('<b>loss</b>', loss)")
+        self.assertEqual(done.of("stream"), [])
+        (told,) = done.figures()["metrics"]
+        self.assertEqual((told["name"], told["count"], told["last"], told["max"]), ("<b>loss</b>", 2, 0.25, 0.5))
+        (shown,) = done.of("display_data")
+        self.assertTrue(shown["data"]["text/plain"].endswith(" | <b>loss</b> 0.25"), shown["data"])
+        self.assertIn("&lt;b&gt;loss&lt;/b&gt;", shown["data"]["text/html"])
+        self.assertNotIn("<b>", shown["data"]["text/html"])
 
     # Requirement: PY-17
     def test_error_is_that_of_the_cell_and_the_line_comes_all_the_same(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ from unittest import mock
 from gpu_track import MemoryWatchdog, Tracker
 from gpu_track._alerts import Alerts
 from gpu_track._stretch import Stretch
+from gpu_track._watchdog import Freed
 from gpu_track_tests.places import PATIENCE_S, wait_until
 from gpu_track_tests.test_installed import Installed
 from gpu_track_tests.test_tracker import GOOD, WithProgram
@@ -274,22 +276,21 @@ class Watchdog(unittest.TestCase):
                 self.assertEqual((watchdog.cleanups, collect.call_count), (count, count))
         self.assertEqual(watchdog.last_cleanup, 130.0)
 
-    # Requirement: PY-36
+    # Requirement: PY-36, PY-90
     def test_trackers_that_share_one_and_a_finalizer_clean_up_once(self) -> None:
         count = 4
         together = threading.Barrier(count)
-        inner: list[bool] = []
+        inner: list[Freed | None] = []
 
         def clock() -> float:
-            # A finalizer that runs in the same thread.
+            # As a finalizer that runs in the same thread.
             if not inner:
-                inner.append(False)
-                inner[0] = watchdog.clean_up()
+                inner.append(watchdog.clean_up())
             return 100.0
 
         def work() -> None:
             together.wait(PATIENCE_S)
-            watchdog.clean_up()
+            watchdog(event("ram>1M"))
 
         watchdog = MemoryWatchdog(clock=clock)
         threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
@@ -297,7 +298,82 @@ class Watchdog(unittest.TestCase):
             thread.start()
         for thread in threads:
             thread.join(PATIENCE_S)
-        self.assertEqual((watchdog.cleanups, inner), (1, [False]))
+        self.assertEqual((watchdog.cleanups, inner), (1, [None]))
+
+    # Requirement: PY-90
+    def test_call_by_hand_frees_garbage_within_the_interval_and_tells_how_much(self) -> None:
+        watchdog = MemoryWatchdog(clock=lambda: 100.0)
+        self.addCleanup(gc.enable)
+        gc.disable()
+        watchdog(event("ram>1M"))
+        for count in (2, 3):
+            cycle: list[object] = [bytearray(b"1") * 100_000_000]
+            cycle.append(cycle)
+            del cycle
+            freed = watchdog.clean_up()
+            assert freed is not None and freed.ram_bytes is not None
+            self.assertGreater(freed.ram_bytes, 90_000_000)
+            self.assertGreaterEqual(freed.objects, 1)
+            self.assertEqual((watchdog.cleanups, watchdog.last_freed), (count, freed))
+        # The alert that comes with it has nothing left to clean up.
+        watchdog(event("ram>1M"))
+        self.assertEqual(watchdog.cleanups, 3)
+        assert freed is not None
+        self.assertEqual((freed.gpu_ram_bytes, freed.gpu_ram_reason), (None, "the program uses no GPU by PyTorch"))
+        self.assertRegex(str(freed), r"^freed RAM [\d.]+ MB, GPU RAM n/a \(the program uses no GPU by PyTorch\), \d+ ")
+
+    # Requirement: PY-90
+    def test_call_by_hand_meets_one_that_goes_on_in_its_thread_in_another_and_in_a_fork(self) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+        found: list[Freed | None] = []
+
+        class Cycle:
+            def __init__(self) -> None:
+                self.own = self
+
+            def __del__(self) -> None:
+                found.append(watchdog.clean_up())
+                begun.set()
+                go_on.wait(PATIENCE_S)
+
+        watchdog = MemoryWatchdog()
+        self.addCleanup(gc.enable)
+        gc.disable()
+        Cycle()
+        thread = threading.Thread(target=lambda: found.append(watchdog.clean_up()), daemon=True)
+        thread.start()
+        self.assertTrue(begun.wait(PATIENCE_S))
+        found.append(watchdog.clean_up())
+        child = os.fork()
+        if not child:
+            # The thread that holds the lock is not in this process.
+            os._exit(watchdog.clean_up() is None)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        go_on.set()
+        thread.join(PATIENCE_S)
+        self.assertEqual(found[:2], [None, None])
+        self.assertEqual((found[2], watchdog.cleanups), (watchdog.last_freed, 1))
+        self.assertIsNotNone(found[2])
+
+    # Requirement: PY-90
+    def test_call_by_hand_tells_what_the_allocator_of_pytorch_gave_back(self) -> None:
+        reserved = [3_000_000, 500_000]
+        torch: Any = types.ModuleType("torch")
+        torch.cuda = types.SimpleNamespace(
+            is_initialized=lambda: True,
+            device_count=lambda: len(reserved),
+            memory_reserved=lambda device: reserved[device],
+            empty_cache=lambda: reserved.__setitem__(0, 1_000_000),
+        )
+        with mock.patch.dict("sys.modules", {"torch": torch}):
+            freed = MemoryWatchdog().clean_up()
+            assert freed is not None
+            self.assertEqual((freed.gpu_ram_bytes, freed.gpu_ram_reason), (2_000_000, None))
+            torch.cuda.memory_reserved = mock.Mock(side_effect=RuntimeError("another allocator"))
+            freed = MemoryWatchdog().clean_up()
+        assert freed is not None
+        self.assertEqual(freed.gpu_ram_reason, "PyTorch does not tell how much it keeps")
+        self.assertIsNone(freed.gpu_ram_bytes)
 
     # Requirement: PY-36
     def test_it_empties_the_cache_of_pytorch_after_the_garbage_if_the_program_uses_a_gpu_by_it(self) -> None:

@@ -24,7 +24,8 @@ from typing import Any
 from unittest import mock
 
 from gpu_track import Tracker, _metrics, metric, torch_metrics
-from gpu_track._metrics import COLUMNS, VARIABLE, MetricFile
+from gpu_track._metrics import COLUMNS, MetricFile
+from gpu_track._placeless import VARIABLE
 from gpu_track._program import find
 from gpu_track_tests.places import PATIENCE_S, InDirectory, wait_until
 
@@ -222,6 +223,80 @@ gpu_track.metric("loss", 1)
         self.assertEqual(told("metrics.csv"), [])
 
 
+# One that tells metrics, some of them in a thread and in a forked child, and goes on.
+PLACELESS = """
+import os, threading
+import gpu_track
+gpu_track.metric("loss", 1)
+gpu_track.metric("step", 2)
+thread = threading.Thread(target=gpu_track.metric, args=("loss", 3))
+thread.start()
+thread.join()
+child = os.fork()
+gpu_track.metric("loss", 4)
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+print("went on")
+"""
+# A stand-in for IPython, where it runs this program.
+SHELL = """
+import sys, types
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: object())
+"""
+
+
+class WithoutAPlace(InDirectory):
+    def warned(self, code: str, *, variables: dict[str, str]) -> str:
+        """What a program writes to stderr, which must go on."""
+        done = self.python(code, **{"GPU_TRACK_SESSION": "", **variables})
+        self.assertEqual(done.stdout, "went on\n")
+        return done.stderr
+
+    # Requirement: PY-91
+    def test_program_that_runs_by_itself_is_told_nothing(self) -> None:
+        self.assertEqual(self.warned(PLACELESS, variables={}), "")
+        # The run is over.
+        self.assertEqual(self.warned(PLACELESS, variables={"GPU_TRACK_SESSION": "/dev/shm/none"}), "")
+        # A shell that has ended, or a module that is there and runs no shell.
+        no_shell = SHELL.replace("object()", "None")
+        self.assertEqual(self.warned(no_shell + PLACELESS, variables={}), "")
+
+    # Requirement: PY-91
+    def test_cell_that_nothing_tracks_is_told_once_what_to_do(self) -> None:
+        told_once = (
+            "The metric 'loss' is not kept: nothing tracks this cell. Run \"%load_ext gpu_track\" once, and begin the"
+            ' cell with "%%gpu_track", or track it with gpu_track.Tracker. This is said once.\n'
+        )
+        self.assertEqual(self.warned(SHELL + PLACELESS, variables={}), told_once)
+        self.assertEqual(self.warned(SHELL + PLACELESS, variables={VARIABLE: ""}), "")
+        self.assertEqual(self.warned(SHELL + PLACELESS, variables={VARIABLE: "kept.csv"}), "")
+        self.assertEqual([row[3] for row in told("kept.csv") if row[1] == "loss"], [1.0, 3.0, 4.0, 4.0])
+
+    # Requirement: PY-91
+    def test_variable_that_is_set_too_late_is_said_to_be_that(self) -> None:
+        code = f"import os, gpu_track\nos.environ[{VARIABLE!r}] = 'm.csv'\n{PLACELESS}"
+        self.assertIn("was set after gpu_track was imported", self.warned(code, variables={}))
+
+    # Requirement: PY-91
+    def test_broken_shell_costs_the_message_alone(self) -> None:
+        broken = SHELL.replace("object()", "1 / 0")
+        self.assertEqual(self.warned(broken + PLACELESS, variables={}), "")
+
+    # Requirement: PY-91
+    def test_memory_of_pytorch_has_no_place_either(self) -> None:
+        code = """
+cuda = types.SimpleNamespace(is_initialized=lambda: True)
+sys.modules["torch"] = types.SimpleNamespace(cuda=cuda)
+import gpu_track
+gpu_track.torch_metrics()
+gpu_track.torch_metrics()
+print("went on")
+"""
+        stderr = self.warned(SHELL + code, variables={})
+        self.assertEqual(stderr.count("The metric 'torch_metrics()' is not kept: nothing tracks this cell."), 1, stderr)
+
+
 # A program whose processes of multiprocessing tell a metric, in each way to start them.
 JOB = """
 import multiprocessing, os
@@ -374,6 +449,38 @@ class Trackers(InDirectory):
             metric("loss", 1)
             other.communicate(b"\n", timeout=PATIENCE_S)
         self.assertEqual(tracker.metrics(), [])
+
+    # Requirement: PY-91
+    def test_run_without_a_file_for_metrics_is_said_once_and_what_to_do(self) -> None:
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+        for given, count in ((None, 1), ("", 0), ("m.csv", 0)):
+            with self.subTest(given=given):
+                command = [find("gpu-track-run"), "-q", "--overwrite", "--tf", "run.csv", "--", sys.executable]
+                done = subprocess.run(
+                    [*command, "-c", PLACELESS],
+                    env={**variables, **({} if given is None else {VARIABLE: given})},
+                    capture_output=True,
+                    text=True,
+                    timeout=PATIENCE_S,
+                )
+                self.assertEqual((done.returncode, done.stdout), (0, "went on\n"), done.stderr)
+                said = f'gpu-track-run was started without a file for it. Start "{VARIABLE}=metrics.csv gpu-track-run'
+                self.assertEqual((done.stderr.count(said), done.stderr.count("\n")), (count, count), done.stderr)
+
+    # Requirement: PY-91
+    def test_metric_in_a_pause_is_left_out_without_a_word(self) -> None:
+        code = f"""{SHELL}
+import gpu_track
+with gpu_track.Tracker(disable_logs=True) as tracker:
+    tracker.pause()
+    gpu_track.metric("loss", 1)
+print("went on")
+gpu_track.metric("loss", 2)
+"""
+        done = self.python(code)
+        self.assertEqual(done.stderr.count("is not kept: nothing tracks this cell"), 1, done.stderr)
+        silent = self.python(code.replace('gpu_track.metric("loss", 2)', ""))
+        self.assertEqual((silent.stdout, silent.stderr), ("went on\n", ""))
 
     # Requirement: PY-28
     def test_file_that_exists_is_refused_unless_overwrite(self) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from unittest import mock
 
 from gpu_track import _metrics, _pickle_output, metric
-from gpu_track._metrics import VARIABLE, MetricFile
+from gpu_track._metrics import MetricFile
 from gpu_track._open import Place, open_file, read, remove
 from gpu_track._pickle_output import PickleOutput
+from gpu_track._placeless import VARIABLE
 from gpu_track_tests.places import InDirectory
 
 _OTHER = 12_345
