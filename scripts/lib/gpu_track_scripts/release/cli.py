@@ -109,9 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         if not options.quick:
             write_checksums(made)
-            output = options.output or default_output()
-            shutil.copytree(made, output, dirs_exist_ok=True)
-            print(f"the packages are in {output}")
+            directory = options.output or default_output()
+            shutil.copytree(made, directory, dirs_exist_ok=True)
+            print(f"the packages are in {directory}")
     return 0
 
 
