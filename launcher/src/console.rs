@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::model::style::Console;
 use gpu_track_collector::report::quote;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,26 +44,13 @@ const ERROR: &str = "ERROR:root:";
 /// Writes a line to stderr. It begins with the program's name, or with `gpu_tracker_prefix` if this program was called as
 /// gpu_tracker.
 fn write_line(gpu_tracker_prefix: &str, text: impl Display) -> io::Result<()> {
-    let text = quote::escape(&without_error_numbers(&text.to_string()));
+    let text = quote::escape(&without_numbers(&text.to_string()));
     let line = if name::is_this_gpu_tracker() {
         format!("{gpu_tracker_prefix}{text}\n")
     } else {
         format!("{}: {text}\n", name::of_program())
     };
     io::stderr().write_all(line.as_bytes())
-}
-
-/// Leaves out the numbers that Rust puts behind the words of the kernel's errors: ` (os error 2)`.
-pub(crate) fn without_error_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_once(')') {
-            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => out += rest,
-            _ => out.extend([" (os error ", part]),
-        }
-    }
-    out
 }
 
 /// Writes `text` to stderr as it is, as gpu_tracker does, and gives the exit status of a failure. Errors of writing are ignored.
@@ -133,13 +121,6 @@ fn console(columns: Option<u16>, is_terminal: bool, env: impl Fn(&str) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_of_the_kernel_have_words_and_no_numbers() {
-        let error = io::Error::from_raw_os_error(2);
-        let text = without_error_numbers(&format!("a: {error}; b (os error x): {error}: c"));
-        assert_eq!(text, "a: No such file or directory; b (os error x): No such file or directory: c");
-    }
 
     fn here(columns: Option<u16>, is_terminal: bool, env: &[(&str, &str)]) -> (u16, bool, bool) {
         let value = |name: &str| env.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).into());

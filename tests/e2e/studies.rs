@@ -144,7 +144,9 @@ fn study_tells_the_ratio_of_memory_and_goes_on_with_more_runs() {
     let reports =
         Command::new(env!("CARGO_BIN_EXE_gpu-track")).arg("report").arg(place.path("memory")).output();
     let reports = reports.unwrap();
-    assert_eq!((text(&reports.stdout).lines().count(), text(&reports.stderr).as_str()), (1 + 8, ""));
+    let table = text(&reports.stdout);
+    assert_eq!((table.matches(".json").count(), text(&reports.stderr).as_str()), (8, ""), "{table}");
+    assert!(table.contains("\n8 runs: "), "no warm-up run counts:\n{table}");
     let full = place.run(&["memory", "--full"]).stdout;
     assert!(full.contains("\nRAM peak [MB]   mean "), "{full}");
 }

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use gpu_track_collector::kept::directory;
 use gpu_track_collector::model::gpu::GpuConfig;
 use gpu_track_collector::model::gpu::listing::Listing;
+use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::model::report::{CoresSource, MemorySource, Report};
 use gpu_track_collector::report::figures::{bytes, short};
 use gpu_track_collector::report::quote;
@@ -277,7 +278,8 @@ fn text(findings: &[Finding], columns: usize) -> String {
             State::No => "no",
             State::Info => "",
         };
-        for (at, line) in quote::wrap(quote::escape(words).split_whitespace(), room).iter().enumerate() {
+        let words = without_numbers(words);
+        for (at, line) in quote::wrap(quote::escape(&words).split_whitespace(), room).iter().enumerate() {
             let (name, state) = if at == 0 { (*name, state) } else { ("", "") };
             let _infallible = writeln!(out, "{name:NAME$}{state:STATE$}{line}");
         }

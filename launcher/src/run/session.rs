@@ -17,6 +17,7 @@ use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::model::attached::Attached;
 use gpu_track_collector::model::cgroup::NoRunCgroup;
 use gpu_track_collector::model::config::{Config, Layer};
+use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
     KnownFile, NewSession, OutputLock, ProcRoot, Segment, SegmentError, StateFile, cgroup, clock, connector,
@@ -125,7 +126,7 @@ impl Session {
     pub(crate) fn subscribe(&mut self, options: &Options) {
         let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
         self.connector = connector.unwrap_or_else(|error| {
-            self.config.discovery.connector_absent = Some(error.to_string());
+            self.config.discovery.connector_absent = Some(without_numbers(&error.to_string()));
             None
         });
     }
@@ -190,7 +191,8 @@ impl Session {
             Ok(procs) => Some(procs),
             Err(error) => {
                 run_cgroup::remove(cgroup);
-                self.config.cgroups.own = Some(Err(NoRunCgroup::NotEntered { error: error.to_string() }));
+                self.config.cgroups.own =
+                    Some(Err(NoRunCgroup::NotEntered { error: without_numbers(&error.to_string()) }));
                 None
             }
         }

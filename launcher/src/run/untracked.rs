@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_collector::model::config::{Config, Layer, Message};
+use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::model::record_or_event::StoredRecord;
 use gpu_track_collector::model::report::Report;
 use gpu_track_collector::{
@@ -54,7 +55,7 @@ impl Untracked {
     pub(crate) fn begin(&mut self, reason: String) {
         let discovery = &mut self.config.discovery;
         discovery.layers.retain(|layer| matches!(layer, Layer::Wait | Layer::Subreaper));
-        discovery.untracked = Some(reason);
+        discovery.untracked = Some(without_numbers(&reason));
     }
 
     /// Writes a report without figures to the report's files, so that a report of an earlier run there is not taken for this

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::kernel_errors::without_numbers;
 use super::rule::{Quantity, Rule, Unit};
 use super::signal::signal_name;
 use super::style::StreamFile;
@@ -162,7 +163,8 @@ impl fmt::Display for AlertCommandFailure {
                 if left > 0 { write!(f, ", but {left} of its processes could not be") } else { Ok(()) }
             }
             Self::NotStarted(errno) => {
-                write!(f, "could not be started: {}", std::io::Error::from_raw_os_error(errno))
+                let error = std::io::Error::from_raw_os_error(errno).to_string();
+                write!(f, "could not be started: {}", without_numbers(&error))
             }
             Self::RunnerKilled => write!(f, "may not have ended: the process that ran it was killed"),
             Self::TooMany(waiting) => write!(f, "was not run: {waiting} other alerts waited for it"),
@@ -207,7 +209,7 @@ mod tests {
             "was ended by SIGKILL",
             "took more than 30 s: it was ended",
             "took more than 30 s: it was ended, but 2 of its processes could not be",
-            "could not be started: Resource temporarily unavailable (os error 11)",
+            "could not be started: Resource temporarily unavailable",
             "may not have ended: the process that ran it was killed",
             "was not run: 16 other alerts waited for it",
             "was not run: the run ended before",

@@ -18,6 +18,7 @@ pub mod host_name;
 pub mod ids;
 pub mod joining;
 pub mod journal;
+pub mod kernel_errors;
 pub mod kernel_event;
 pub mod live;
 pub mod mpi_daemons;

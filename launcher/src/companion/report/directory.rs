@@ -13,6 +13,7 @@ use gpu_track_collector::report::runs::{self, RunRow, SortBy};
 use gpu_track_collector::report::study::Plan;
 
 use super::super::report_files;
+use super::super::study::WARMUP;
 use super::CSV;
 use crate::cli::{ReportPlaces, UsageError};
 use crate::console::{self, message};
@@ -85,8 +86,8 @@ pub(super) fn show(
     })
 }
 
-/// Lists the files of a directory, and of those below it, that can be reports. Links to directories, hidden directories and those of a
-/// run's nodes and of bundles are left out.
+/// Lists the files of a directory, and of those below it, that can be reports. Links to directories, hidden directories, and those of a
+/// run's nodes, of bundles and of warm-up runs are left out.
 ///
 /// # Errors
 /// If the directory itself can't be read.
@@ -115,7 +116,9 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     let is_other = |path: &PathBuf| {
         let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         let is_of_nodes = path.extension().is_some_and(|extension| extension == OF_NODES);
-        !is_hidden && !is_of_nodes && !path.join(bundle::MANIFEST).is_file()
+        // The runs of a study that do not count.
+        let is_warmup = path.file_name().is_some_and(|name| name == WARMUP);
+        !is_hidden && !is_of_nodes && !is_warmup && !path.join(bundle::MANIFEST).is_file()
     };
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     directories.map(|entry| entry.path()).filter(is_other).collect()

@@ -21,7 +21,7 @@ use crate::console::message;
 /// The plan's file.
 const PLAN: &str = "study.json";
 /// The directory of the runs that do not count.
-const WARMUP: &str = "warmup";
+pub(in crate::companion) const WARMUP: &str = "warmup";
 
 /// Whether a run counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use crate::cli::{PatternValues, UsageError};
 use crate::console::{self, message};
 use crate::process::exit;
 use directory::Directory;
+pub(super) use directory::WARMUP;
 use given::PlanArgs;
 use runs::End;
 
