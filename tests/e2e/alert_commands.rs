@@ -337,8 +337,7 @@ fn command_that_can_not_be_started_is_told() {
     alerted.make("over");
     let run = ended(running);
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-    let failure =
-        "the command of --on-alert could not be started: Resource temporarily unavailable";
+    let failure = "the command of --on-alert could not be started: Resource temporarily unavailable";
     assert!(failures(&run).iter().any(|told| told == failure), "{}", run.stderr);
 }
 

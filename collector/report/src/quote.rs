@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Longest word of a command that is shown whole, in columns.
+/// Longest word of a command that is shown whole, in columns, unless there is room for much more.
 const WORD_WIDTH: usize = 60;
 /// A word that does not fit is cut if it still has so many columns.
 const LEAST_CUT: usize = 16;
@@ -113,7 +113,9 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> String {
 /// Renders a command in about `max_width` columns. If it is longer, it is its first words, and what it works on ([`operand`]); long
 /// words are cut, and the others counted.
 pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
-    let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_WIDTH))).collect();
+    // Where there is much room, a long word gets a half of it.
+    let word_width = WORD_WIDTH.max(max_width / 2);
+    let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), word_width))).collect();
     let whole = shown.join(" ");
     if shown.len() < 2 || width(&whole) <= max_width {
         return whole;

@@ -25,6 +25,8 @@ use escape::escape;
 
 /// Most columns of the command above the page. The JSON form has all of it.
 const COMMAND_COLUMNS: usize = 300;
+/// Most columns of the command under the pointer.
+const WHOLE_COMMAND_COLUMNS: usize = 1000;
 /// Most columns of the page's title, which is the name of a tab.
 const TITLE_COLUMNS: usize = 80;
 
@@ -74,7 +76,8 @@ fn header(report: &Report, headline: &Block) -> (String, String) {
     let title = format!("{}: {verdict}", quote::cut(&quote::command(command, TITLE_COLUMNS), TITLE_COLUMNS));
     let host = report.host.hostname.as_ref().map(|host| format!("on {}, ", escape(host)));
     let header = format!(
-        "<header>\n<h1><code>{}</code></h1>\n<p class=\"verdict {}\">{}</p>\n<p>{}started {}, took {}</p>\n</header>\n",
+        "<header>\n<h1><code title=\"{}\">{}</code></h1>\n<p class=\"verdict {}\">{}</p>\n<p>{}started {}, took {}</p>\n</header>\n",
+        escape(&quote::command(command, WHOLE_COMMAND_COLUMNS)),
         escape(&quote::command(command, COMMAND_COLUMNS)),
         blocks::class(tone),
         escape(verdict),

@@ -90,6 +90,9 @@ pub(super) struct Page {
     pub(super) others: Vec<Section>,
 }
 
+/// Lines of a page for the commands that used most, with their head.
+const COMMAND_LINES: usize = 7;
+
 /// Makes what an HTML page says.
 pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     let mut summary: Vec<Block> = evidence(report, units).map(evidence_remark).into_iter().collect();
@@ -108,6 +111,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     }
     summary.extend(io_row);
     summary.extend(processes::row(report));
+    summary.extend(processes::top_commands(report, units, COMMAND_LINES));
     summary.extend(next_job::paragraph(report, units, style.hints));
     others.push(environment::cgroup(report.cgroup.as_ref(), units));
     others.extend(circumstances(report, units));
