@@ -120,6 +120,7 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let mut rows = vec![Block::Heads(&["used", "of"]), cpu_row(report, units)];
     rows.extend(contention::row(report));
     rows.push(ram_row(report, units));
+    rows.extend(above_limit(report));
     rows.extend(report.peak.as_ref().and_then(|peak| holders_row(peak, units)));
     rows.extend(over_time_row(report, units));
     rows
@@ -194,6 +195,19 @@ fn ram_row(report: &Report, units: Units) -> Block {
     let whole = memory.bytes.map(|whole| units.bytes(whole));
     let note = nodes::bounds(report, units).unwrap_or_else(|| note.to_owned());
     gauge(LABEL, units.bytes(peak), whole, part, note)
+}
+
+/// Says how RAM can have been above the limit of the cgroup. `None`: it was not. The kernel charges a page to the cgroup that touched it
+/// first (cgroup-v2.rst, "Memory Ownership"), also if processes of others map it.
+fn above_limit(report: &Report) -> Option<Block> {
+    /// How far off RAM can be: the kernel counts pages in batches for each CPU.
+    const PRECISION: f64 = 0.02;
+    const WORDS: &str = "above the limit: others were charged for shared pages";
+    let memory = &report.usable.memory;
+    let limit = memory.bytes.filter(|_| memory.source == Some(MemorySource::Cgroup))?;
+    let is_above = |peak: u64| peak as f64 > limit as f64 * (1.0 + PRECISION);
+    let is_above = report.max_ram.combined.footprint_bytes.is_some_and(is_above);
+    is_above.then(|| Block::text("", WORDS))
 }
 
 /// Makes the row of the commands that held the RAM at its peak. `None`: it was a single process.
