@@ -20,6 +20,9 @@ const FULL_BYTES: u64 = 1 << 20;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// During the run the file systems are asked once in this time at most.
 const PERIOD_NS: u64 = 1_000_000_000;
+/// They are first asked so long after the first sample, nanoseconds: each question takes a thread, and a shorter run has no use for the
+/// answer.
+const YOUNG_NS: u64 = 50_000_000;
 
 /// A directory where the command may want to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +79,8 @@ fn available_bytes(found: &rustix::fs::StatVfs) -> Option<u64> {
 /// Asks the file systems while the command runs.
 #[derive(Debug)]
 pub(crate) struct FreeSpaces {
+    /// The first sample, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
+    first_ns: Option<u64>,
     timer: Timer,
     directories: Vec<(Directory, Asked)>,
 }
@@ -93,13 +98,14 @@ impl FreeSpaces {
     /// Prepares the questions. Of several reports, only the first one's directory is asked for.
     pub(crate) fn new<'a>(reports: impl Iterator<Item = &'a Path>) -> Self {
         let directories = directories(reports.take(1)).into_iter().map(|directory| (directory, Asked::Not));
-        Self { timer: Timer::default(), directories: directories.collect() }
+        Self { first_ns: None, timer: Timer::default(), directories: directories.collect() }
     }
 
     /// Gives the answers that came since the last call. If it is time, asks again each file system that has answered. `now_ns`:
     /// CLOCK_MONOTONIC. `None`: no answer came.
     pub(crate) fn read(&mut self, now_ns: u64) -> Option<Observation> {
-        let is_due = self.timer.is_due(now_ns, PERIOD_NS);
+        let age_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
+        let is_due = age_ns >= YOUNG_NS && self.timer.is_due(now_ns, PERIOD_NS);
         let mut answers = Vec::new();
         for (directory, asked) in &mut self.directories {
             if let Asked::Waiting(answer) = asked {
@@ -153,11 +159,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let report = dir.path().join("report.json");
         let mut spaces = FreeSpaces::new([report.as_path()].into_iter());
-        assert_eq!(spaces.read(0).map(drop), None, "nothing was asked before");
+        for age_ns in [0, YOUNG_NS - 1] {
+            assert_eq!(spaces.read(age_ns).map(drop), None);
+            assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Not)), "it is young");
+        }
+        assert_eq!(spaces.read(YOUNG_NS).map(drop), None, "nothing was asked before");
         let mut answers: Vec<FreeSpace> = Vec::new();
         // The answers may come one by one.
         while answers.len() < spaces.directories.len() {
-            if let Some(Observation::FreeSpace(some)) = spaces.read(1) {
+            if let Some(Observation::FreeSpace(some)) = spaces.read(YOUNG_NS + 1) {
                 answers.extend(some);
             }
             std::thread::yield_now();
@@ -166,7 +176,7 @@ mod tests {
         let found = rustix::fs::stat(dir.path()).unwrap();
         assert_eq!((last.path.as_str(), last.device), (dir.path().to_str().unwrap(), found.st_dev));
         assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Not)));
-        spaces.read(PERIOD_NS);
+        spaces.read(YOUNG_NS + PERIOD_NS);
         assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Waiting(_))));
     }
 
