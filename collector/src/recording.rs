@@ -11,7 +11,7 @@ use rusqlite::types::ValueRef;
 use crate::bounded_lines;
 use crate::database::{DatabaseReader, unreadable};
 use crate::model::report::Exit;
-use crate::report::over_time::{self, Detail, Fixed, Moment, RecordedProcess, Recording};
+use crate::report::over_time::{self, Detail, Fixed, MOST_CELLS, Moment, RecordedProcess, Recording};
 use crate::sys::given_file::{self, GivenFile, MOST_OF_ROWS};
 
 /// Reads a file of one form. The error is a text to put behind the file's name.
@@ -20,12 +20,11 @@ type Reader = fn(&Path, Detail) -> Result<Recording, String>;
 /// The extensions of tracking files, each with the reader of its form.
 const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
 
-/// Most cells of samples that are kept in memory, of 16 bytes: of our files, about 25 days of samples each second.
-const MOST_CELLS: usize = 1 << 26;
 /// Most processes that are kept in memory.
 const MOST_PROCESSES: usize = 1 << 22;
 /// The columns of `static_data` that are read.
-const FIXED: [&str; 3] = ["ram_unit", "gpu_ram_unit", "system_gpu_count"];
+const FIXED: [&str; 5] =
+    ["ram_unit", "gpu_ram_unit", "system_gpu_count", "n_expected_cores", "ram_system_capacity"];
 /// The columns of `processes` that are read.
 const PROCESS: [&str; 10] = [
     "pid",
@@ -115,7 +114,13 @@ fn moments(
 fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
     let reader = DatabaseReader::open(path)?;
     let fixed = reader.first_row("static_data", known("static_data", &reader, &FIXED)?, |row| {
-        Ok(Fixed { ram_unit: row.get(0)?, gpu_ram_unit: row.get(1)?, gpus: whole(row, 2)? })
+        Ok(Fixed {
+            ram_unit: row.get(0)?,
+            gpu_ram_unit: row.get(1)?,
+            gpus: whole(row, 2)?,
+            cores: whole(row, 3)?,
+            ram_capacity: number(row, 4)?,
+        })
     })?;
     let names = reader.columns("data")?;
     let mut rows: Vec<Vec<Option<f64>>> = Vec::new();
@@ -126,7 +131,9 @@ fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
         rows.push((0..names.len()).map(|at| number(row, at)).collect::<Result<_, _>>().map_err(unreadable)?);
         Ok(())
     })?;
-    if let Some(place) = names.iter().position(|name| name == "timestamp") {
+    // The clock of the day can be set while a run goes on. gpu_tracker's own files have no other.
+    let place = |wanted: &str| names.iter().position(|name| name == wanted);
+    if let Some(place) = place("at_ns").or_else(|| place("timestamp")) {
         rows.sort_by(|a, b| a[place].partial_cmp(&b[place]).unwrap_or(Ordering::Equal));
     }
     let mut recording = over_time::from_table(&names, &rows, &fixed)?;

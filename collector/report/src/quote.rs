@@ -85,6 +85,18 @@ pub(super) fn csv_cell(text: &str) -> String {
     format!("\"{}\"", escape(text).replace('"', "\"\""))
 }
 
+/// Escapes what Markdown would act on. A backslash before any of ASCII's punctuation makes it that character.
+pub(crate) fn markdown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in escape(text).chars() {
+        if r"\`*_{}[]<>|~&$#!@:".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// Quotes a word for a shell, if it needs to be.
 pub(crate) fn word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^".contains(c);
@@ -126,15 +138,15 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     let left = max_width.saturating_sub(" ... 1000 more".len());
     let fitting = first_words(&shown, left);
     let operand = operand(words).filter(|at| *at >= fitting);
-    let Some((at, operand)) = operand.and_then(|at| Some((at, end_of_path(words[at].as_ref(), left)?)))
-    else {
-        return first_ones(&shown, fitting, max_width);
-    };
-    let kept = first_words(&shown, left.saturating_sub(width(&operand) + GAP.len()));
+    let end = |at: usize| Some((at, end_of_path(words[at].as_ref(), left * 2 / 3)?));
+    let Some((at, operand)) = operand.and_then(end) else { return first_ones(&shown, fitting, max_width) };
+    let room = left.saturating_sub(width(&operand) + GAP.len());
+    let kept = first_words(&shown, room);
     let (gap, others) = (if at == kept { " " } else { GAP }, shown.len() - kept - 1);
     let count = if others > 0 { format!("{GAP}{others} more") } else { String::new() };
-    // The space before the count is that of the gap.
-    format!("{}{gap}{operand}{count}", shown[..kept].join(" "))
+    // The first word may alone be longer than what is left for it.
+    let first = if kept == 1 { cut(&shown[0], room) } else { shown[..kept].join(" ") };
+    format!("{first}{gap}{operand}{count}")
 }
 
 /// Counts the words that fit into so many columns; the first one always does.
@@ -148,7 +160,10 @@ fn first_words(words: &[String], columns: usize) -> usize {
 
 /// Renders the first `kept` of a command's words in about `max_width` columns, with the begin of the next one if there is room for it.
 fn first_ones(words: &[String], kept: usize, max_width: usize) -> String {
-    let mut text = words[..kept].join(" ");
+    let mut text = match kept {
+        1 => cut(&words[0], max_width.saturating_sub(" ... 1000 more".len())),
+        _ => words[..kept].join(" "),
+    };
     let (next, others) = (&words[kept], words.len() - kept - 1);
     let count = if others > 0 { format!("{GAP}{others} more") } else { String::new() };
     let room = max_width.saturating_sub(width(&text) + 1 + width(&count));
@@ -181,12 +196,16 @@ fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     longest.or_else(|| last(&is_output)).or_else(|| last(&is_path))
 }
 
-/// Gives the end of a path, whole names of it, in about `max_width` columns. `None`: its last name is wider.
+/// Gives the end of a path, whole names of it, in at most `max_width` columns. `None`: its last name is wider.
 fn end_of_path(path: &str, max_width: usize) -> Option<String> {
-    let most = max_width * 2 / 3;
-    let starts = path.match_indices('/').map(|(at, _)| at + 1);
-    let ends = std::iter::once(0).chain(starts).map(|at| word(&path[at..]));
-    ends.into_iter().find(|end| !end.is_empty() && width(end) <= most)
+    /// Most bytes for a column, those of characters without a width included. What is before them is not looked at.
+    const BYTES: usize = 16;
+    let least = path.len().saturating_sub(max_width * BYTES);
+    let first = (least..=path.len()).find(|at| path.is_char_boundary(*at))?;
+    let starts = path[first..].match_indices('/').map(|(at, _)| first + at + 1);
+    let whole = (first == 0).then_some(0);
+    let ends = whole.into_iter().chain(starts).filter(|at| *at < path.len()).map(|at| word(&path[at..]));
+    ends.into_iter().find(|end| width(end) <= max_width)
 }
 
 /// Renders a process's command in about `max_width` columns, without the directory of its program. If the arguments are not
@@ -486,8 +505,15 @@ mod tests {
             command(&["sh", "-c", "for f in *.c; do cc -c $f; done"], 26),
             "sh -c 'for f in *.c; do..."
         );
+        // However long a word is, the text keeps its width and takes no time.
+        let path = "d/".repeat(500_000) + "x";
+        for (words, most) in
+            [(["make", "-y", &path], 40), ([&path, "-y", "in.c"], 40), ([&path, &path, &path], 30)]
+        {
+            assert!(width(&command(&words, most)) <= most, "{}", command(&words, most));
+        }
         let long = ["x".repeat(1 << 20), "y".into()];
-        assert_eq!(command(&long, 30), format!("{}... 1 more", "x".repeat(57)));
+        assert_eq!(command(&long, 30), format!("{}... 1 more", "x".repeat(13)));
         assert_eq!(command(&["sh", "-c", "for f in *.c; do cc -c $f; done"], 15), "sh -c 'for f...");
     }
 }

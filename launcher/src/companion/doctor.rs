@@ -15,7 +15,7 @@ use gpu_track_collector::model::report::{CoresSource, MemorySource, Report};
 use gpu_track_collector::report::figures::{bytes, short};
 use gpu_track_collector::report::quote;
 use gpu_track_collector::report::read::read as read_report;
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::gpu_list;
 use crate::console;
@@ -29,8 +29,8 @@ const STATE: usize = 5;
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// Where Docker's daemon listens.
 const DOCKER: &str = "/run/docker.sock";
-/// A segment of a run takes about that much of /dev/shm, bytes.
-const SEGMENT_BYTES: u64 = 16 << 20;
+/// What a run takes of /dev/shm at least, bytes.
+const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// How well something works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,11 @@ fn short_run() -> Result<Report, String> {
 fn findings(report: Result<&Report, &String>) -> Vec<Finding> {
     let mut all = vec![tracking(report), shared_memory()];
     if let Ok(report) = report {
-        all.extend([connector(report), cgroup(report), memory(report), cores(report)]);
+        // A run that was not tracked did not try these.
+        if report.coverage.untracked_reason.is_none() {
+            all.extend([connector(report), cgroup(report)]);
+        }
+        all.extend([memory(report), cores(report)]);
     }
     all.extend([
         pressure(),
@@ -88,7 +92,7 @@ fn findings(report: Result<&Report, &String>) -> Vec<Finding> {
     ]);
     all.extend(docker());
     all.push(kept());
-    all.push(machine(report));
+    all.push(machine());
     all
 }
 
@@ -122,9 +126,14 @@ fn shared_memory() -> Finding {
     match statvfs(directory) {
         Ok(found) => {
             let free = found.f_bavail.saturating_mul(found.f_frsize);
-            let cure =
-                if free < SEGMENT_BYTES { ": too little for a run; docker run --shm-size=64m" } else { "" };
-            finding(directory, free >= SEGMENT_BYTES, format!("{} free{cure}", bytes(free)))
+            let problem = match free < SEGMENT_BYTES {
+                _ if found.f_flag.contains(StatVfsMountFlags::RDONLY) => ", but it can only be read",
+                true => {
+                    ": too little for a run; make room, or give a container more (docker run --shm-size=64m)"
+                }
+                false => "",
+            };
+            finding(directory, problem.is_empty(), format!("{} free{problem}", bytes(free)))
         }
         Err(error) => {
             finding(directory, false, format!("{error}: runs can't be tracked; mount a tmpfs there"))
@@ -261,8 +270,9 @@ fn kept() -> Finding {
 }
 
 /// Which program and kernel this is.
-fn machine(report: Result<&Report, &String>) -> Finding {
-    let kernel = report.ok().and_then(|report| report.host.kernel.clone()).unwrap_or_default();
+fn machine() -> Finding {
+    let uname = rustix::system::uname();
+    let kernel = uname.release().to_string_lossy();
     let container = ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists());
     let container = if container { ", in a container" } else { "" };
     information("program", format!("gpu-track {}, Linux {kernel}{container}", env!("CARGO_PKG_VERSION")))

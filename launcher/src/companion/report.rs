@@ -107,6 +107,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
             )));
         }
         check_table(&places, of_one_report)?;
+        time.check_date()?;
         return directory::show(&path, &in_directory, time.since_date(), &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));

@@ -10,28 +10,27 @@ const NAME: usize = 28;
 
 /// Renders a comparison as text, with a newline at its end.
 pub fn text(comparison: &Comparison) -> String {
-    lines(aligned(&rows(comparison, "  ")), comparison)
+    let mut lines = aligned(&rows(comparison, "  "));
+    lines.extend(comparison.remarks.iter().map(|remark| quote::escape(remark)));
+    lines.join(
+        "
+",
+    ) + "
+"
 }
 
 /// Renders a comparison as a table in Markdown, with a newline at its end.
 pub fn markdown(comparison: &Comparison) -> String {
     let ways = comparison.ways.len();
-    let cell = |text: &String| text.trim().replace('\\', "\\\\").replace('|', "\\|").replace('<', "\\<");
     let line = |row: &Vec<String>| {
         let empty = std::iter::repeat_n(String::new(), (ways + 1).saturating_sub(row.len()));
-        format!("| {} |", row.iter().map(cell).chain(empty).collect::<Vec<_>>().join(" | "))
+        let cells = row.iter().map(|cell| quote::markdown(cell.trim())).chain(empty);
+        format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
     };
-    let rows = rows(comparison, "");
-    let mut all: Vec<String> = rows.iter().map(line).collect();
-    all.insert(1.min(all.len()), format!("|{}", " --- |".repeat(ways + 1)));
-    // A paragraph of its own behind the table.
-    all.extend((!comparison.remarks.is_empty()).then(String::new));
-    lines(all, comparison)
-}
-
-/// Joins the lines of a table and the remarks.
-fn lines(mut lines: Vec<String>, comparison: &Comparison) -> String {
-    lines.extend(comparison.remarks.iter().map(|remark| quote::escape(remark)));
+    let mut lines: Vec<String> = rows(comparison, "").iter().map(line).collect();
+    lines.insert(1.min(lines.len()), format!("|{}", " --- |".repeat(ways + 1)));
+    // Each remark is a paragraph of its own.
+    lines.extend(comparison.remarks.iter().map(|remark| format!("\n{}", quote::markdown(remark))));
     lines.join("\n") + "\n"
 }
 

@@ -20,6 +20,8 @@ const NS_PER_S: f64 = 1e9;
 /// point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
+/// Most cells of samples that are kept in memory, of 16 bytes: of our files, about 25 days of samples each second.
+pub const MOST_CELLS: usize = 1 << 26;
 /// Most samples of a file whose moments are kept. Beyond that, every two neighbours become one.
 const MOST_MOMENTS: usize = 20_000;
 
@@ -50,6 +52,12 @@ pub struct Recording {
     pub processes: Option<Vec<RecordedProcess>>,
     /// Times whose RAM turned out to be larger later: each with the RAM that became known, CLOCK_MONOTONIC nanoseconds and bytes.
     pub revisions: Vec<(u64, u64)>,
+    /// Cores that the run could use. `None`: its form does not tell it.
+    pub cores: Option<f64>,
+    /// RAM of the machine, bytes. `None`: its form does not tell it.
+    pub ram_bytes: Option<u64>,
+    /// Its form has reports.
+    pub has_reports: bool,
     /// The report in JSON. `None`: its form has none, or the run was killed.
     pub report: Option<String>,
     /// The report of all nodes in JSON. `None`: its form has none, or the run was on one node.
@@ -181,11 +189,15 @@ fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
 
 /// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
 pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Recording {
-    let mut recording = Recording { processes: Some(Vec::new()), ..Recording::default() };
+    let mut recording = Recording { processes: Some(Vec::new()), has_reports: true, ..Recording::default() };
     let mut samples: Vec<TreeSample> = Vec::new();
     for line in lines.filter_map(|line| Line::read(&line)) {
         match line {
-            Line::Run(run) => recording.run = Some(run),
+            Line::Run(run) => {
+                (recording.cores, recording.ram_bytes) =
+                    (Some(f64::from(run.host.cores)), run.host.ram_bytes);
+                recording.run = Some(run);
+            }
             Line::Sample(sample) => {
                 samples.push(*sample);
                 if detail == Detail::Moments && samples.len() > MOST_MOMENTS {
@@ -323,10 +335,20 @@ pub fn from_csv(mut lines: impl Iterator<Item = String>) -> Result<Recording, St
         ram_unit: value("ram_unit"),
         gpu_ram_unit: value("gpu_ram_unit"),
         gpus: value("system_gpu_count").parse().ok(),
+        cores: value("n_expected_cores").parse().ok(),
+        ram_capacity: number(&value("ram_system_capacity")),
     };
-    // A killed run leaves a torn last line.
-    let rows = lines.map(|line| line.split(',').map(number).collect());
-    let rows: Vec<Vec<Option<f64>>> = rows.filter(|row: &Vec<_>| row.len() == names.len()).collect();
+    let mut rows: Vec<Vec<Option<f64>>> = Vec::new();
+    for line in lines {
+        let row: Vec<Option<f64>> = line.split(',').map(number).collect();
+        // A killed run leaves a torn last line.
+        if row.len() == names.len() {
+            if rows.len() == MOST_CELLS / names.len() {
+                return Err(format!("has more than {} samples, the most that are read", rows.len()));
+            }
+            rows.push(row);
+        }
+    }
     from_table(&names, &rows, &fixed)
 }
 
@@ -336,7 +358,7 @@ fn number(cell: &str) -> Option<f64> {
 }
 
 /// What holds for all rows of a table in gpu_tracker's form.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fixed {
     /// Unit of RAM.
     pub ram_unit: String,
@@ -344,6 +366,10 @@ pub struct Fixed {
     pub gpu_ram_unit: String,
     /// GPUs of the machine. `None`: the run was killed before the file was told.
     pub gpus: Option<u64>,
+    /// Cores that the run could use. `None`: not known.
+    pub cores: Option<u64>,
+    /// RAM of the machine, in the unit of RAM. `None`: not known.
+    pub ram_capacity: Option<f64>,
 }
 
 /// Gives the points of a table in gpu_tracker's form, by the names of its columns.
@@ -358,8 +384,9 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
         None => (needed_place(names, "timestamp")?, NS_PER_S),
     };
     // A row without a time is left out.
-    let timed_rows: Vec<(f64, &Vec<Option<f64>>)> =
+    let mut timed_rows: Vec<(f64, &Vec<Option<f64>>)> =
         rows.iter().filter_map(|row| Some((row[time_place]? * ns_per_unit, row))).collect();
+    timed_rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     // The start of the run is not in the table. So the first row is time 0, and its point has no length.
     let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
     let mut points = Vec::with_capacity(timed_rows.len());
@@ -381,7 +408,15 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     let first_row = timed_rows.first().map(|(_, row)| *row);
     let zero_s = first_row.and_then(|row| row[place(names, "timestamp")?]);
     let clock = zero_s.map(|zero_s| Clock { zero_s, earlier_s });
-    Ok(Recording { over_time, start_ns: first_ns as u64, clock, ..Recording::default() })
+    let ram_unit_bytes = bytes_of_unit(&fixed.ram_unit)?;
+    Ok(Recording {
+        over_time,
+        start_ns: first_ns as u64,
+        clock,
+        cores: fixed.cores.map(|cores| cores as f64),
+        ram_bytes: fixed.ram_capacity.map(|capacity| (capacity * ram_unit_bytes) as u64),
+        ..Recording::default()
+    })
 }
 
 /// Finds the place of the column of this name in a row.
@@ -418,6 +453,17 @@ impl TableColumn {
     }
 }
 
+/// Gives the bytes of a unit of this name.
+///
+/// # Errors
+/// If there is no such unit, as a text to put behind the file's name.
+fn bytes_of_unit(unit: &str) -> Result<f64, String> {
+    let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
+    known
+        .map(|unit| 1.0 / unit.convert(1.0))
+        .ok_or_else(|| format!("has an unknown unit: {}", crate::quote::cut(&format!("{unit:?}"), 40)))
+}
+
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
 ///
 /// # Errors
@@ -427,13 +473,7 @@ fn table_columns(
     rows: &[Vec<Option<f64>>],
     fixed: &Fixed,
 ) -> Result<Vec<TableColumn>, String> {
-    let bytes_of = |unit: &str| {
-        let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
-        known
-            .map(|unit| 1.0 / unit.convert(1.0))
-            .ok_or_else(|| format!("has an unknown unit: {}", crate::quote::cut(&format!("{unit:?}"), 40)))
-    };
-    let (ram, gpu_ram) = (bytes_of(&fixed.ram_unit)?, bytes_of(&fixed.gpu_ram_unit)?);
+    let (ram, gpu_ram) = (bytes_of_unit(&fixed.ram_unit)?, bytes_of_unit(&fixed.gpu_ram_unit)?);
     let mut found: Vec<TableColumn> = Vec::new();
     for set in SETS {
         let column = Column { name: format!("ram_{set}_bytes"), joining: Joining::Largest };

@@ -2,7 +2,7 @@
 
 use super::Study;
 use super::table::{self, Cell};
-use crate::quote;
+use crate::quote::markdown as escape;
 
 /// Writes the table, and below it what its marks mean and what failed.
 pub(super) fn markdown(study: &Study) -> String {
@@ -24,18 +24,6 @@ pub(super) fn markdown(study: &Study) -> String {
 fn cell(cell: &Cell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " \\*" } else { "" })
-}
-
-/// Escapes what Markdown would act on. A backslash before any of ASCII's punctuation makes it that character.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in quote::escape(text).chars() {
-        if r"\`*_{}[]<>|~&$#!".contains(c) {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use gpu_track_collector::report::runs::{self, RunRow, SortBy};
 use gpu_track_collector::report::study::Plan;
 
 use super::super::report_files;
+use super::super::report_files::MOST_FILES;
 use super::super::study::WARMUP;
 use super::CSV;
 use crate::cli::{ReportPlaces, UsageError};
@@ -56,23 +57,27 @@ pub(super) fn show(
     for path in listed {
         // A link to a report counts as a run of this directory.
         let refuses_links = false;
-        let json = report_files::read(&path, refuses_links).unwrap_or_default();
+        let json = report_files::read(&path, refuses_links);
+        let problem = json.as_ref().err().map(ToString::to_string);
+        let json = json.unwrap_or_default();
         let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
         match read_report(&json) {
             Ok(read) => rows.push(runs::row(name, &read.report)),
             // The plan of a study lies beside its reports.
             Err(_) if Plan::read(&json).is_ok() => {}
-            Err(_) => unreadable.push(name),
+            Err(error) => {
+                unreadable.push((name, problem.unwrap_or_else(|| format!("is no report: {error}"))))
+            }
         }
     }
-    if let Some(first) = unreadable.iter().min() {
+    if let Some((first, why)) = unreadable.iter().min() {
         message(format_args!(
-            "{} of the .json files can't be read as reports, such as {first}",
+            "{} of the .json files can't be read as reports, such as {first}, which {why}",
             unreadable.len()
         ));
     }
     if rows.is_empty() {
-        return Err(problem("has no report: their names end in .json".into()));
+        return Err(problem("has no report in what could be read: their names end in .json".into()));
     }
     rows.retain(|run| since.is_none_or(|since| run.started_at >= since));
     if rows.is_empty() {
@@ -87,39 +92,54 @@ pub(super) fn show(
 }
 
 /// Lists the files of a directory, and of those below it, that can be reports. Links to directories, hidden directories, and those of a
-/// run's nodes, of bundles and of warm-up runs are left out.
+/// run's nodes, of bundles and of warm-up runs are left out. A line on stderr says what could not be looked at.
 ///
 /// # Errors
 /// If the directory itself can't be read.
 fn listed(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = report_files::in_directory(directory)?;
     let mut directories = below(directory);
-    let mut count = 0;
+    let (mut count, mut unreadable) = (0, Vec::new());
     while let Some(next) = directories.pop() {
         count += 1;
-        if count > MOST_DIRECTORIES {
+        if count > MOST_DIRECTORIES || files.len() > MOST_FILES {
             message(format_args!(
-                "\"{}\" has more than {MOST_DIRECTORIES} directories below it: the others are left out",
+                "\"{}\" has more than {MOST_DIRECTORIES} directories or {MOST_FILES} files below it: the others are left out",
                 directory.display()
             ));
             break;
         }
-        files.extend(report_files::in_directory(&next).unwrap_or_default());
+        match report_files::in_directory(&next) {
+            Ok(found) => files.extend(found),
+            Err(_) => unreadable.push(next.clone()),
+        }
         directories.extend(below(&next));
+    }
+    if let Some(first) = unreadable.iter().min() {
+        message(format_args!(
+            "{} of the directories below \"{}\" can't be read, such as {}",
+            unreadable.len(),
+            directory.display(),
+            first.strip_prefix(directory).unwrap_or(first).display()
+        ));
     }
     Ok(files)
 }
 
-/// Lists the directories in a directory that can have reports of other runs.
+/// Lists the directories in a directory that can have reports of other runs, the last name first.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_other = |path: &PathBuf| {
         let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let is_of_nodes = path.extension().is_some_and(|extension| extension == OF_NODES);
+        // `FILE.d` beside FILE has the reports of a run's nodes.
+        let is_of_nodes = path.extension().is_some_and(|extension| extension == OF_NODES)
+            && path.with_extension("").is_file();
         // The runs of a study that do not count.
         let is_warmup = path.file_name().is_some_and(|name| name == WARMUP);
         !is_hidden && !is_of_nodes && !is_warmup && !path.join(bundle::MANIFEST).is_file()
     };
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    directories.map(|entry| entry.path()).filter(is_other).collect()
+    let mut found: Vec<PathBuf> = directories.map(|entry| entry.path()).filter(is_other).collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found
 }

@@ -107,6 +107,20 @@ impl TimeArgs {
         }
     }
 
+    /// Checks that `--since` is no time to come.
+    ///
+    /// # Errors
+    /// If it is before the start of a run, which only events can be.
+    pub(super) fn check_date(&self) -> Result<(), UsageError> {
+        match self.since {
+            Some(Since::Seconds(seconds)) if seconds < 0.0 => Err(UsageError::of_option(
+                "--since",
+                "is how long ago a run of a directory started, such as 7d",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives since when runs are listed. `None`: since ever.
     pub(super) fn since_date(&self) -> Option<SystemTime> {
         match self.since? {

@@ -112,7 +112,7 @@ impl History {
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
             // A stretch that ends where a column begins is not in that one, whatever the rounding. Each is in one column at least.
-            let end = (column_at(point.at_s - width_s * 1e-6) + 1).max(first + 1);
+            let end = column_at(point.at_s - width_s * 1e-6).saturating_add(1).max(first + 1);
             for (largest, cpu) in largest.iter_mut().zip(&mut cpu).take(end).skip(first) {
                 if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
                     *largest = Some(point);

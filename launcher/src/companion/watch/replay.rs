@@ -48,12 +48,12 @@ impl Replay {
         let mut run = Run { length_s: Some(end_s.max(0.0)), command, ..Run::default() };
         if let Some(recorded) = &recording.run {
             run.command.clone_from(&recorded.command);
-            // All of the machine, unless a report at the end of the file says what the command may use.
-            let mut usable = Usable::default();
-            usable.cores.count = f64::from(recorded.host.cores);
-            usable.memory.bytes = recorded.host.ram_bytes;
-            run.usable = Some(usable);
         }
+        // All of the machine, unless a report at the end of the file says what the command may use.
+        let mut usable = Usable::default();
+        usable.cores.count = recording.cores.unwrap_or(0.0);
+        usable.memory.bytes = recording.ram_bytes;
+        run.usable = Some(usable);
         run.usable = report.as_ref().map(|report| report.usable.clone()).or(run.usable);
         Ok(Self { run, recording, report })
     }
@@ -179,7 +179,7 @@ impl Replay {
 
     /// Says how the figures are known, a part of a sentence each.
     fn coverage(&self) -> Vec<String> {
-        let Some(report) = &self.report else { return vec!["the file has no report".into()] };
+        let Some(report) = &self.report else { return vec![self.no_report().into()] };
         let known = &report.coverage;
         let mut parts = vec![format!(
             "CPU time of processes: {} exact, {} sampled, {} unknown",
@@ -191,9 +191,21 @@ impl Replay {
         parts
     }
 
+    /// Says that there is no report.
+    fn no_report(&self) -> &'static str {
+        if self.recording.has_reports {
+            "the file has no report"
+        } else {
+            "files of this form have no report"
+        }
+    }
+
     /// Says what happened in the whole run, a line each: how the command ended, and what crashed.
     fn events(&self) -> Vec<String> {
         let Some(report) = &self.report else {
+            if !self.recording.has_reports {
+                return Vec::new();
+            }
             return vec!["the file has no end of the run: its last processes may be missing".into()];
         };
         let at = figures::readable(report.wall_s);

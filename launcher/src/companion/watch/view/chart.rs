@@ -75,7 +75,8 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
     let percents: Vec<Option<f64>> = columns.iter().map(|column| column.as_ref()?.cpu_percent).collect();
     let most = percents.iter().flatten().copied().fold(0.0, f64::max);
     let usable = model.run.usable.as_ref().map_or(0.0, |usable| usable.cores.count * 100.0);
-    let top = if usable > 0.0 { usable } else { most };
+    let peak = model.peaks.cpu_percent.unwrap_or(0.0);
+    let top = if usable > 0.0 { usable } else { most.max(peak) };
     let of = format!("  up to {} cores", cores(Some(top)));
     canvas.pieces(&[("CPU over time", Look::Head), (&of, Look::Dim)]);
     let is_unicode = canvas.is_unicode();
@@ -102,7 +103,8 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
 /// Gives what stands behind the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
 fn head_note(model: &Model) -> String {
     if model.run.length_s.is_some() {
-        return "  by what each command adds".into();
+        let has_commands = model.history.commands_since_s().is_some();
+        return if has_commands { "  by what each command adds".into() } else { String::new() };
     }
     // The first stretch can begin a little after the start, which is not worth a word.
     let is_late = |since_s: &f64| *since_s > LATE_S;
