@@ -23,8 +23,9 @@ const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", 
 /// Most processes that are kept in memory.
 const MOST_PROCESSES: usize = 1 << 22;
 /// The columns of `static_data` that are read.
-const FIXED: [&str; 5] =
-    ["ram_unit", "gpu_ram_unit", "system_gpu_count", "n_expected_cores", "ram_system_capacity"];
+const FIXED: [&str; 3] = ["ram_unit", "gpu_ram_unit", "system_gpu_count"];
+/// More of them, which a table need not have.
+const MACHINE: [&str; 2] = ["n_expected_cores", "ram_system_capacity"];
 /// The columns of `processes` that are read.
 const PROCESS: [&str; 10] = [
     "pid",
@@ -113,15 +114,14 @@ fn moments(
 /// Reads an SQLite database.
 fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
     let reader = DatabaseReader::open(path)?;
-    let fixed = reader.first_row("static_data", known("static_data", &reader, &FIXED)?, |row| {
-        Ok(Fixed {
-            ram_unit: row.get(0)?,
-            gpu_ram_unit: row.get(1)?,
-            gpus: whole(row, 2)?,
-            cores: whole(row, 3)?,
-            ram_capacity: number(row, 4)?,
-        })
+    let mut fixed = reader.first_row("static_data", known("static_data", &reader, &FIXED)?, |row| {
+        let (ram_unit, gpu_ram_unit, gpus) = (row.get(0)?, row.get(1)?, whole(row, 2)?);
+        Ok(Fixed { ram_unit, gpu_ram_unit, gpus, ..Fixed::default() })
     })?;
+    if let Ok(columns) = known("static_data", &reader, &MACHINE) {
+        (fixed.cores, fixed.ram_capacity) =
+            reader.first_row("static_data", columns, |row| Ok((whole(row, 0)?, number(row, 1)?)))?;
+    }
     let names = reader.columns("data")?;
     let mut rows: Vec<Vec<Option<f64>>> = Vec::new();
     reader.rows("data", &names, |row| {

@@ -133,6 +133,21 @@ enum KeysLeft {
 /// # Errors
 /// If the terminal can't be read.
 fn obey_keys(source: &Source, model: &mut Model, has_changed: &mut bool) -> io::Result<KeysLeft> {
+    let mut moment = None;
+    let left = press_keys(model, has_changed, &mut moment);
+    // A moment of a long run takes a while to find, so only that of the last key is looked at.
+    if let (Source::Replay(replay), Some(at_s)) = (source, moment) {
+        model.take(replay.at(at_s));
+    }
+    left
+}
+
+/// Lets the model obey the keys that are there, [`MOST_KEYS`] events at most. Notes the last moment that they ask for, seconds after the
+/// start of the run, and in `has_changed` if there was any key.
+///
+/// # Errors
+/// If the terminal can't be read.
+fn press_keys(model: &mut Model, has_changed: &mut bool, moment: &mut Option<f64>) -> io::Result<KeysLeft> {
     for _ in 0..MOST_KEYS {
         if !event::poll(Duration::ZERO)? {
             return Ok(KeysLeft::None);
@@ -147,9 +162,9 @@ fn obey_keys(source: &Source, model: &mut Model, has_changed: &mut bool) -> io::
             Asked::Quit => return Ok(KeysLeft::Quit),
             Asked::Nothing => {}
             Asked::Moment(at_s) => {
-                if let Source::Replay(replay) = source {
-                    model.take(replay.at(at_s));
-                }
+                // The next key goes on from there.
+                model.frame.at_s = at_s;
+                *moment = Some(at_s);
             }
         }
     }

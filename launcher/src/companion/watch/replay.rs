@@ -28,6 +28,8 @@ const CPU: &str = "cpu_combined_percent";
 pub(super) struct Replay {
     run: Run,
     recording: Recording,
+    /// The largest RAM of the points, bytes.
+    largest_ram_bytes: Option<u64>,
     /// The report of the file. `None`: the file has none that can be read.
     report: Option<Report>,
 }
@@ -55,7 +57,10 @@ impl Replay {
         usable.memory.bytes = recording.ram_bytes;
         run.usable = Some(usable);
         run.usable = report.as_ref().map(|report| report.usable.clone()).or(run.usable);
-        Ok(Self { run, recording, report })
+        let points = 0..recording.over_time.times().len();
+        let ram = points.filter_map(|point| recording.over_time.value(point, RAM));
+        let largest_ram_bytes = ram.reduce(f64::max).map(|bytes| bytes as u64);
+        Ok(Self { run, recording, largest_ram_bytes, report })
     }
 
     /// Gives the length of the run, seconds.
@@ -154,8 +159,7 @@ impl Replay {
     /// Gives the largest RAM of the run, bytes: that of the report, else that of the points.
     fn max_ram_bytes(&self) -> Option<u64> {
         let reported = self.report.as_ref().and_then(|report| report.max_ram.combined.footprint_bytes);
-        let points = 0..self.recording.over_time.times().len();
-        reported.or_else(|| points.filter_map(|point| self.whole(point, RAM)).max())
+        reported.or(self.largest_ram_bytes)
     }
 
     /// Gives the processes of the file.
