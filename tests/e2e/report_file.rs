@@ -34,11 +34,15 @@ fn second_run_with_the_same_file_is_refused_while_the_first_lives() {
     let report = directory.path().join("r.json");
     let link = directory.path().join("link.json");
     symlink("r.json", &link).unwrap();
-    let mut first =
-        tracked(["cat"]).only_options(&["-f", "json", "-o", report.to_str().unwrap()]).piped_stdin().start();
-    let marker = directory.path().join("started");
+    let outside = tempfile::tempdir().unwrap();
+    let (lives, marker) = (outside.path().join("lives"), outside.path().join("started"));
+    // The launcher holds the lock before it starts the command. The file of the lock has its name a little earlier.
+    let command = ["sh", "-c", ": >\"$0\"; exec cat", lives.to_str().unwrap()];
+    let options = ["-f", "json", "-o", report.to_str().unwrap()];
+    let mut first = tracked(command).only_options(&options).piped_stdin().start();
+    wait_until("the first run's command", || lives.exists());
     for name in [&report, &link] {
-        wait_until("the lock", || names_in(directory.path()).contains(&".r.json.gpu-track-lock".into()));
+        assert!(names_in(directory.path()).contains(&".r.json.gpu-track-lock".into()));
         let second = reported(name, &["touch", marker.to_str().unwrap()]);
         assert_eq!(second.status.code(), Some(2), "{}", second.stderr);
         assert_eq!(second.stderr.lines().count(), 1, "{}", second.stderr);
@@ -49,7 +53,7 @@ fn second_run_with_the_same_file_is_refused_while_the_first_lives() {
     assert!(!marker.exists(), "the second command was started");
     drop(first.stdin());
     assert_eq!(first.wait().status.code(), Some(0));
-    assert_eq!(json(&report)["command"], serde_json::json!(["cat"]));
+    assert_eq!(json(&report)["command"], serde_json::json!(command));
     assert_eq!(names_in(directory.path()), ["link.json", "r.json"]);
     assert_eq!(reported(&report, &["true"]).status.code(), Some(0));
 }
