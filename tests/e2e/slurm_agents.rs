@@ -206,7 +206,7 @@ fn report_of_one_node_names_what_makes_that_of_all() {
     let merge = format!("gpu-track merge {}.d", report.display());
     assert!(summary.contains(&format!("this one alone; the report of all nodes: {merge}")), "{summary}");
     assert!(!summary.contains("Next job"), "{summary}");
-    let all = gpu_track(&["merge", &format!("{}.d", report.display())]);
+    let all = gpu_track(&["merge", "--full", &format!("{}.d", report.display())]);
     assert!(all.contains("2 reports") && !all.contains("this one alone"), "{all}");
 }
 
