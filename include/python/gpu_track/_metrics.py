@@ -174,8 +174,8 @@ def metric(name: str, value: SupportsFloat) -> None:
     """
     files = _files
     if not files:
-        if _placeless.is_open:
-            _placeless.note(name)
+        if placeless.is_open:
+            placeless.note(name)
     else:
         try:
             now_ns = time.time_ns()
@@ -195,8 +195,8 @@ def torch_metrics() -> None:
     Without a tracker, or in a program that has not used PyTorch on a GPU, it does nothing.
     """
     if not _files:
-        if _placeless.is_open and _torch.cuda() is not None:
-            _placeless.note("torch_metrics()")
+        if placeless.is_open and _torch.cuda() is not None:
+            placeless.note("torch_metrics()")
         return
     try:
         for device, stats in _torch_stats():
@@ -230,7 +230,7 @@ def _renew() -> None:
 
 os.register_at_fork(after_in_child=_renew)
 _named = os.environ.get(VARIABLE)
-_placeless = Placeless(_named)
+placeless = Placeless(_named)
 if _named:
     # Another user may have set it, and could have lines added to any file of root's.
     _path = _trusted.path(_named, is_made=True) if _named.endswith(".csv") or not _trusted.is_root() else None

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 
 from gpu_track._environment import segment_of, session
 
@@ -37,6 +38,8 @@ class Placeless:
         """`at_import`: the value that VARIABLE had when this process imported the module."""
         # Whether it is not known yet what there is to say.
         self.is_open = True
+        # Whether a tracker of this process is paused: what comes meanwhile is left out on purpose. Trackers set it.
+        self.is_paused: Callable[[], bool] = bool
         self._at_import = at_import
         # Is held by the thread that finds it out, and kept.
         self._saying = threading.Lock()
@@ -45,7 +48,7 @@ class Placeless:
         """A metric of this name has no place."""
         # `metric()` raises no error, whatever a shell of IPython does here.
         with contextlib.suppress(Exception):
-            if not _is_paused() and self._saying.acquire(blocking=False):
+            if not self.is_paused() and self._saying.acquire(blocking=False):
                 self.is_open = False
                 reason = self._reason()
                 if reason is not None:
@@ -62,13 +65,6 @@ class Placeless:
         if _is_in_notebook():
             return _IN_NOTEBOOK
         return None if segment_of(session()) is None else _IN_RUN
-
-
-def _is_paused() -> bool:
-    """Whether a tracker of this process is paused: what comes meanwhile is left out on purpose."""
-    from gpu_track.tracker import has_paused  # noqa: PLC0415 (it imports this module)
-
-    return has_paused()
 
 
 def _is_in_notebook() -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gpu_track._alerts import AlertEvent, Alerts
 from gpu_track._arguments import check_file, check_metrics_file, options
 from gpu_track._attached import NotTracked
-from gpu_track._metrics import MetricFile
+from gpu_track._metrics import MetricFile, placeless
 from gpu_track._program import ask_json, file_argument
 from gpu_track._stretch import Stretch
 from gpu_track._text import lines
@@ -495,7 +495,7 @@ def session_of_newest() -> str | None:
     return next((session for tracker in reversed(own) if (session := tracker._stretches[-1].session)), None)
 
 
-def has_paused() -> bool:
+def _has_paused() -> bool:
     """Whether a tracker of this process is paused."""
     return any(tracker.is_paused and tracker._owner == os.getpid() for tracker in _running)
 
@@ -517,5 +517,6 @@ def _renew_lock() -> None:
     _changing = threading.Lock()
 
 
+placeless.is_paused = _has_paused
 atexit.register(_stop_at_exit)
 os.register_at_fork(after_in_child=_renew_lock)
