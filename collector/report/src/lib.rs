@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alerts_in_words;
+mod command_line;
 pub mod compare;
 mod document;
 pub mod event_line;

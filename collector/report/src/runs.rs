@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::command_line;
 use crate::figures::{UNKNOWN, bytes, readable, short};
 use crate::model::report::Report;
 use crate::model::timestamp;
@@ -155,7 +156,8 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
     let files: Vec<String> = column(runs, |run| quote::escape(&run.file));
     let file_width = files.iter().map(|file| quote::width(file)).max().unwrap_or(0).max(6).min(room / 2);
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let command = |run: &RunRow| quote::escape(&quote::command(&run.command, room - file_width));
+    let command =
+        |run: &RunRow| quote::escape(&command_line::process(Some(&run.command), UNKNOWN, room - file_width));
     let names = [
         ("report".to_owned(), quote::shorten(&files, file_width)),
         ("command".to_owned(), column(runs, command)),
@@ -168,16 +170,24 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
 
 /// Says in a sentence what runs used together.
 fn sum(runs: &[RunRow]) -> String {
-    let total = |value: &dyn Fn(&RunRow) -> Option<f64>| runs.iter().filter_map(value).sum::<f64>();
-    let wall_s = total(&|run| run.wall_s.used);
-    let cpu_s = total(&|run| Some(run.cores.used? * run.wall_s.used?));
+    // A figure that some run lacks is a lower bound of the sum, and one that all lack is unknown.
+    let total = |value: &dyn Fn(&RunRow) -> Option<f64>| {
+        let known: Vec<f64> = runs.iter().filter_map(value).collect();
+        let at_least = if known.len() < runs.len() { "at least " } else { "" };
+        match known.is_empty() {
+            true => "unknown".to_owned(),
+            false => format!("{at_least}{}", readable(known.iter().sum())),
+        }
+    };
+    let wall = total(&|run| run.wall_s.used);
+    let cpu = total(&|run| Some(run.cores.used? * run.wall_s.used?));
     let failed = runs.iter().filter(|run| !run.end.starts_with("OK")).count();
     let failed = if failed > 0 { format!(", {failed} not OK") } else { String::new() };
     let most = runs.iter().filter_map(|run| run.ram_bytes.used).reduce(f64::max);
     let most =
         most.map_or(String::new(), |most| format!("; most RAM {}", bytes(most.max(0.0).round() as u64)));
     let runs = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
-    format!("{runs}{failed}: {} of wall time, {} of CPU time{most}.", readable(wall_s), readable(cpu_s))
+    format!("{runs}{failed}: {wall} of wall time, {cpu} of CPU time{most}.")
 }
 
 /// Makes a column of an amount. If all runs were given the same, the head says what.
@@ -279,6 +289,8 @@ mod tests {
         let text = text(&runs, 140);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("report") && lines.len() == 4, "{text}");
+        assert!(lines[3].contains(" of wall time, at least 5 min 17 s of CPU time"), "{text}");
+        assert!(super::text(&runs[1..], 140).contains(", unknown of CPU time."), "{text}");
         for part in ["a.json", "OK", "1 min 23 s", "204 MB / 16.0 GB", "--mem=1G --time=00:10:00"] {
             assert!(lines[1].contains(part), "{part}: {text}");
         }

@@ -16,6 +16,7 @@ use super::document::{Block, Section, Tone};
 use super::sections::{self, Page};
 use super::units::Units;
 use super::{figures, quote};
+use crate::command_line;
 use crate::metrics::MetricTrack;
 use crate::model::report::Report;
 use crate::model::style::Style;
@@ -73,12 +74,13 @@ fn header(report: &Report, headline: &Block) -> (String, String) {
         // The headline of a page is no other block.
         _ => (&report.command[..], "", Tone::Plain),
     };
-    let title = format!("{}: {verdict}", quote::cut(&quote::command(command, TITLE_COLUMNS), TITLE_COLUMNS));
+    let title =
+        format!("{}: {verdict}", quote::cut(&command_line::command(command, TITLE_COLUMNS), TITLE_COLUMNS));
     let host = report.host.hostname.as_ref().map(|host| format!("on {}, ", escape(host)));
     let header = format!(
         "<header>\n<h1><code title=\"{}\">{}</code></h1>\n<p class=\"verdict {}\">{}</p>\n<p>{}started {}, took {}</p>\n</header>\n",
-        escape(&quote::command(command, WHOLE_COMMAND_COLUMNS)),
-        escape(&quote::command(command, COMMAND_COLUMNS)),
+        escape(&command_line::command(command, WHOLE_COMMAND_COLUMNS)),
+        escape(&command_line::command(command, COMMAND_COLUMNS)),
         blocks::class(tone),
         escape(verdict),
         host.unwrap_or_default(),

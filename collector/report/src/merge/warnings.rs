@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::plan::Plan;
+use crate::command_line;
 use crate::figures::short;
 use crate::model::report::{Node, NodeState, Report, ReportFiles, Topic, UnseenRanks, Warning};
-use crate::quote;
 
 /// Most warnings of reports that are kept; more are only counted.
 const MOST_KEPT: usize = 2000;
@@ -188,7 +188,7 @@ fn commands(commands: &[(&[String], u64)]) -> Option<String> {
     let texts: Vec<String> = commands
         .iter()
         .take(NAMED)
-        .map(|(words, count)| format!("{count} of {}", quote::command(words, COMMAND_WIDTH)))
+        .map(|(words, count)| format!("{count} of {}", command_line::command(words, COMMAND_WIDTH)))
         .collect();
     let more = if commands.len() > texts.len() { ", ..." } else { "" };
     Some(format!(

@@ -1,5 +1,6 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
+use crate::command_line;
 use crate::figures::{bytes, exit, percent};
 use crate::model::counts_in_words;
 use crate::model::report::{
@@ -207,7 +208,7 @@ fn out_of_memory(shortage: &OutOfMemory, units: Units) -> String {
 
 /// Names a process: `pid 4242 (python3 train.py)`.
 fn process(process: &DeadProcess) -> String {
-    let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
+    let command = command_line::process(process.args.as_deref(), &process.command, COMMAND);
     format!("pid {} ({})", process.pid, quote::cut(&command, COMMAND))
 }
 

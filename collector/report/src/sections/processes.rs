@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
+use crate::command_line;
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
 use crate::model::report::{CommandUsage, Coverage, HeavyProcess, Peaks, Processes, Report};
-use crate::quote;
 use crate::units::Units;
 
 /// Longest command line in a table, in columns: what an outline of 80 columns has room for behind the figures.
@@ -106,7 +106,7 @@ fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
     let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
     let rows = processes.iter().map(|HeavyProcess { usage: process, node, .. }| {
         let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
-        let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
+        let command = command_line::process(process.args.as_deref(), &process.command, COMMAND);
         let node = node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
         [
             process.pid.to_string(),
@@ -124,7 +124,7 @@ fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
         usage
             .args
             .as_ref()
-            .map(|args| quote::process(Some(args), &usage.command, WHOLE_COMMAND))
+            .map(|args| command_line::process(Some(args), &usage.command, WHOLE_COMMAND))
             .unwrap_or_default()
     };
     table.tips = processes.iter().map(whole).collect();

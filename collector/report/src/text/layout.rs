@@ -3,6 +3,7 @@
 mod table;
 
 use super::terminal::{Look, WIDTH, heights, left, right};
+use crate::command_line;
 use crate::document::{Block, Cell, Section, Tone};
 use crate::figures::percent;
 use crate::quote;
@@ -85,7 +86,7 @@ impl Page {
     fn headline(&mut self, command: &[String], verdict: &str, tone: Tone) {
         if self.form == Form::Outline {
             let end = format!(": {verdict}");
-            let command = quote::command(command, WIDTH.saturating_sub(end.len()));
+            let command = command_line::command(command, WIDTH.saturating_sub(end.len()));
             self.line(0, &(self.look.text(&quote::cut(&command, WIDTH)) + &end));
             return;
         }

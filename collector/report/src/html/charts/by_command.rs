@@ -145,8 +145,8 @@ fn core_limit(report: &Report) -> Option<Limit> {
     (count > 0.0).then(|| Limit { value: count, words: format!("{whose} {}", cores(count)) })
 }
 
-/// Draws a stack of commands below a title and a note, with marks of what alerts and limits did and of the `end` of its memory, and with
-/// tables. `None`: no value is known, or all are zero.
+/// Draws a stack of commands below a title and a note, with tables. It has marks of what alerts and limits did. `end`: the mark of a lack
+/// of memory, or nothing. Gives `None` if no value is known, or all are zero.
 fn draw(
     title: &str,
     note: &str,

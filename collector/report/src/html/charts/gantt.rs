@@ -5,6 +5,7 @@ use super::figure::{ABOVE, Figure, Panel, Ticks, percent};
 use super::lines::{Line, Lines};
 use super::samples::{self, Quantity};
 use super::time::Time;
+use crate::command_line;
 use crate::figures::{number, thousands};
 use crate::html::colours;
 use crate::html::escape::escape;
@@ -182,7 +183,7 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
 /// Names a process by its command, in about `columns` columns.
 fn name(usage: &ProcessUsage, columns: usize) -> String {
     match &usage.args {
-        Some(args) => quote::process(Some(args), &usage.command, columns),
+        Some(args) => command_line::process(Some(args), &usage.command, columns),
         None => quote::cut_middle(&quote::escape(&usage.command), columns),
     }
 }
