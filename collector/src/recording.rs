@@ -103,8 +103,9 @@ fn moments(
         let cells = |row: &Row| Ok((number(row, 0)?, row.get::<_, String>(1)?, whole(row, 2)?));
         let (at_ns, command, bytes) = cells(row).map_err(|error: rusqlite::Error| unreadable(error))?;
         let at = at_ns.and_then(|at_ns| times.binary_search_by(|time| time.total_cmp(&at_ns)).ok());
-        if let Some(at) = at {
-            moments[at].commands.push((command.into(), bytes.unwrap_or(0)));
+        // A command whose RAM is not known has no part of the chart.
+        if let (Some(at), Some(bytes)) = (at, bytes) {
+            moments[at].commands.push((command.into(), bytes));
         }
         Ok(())
     })?;

@@ -85,7 +85,7 @@ impl Replay {
 
     /// Gives a value of a point that is a whole number. `None`: it is not known.
     fn whole(&self, point: usize, column: &str) -> Option<u64> {
-        self.value(point, column).map(|value| value as u64)
+        self.value(point, column).filter(|value| *value >= 0.0).map(|value| value as u64)
     }
 
     /// Gives the run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the point that
@@ -123,16 +123,18 @@ impl Replay {
         Reading { run: self.run.clone(), frame, ..Reading::default() }
     }
 
-    /// Gives the history of the whole run.
+    /// Gives the history of the whole run, as far as its RAM is known.
     pub(super) fn points(&self) -> Vec<Point> {
-        let point = |(at, (from_s, at_s)): (usize, (f64, f64))| Point {
-            from_s,
-            at_s,
-            ram_bytes: self.whole(at, RAM).unwrap_or(0),
-            cpu_percent: self.value(at, CPU),
-            by_command: self.ram_by_command(at),
+        let point = |(at, (from_s, at_s)): (usize, (f64, f64))| {
+            Some(Point {
+                from_s,
+                at_s,
+                ram_bytes: self.whole(at, RAM)?,
+                cpu_percent: self.value(at, CPU),
+                by_command: self.ram_by_command(at),
+            })
         };
-        self.recording.over_time.times().enumerate().map(point).collect()
+        self.recording.over_time.times().enumerate().filter_map(point).collect()
     }
 
     /// Gives the RAM that each command adds at a point, bytes, in the order of the file. `None`: its form does not tell it.
