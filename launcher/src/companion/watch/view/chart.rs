@@ -96,7 +96,7 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
             }
         };
         let line: String = percents.iter().map(cell).collect();
-        canvas.pieces(&[(pad_left(&label) + " ", Look::Dim), (line, Look::Command(2))]);
+        canvas.pieces(&[(pad_left(&label) + " ", Look::Dim), (line, Look::Plain)]);
     }
 }
 

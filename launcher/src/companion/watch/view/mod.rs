@@ -26,7 +26,7 @@ const MOST_CHART_ROWS: (u16, u16) = (8, 40);
 /// A chart with so many rows has another one of CPU below it.
 const ROWS_WITH_CPU: u16 = 6;
 /// The chart of CPU gets one row of so many.
-const PART_OF_CPU: u16 = 4;
+const PART_OF_CPU: u16 = 3;
 /// Rows of the processes beside the list: title and head.
 const PROCESS_FRAME_ROWS: usize = 2;
 /// Rows of the chart beside the chart itself: its head, its axis and its legend.
