@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 /// Most bytes of a line. The longest line of a tracking file is that of the report, which is far shorter.
 const LONGEST_LINE: u64 = 16 << 20;
 
-/// Gives the lines of a file, without their line breaks. The last one may lack a line break. After an error, as for a line that is
+/// The lines of a file, without their line breaks. The last one may lack a line break. After an error, as for a line that is
 /// too long, no more lines follow.
 pub fn bounded_lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let mut is_over = false;

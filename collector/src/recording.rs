@@ -166,7 +166,7 @@ fn too_many(read: usize, what: &str) -> String {
     format!("has more than {read} {what}, the most that are read")
 }
 
-/// Gives the number in a cell. `None`: the cell has no number.
+/// The number in a cell. `None`: the cell has no number.
 fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     Ok(match row.get_ref(at)? {
         ValueRef::Integer(number) => Some(number as f64),
@@ -175,7 +175,7 @@ fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     })
 }
 
-/// Gives the count in a cell. `None`: the cell is empty, or its number is negative.
+/// The count in a cell. `None`: the cell is empty, or its number is negative.
 fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(at)?.and_then(|number| u64::try_from(number).ok()))
 }

@@ -220,7 +220,7 @@ impl KnownUntil {
         }
     }
 
-    /// Gives the warning that the report ends there, and what it lacks therefore. `has_living`: processes of the run still run,
+    /// The warning that the report ends there, and what it lacks therefore. `has_living`: processes of the run still run,
     /// and the report has a sample of them at the recovery.
     fn warning(&self, has_living: bool) -> String {
         let missing = if has_living {

@@ -46,12 +46,12 @@ const HELPERS_END_WITHIN: Duration = Duration::from_secs(2);
 /// So many processes at most are counted as left, so that an ender's exit status is never 101, which is that of a panic.
 const MOST_LEFT: u32 = 31;
 
-/// Gives the exit status of an ender. Bit 0: SIGKILL was needed. The other bits: how many processes are left.
+/// The exit status of an ender. Bit 0: SIGKILL was needed. The other bits: how many processes are left.
 fn exit_code(end: TreeEnd) -> i32 {
     (end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).cast_signed()
 }
 
-/// Gives what came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
+/// What came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
 pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
     let code = u32::try_from(code?).ok().filter(|code| code >> 1 <= MOST_LEFT)?;
     Some(TreeEnd { is_killed: code & 1 != 0, left: code >> 1 })

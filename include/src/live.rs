@@ -55,7 +55,7 @@ impl Section {
         }
     }
 
-    /// Gives the offset of the first byte after the section.
+    /// The offset of the first byte after the section.
     const fn end(self) -> usize {
         self.offset as usize + self.size as usize
     }

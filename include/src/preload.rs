@@ -69,7 +69,7 @@ pub fn shows_preloaded<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
     false
 }
 
-/// Gives the part after the last slash.
+/// The part after the last slash.
 pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }

@@ -45,7 +45,7 @@ pub const VARIABLES: [&str; WAYS * VARIABLES_OF_WAY] = [
     "SLURM_STEP_ID",
 ];
 
-/// Gives the variables with the ids of the job in one of the [`WAYS`].
+/// The variables with the ids of the job in one of the [`WAYS`].
 ///
 /// # Panics
 /// If there is no such way.
@@ -55,7 +55,7 @@ pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
     ids.iter().copied().filter(|name| !name.is_empty())
 }
 
-/// Gives the rank that each way names, by the values of [`VARIABLES`]. The first of these is the process's own; the others may be
+/// The rank that each way names, by the values of [`VARIABLES`]. The first of these is the process's own; the others may be
 /// inherited. `None`: the variables of this way are not set, or name no rank of several.
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<VARIABLES_OF_WAY>();
@@ -68,7 +68,7 @@ pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] 
     ranks
 }
 
-/// Gives a hash of the way and of the job's ids. It stands for the job, since a [`Rank`] has no room for the ids.
+/// A hash of the way and of the job's ids. It stands for the job, since a [`Rank`] has no room for the ids.
 fn job_hash(way_number: u32, ids: &[Option<&[u8]>]) -> u32 {
     let mut hash = way_number;
     for id in ids {
@@ -81,7 +81,7 @@ fn job_hash(way_number: u32, ids: &[Option<&[u8]>]) -> u32 {
     hash
 }
 
-/// Gives a hash with a byte added (FNV-1a).
+/// A hash with a byte added (FNV-1a).
 fn hashed(hash: u32, byte: &u8) -> u32 {
     (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
 }

@@ -103,7 +103,7 @@ macro_rules! events {
         $(const _: () = assert!(ORIGIN_BYTES $(+ size_of::<$type>())* <= RECORD_WORDS * size_of::<u32>());)*
 
         impl Event {
-            /// Gives the number of the event's kind in a record.
+            /// The number of the event's kind in a record.
             fn kind(&self) -> u8 {
                 match self {
                     $(Self::$name { .. } => $kind,)*

@@ -59,7 +59,7 @@ pub enum Pop<const N: usize> {
     Damaged,
 }
 
-/// Gives the tag of a word that is empty in this lap.
+/// The tag of a word that is empty in this lap.
 const fn empty(lap: u32) -> u32 {
     lap.wrapping_mul(2)
 }
@@ -69,7 +69,7 @@ const fn word(tag: u32, payload: u32) -> u64 {
     ((tag as u64) << 32) | payload as u64
 }
 
-/// Gives the tag in a word.
+/// The tag in a word.
 const fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
@@ -102,12 +102,12 @@ impl<'a, const N: usize> Ring<'a, N> {
         Some(Self { head, tail, dropped, words })
     }
 
-    /// Gives the number of slots.
+    /// The number of slots.
     fn capacity(&self) -> u64 {
         (self.words.len() / N) as u64
     }
 
-    /// Gives the words of a ticket's slot, and its lap. Never `None`, because the index is masked by the capacity.
+    /// The words of a ticket's slot, and its lap. Never `None`, because the index is masked by the capacity.
     fn slot(&self, ticket: u64) -> Option<(&'a [AtomicU64], u32)> {
         let capacity = self.capacity();
         let start = (ticket & (capacity - 1)) as usize * N;
@@ -115,7 +115,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.words.get(start..start + N).map(|words| (words, lap))
     }
 
-    /// Gives how many records were dropped so far.
+    /// How many records were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

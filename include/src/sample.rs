@@ -37,7 +37,7 @@ pub type SampleSlot = Slot<FIELDS>;
 const _: () = assert!(core::mem::size_of::<SampleSlot>() == 64);
 
 impl Sample {
-    /// Gives the fields in the order in which a slot has them.
+    /// The fields in the order in which a slot has them.
     pub(crate) fn to_fields(self) -> [u64; FIELDS] {
         [
             self.monotonic_ns,

@@ -64,7 +64,7 @@ impl Language {
         })
     }
 
-    /// Gives the meaning of `-x`. Such letters can stand together: `-ne CODE`.
+    /// The meaning of `-x`. Such letters can stand together: `-ne CODE`.
     fn letter(self, letter: u8) -> Meaning {
         match (self, letter) {
             (Shell | Python, b'c') | (Shell, b's') => Code,
@@ -82,7 +82,7 @@ impl Language {
         }
     }
 
-    /// Gives the meaning of a long option, `--name`, or of Java's `-name`. `name` has no dashes. An unknown option is a flag.
+    /// The meaning of a long option, `--name`, or of Java's `-name`. `name` has no dashes. An unknown option is a flag.
     fn word(self, name: &[u8]) -> Meaning {
         match (self, name) {
             (Shell, b"command") | (Node | Julia, b"eval" | b"print") | (Php, b"run") => Code,

@@ -36,7 +36,7 @@ pub trait Entry: Sized {
     /// How many words it has.
     const WORDS: usize;
 
-    /// Gives its words.
+    /// Its words.
     fn words(&self) -> impl Iterator<Item = u64>;
 
     /// Makes an entry of its words. Figures whose words are missing are not known.
@@ -65,7 +65,7 @@ impl<const N: usize> Text<N> {
         Self(bytes)
     }
 
-    /// Gives its bytes without the NUL. Another program may have written anything there.
+    /// Its bytes without the NUL. Another program may have written anything there.
     pub fn bytes(&self) -> &[u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }
@@ -85,7 +85,7 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Gives the largest length of the text, at most `most` bytes, that cuts no character.
+/// The largest length of the text, at most `most` bytes, that cuts no character.
 fn end_of_character(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
@@ -167,22 +167,22 @@ const _: () = {
     assert!(GpuEntry::WORDS * 8 == 200 && ProcessEntry::WORDS * 8 == 112);
 };
 
-/// Gives the word of a whole number.
+/// The word of a whole number.
 fn number(value: Option<u64>) -> u64 {
     value.unwrap_or(UNKNOWN)
 }
 
-/// Gives the whole number in a word. `None`: it is not known, or there is no word.
+/// The whole number in a word. `None`: it is not known, or there is no word.
 fn known(word: Option<&u64>) -> Option<u64> {
     word.copied().filter(|value| *value != UNKNOWN)
 }
 
-/// Gives the word of a real number: its bits, or those of NaN.
+/// The word of a real number: its bits, or those of NaN.
 fn real(value: Option<f64>) -> u64 {
     value.unwrap_or(f64::NAN).to_bits()
 }
 
-/// Gives the real number in a word. `None`: it is not known, or there is no word.
+/// The real number in a word. `None`: it is not known, or there is no word.
 fn known_real(word: Option<&u64>) -> Option<f64> {
     word.map(|bits| f64::from_bits(*bits)).filter(|value| !value.is_nan())
 }

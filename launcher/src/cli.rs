@@ -62,7 +62,7 @@ pub(crate) enum Request {
     Companion(Vec<OsString>),
 }
 
-/// Gives the description of gpu-track-run's command line.
+/// The description of gpu-track-run's command line.
 #[cfg(test)]
 pub(crate) fn description() -> clap::Command {
     Arguments::command()
@@ -124,7 +124,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     Ok(Request::Run(options))
 }
 
-/// Gives the help, the completion script or the man page, if the command line asks for one.
+/// The help, the completion script or the man page, if the command line asks for one.
 fn documentation(arguments: &Arguments) -> Option<String> {
     let information = &arguments.information;
     if information.short_help {
@@ -209,7 +209,7 @@ fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Gives what names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no
+/// What names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no
 /// rank. The report of an outer run includes an inner one. If a name of `-o` can differ between ranks, each has its own report.
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     let are_apart = options.places.outputs.iter().any(|given| output::can_differ_between_ranks(given));
@@ -264,7 +264,7 @@ fn check_list_format(format: &str) -> Result<(), UsageError> {
     }
 }
 
-/// Gives a line for the user about these keywords of `--tconfig`, which have no effect. `None`: there are none.
+/// A line for the user about these keywords of `--tconfig`, which have no effect. `None`: there are none.
 fn without_effect(keywords: &[String]) -> Option<String> {
     (!keywords.is_empty()).then(|| format!("without effect: {}", keywords.join(", ")))
 }
@@ -285,7 +285,7 @@ fn split(line: &str) -> Result<Vec<String>, UsageError> {
     Err(UsageError::of_option("--execute", format_args!("\"{line}\" {problem}")))
 }
 
-/// Gives the command's words: those of the command line (`words`), or of `-e` (`execute`). clap refuses both together.
+/// The command's words: those of the command line (`words`), or of `-e` (`execute`). clap refuses both together.
 ///
 /// # Errors
 /// If there is neither, or `execute` can't be split.

@@ -25,7 +25,7 @@ const DEFAULT_MOST: usize = 20;
 /// A build server sets one of these, and nobody looks at its terminal.
 const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
 
-/// Gives an environment variable. `None`: it is not set.
+/// An environment variable. `None`: it is not set.
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Decides where the report of a run in this environment is kept, and how many are. `None`: it is not kept.
@@ -60,7 +60,7 @@ pub(crate) fn of_run(
     Ok(of_user(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
 }
 
-/// Gives where this user's reports are kept, with the default number of reports: below XDG_STATE_HOME, or else below HOME (XDG Base
+/// Where this user's reports are kept, with the default number of reports: below XDG_STATE_HOME, or else below HOME (XDG Base
 /// Directory). As that specification demands, a variable with a relative path is ignored. `None`: no variable names a directory.
 pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -80,7 +80,7 @@ pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     of_state().or_else(of_home)
 }
 
-/// Gives where a report is written that can't be written to its place: a directory in that of the kept reports, or that of temporary
+/// Where a report is written that can't be written to its place: a directory in that of the kept reports, or that of temporary
 /// files.
 pub(crate) fn spare_places(variable: Variable) -> SparePlaces {
     let state = of_user(variable).map(|keep| Keep { directory: keep.directory.join("unwritten"), ..keep });

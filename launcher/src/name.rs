@@ -15,7 +15,7 @@ pub(crate) const COMPANION: &str = "gpu-track";
 /// their lines for the user as gpu_tracker does.
 const COLLECTORS: [&str; 2] = ["gpu-track-collector", "gpu-tracker-collector"];
 
-/// Gives the command line of this process, with its name as the first word, and whether it is a helper. Only this program starts helpers.
+/// The command line of this process, with its name as the first word, and whether it is a helper. Only this program starts helpers.
 pub(crate) fn command_line() -> (Vec<OsString>, bool) {
     let line: Vec<OsString> = std::env::args_os().collect();
     match own_program::named(&line) {
@@ -27,7 +27,7 @@ pub(crate) fn command_line() -> (Vec<OsString>, bool) {
     }
 }
 
-/// Gives the name of this process.
+/// The name of this process.
 fn of_process() -> Option<OsString> {
     command_line().0.into_iter().next()
 }
@@ -42,7 +42,7 @@ pub(crate) fn is_companion(name: Option<&OsString>) -> bool {
     is_called(name, COMPANION)
 }
 
-/// Gives the name of this program, with which its lines for the user begin.
+/// The name of this program, with which its lines for the user begin.
 pub(crate) fn of_program() -> &'static str {
     if is_companion(of_process().as_ref()) { COMPANION } else { LAUNCHER }
 }
@@ -58,7 +58,7 @@ pub(crate) fn is_this_gpu_tracker() -> bool {
     is_gpu_tracker(name.as_ref()) || name.is_some_and(|name| name == COLLECTORS[1])
 }
 
-/// Gives the name of this launcher's collectors.
+/// The name of this launcher's collectors.
 pub(crate) fn of_collectors() -> &'static str {
     COLLECTORS[usize::from(is_this_gpu_tracker())]
 }

@@ -37,7 +37,7 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
         .with_environment(|name| if name == ENV_NVML_LIB { library.clone() } else { env::var_os(name) })
 }
 
-/// Gives the path to load for `path`. A name without a slash stays: the dynamic linker looks for it in the system's directories
+/// The path to load for `path`. A name without a slash stays: the dynamic linker looks for it in the system's directories
 /// (dlopen(3)).
 ///
 /// # Errors

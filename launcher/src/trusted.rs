@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use gpu_track_collector::safe_path::{Unsafe, User};
 
-/// Gives the path to use for one that the environment names. For root, links in it are resolved: a link in another user's directory
+/// The path to use for one that the environment names. For root, links in it are resolved: a link in another user's directory
 /// could lead elsewhere after it was checked.
 ///
 /// # Errors
@@ -21,7 +21,7 @@ pub(crate) fn path(named: &OsStr, user: User) -> Result<OsString, Unsafe> {
     Ok(user.resolve(&absolute(Path::new(named))?)?.into_os_string())
 }
 
-/// Gives the program to execute for a name without a slash. For root, that is the first one along PATH that no other user can replace.
+/// The program to execute for a name without a slash. For root, that is the first one along PATH that no other user can replace.
 ///
 /// # Errors
 /// If `user` is root, and PATH has no such program.
@@ -36,7 +36,7 @@ pub(crate) fn program(name: &str, user: User) -> io::Result<OsString> {
     })
 }
 
-/// Gives a program's path without links, if it can be executed, and no other user than `user` and root can replace it.
+/// A program's path without links, if it can be executed, and no other user than `user` and root can replace it.
 fn executable(path: &Path, user: User) -> Option<PathBuf> {
     let path = user.resolve(&absolute(path).ok()?).ok()?;
     let found = path.metadata().ok()?;

@@ -12,20 +12,20 @@ use gpu_track_abi::ring::{Push, Ring};
 
 use crate::{next, overflow, state, sys};
 
-/// Gives the origin of a record that process `pid` writes now. The parent's pid is 0: only START, FORK and EXIT name a parent.
+/// The origin of a record that process `pid` writes now. The parent's pid is 0: only START, FORK and EXIT name a parent.
 pub(crate) fn origin(pid: u32) -> Origin {
     let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
 }
 
-/// Gives the origin of a record that a process writes only once, with the parent's pid. For a single reading of the clock, a system
+/// The origin of a record that a process writes only once, with the parent's pid. For a single reading of the clock, a system
 /// call is cheaper than the vDSO (see [`sys::clock_ns`]). The caller has checked that system calls are allowed.
 pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
     let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent, monotonic_ns, flags: 0 }
 }
 
-/// Gives the inode of the pid namespace of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call has its
+/// The inode of the pid namespace of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call has its
 /// parent's state. If the pid of such a child is 1, it is the first process of a new pid namespace, so the kernel is asked if that
 /// is allowed.
 fn pid_namespace_of(pid: u32) -> u32 {
@@ -66,7 +66,7 @@ pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     }
 }
 
-/// Gives the ring of a mapped segment. Never `None`: its capacity is a power of two.
+/// The ring of a mapped segment. Never `None`: its capacity is a power of two.
 fn ring(header: &Header) -> Option<Ring<'_, RECORD_WORDS>> {
     // SAFETY: TRACKED_SIZE bytes from the header on stay mapped. The ring follows the header page and consists of
     // atomics only.

@@ -59,7 +59,7 @@ struct NewPreload {
 }
 
 impl NewPreload {
-    /// Gives an entry with the shim, in place of `found`: index and value of the LD_PRELOAD in effect, if there is one. `None`:
+    /// An entry with the shim, in place of `found`: index and value of the LD_PRELOAD in effect, if there is one. `None`:
     /// `found` has the shim, or the path of the shim is not known.
     fn instead_of(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
@@ -72,7 +72,7 @@ impl NewPreload {
         Some(Self { replaces: found.map(|(index, _)| index), parts: [name, b"=", shim, colon, value] })
     }
 
-    /// Gives an entry without the shim, in place of `found`: index and value of the LD_PRELOAD in effect. `None`: there is no such
+    /// An entry without the shim, in place of `found`: index and value of the LD_PRELOAD in effect. `None`: there is no such
     /// entry, or no shim in it.
     fn without_shim(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let (index, value) = found?;
@@ -81,7 +81,7 @@ impl NewPreload {
         Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b""] })
     }
 
-    /// Gives the size of the text with its NUL, bytes.
+    /// The size of the text with its NUL, bytes.
     fn size(&self) -> usize {
         self.parts.iter().map(|part| part.len()).sum::<usize>() + 1
     }
@@ -130,7 +130,7 @@ impl Repair {
         Some(Self { entries, adds_session, preload })
     }
 
-    /// Gives the size of the new array and of the new LD_PRELOAD's text behind it, bytes. The array has room for the old entries, two
+    /// The size of the new array and of the new LD_PRELOAD's text behind it, bytes. The array has room for the old entries, two
     /// new ones, and the null.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();

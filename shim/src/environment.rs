@@ -26,7 +26,7 @@ impl Strings {
         Self(array)
     }
 
-    /// Gives the strings, up to the null.
+    /// The strings, up to the null.
     pub(crate) fn iter(self) -> impl Iterator<Item = Text> {
         let mut next = self.0;
         core::iter::from_fn(move || {
@@ -71,7 +71,7 @@ pub(crate) struct StartValues {
 }
 
 impl StartValues {
-    /// Gives the process's rank in a job; a count of 0: it has none.
+    /// The process's rank in a job; a count of 0: it has none.
     pub(crate) fn rank(&self) -> Rank {
         rank::ranks(&self.ranks).into_iter().flatten().next().unwrap_or_default()
     }
@@ -90,19 +90,19 @@ impl Text {
         Self(string)
     }
 
-    /// Gives all bytes without the NUL.
+    /// All bytes without the NUL.
     pub(crate) fn bytes(self) -> &'static [u8] {
         // SAFETY: a string.
         unsafe { CStr::from_ptr(self.0) }.to_bytes()
     }
 
-    /// Gives the first byte, which is the NUL of an empty string.
+    /// The first byte, which is the NUL of an empty string.
     pub(crate) fn first_byte(self) -> u8 {
         // SAFETY: a string has at least its NUL.
         unsafe { self.0.cast::<u8>().read() }
     }
 
-    /// Gives the value, if this is `NAME=value` with this name.
+    /// The value, if this is `NAME=value` with this name.
     pub(crate) fn value_of(self, name: &str) -> Option<&'static [u8]> {
         let mut at = self.0.cast::<u8>();
         for wanted in name.as_bytes().iter().chain(b"=") {
@@ -130,12 +130,12 @@ impl<const N: usize> Entry<N> {
         Self(UnsafeCell::new([0; N]))
     }
 
-    /// Gives the entry as a string. It is not written after the constructor, and its last byte is zero.
+    /// The entry as a string. It is not written after the constructor, and its last byte is zero.
     pub(crate) fn text(&self) -> Text {
         Text(self.as_ptr())
     }
 
-    /// Gives the address of the entry, for an environment array.
+    /// The address of the entry, for an environment array.
     pub(crate) fn as_ptr(&self) -> *const c_char {
         self.0.get().cast::<c_char>()
     }
@@ -191,7 +191,7 @@ pub(crate) fn hide_shim() {
     }
 }
 
-/// Gives the paths of the segments, the outermost session's first.
+/// The paths of the segments, the outermost session's first.
 pub(crate) fn session_paths() -> impl Iterator<Item = &'static [u8]> {
     let list = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     list.split(|b| *b == b':')

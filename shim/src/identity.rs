@@ -6,7 +6,7 @@ use gpu_track_abi::layout::FLAG_PIDFS;
 
 use crate::{state, sys};
 
-/// Gives the inode of a pidfd of the process. If the pid namespace `may_have_changed`, stores its inode in
+/// The inode of a pidfd of the process. If the pid namespace `may_have_changed`, stores its inode in
 /// [`state::PID_NAMESPACE`].
 ///
 /// Under pidfs (Linux 6.9) the inode of a pidfd is unique until the next boot. It identifies a process whose pid means another

@@ -44,7 +44,7 @@ impl<F: Copy> Symbol<F> {
         Self { entry: Entry::new(name, STT_FUNC), signature: PhantomData }
     }
 
-    /// Gives the function. `None`: no object after this one defines it.
+    /// The function. `None`: no object after this one defines it.
     #[inline]
     pub(crate) fn get(&self) -> Option<F> {
         const { assert!(size_of::<Option<F>>() == size_of::<usize>()) };
@@ -129,7 +129,7 @@ static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::times
 /// The loader's list of objects for debuggers. musl has none by this name.
 static LOADER_LIST: Entry = Entry::new(c"_r_debug", STT_OBJECT);
 
-/// Gives the address of the loader's list of objects; `None`: this libc has none.
+/// The address of the loader's list of objects; `None`: this libc has none.
 pub(crate) fn loader_list() -> Option<usize> {
     let address = LOADER_LIST.address.load(Relaxed);
     (address != 0).then_some(address)
@@ -148,7 +148,7 @@ pub(crate) fn resolve() {
     RESOLVED.store(true, Release);
 }
 
-/// Gives the effective user with which the process was started. The kernel puts it into each program's auxiliary vector, so it takes
+/// The effective user with which the process was started. The kernel puts it into each program's auxiliary vector, so it takes
 /// no system call; before glibc 2.16 no function reads that.
 pub(crate) fn effective_user() -> u32 {
     match GETAUXVAL.get() {
@@ -174,7 +174,7 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     }
 }
 
-/// Gives the hash of DT_GNU_HASH (Bernstein's, glibc's dl_new_hash).
+/// The hash of DT_GNU_HASH (Bernstein's, glibc's dl_new_hash).
 const fn gnu_hash(name: &CStr) -> u32 {
     let bytes = name.to_bytes();
     let (mut hash, mut i) = (5381u32, 0);
@@ -185,7 +185,7 @@ const fn gnu_hash(name: &CStr) -> u32 {
     hash
 }
 
-/// Gives the hash of DT_HASH (System V gABI).
+/// The hash of DT_HASH (System V gABI).
 fn sysv_hash(name: &CStr) -> u32 {
     name.to_bytes().iter().fold(0u32, |hash, byte| {
         let hash = (hash << 4).wrapping_add(u32::from(*byte));
@@ -366,7 +366,7 @@ impl Tables {
         }
     }
 
-    /// Gives the address of symbol `index`, if it is the default version of a definition with the entry's name and kind.
+    /// The address of symbol `index`, if it is the default version of a definition with the entry's name and kind.
     ///
     /// # Safety
     /// `index` must be in the symbol table.

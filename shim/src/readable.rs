@@ -13,7 +13,7 @@ const FIRST: usize = 64 << 10;
 /// Addresses from here on are the kernel's. Programs have more only where they ask for it.
 const END: usize = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
 
-/// Gives the strings of a null-terminated array, up to its null. `None` stands for one that no program can have, or for an array that
+/// The strings of a null-terminated array, up to its null. `None` stands for one that no program can have, or for an array that
 /// none can. A null array has no strings.
 ///
 /// # Safety

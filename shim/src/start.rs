@@ -76,7 +76,7 @@ fn names_valgrind(preload: &[u8]) -> bool {
     preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
 
-/// Gives the names for the START record from main's arguments: see [`Names`].
+/// The names for the START record from main's arguments: see [`Names`].
 ///
 /// # Safety
 /// `argv` must be an array of at least `argc` strings, as main gets it.
@@ -95,7 +95,7 @@ unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_B
     names.text
 }
 
-/// Gives the names where the constructor gets no arguments (musl), from /proc.
+/// The names where the constructor gets no arguments (musl), from /proc.
 fn cmdline_names() -> [u8; NAME_BYTES] {
     let mut buffer = [0u8; 1024];
     let mut names = Names::default();

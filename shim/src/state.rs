@@ -39,7 +39,7 @@ pub(crate) static IS_UNDER_VALGRIND: AtomicBool = AtomicBool::new(false);
 /// The process traces others (ptrace).
 pub(crate) static IS_TRACER: AtomicBool = AtomicBool::new(false);
 
-/// Gives the sessions that this process writes to.
+/// The sessions that this process writes to.
 pub(crate) fn sessions() -> impl Iterator<Item = &'static Header> {
     // SAFETY: a session is mapped and checked before it is stored here, and is never unmapped.
     SESSIONS.iter().map_while(|s| unsafe { s.load(Relaxed).as_ref() })

@@ -173,7 +173,7 @@ fn record(running: &Running, options: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Gives the path that it printed.
+/// The path that it printed.
 fn recorded(output: &Output) -> PathBuf {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap().trim_end().into()

@@ -86,7 +86,7 @@ fn assert_command_runs_with(dev_shm: &str) {
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
-/// Gives what the line on stderr says.
+/// What the line on stderr says.
 #[track_caller]
 fn assert_ran_untracked(run: &Run) -> &str {
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);

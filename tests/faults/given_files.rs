@@ -135,7 +135,7 @@ impl Sound {
         Self { report, points, marks }
     }
 
-    /// Gives the line with the paths of files in the places of words.
+    /// The line with the paths of files in the places of words.
     fn filled_in(&self, line: &str, file: &Path) -> String {
         let words = [("REPORT", &*self.report), ("POINTS", &self.points), ("MARKS", &self.marks)];
         let new = file.with_extension("new.csv");

@@ -233,7 +233,7 @@ pub fn database_files(bytes: &[u8]) -> Option<(tempfile::TempDir, [PathBuf; 3])>
     Some(files([("t.sqlite", database), ("t.sqlite-journal", log), ("t.sqlite-wal", log)]))
 }
 
-/// Gives the two parts of such an input.
+/// The two parts of such an input.
 fn database_and_log(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (at, bytes) = bytes.split_first_chunk()?;
     bytes.split_at_checked(u32::from_le_bytes(*at) as usize)

@@ -5,7 +5,7 @@
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Gives the seed, and writes it to stderr, so that a failed test shows it.
+/// The seed, and writes it to stderr, so that a failed test shows it.
 pub fn seed() -> u64 {
     let seed = std::env::var("GPU_TRACK_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     // The test harness shows it only if the test fails.
@@ -13,12 +13,12 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Gives how many cases are tried: PROPTEST_CASES, or else `unless_given`.
+/// How many cases are tried: PROPTEST_CASES, or else `unless_given`.
 pub fn cases(unless_given: u32) -> u32 {
     std::env::var("PROPTEST_CASES").map_or(unless_given, |cases| cases.parse().expect("a number"))
 }
 
-/// Gives how many samples a long run has: GPU_TRACK_TEST_SAMPLES, or else `unless_given`.
+/// How many samples a long run has: GPU_TRACK_TEST_SAMPLES, or else `unless_given`.
 pub fn samples(unless_given: u64) -> u64 {
     std::env::var("GPU_TRACK_TEST_SAMPLES").map_or(unless_given, |samples| samples.parse().expect("a number"))
 }

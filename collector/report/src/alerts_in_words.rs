@@ -6,7 +6,7 @@ use crate::model::rule::Quantity;
 use crate::quote::escape;
 use crate::rules_in_words::{self, with_unit};
 
-/// Gives the line about an event for the user, without hidden characters.
+/// The line about an event for the user, without hidden characters.
 pub fn event_in_words(event: &RunEvent) -> String {
     let rule = escape(event.rule.as_deref().unwrap_or_default());
     let at = readable(event.at_s);

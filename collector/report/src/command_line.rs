@@ -90,7 +90,7 @@ fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     longest.or_else(|| last(&is_output)).or_else(|| last(&is_path))
 }
 
-/// Gives the end of a path, whole names of it, in at most `max_width` columns. `None`: its last name is wider.
+/// The end of a path, whole names of it, in at most `max_width` columns. `None`: its last name is wider.
 fn end_of_path(path: &str, max_width: usize) -> Option<String> {
     /// Most bytes for a column, those of characters without a width included. What is before them is not looked at.
     const BYTES: usize = 16;

@@ -54,7 +54,7 @@ pub struct Sources {
 }
 
 impl EventLine {
-    /// Gives its text, with its line break, and no hidden characters in it.
+    /// Its text, with its line break, and no hidden characters in it.
     pub fn text(&self) -> String {
         json_line(self)
     }

@@ -41,12 +41,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Gives all kinds.
+    /// All kinds.
     pub fn all() -> impl Iterator<Item = Self> {
         Recorded::ALL.into_iter().map(Self::Recorded).chain(EventKind::ALL.into_iter().map(Self::Run))
     }
 
-    /// Gives its name, as JSON and `--type` have it.
+    /// Its name, as JSON and `--type` have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Recorded(kind) => kind.name(),
@@ -109,7 +109,7 @@ pub struct Filter {
     pub last: Option<usize>,
 }
 
-/// Gives the events of a tracking file in the order of their times. `report`: the report in the file, if there is one.
+/// The events of a tracking file in the order of their times. `report`: the report in the file, if there is one.
 pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -> Vec<Event> {
     let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
     let mut all = Vec::new();
@@ -127,12 +127,12 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     filtered(all, filter)
 }
 
-/// Gives the events that a report without a tracking file tells, in the order of their times.
+/// The events that a report without a tracking file tells, in the order of their times.
 pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
     filtered(peak(report).into_iter().chain(of_run(report)).collect(), filter)
 }
 
-/// Gives the events of the run that the report lists, but for the RAM peak: [`peak`] gives it for every report.
+/// The events of the run that the report lists, but for the RAM peak: [`peak`] gives it for every report.
 fn of_run(report: &Report) -> impl Iterator<Item = Event> {
     let events = report.events.iter().flat_map(|events| &events.list);
     events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {
@@ -161,7 +161,7 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     all.split_off(first)
 }
 
-/// Gives the start and the end of a process. `at_s` gives a time of the file as seconds after the start of the run.
+/// The start and the end of a process. `at_s` gives a time of the file as seconds after the start of the run.
 fn of_process(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
     let kind = if process.is_still_running {
         Recorded::StillRunning
@@ -212,7 +212,7 @@ fn new_event(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
     }
 }
 
-/// Gives the event of the RAM peak, if the report has one.
+/// The event of the RAM peak, if the report has one.
 fn peak(report: &Report) -> Option<Event> {
     report.peak.as_ref().map(|peak| new_event(PEAK, peak.at_s, Some(peak.footprint_bytes)))
 }

@@ -100,17 +100,17 @@ const FORMATS: [Format; 6] = [
     },
 ];
 
-/// Gives the values of `-f`, the default first.
+/// The values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
 }
 
-/// Gives the values of `-f` that lists of GPUs can have, too.
+/// The values of `-f` that lists of GPUs can have, too.
 pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
     names().filter(|name| named(name).lists.is_some())
 }
 
-/// Gives the value of `-f` for a file with this extension. `None`: no form has it.
+/// The value of `-f` for a file with this extension. `None`: no form has it.
 pub fn of_extension(extension: &str) -> Option<&'static str> {
     FORMATS
         .iter()
@@ -118,7 +118,7 @@ pub fn of_extension(extension: &str) -> Option<&'static str> {
         .map(|format| format.name)
 }
 
-/// Gives the extension of a file in the form of this name.
+/// The extension of a file in the form of this name.
 pub fn extension(name: &str) -> &'static str {
     named(name).extension
 }
@@ -174,7 +174,7 @@ pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
     (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus_now)(listing)
 }
 
-/// Gives the form of this name. The command line gives only such names; for any other, this is text.
+/// The form of this name. The command line gives only such names; for any other, this is text.
 fn named(name: &str) -> &'static Format {
     FORMATS.iter().find(|format| format.name == name).unwrap_or(&TEXT)
 }

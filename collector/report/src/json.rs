@@ -32,14 +32,14 @@ pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
     text(&GpuTracker::new(report, style, Unknown::ZERO), " ")
 }
 
-/// Gives the keys of gpu_tracker's objects whose figures are not known: `max_ram.main.private_rss`. An object without any
+/// The keys of gpu_tracker's objects whose figures are not known: `max_ram.main.private_rss`. An object without any
 /// known figure is named as a whole.
 pub(super) fn unknown(report: &Report) -> Vec<String> {
     let value = serde_json::to_value(GpuTracker::new(report, &Style::default(), Unknown::NULL));
     nulls(&value.expect("numbers and strings serialize"))
 }
 
-/// Gives the paths of all nulls in `value`. An object with nothing but nulls is one path. The empty path is `value` itself.
+/// The paths of all nulls in `value`. An object with nothing but nulls is one path. The empty path is `value` itself.
 fn nulls(value: &Value) -> Vec<String> {
     let entries = match value {
         Value::Null => return vec![String::new()],
@@ -77,7 +77,7 @@ pub(super) fn gpu_line(listing: &Listing) -> String {
     json_line(listing)
 }
 
-/// Gives the JSON Schema of the report that [`json`] writes.
+/// The JSON Schema of the report that [`json`] writes.
 #[cfg(test)]
 pub(super) fn schema() -> Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();

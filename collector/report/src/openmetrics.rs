@@ -162,7 +162,7 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     );
 }
 
-/// Gives the mean of the last point of `track`. `None`: it is not known, or this is no report so far.
+/// The mean of the last point of `track`. `None`: it is not known, or this is no report so far.
 fn lately(report: &Report, track: &Track) -> Option<f64> {
     (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
 }

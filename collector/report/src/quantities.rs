@@ -12,9 +12,9 @@ pub(crate) struct Quantity {
     pub(crate) unit: &'static str,
     /// How a way of doing the work differs from another if it has less of the quantity, and if it has more.
     pub(crate) less_and_more: [&'static str; 2],
-    /// Gives its value; `None` if that is not known.
+    /// Its value; `None` if that is not known.
     pub(crate) value: fn(&Report) -> Option<f64>,
-    /// Gives the reason why it is not known, of a run that was tracked.
+    /// The reason why it is not known, of a run that was tracked.
     reason: fn(&Report) -> &str,
 }
 
@@ -114,7 +114,7 @@ fn float(number: Option<u64>) -> Option<f64> {
     number.map(|number| number as f64)
 }
 
-/// Gives the energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
+/// The energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
 fn gpu_energy_j(report: &Report) -> Option<f64> {
     if let Some(merged) = &report.merged {
         return merged.gpu_energy_j;
@@ -130,7 +130,7 @@ fn has_gpus(report: &Report) -> bool {
     is_merged_with_some || !report.gpus.is_empty()
 }
 
-/// Gives the tracked GPUs that are no part of another one, so that nothing is summed twice.
+/// The tracked GPUs that are no part of another one, so that nothing is summed twice.
 fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
     report.gpus.iter().filter(|gpu| gpu.parent.is_none())
 }

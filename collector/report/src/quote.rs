@@ -182,7 +182,7 @@ fn cut_around(text: &str, same: usize, max_width: usize) -> String {
     format!("{first}{MARK}{}", cut_middle(&text[same..], rest))
 }
 
-/// Gives how many bytes at the beginning of both are the same characters.
+/// How many bytes at the beginning of both are the same characters.
 fn common_bytes(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }

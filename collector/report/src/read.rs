@@ -88,7 +88,7 @@ pub fn read(json: &str) -> Result<ReadReport, NotRead> {
     }
 }
 
-/// Gives an error without its line and column, which are of a text that the user does not have.
+/// An error without its line and column, which are of a text that the user does not have.
 fn without_position(error: &serde_json::Error) -> serde_json::Error {
     let text = error.to_string();
     let what = text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column()));

@@ -11,7 +11,7 @@ use crate::quote;
 /// A longer name of a command is cut to this many columns.
 const LONGEST_COMMAND: usize = 40;
 
-/// Gives a line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
+/// A line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
 pub fn limit_in_words(limit: &Rule, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.unit();
     let amount = with_unit(unit.of_report(exceeded.by.amount as f64), Some(unit));

@@ -54,7 +54,7 @@ fn rfc3339<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::
     serializer.serialize_str(&timestamp::rfc3339(*time))
 }
 
-/// Gives the row of a report, which was read from this file.
+/// The row of a report, which was read from this file.
 pub fn row(file: String, report: &Report) -> RunRow {
     let amount = |used, given| Amount { used, given };
     let float = |number: Option<u64>| number.map(|number| number as f64);

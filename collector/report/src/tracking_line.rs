@@ -76,13 +76,13 @@ pub struct Maximum {
     pub source: Option<MaximumSource>,
 }
 
-/// Gives a report as JSON.
+/// A report as JSON.
 fn json_value(report: &Report) -> Value {
     serde_json::from_str(&json::json(report, &Style::default())).unwrap_or(Value::Null)
 }
 
 impl Line {
-    /// Gives the line of the end. `told` is the largest RAM as the last sample has it.
+    /// The line of the end. `told` is the largest RAM as the last sample has it.
     pub fn end(report: &Report, told: Groups<RamMaximum>) -> Self {
         let ram = &report.max_ram;
         let known = Groups {
@@ -97,12 +97,12 @@ impl Line {
         Self::End(Box::new(End { max_ram: known.with(told, maximum), report: json_value(report) }))
     }
 
-    /// Gives the line of all nodes.
+    /// The line of all nodes.
     pub fn nodes(report: &Report) -> Self {
         Self::Nodes(Box::new(AllNodes { report: json_value(report) }))
     }
 
-    /// Gives its text, with its line break, and no hidden characters in it.
+    /// Its text, with its line break, and no hidden characters in it.
     pub fn text(&self) -> String {
         json_line(self)
     }

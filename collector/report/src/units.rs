@@ -88,7 +88,7 @@ impl Units {
     }
 }
 
-/// Gives the unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
+/// The unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
 fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
     bytes.filter(|b| *b > 0).map_or(RamUnit::Gigabytes, |b| RamUnit::that_fits(b as f64))
 }

@@ -30,7 +30,7 @@ pub struct ForeignJournal {
     mode: u32,
 }
 
-/// Gives the path of a database's journal.
+/// The path of a database's journal.
 fn path_of(database: &Path) -> PathBuf {
     let mut path = OsString::from(database);
     path.push(SUFFIX);
@@ -45,7 +45,7 @@ fn is_own(found: &Metadata) -> bool {
         && found.mode() & OTHERS == 0
 }
 
-/// Gives the size of the journal at `path`; 0: there is none, or it is not this user's alone.
+/// The size of the journal at `path`; 0: there is none, or it is not this user's alone.
 pub(super) fn size(path: &Path) -> u64 {
     fs::symlink_metadata(path).ok().filter(is_own).map_or(0, |found| found.len())
 }

@@ -65,7 +65,7 @@ impl DatabaseReader {
         Ok(Self { connection, left: Cell::new(size.min(MOST_CONTENT)), _file: file })
     }
 
-    /// Gives the names of the columns of a table, or nothing if there is no such table. What has generated columns is refused: they are
+    /// The names of the columns of a table, or nothing if there is no such table. What has generated columns is refused: they are
     /// computed when they are read.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl DatabaseReader {
         Ok(Some(columns.into_iter().map(|(name, _)| name).collect()))
     }
 
-    /// Gives the names of the columns of a table.
+    /// The names of the columns of a table.
     ///
     /// # Errors
     /// As [`Self::columns_if_any`], and if there is no such table.
@@ -98,7 +98,7 @@ impl DatabaseReader {
         self.columns_if_any(table)?.ok_or_else(|| format!("has no table \"{table}\""))
     }
 
-    /// Gives the rows that a query about `table` has.
+    /// The rows that a query about `table` has.
     fn list<T>(
         &self,
         query: &str,
@@ -129,7 +129,7 @@ impl DatabaseReader {
         Ok(())
     }
 
-    /// Gives what `take` makes of the first row of a table, with the columns `names`.
+    /// What `take` makes of the first row of a table, with the columns `names`.
     ///
     /// # Errors
     /// As [`Self::rows`], and if there is no row.

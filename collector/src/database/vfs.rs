@@ -98,7 +98,7 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Gives the descriptor that a name stands for: that of the database, or that of its log if the name is a log's.
+/// The descriptor that a name stands for: that of the database, or that of its log if the name is a log's.
 fn descriptor(name: &CStr) -> Option<RawFd> {
     let name = name.to_str().ok().filter(|name| !name.starts_with('/'))?;
     let log = name.strip_suffix("j-journal").or_else(|| name.strip_suffix("w-wal"));
@@ -111,7 +111,7 @@ fn descriptor(name: &CStr) -> Option<RawFd> {
     number.parse().ok()
 }
 
-/// Gives another descriptor of the file that a name stands for.
+/// Another descriptor of the file that a name stands for.
 fn file_of(name: &CStr) -> Option<File> {
     let number = descriptor(name)?;
     // SAFETY: only this module makes such names, of files that stay open as long as the connection.
@@ -119,7 +119,7 @@ fn file_of(name: &CStr) -> Option<File> {
     Some(file.try_clone_to_owned().ok()?.into())
 }
 
-/// Gives the path that a name is, if it is that of a journal of a database to write.
+/// The path that a name is, if it is that of a journal of a database to write.
 fn journal_path(name: &CStr) -> Option<&Path> {
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     (path.is_absolute() && name.to_bytes().ends_with(journal::SUFFIX.as_bytes())).then_some(path)
@@ -204,7 +204,7 @@ unsafe extern "C" fn access(_: *mut sqlite3_vfs, name: *const c_char, _: c_int, 
     ffi::SQLITE_OK
 }
 
-/// Gives the full form of a name, which it has already.
+/// The full form of a name, which it has already.
 unsafe extern "C" fn full_name(
     _: *mut sqlite3_vfs,
     name: *const c_char,
@@ -222,7 +222,7 @@ unsafe extern "C" fn full_name(
     ffi::SQLITE_CANTOPEN
 }
 
-/// Gives the file behind SQLite's pointer.
+/// The file behind SQLite's pointer.
 ///
 /// # Safety
 /// `file` is one that [`open_file`] opened, and no other reference to it is used meanwhile.

@@ -185,7 +185,7 @@ fn with_last_sample(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now
     run.into_state()
 }
 
-/// Gives the end of a run that is taken to end at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: the copy of its segment.
+/// The end of a run that is taken to end at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: the copy of its segment.
 /// `is_cut_short`: the segment's file was truncated.
 fn end_now(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64) -> RunEnd {
     RunEnd {

@@ -27,7 +27,7 @@ const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
 /// Most time between two reports-so-far in a format that a program scrapes. Prometheus scrapes every 15 to 60 s.
 const LONGEST_SCRAPED_NS: u64 = 15_000_000_000;
 
-/// Gives the time between a report-so-far of a run of this age and the next one. It is the run's age, so the next one comes when
+/// The time between a report-so-far of a run of this age and the next one. It is the run's age, so the next one comes when
 /// the run is twice as old, but at most [`LONGEST_SCRAPED_NS`] or [`LONGEST_INTERIM_NS`].
 fn wait_of_interim_ns(age_ns: u64, is_scraped: bool) -> u64 {
     age_ns.min(if is_scraped { LONGEST_SCRAPED_NS } else { LONGEST_INTERIM_NS })
@@ -56,7 +56,7 @@ impl Session {
         build::report(&Inputs { config: &self.config, host_info: &self.host, run, end })
     }
 
-    /// Gives how the run ended, or how it stands if `stage` is [`Stage::SoFar`]. `at_ns`, CLOCK_MONOTONIC nanoseconds, is its
+    /// How the run ended, or how it stands if `stage` is [`Stage::SoFar`]. `at_ns`, CLOCK_MONOTONIC nanoseconds, is its
     /// end or the present.
     fn run_end(&self, at_ns: u64, stage: Stage) -> RunEnd {
         RunEnd {

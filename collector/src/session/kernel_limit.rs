@@ -21,7 +21,7 @@ pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
     })
 }
 
-/// Gives the RAM that a limit allows, bytes. `None`: it is a percentage of the usable RAM, which is unknown.
+/// The RAM that a limit allows, bytes. `None`: it is a percentage of the usable RAM, which is unknown.
 fn allowed_bytes(limit: &Rule, config: &Config, root: &ProcRoot) -> Option<u64> {
     match limit.threshold {
         Threshold::Amount(bytes) => Some(bytes),

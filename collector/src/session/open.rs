@@ -149,7 +149,7 @@ fn note_own_pid(run: &mut JournaledRun, now_ns: u64) {
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// Gives the processes whose connector events count. Events that wait in the socket can be of a process that has ended since, so
+/// The processes whose connector events count. Events that wait in the socket can be of a process that has ended since, so
 /// all processes of the tree are among them. They can also be of the command, before the run state knows of it.
 fn members(run: &RunState, config: &Config) -> Members {
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
@@ -161,7 +161,7 @@ fn members(run: &RunState, config: &Config) -> Members {
     Members::new(known, std::process::id(), launcher)
 }
 
-/// Gives when the first report-so-far is written, CLOCK_MONOTONIC nanoseconds.
+/// When the first report-so-far is written, CLOCK_MONOTONIC nanoseconds.
 fn first_interim_ns(config: &Config) -> u64 {
     let is_replacing = config.report.files().any(Path::exists);
     let age_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };

@@ -297,7 +297,7 @@ impl Readers {
     }
 }
 
-/// Gives the pids of the processes whose block I/O is not yet in their parents' figures. They are the live ones, and those that
+/// The pids of the processes whose block I/O is not yet in their parents' figures. They are the live ones, and those that
 /// ended and were not reaped, including zombies from before the run.
 ///
 /// Live processes come first, the oldest at the head, so parents come before the children that they can reap. If a child is reaped

@@ -7,7 +7,7 @@ use crate::sources::signal_sender;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Gives the base name of the command's program, or of the attached process's.
+/// The base name of the command's program, or of the attached process's.
 pub(super) fn command_name(config: &Config) -> String {
     let program = config.command.first().map_or("", String::as_str);
     program.rsplit('/').next().unwrap_or(program).to_owned()

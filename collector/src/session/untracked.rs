@@ -56,12 +56,12 @@ impl KnownToParent {
         self.messages.push(message);
     }
 
-    /// Gives the messages so far.
+    /// The messages so far.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Gives the largest peak RSS that is known of the reaped processes, bytes. A fork child begins with the launcher's peak, so
+    /// The largest peak RSS that is known of the reaped processes, bytes. A fork child begins with the launcher's peak, so
     /// only a peak above that is its own. `None`: none is known.
     fn largest_rss_bytes(&self) -> Option<u64> {
         let own_peak = |record: &StoredRecord| match record.event {
@@ -121,7 +121,7 @@ fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
     report.warnings.push(Warning::new(Topic::Command, text));
 }
 
-/// Gives the observation that no GPU backend was read: each that may have devices counts as failed.
+/// The observation that no GPU backend was read: each that may have devices counts as failed.
 fn unread_gpus(config: &Config) -> GpuObservation {
     let unread = |backend: &str| (backend.to_owned(), Missing::Untracked);
     let failed = detection::backends(&config.gpu).into_iter().map(unread).collect();

@@ -87,7 +87,7 @@ fn wait_for(ender: &Child) -> Option<JoinHandle<Option<TreeEnd>>> {
     thread::Builder::new().spawn(move || tree_end::wait_for(ender)).ok()
 }
 
-/// Gives the processes of the run that live now. A process in /proc that has the pid of a process of the run, but another start,
+/// The processes of the run that live now. A process in /proc that has the pid of a process of the run, but another start,
 /// is left out. `tick_us`: a tick of /proc's times, microseconds.
 fn living(run: &RunState, tick_us: u64) -> Vec<Member> {
     let root = ProcRoot::default();

@@ -96,7 +96,7 @@ struct Recorder {
     tail: Tail,
 }
 
-/// Gives the sink, if bundles are asked for.
+/// The sink, if bundles are asked for.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let bundles = context.config.tracking.bundles.clone();
     let recorder = bundles.map(|bundles| -> Box<dyn Sink> {
@@ -106,7 +106,7 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     recorder.into_iter().collect()
 }
 
-/// Gives why a bundle is made of this run: the kind of what ended it, or of what ended a process of it. `None`: it ended by itself, or by
+/// Why a bundle is made of this run: the kind of what ended it, or of what ended a process of it. `None`: it ended by itself, or by
 /// a signal that asks it to end.
 fn trigger(report: &Report) -> Option<String> {
     let Some(cause) = report.ending.cause.as_ref() else {
@@ -123,7 +123,7 @@ fn trigger(report: &Report) -> Option<String> {
     Some(cause.get("kind")?.as_str()?.to_owned())
 }
 
-/// Gives the name of the file of a bundle that has the run over time.
+/// The name of the file of a bundle that has the run over time.
 pub fn tail_of(bundle: &Path) -> &'static str {
     if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
 }
@@ -193,7 +193,7 @@ pub(crate) fn of_asked(
     write(config, bundles, report, occasion)
 }
 
-/// Gives the content of a file that a bundle lacks for this reason.
+/// The content of a file that a bundle lacks for this reason.
 fn lacking(name: &'static str, reason: &str) -> Content {
     (name, Err(Missing { name, reason: reason.to_owned() }))
 }

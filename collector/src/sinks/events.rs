@@ -43,7 +43,7 @@ struct EventFile {
     known: HashSet<Key>,
 }
 
-/// Gives the sink, if `--events` is given.
+/// The sink, if `--events` is given.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let config = context.config;
     let Some(target) = config.tracking.alerts.events_file.clone() else { return Vec::new() };

@@ -69,7 +69,7 @@ impl Readings {
     }
 }
 
-/// Gives the sink of the log, if one is asked for.
+/// The sink of the log, if one is asked for.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let log = context.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
         let grid = Grid::new(context.config.start.monotonic_ns, trace.every_ns());

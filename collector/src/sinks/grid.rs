@@ -31,7 +31,7 @@ impl Grid {
         Some(number.saturating_mul(self.every_ns))
     }
 
-    /// Gives the number of the last multiple up to `at_ns`; 0 is the start.
+    /// The number of the last multiple up to `at_ns`; 0 is the start.
     fn number(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.start_ns) / self.every_ns
     }

@@ -63,7 +63,7 @@ struct Summary<'a> {
     run: &'a LiveSummary,
 }
 
-/// Gives the sink. Every run has it.
+/// The sink. Every run has it.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let (segment, session_id) = context.segment;
     vec![Box::new(LiveRing {
@@ -77,7 +77,7 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
 }
 
 impl Identity {
-    /// Gives the constant part of a run's summaries. Of the command line it has the first words that fit in
+    /// The constant part of a run's summaries. Of the command line it has the first words that fit in
     /// [`COMMAND_LINE_BYTES`].
     fn from_context(context: &SinkContext) -> Self {
         let config = context.config;
@@ -102,7 +102,7 @@ impl Identity {
         }
     }
 
-    /// Gives a summary of the run as JSON, with as many commands as fit (see [`COMMANDS`]). `None`: even without commands it is
+    /// A summary of the run as JSON, with as many commands as fit (see [`COMMANDS`]). `None`: even without commands it is
     /// too long.
     fn summary(&self, start: SessionStart, run: &RunState, now: &TreeSample) -> Option<String> {
         for most_commands in COMMANDS {
@@ -121,7 +121,7 @@ impl Identity {
     }
 }
 
-/// Gives the time from the start of the run to the end of its Slurm job's time limit, seconds. `end_s`: that end, seconds since
+/// The time from the start of the run to the end of its Slurm job's time limit, seconds. `end_s`: that end, seconds since
 /// the epoch. `None`: there is no such limit, or it ended before the run.
 fn job_limit_s(start: SessionStart, end_s: Option<u64>) -> Option<f64> {
     let limit_s = end_s? as f64 - start.realtime_ns as f64 / 1e9;

@@ -41,7 +41,7 @@ const AT_END: Duration = Duration::from_millis(500);
 
 /// A kind of output.
 struct Row {
-    /// Gives the sinks of this kind that the configuration asks for.
+    /// The sinks of this kind that the configuration asks for.
     make: fn(&SinkContext) -> Vec<Box<dyn Sink>>,
     /// Whether the loop calls these sinks, with the sample that is still open. Other sinks get closed samples, in a thread.
     is_in_loop: bool,

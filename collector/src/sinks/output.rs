@@ -114,7 +114,7 @@ pub(crate) fn replace(
     result
 }
 
-/// Gives the mode that the replacement of this file is to have: the file's, without the bits of setuid, setgid and sticky.
+/// The mode that the replacement of this file is to have: the file's, without the bits of setuid, setgid and sticky.
 ///
 /// `None`: there is no such file, it is not a regular file, it can't be looked at, or it is another user's. If root's report
 /// took over a mode of 0777 from another user's file, all users could change it.

@@ -42,7 +42,7 @@ struct Writer {
     end: Receiver<()>,
 }
 
-/// Gives the sink, if `--every` is given.
+/// The sink, if `--every` is given.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let (config, start_ns) = (context.config, context.config.start.monotonic_ns);
     let sink = config.tracking.every.map(|every| -> Box<dyn Sink> {

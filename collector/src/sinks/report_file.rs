@@ -19,12 +19,12 @@ struct ReportFile {
     kept: Option<Kept>,
 }
 
-/// Gives the sink. Every run has it.
+/// The sink. Every run has it.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     vec![Box::new(ReportFile { config: context.config.report.clone(), kept: None })]
 }
 
-/// Gives the targets that get reports so far, with their paths. They are files, because a file's content is replaced each time.
+/// The targets that get reports so far, with their paths. They are files, because a file's content is replaced each time.
 /// Their format must be able to say that the run is not over, which gpu_tracker's can't.
 fn early_files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
     let complete = config.targets.iter().filter(|target| is_complete(&target.format));
@@ -64,7 +64,7 @@ pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
     written
 }
 
-/// Gives the line for the user about a target that can't be written.
+/// The line for the user about a target that can't be written.
 fn not_written(target: &ReportTarget, error: &io::Error) -> String {
     format!("cannot write the report to {}: {error}", target.output)
 }

@@ -34,7 +34,7 @@ pub(crate) struct Loss {
 
 /// An output of the run. After the first error it is closed.
 pub(crate) trait Sink: Send {
-    /// Gives the sink's name, for the report.
+    /// The sink's name, for the report.
     fn name(&self) -> String;
 
     /// Opens the output. Called in the thread of the later calls, and before those that take something of the run.
@@ -80,7 +80,7 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
 
-    /// Gives the time at which [`Self::flush`] is to be called if no item comes before. `None`: nothing is gathered.
+    /// The time at which [`Self::flush`] is to be called if no item comes before. `None`: nothing is gathered.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -96,7 +96,7 @@ pub(crate) trait Sink: Send {
         true
     }
 
-    /// Gives the sum of what the sink could not write so far.
+    /// The sum of what the sink could not write so far.
     fn loss(&self) -> Loss {
         Loss::default()
     }
@@ -115,7 +115,7 @@ pub(crate) struct SinkContext<'a> {
 }
 
 impl SinkContext<'_> {
-    /// Gives the first line of a tracking file: what does not change during the run.
+    /// The first line of a tracking file: what does not change during the run.
     pub(crate) fn run(&self) -> Run {
         let Self { config, host, .. } = self;
         Run {

@@ -33,7 +33,7 @@ pub(super) fn write(places: &SparePlaces, text: &str, extension: &'static str) -
     in_state().or_else(in_temporary)
 }
 
-/// Gives what `make` gives, if it does so within [`PATIENCE`].
+/// What `make` gives, if it does so within [`PATIENCE`].
 fn in_time(make: impl FnOnce() -> Option<PathBuf> + Send + 'static) -> Option<PathBuf> {
     let (sender, made) = mpsc::sync_channel(1);
     thread::Builder::new().spawn(move || sender.send(make())).ok()?;

@@ -162,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// Gives the number of the first queued item that the sink has not yet written. `None`: all are written, or the sink has
+    /// The number of the first queued item that the sink has not yet written. `None`: all are written, or the sink has
     /// failed and writes no more.
     pub(super) fn first_open(&self) -> Option<u64> {
         let written = self.progress.written.load(Ordering::Acquire);
@@ -171,7 +171,7 @@ impl Worker {
         (is_taking && written < self.queued).then_some(written)
     }
 
-    /// Gives what the core does not know yet: a failure, and lines that were lost or dropped. They count as told from now on.
+    /// What the core does not know yet: a failure, and lines that were lost or dropped. They count as told from now on.
     pub(super) fn news(&mut self) -> Vec<Observation> {
         let trouble = self.progress.trouble().clone();
         let mut news = Vec::new();
@@ -198,7 +198,7 @@ impl Worker {
 
     /// Waits for the thread until `deadline`. Then the thread is left, even if it still writes.
     ///
-    /// Gives at most one line for the user, about the first of these that came too late for the report: the thread still writes, a
+    /// At most one line for the user, about the first of these that came too late for the report: the thread still writes, a
     /// loss or failure is new to the core, or the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());

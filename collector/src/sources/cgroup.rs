@@ -62,7 +62,7 @@ impl Groups {
         }
     }
 
-    /// Gives the group that limits memory. A controller is in one hierarchy only (cgroups(7)): if v1 has it, v2 has not.
+    /// The group that limits memory. A controller is in one hierarchy only (cgroups(7)): if v1 has it, v2 has not.
     fn for_memory(&self) -> Option<&Group> {
         self.v1_memory.as_ref().or(self.v2.as_ref())
     }
@@ -182,12 +182,12 @@ impl Group {
         Some(Self { top: top.to_owned(), dir, name: name.to_owned() })
     }
 
-    /// Gives the directories of the group and its ancestors, up to the mount point.
+    /// The directories of the group and its ancestors, up to the mount point.
     fn directories(&self) -> impl Iterator<Item = &Path> {
         self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top))
     }
 
-    /// Gives the smallest limit of the group and its ancestors, or [`Limit::Unlimited`] if none of them has one. `limit` reads
+    /// The smallest limit of the group and its ancestors, or [`Limit::Unlimited`] if none of them has one. `limit` reads
     /// that of a directory. A group without the controller, such as the root group, has none.
     fn smallest_limit(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         self.directories().filter_map(limit).fold(Limit::Unlimited, Limit::min)
@@ -204,7 +204,7 @@ fn memory_limit(dir: &Path) -> Option<Limit> {
         .find_map(|file| Limit::parse(&read(&dir.join(file))?, NO_LIMIT))
 }
 
-/// Gives the name of the group that the launcher was started in, from the name of its current group. That is the parent if the
+/// The name of the group that the launcher was started in, from the name of its current group. That is the parent if the
 /// launcher has moved into a group of its own.
 fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {

@@ -231,7 +231,7 @@ impl Connector {
         self.inbox.free();
     }
 
-    /// Gives the number of events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
+    /// The number of events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
     ///
     /// ENOBUFS reports a loss once, to the first reader. If that collector is killed before it journals the loss, only this number
     /// has it.
@@ -342,7 +342,7 @@ impl Members {
         is_member
     }
 
-    /// Gives the processes that have ended, each with the time of its first thread's exit event. All their events are in the
+    /// The processes that have ended, each with the time of its first thread's exit event. All their events are in the
     /// socket by now.
     ///
     /// The exit event alone does not show the end: other threads can continue, and fork.

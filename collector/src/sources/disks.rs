@@ -31,7 +31,7 @@ struct Directory {
     path: PathBuf,
 }
 
-/// Gives the directories where the command may want to write. `reports`: the paths of the report files.
+/// The directories where the command may want to write. `reports`: the paths of the report files.
 fn directories<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<Directory> {
     let working = std::env::current_dir().ok();
     let temporary = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
@@ -41,7 +41,7 @@ fn directories<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<Directory> {
     all.filter_map(|(role, path)| Some(Directory { role, path: path? })).collect()
 }
 
-/// Gives the full file systems among those where the command may want to write. One that does not answer in time is left out.
+/// The full file systems among those where the command may want to write. One that does not answer in time is left out.
 /// `reports`: the paths of the report files.
 pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
     let (sender, found) = mpsc::channel();
@@ -60,7 +60,7 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
     full
 }
 
-/// Gives the file system of a directory, if it may be written to and is full for this user. `None`: it is not full, or its space
+/// The file system of a directory, if it may be written to and is full for this user. `None`: it is not full, or its space
 /// is not known.
 fn if_full(directory: &Directory) -> Option<DiskFull> {
     let found = rustix::fs::statvfs(&directory.path).ok()?;
@@ -70,7 +70,7 @@ fn if_full(directory: &Directory) -> Option<DiskFull> {
     is_full.then_some(DiskFull { path, role: directory.role, available_bytes })
 }
 
-/// Gives the space that this user may still fill, bytes. `None`: the file system has no blocks at all, as /proc.
+/// The space that this user may still fill, bytes. `None`: the file system has no blocks at all, as /proc.
 fn available_bytes(found: &rustix::fs::StatVfs) -> Option<u64> {
     let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
@@ -101,7 +101,7 @@ impl FreeSpaces {
         Self { first_ns: None, timer: Timer::default(), directories: directories.collect() }
     }
 
-    /// Gives the answers that came since the last call. If it is time, asks again each file system that has answered. `now_ns`:
+    /// The answers that came since the last call. If it is time, asks again each file system that has answered. `now_ns`:
     /// CLOCK_MONOTONIC. `None`: no answer came.
     pub(crate) fn read(&mut self, now_ns: u64) -> Option<Observation> {
         let age_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));

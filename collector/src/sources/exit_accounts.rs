@@ -167,12 +167,12 @@ fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     Ok(groups)
 }
 
-/// Gives the numbers of the CPUs in a set.
+/// The numbers of the CPUs in a set.
 fn cpu_numbers(cpus: &CpuSet) -> impl Iterator<Item = usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu))
 }
 
-/// Gives CPUs in the form in which the kernel reads them: `0,64`.
+/// CPUs in the form in which the kernel reads them: `0,64`.
 fn cpu_list(cpus: &CpuSet) -> String {
     cpu_numbers(cpus).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }

@@ -63,7 +63,7 @@ impl ExitWatch {
         }
     }
 
-    /// Gives the watcher, which is started at the first call.
+    /// The watcher, which is started at the first call.
     fn watcher(&mut self, root: &ProcRoot, main: &Thread) -> io::Result<&Watcher> {
         match &mut self.watcher {
             Some(watcher) => Ok(watcher),

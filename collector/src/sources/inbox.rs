@@ -86,7 +86,7 @@ impl Inbox {
         unsafe { self.slots.as_mut() }
     }
 
-    /// Gives the messages in the slots that are in use.
+    /// The messages in the slots that are in use.
     pub(super) fn messages(&self) -> impl Iterator<Item = &[u8]> {
         self.slots().iter().map(|slot| &slot[..message_bytes(slot)]).filter(|message| !message.is_empty())
     }
@@ -121,7 +121,7 @@ impl Inbox {
     }
 }
 
-/// Gives the length of the message in a slot, bytes; 0: the slot is free.
+/// The length of the message in a slot, bytes; 0: the slot is free.
 fn message_bytes(slot: &Slot) -> usize {
     let length = slot.first_chunk::<WORD_BYTES>().map_or(0, |word| u32::from_ne_bytes(*word));
     (length as usize).min(MESSAGE_BYTES)

@@ -44,7 +44,7 @@ impl Machine {
         })
     }
 
-    /// Gives the busy time of the command's cores from the text of /proc/stat, or why it is unknown.
+    /// The busy time of the command's cores from the text of /proc/stat, or why it is unknown.
     fn core_ticks(&self, stat: Option<&[u8]>) -> Result<CoreTicks, NoCoreTicks> {
         if self.is_virtual {
             return Err(NoCoreTicks::Virtual);

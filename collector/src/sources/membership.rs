@@ -109,7 +109,7 @@ impl Membership {
     }
 }
 
-/// Gives the file of a line of /proc/PID/maps: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. `None`: it is no such line.
+/// The file of a line of /proc/PID/maps: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. `None`: it is no such line.
 fn mapped_file(line: &[u8]) -> Option<FileId> {
     let mut fields = line.split(|byte| *byte == b' ').skip(3);
     let (major, minor) = str::from_utf8(fields.next()?).ok()?.split_once(':')?;

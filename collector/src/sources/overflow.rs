@@ -35,7 +35,7 @@ pub(crate) struct Overflow {
 }
 
 impl Overflow {
-    /// Gives a reader that continues after the first `count` records, which an earlier collector has read.
+    /// A reader that continues after the first `count` records, which an earlier collector has read.
     pub(crate) fn resume(count: u64) -> Self {
         Self { next: count, end: count, ..Self::default() }
     }
@@ -50,7 +50,7 @@ impl Overflow {
         }
     }
 
-    /// Gives the next record, if it comes before this position in the ring. `None`: there is no record, or the next one comes
+    /// The next record, if it comes before this position in the ring. `None`: there is no record, or the next one comes
     /// later or is postponed.
     pub(crate) fn next_before(&mut self, segment: &Segment, position: u64) -> Option<Read> {
         if self.read.is_empty() && self.next < self.end {

@@ -203,7 +203,7 @@ impl Shared {
         self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
     }
 
-    /// Gives how long the thread sleeps at most. `is_all`: all records and events were sent.
+    /// How long the thread sleeps at most. `is_all`: all records and events were sent.
     fn nap(&self, is_all: bool, now_ns: u64) -> Duration {
         if !is_all || self.is_eager.load(Ordering::Relaxed) {
             SHORT_NAP
@@ -293,7 +293,7 @@ impl Pump {
         self.shared.must_distrust.store(true, Ordering::Relaxed);
     }
 
-    /// Gives a time, CLOCK_MONOTONIC nanoseconds. A program that began by then has had time enough to report.
+    /// A time, CLOCK_MONOTONIC nanoseconds. A program that began by then has had time enough to report.
     pub(crate) fn reported_by_ns(&self, now_ns: u64) -> u64 {
         let is_eager = now_ns < self.eager_until_ns;
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
@@ -375,7 +375,7 @@ impl Pump {
         in_ring + segment.appended().saturating_sub(overflow_read)
     }
 
-    /// Gives the damage of the records that this thread has read.
+    /// The damage of the records that this thread has read.
     pub(crate) fn damage(&self) -> Damage {
         Damage {
             events: self.shared.damaged.load(Ordering::Relaxed),

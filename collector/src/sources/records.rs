@@ -66,7 +66,7 @@ enum Stop {
 }
 
 impl RecordReader {
-    /// Gives a reader that continues behind the records that an earlier collector has read. `position` is that of the next
+    /// A reader that continues behind the records that an earlier collector has read. `position` is that of the next
     /// record, as the run state has it. Ring and state can differ by what that collector did last before it was killed.
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);

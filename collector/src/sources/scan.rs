@@ -57,7 +57,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Gives a scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling
+    /// A scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling
     /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run. `helpers` tells
     /// which of its children are not, either; `None`: the launcher adopts no orphans of the tree.
     pub fn new(
@@ -96,7 +96,7 @@ impl Scanner {
         is_any_new
     }
 
-    /// Gives the time by which a look around that begins now must end.
+    /// The time by which a look around that begins now must end.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
@@ -185,7 +185,7 @@ impl Scanner {
         self.queue.extend(of_run.map(|child| Look::Child(parent, child)));
     }
 
-    /// Gives what is new about a child (see [`Self::news_of_child`]). If something is, queues the child, so that its program and
+    /// What is new about a child (see [`Self::news_of_child`]). If something is, queues the child, so that its program and
     /// its own children are looked at next.
     fn look_at_child(&mut self, table: &impl ProcessTable, parent: Parent, pid: u32) -> Option<Observation> {
         let found = self.news_of_child(table, parent, pid);
@@ -199,7 +199,7 @@ impl Scanner {
         found
     }
 
-    /// Gives what is new to the table about the process with this pid, which was listed as a child of `parent`:
+    /// What is new to the table about the process with this pid, which was listed as a child of `parent`:
     ///
     /// - a child that the table does not have, and that is no helper of the run;
     /// - the pid in this namespace of a child that the table has by its pid in another namespace;
@@ -271,7 +271,7 @@ impl Scanner {
             || Helpers::may_become_one(&self.root, pid, self.launcher_pid)
     }
 
-    /// Gives the pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.
+    /// The pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.
     /// `None`: it is gone.
     fn key(&self, here: Key) -> Option<Key> {
         let status = self.root.status(here.pid)?;

@@ -52,7 +52,7 @@ fn restore_outgoing(state: &StateFile, outbox: &mut Outbox) {
     outbox.kept_at = end;
 }
 
-/// Gives where reading continues if it is unknown what was read: at the records that are still there.
+/// Where reading continues if it is unknown what was read: at the records that are still there.
 fn first_unread(segment: &Segment) -> ReadUpTo {
     let position = segment.header().tail.0.load(Ordering::Relaxed);
     ReadUpTo { position, overflow: segment.appended(), ..ReadUpTo::default() }
@@ -74,7 +74,7 @@ pub(crate) struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Gives a writer, and the run state that [`load`] gives. `is_replacement`: an earlier collector was killed, so the run state
+    /// A writer, and the run state that [`load`] gives. `is_replacement`: an earlier collector was killed, so the run state
     /// is told that it goes on.
     pub(crate) fn resume(
         state: Arc<StateFile>,

@@ -47,7 +47,7 @@ impl LiveSession {
         Ok(Self { path: path.to_owned(), state, segment })
     }
 
-    /// Gives the state file, to which the collector still writes.
+    /// The state file, to which the collector still writes.
     pub(crate) fn state(&self) -> &StateFile {
         &self.state
     }

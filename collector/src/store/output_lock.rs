@@ -124,7 +124,7 @@ impl OutputLock {
         Some(Self { file: beside, is_in_place })
     }
 
-    /// Gives the locked file, whose descriptor a collector inherits.
+    /// The locked file, whose descriptor a collector inherits.
     pub fn file(&self) -> &NamedFile {
         &self.file
     }
@@ -141,7 +141,7 @@ impl Drop for OutputLock {
     }
 }
 
-/// Gives the path `.NAME.gpu-track-lock` beside the report. `None`: the report's path has no file name.
+/// The path `.NAME.gpu-track-lock` beside the report. `None`: the report's path has no file name.
 fn lock_path(report: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(report.file_name()?);
@@ -149,12 +149,12 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
     Some(report.with_file_name(name))
 }
 
-/// Gives the owner of the file or link at `path`. `None`: it is this user's or root's, or there is none.
+/// The owner of the file or link at `path`. `None`: it is this user's or root's, or there is none.
 fn foreign_owner(path: &Path) -> Option<u32> {
     other_owner(path).filter(|owner| *owner != 0)
 }
 
-/// Gives the owner of the file or link at `path`. `None`: it is this user's, or there is none.
+/// The owner of the file or link at `path`. `None`: it is this user's, or there is none.
 fn other_owner(path: &Path) -> Option<u32> {
     let owner = std::fs::symlink_metadata(path).ok()?.uid();
     (owner != rustix::process::geteuid().as_raw()).then_some(owner)

@@ -122,18 +122,18 @@ impl JournaledRun {
         self.apply(clock::monotonic_ns(), observation);
     }
 
-    /// Gives the orders that the launcher is to get at `now_ns`, CLOCK_MONOTONIC nanoseconds. They are not written to the journal,
+    /// The orders that the launcher is to get at `now_ns`, CLOCK_MONOTONIC nanoseconds. They are not written to the journal,
     /// because a replay decides them again.
     pub(crate) fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.run.take_orders(now_ns)
     }
 
-    /// Gives the items that wait for the sinks. Changes to them are not written to the journal: no conclusion depends on them.
+    /// The items that wait for the sinks. Changes to them are not written to the journal: no conclusion depends on them.
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         &mut self.run.samples.outbox
     }
 
-    /// Gives the run, to which no more observations are applied.
+    /// The run, to which no more observations are applied.
     pub fn into_state(self) -> RunState {
         self.run
     }

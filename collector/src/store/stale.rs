@@ -14,17 +14,17 @@ use crate::sys::segment::named::NamedFile;
 
 const STATE_SUFFIX: &str = ".state";
 
-/// Gives the begin of the names of all files of this user's sessions.
+/// The begin of the names of all files of this user's sessions.
 fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
 
-/// Gives the path of a new session's segment.
+/// The path of a new session's segment.
 pub fn new_name(dir: &Path, uid: u32, launcher_pid: u32, random: u64) -> PathBuf {
     dir.join(format!("{}{launcher_pid}.{random:016x}", prefix(uid)))
 }
 
-/// Gives the path of the state file beside a segment.
+/// The path of the state file beside a segment.
 pub fn state_name(segment: &Path) -> PathBuf {
     let mut path = segment.as_os_str().to_owned();
     path.push(STATE_SUFFIX);
@@ -81,7 +81,7 @@ impl Stale {
         Ok(Self { path, segment, state, live, written_at })
     }
 
-    /// Gives the pid of the launcher, from the file name. `None`: the name has none.
+    /// The pid of the launcher, from the file name. `None`: the name has none.
     pub fn launcher_pid(&self) -> Option<u32> {
         self.path.file_name()?.to_str()?.rsplit('.').nth(1)?.parse().ok()
     }

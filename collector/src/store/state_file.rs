@@ -109,7 +109,7 @@ impl StateFile {
         Ok(Self { named, file, is_discarded: AtomicBool::new(false) })
     }
 
-    /// Gives the file with its name and lock.
+    /// The file with its name and lock.
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
@@ -256,7 +256,7 @@ impl StateFile {
         self.file.read_exact_at(&mut [0_u8; 1], REPORTED).is_ok()
     }
 
-    /// Gives the sequence number of the newest snapshot, valid or not. `None`: there is none.
+    /// The sequence number of the newest snapshot, valid or not. `None`: there is none.
     pub(crate) fn newest_snapshot(&self) -> Option<u64> {
         SNAPSHOTS.into_iter().filter_map(|at| Some(self.head(at)?.0)).max()
     }
@@ -266,7 +266,7 @@ impl StateFile {
         self.newest_snapshot().is_some()
     }
 
-    /// Gives the space that the file takes, bytes: the file is sparse, so this is far less than its length. `None`: the kernel
+    /// The space that the file takes, bytes: the file is sparse, so this is far less than its length. `None`: the kernel
     /// does not tell.
     fn allocated_bytes(&self) -> Option<u64> {
         Some(self.file.metadata().ok()?.blocks().saturating_mul(STAT_BLOCK_BYTES))
@@ -311,7 +311,7 @@ fn number_at(head: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes.unwrap_or_default())
 }
 
-/// Gives a checksum that is the same in every process of one version.
+/// A checksum that is the same in every process of one version.
 fn checksum(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(body);

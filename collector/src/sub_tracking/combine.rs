@@ -70,7 +70,7 @@ fn unwritable(target: &Path, error: impl std::fmt::Display) -> String {
     named(target, &format!("cannot be written: {error}"))
 }
 
-/// Gives the number that stands for a position in a file.
+/// The number that stands for a position in a file.
 fn position_number(position: Position) -> u8 {
     match position {
         Position::Start => 0,

@@ -39,7 +39,7 @@ impl<R: BufRead> Rows<R> {
         Self { reader, line, cells, count: 0, position: CellPosition::Start, line_number: 0 }
     }
 
-    /// Gives the number of the line in which the last row ends, from 1 on.
+    /// The number of the line in which the last row ends, from 1 on.
     pub(super) fn line_number(&self) -> u64 {
         self.line_number
     }
@@ -87,12 +87,12 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Gives the cells of the last row.
+    /// The cells of the last row.
     pub(super) fn cells(&self) -> &[Vec<u8>] {
         &self.cells[..self.count]
     }
 
-    /// Gives the cells of the last row as texts, without white space around them.
+    /// The cells of the last row as texts, without white space around them.
     pub(super) fn texts(&self) -> Vec<String> {
         self.cells().iter().map(|cell| String::from_utf8_lossy(cell).trim().to_owned()).collect()
     }
@@ -142,7 +142,7 @@ enum CellPosition {
     AtQuote,
 }
 
-/// Gives the length of a line without the line breaks (CR, LF) at its end.
+/// The length of a line without the line breaks (CR, LF) at its end.
 fn length_without_line_break(line: &[u8]) -> usize {
     line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1)
 }
@@ -156,7 +156,7 @@ fn begin_cell(cells: &mut Vec<Vec<u8>>, count: &mut usize) {
     *count += 1;
 }
 
-/// Gives a text as a cell, in quotes if it needs them.
+/// A text as a cell, in quotes if it needs them.
 pub(super) fn cell(text: &str) -> String {
     match text.contains(['"', ',', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -164,7 +164,7 @@ pub(super) fn cell(text: &str) -> String {
     }
 }
 
-/// Gives the finite number in a cell. `None`: the cell has something else.
+/// The finite number in a cell. `None`: the cell has something else.
 pub(super) fn number(cell: &[u8]) -> Option<f64> {
     let number: f64 = str::from_utf8(cell).ok()?.trim().parse().ok()?;
     number.is_finite().then_some(number)

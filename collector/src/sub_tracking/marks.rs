@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) ->
     }
 }
 
-/// Gives the position that a number in a file stands for. `None`: it stands for none.
+/// The position that a number in a file stands for. `None`: it stands for none.
 fn position(number: i64) -> Option<Position> {
     match number {
         0 => Some(Position::Start),

@@ -28,7 +28,7 @@ enum Form {
 }
 
 impl Form {
-    /// Gives the form that the extension of a path says.
+    /// The form that the extension of a path says.
     ///
     /// # Errors
     /// If it says none. The error is a text to put behind the file's name.

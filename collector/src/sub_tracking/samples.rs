@@ -55,7 +55,7 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     Ok((analyzer.finish(static_data), torn_lines))
 }
 
-/// Gives a cell of the static data as JSON: null if it is empty, else a whole number, a number or a text. JSON has no infinite
+/// A cell of the static data as JSON: null if it is empty, else a whole number, a number or a text. JSON has no infinite
 /// number and no NaN, which become texts. A whole number of more than 64 bits is rounded.
 fn static_value(cell: &str) -> Value {
     let whole = cell.parse().ok().and_then(Number::from_i128);
@@ -67,7 +67,7 @@ fn static_value(cell: &str) -> Value {
     }
 }
 
-/// Gives a cell of a sample. One that is empty or has no finite number is unknown.
+/// A cell of a sample. One that is empty or has no finite number is unknown.
 fn cell(bytes: &[u8]) -> Cell {
     let has_word = |word: &str| bytes.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
     match csv::number(bytes) {
@@ -100,7 +100,7 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     Ok(analyzer.finish(static_data))
 }
 
-/// Gives the samples of a database as CSV: the names of the columns, and a line for each row. What is no number and no text is empty.
+/// The samples of a database as CSV: the names of the columns, and a line for each row. What is no number and no text is empty.
 ///
 /// # Errors
 /// If the file can't be read or has another form. The error is a line that names it.

@@ -2,7 +2,7 @@
 
 use rusqlite::types::ValueRef;
 
-/// Gives the finite number in a cell, which can be a text. `None`: the cell has none.
+/// The finite number in a cell, which can be a text. `None`: the cell has none.
 pub(super) fn number(cell: ValueRef<'_>) -> Option<f64> {
     match cell {
         ValueRef::Integer(number) => Some(number as f64),
@@ -12,7 +12,7 @@ pub(super) fn number(cell: ValueRef<'_>) -> Option<f64> {
     }
 }
 
-/// Gives the whole number in a cell, which can be a text, or a real number without a fraction. `None`: the cell has none.
+/// The whole number in a cell, which can be a text, or a real number without a fraction. `None`: the cell has none.
 pub(super) fn whole(cell: ValueRef<'_>) -> Option<i64> {
     match cell {
         ValueRef::Integer(number) => Some(number),

@@ -28,7 +28,7 @@ pub(crate) fn process_cpu_ns() -> u64 {
     now_ns(ClockId::ProcessCPUTime)
 }
 
-/// Gives the time since boot, in the clock ticks in which /proc/PID/stat has the start of a process.
+/// The time since boot, in the clock ticks in which /proc/PID/stat has the start of a process.
 pub(crate) fn boot_ticks() -> u64 {
     let ticks_per_second = u128::from(rustix::param::clock_ticks_per_second());
     let ticks = u128::from(now_ns(ClockId::Boottime)) * ticks_per_second / 1_000_000_000;
@@ -52,7 +52,7 @@ impl Timer {
     }
 }
 
-/// Gives CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
+/// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
 pub(crate) fn boot_offset_ns() -> i128 {
     i128::from(now_ns(ClockId::Boottime)) - i128::from(monotonic_ns())
 }

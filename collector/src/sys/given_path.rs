@@ -79,7 +79,7 @@ impl GivenPath {
         Err(io::ErrorKind::IsADirectory.into())
     }
 
-    /// Gives the number of this process's descriptor that the path stands for, such as 1 for /dev/stdout. `None`: it stands for none.
+    /// The number of this process's descriptor that the path stands for, such as 1 for /dev/stdout. `None`: it stands for none.
     pub(crate) fn own_descriptor(&self) -> Option<u32> {
         // By the name that this /proc has for this process.
         let own = Path::new(PROC).join(fs::read_link("/proc/self").ok()?);

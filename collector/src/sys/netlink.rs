@@ -45,7 +45,7 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     Ok(rustix::io::write(socket, message).map(drop)?)
 }
 
-/// Gives a message with its header.
+/// A message with its header.
 pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
@@ -57,13 +57,13 @@ pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Gives type and payload of the first message of a datagram. `None`: the message is cut off.
+/// Type and payload of the first message of a datagram. `None`: the message is cut off.
 pub(crate) fn first_message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let length = u32_at(datagram, 0)? as usize;
     Some((u16_at(datagram, 4)?, datagram.get(HEADER..length)?))
 }
 
-/// Gives an attribute with its header, padded to where the next attribute begins.
+/// An attribute with its header, padded to where the next attribute begins.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(aligned(ATTRIBUTE_HEADER + value.len()));
     bytes.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
@@ -73,7 +73,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Gives the value of the first attribute of type `wanted` among the attributes `rest`. `None`: there is none, or an attribute
+/// The value of the first attribute of type `wanted` among the attributes `rest`. `None`: there is none, or an attribute
 /// before it is cut off.
 pub(crate) fn find_attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     // The bits of the type without the flags NLA_F_NESTED and NLA_F_NET_BYTEORDER.

@@ -22,19 +22,19 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// Gives a command that executes this program the name by which it is started.
+/// A command that executes this program the name by which it is started.
 pub fn set_name(command: &mut Command, name: &str) {
     command.arg0(name).arg(format!("{AS}{name}"));
 }
 
-/// Gives the name and the arguments of a process with this command line, as one list, if this program started it by a name.
+/// The name and the arguments of a process with this command line, as one list, if this program started it by a name.
 pub fn named(line: &[OsString]) -> Option<Vec<OsString>> {
     let (first, rest) = line.get(1..)?.split_first()?;
     let name = first.as_bytes().strip_prefix(AS.as_bytes())?;
     Some([OsStr::from_bytes(name).to_owned()].into_iter().chain(rest.iter().cloned()).collect())
 }
 
-/// Gives the path by which this program is executed again. /proc/self/exe is its file whatever has its name by now. Only where an
+/// The path by which this program is executed again. /proc/self/exe is its file whatever has its name by now. Only where an
 /// interpreter runs this program (valgrind, qemu-user), that is the interpreter's file. Such a program still gives this one's path
 /// as the target of the link.
 fn path() -> PathBuf {

@@ -10,14 +10,14 @@ pub fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Gives the inode of a pidfd of this process. No other process has the same one until the next boot. `None`: the process is gone,
+/// The inode of a pidfd of this process. No other process has the same one until the next boot. `None`: the process is gone,
 /// or the kernel has no pidfs (before Linux 6.9).
 pub fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
     if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
 }
 
-/// Gives the inode of an open pidfd.
+/// The inode of an open pidfd.
 pub(crate) fn inode_of(fd: &OwnedFd) -> Option<u64> {
     Some(rustix::fs::fstat(fd).ok()?.st_ino)
 }

@@ -54,7 +54,7 @@ impl User {
         Self { uid, root_owner, trusts_groups: false }
     }
 
-    /// Gives a user on a system whose root directory has this owner, for tests.
+    /// A user on a system whose root directory has this owner, for tests.
     pub fn new(uid: u32, root_owner: u32) -> Self {
         Self { uid, root_owner, trusts_groups: false }
     }
@@ -66,7 +66,7 @@ impl User {
         Self { trusts_groups: self.uid != 0, ..self }
     }
 
-    /// Gives the user's id.
+    /// The user's id.
     pub fn uid(self) -> u32 {
         self.uid
     }

@@ -157,7 +157,7 @@ impl AlertCommands {
         }
     }
 
-    /// Gives the variables that say what run it is.
+    /// The variables that say what run it is.
     fn facts_of_run(&self, main: Option<u32>) -> Environment {
         let mut facts = vec![(LAUNCHER_PID.into(), std::process::id().to_string().into())];
         facts.extend(main.map(|main| (COMMAND_PID.into(), main.to_string().into())));
@@ -255,7 +255,7 @@ impl AlertCommands {
         }
     }
 
-    /// Gives how long it is until lines are to be written again. `None`: there are none.
+    /// How long it is until lines are to be written again. `None`: there are none.
     pub(crate) fn due(&self) -> Option<Duration> {
         (!self.lines.is_empty()).then_some(LINE_INTERVAL)
     }
@@ -266,7 +266,7 @@ impl AlertCommands {
     }
 }
 
-/// Gives the session of a process that is not reaped yet. 0: a session of a process outside this pid namespace, or the one in which
+/// The session of a process that is not reaped yet. 0: a session of a process outside this pid namespace, or the one in which
 /// the kernel starts init. `None`: there is no such process.
 fn session_of(pid: u32) -> Option<u32> {
     // rustix's getsid() panics at a session of 0.
@@ -284,7 +284,7 @@ fn outcome(mut stdout: ChildStdout) -> Option<Outcome> {
     serde_json::from_slice(bytes.get(..length)?).ok()
 }
 
-/// Gives the variables that say what happened. A value that is not known has no variable.
+/// The variables that say what happened. A value that is not known has no variable.
 fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
     let mut facts = Environment::new();
     let mut add = |name: String, value: Option<String>| {

@@ -128,7 +128,7 @@ fn start_shell(command: &OsStr) -> io::Result<(Child, PipeReader)> {
     Ok((shell.spawn()?, output))
 }
 
-/// Gives why CMD failed, by its wait status. `None`: it exited with 0.
+/// Why CMD failed, by its wait status. `None`: it exited with 0.
 fn failure(status: WaitStatus) -> Option<AlertCommandFailure> {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(0), _) => None,

@@ -124,7 +124,7 @@ impl Attachment {
         }
     }
 
-    /// Gives a warning that names the figures which the kernel refuses to this user. `None`: it refuses none.
+    /// A warning that names the figures which the kernel refuses to this user. `None`: it refuses none.
     pub(crate) fn refused_figures(&self) -> Option<String> {
         let path = |name: &str| self.root.path(self.pid, name);
         // /proc/PID/io is refused when it is read, the others when they are opened.

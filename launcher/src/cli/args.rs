@@ -224,7 +224,7 @@ pub(crate) struct ReportPlaces {
 }
 
 impl ReportPlaces {
-    /// Gives the format of a report whose file's name tells none.
+    /// The format of a report whose file's name tells none.
     pub(crate) fn format(&self) -> &str {
         self.format.as_deref().unwrap_or(DEFAULT_FORMAT)
     }

@@ -47,7 +47,7 @@ pub(super) fn completions(command: &Command, shell: Shell) -> String {
     }
 }
 
-/// Gives all names of an option, with hyphens.
+/// All names of an option, with hyphens.
 fn names(option: &Arg) -> Vec<String> {
     let short = option.get_short().map(|short| format!("-{short}"));
     let long = option.get_long_and_visible_aliases().unwrap_or_default();

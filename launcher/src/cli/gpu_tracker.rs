@@ -64,7 +64,7 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
     Ok(Translated::Line([name.clone()].into_iter().chain(default).chain(ours).collect()))
 }
 
-/// Gives the help, as gpu_tracker's.
+/// The help, as gpu_tracker's.
 fn help_text() -> String {
     let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
     let head = format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
@@ -81,7 +81,7 @@ fn check_format(name: &str) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Gives the command line of gpu-track for a command of gpu_tracker's `sub-track`.
+/// The command line of gpu-track for a command of gpu_tracker's `sub-track`.
 fn sub_track(command: &str, options: docopt::Options) -> Vec<OsString> {
     let mut line: Vec<OsString> = ["gpu-track", "sub-track", command].map(Into::into).into();
     // Without a format, our parser would go by the file's name. gpu_tracker does not look at it.

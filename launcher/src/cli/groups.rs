@@ -198,7 +198,7 @@ pub(super) struct DiscoveryArgs {
 }
 
 impl ReportArgs {
-    /// Gives one of the given options that say how one report is written. A table takes none of them. `None`: none is given.
+    /// One of the given options that say how one report is written. A table takes none of them. `None`: none is given.
     pub(crate) fn of_one_report(&self) -> Option<&'static str> {
         let options = [
             ("--full", self.full),

@@ -34,12 +34,12 @@ pub(crate) struct PatternValues {
 }
 
 impl PatternValues {
-    /// Gives the values for this process, now.
+    /// The values for this process, now.
     pub(crate) fn here() -> Self {
         Self::from_environment(|name| env::var_os(name))
     }
 
-    /// Gives the values for this process. `variable` gives an environment variable.
+    /// The values for this process. `variable` gives an environment variable.
     fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first_of =
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -62,7 +62,7 @@ impl PatternValues {
 /// Slurm gives a job that it starts anew the same ids, but another number of restarts.
 const RESTARTS: &str = "SLURM_RESTART_COUNT";
 
-/// Gives the ids of the job that this rank belongs to, joined by dots. `way`: the way in which the ranks were started, as
+/// The ids of the job that this rank belongs to, joined by dots. `way`: the way in which the ranks were started, as
 /// an index of what [`rank::ranks`] gives. `None`: one id is not set.
 fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     let mut ids = Vec::new();

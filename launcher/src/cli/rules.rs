@@ -81,7 +81,7 @@ impl From<LimitArgs> for RunLimits {
 }
 
 impl From<AlertArgs> for (Alerts, Option<PathBuf>, Option<OsString>) {
-    /// Gives the alerts, the file of `--events`, and CMD. An alert that is given twice counts once.
+    /// The alerts, the file of `--events`, and CMD. An alert that is given twice counts once.
     fn from(args: AlertArgs) -> Self {
         let mut list = List::new();
         for alert in args.alerts.into_iter().flatten() {
@@ -170,7 +170,7 @@ fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Res
     Ok(Rule { words: given.to_owned(), quantity, threshold, response })
 }
 
-/// Gives the option that a rule was given by.
+/// The option that a rule was given by.
 pub(super) fn option_of(rule: &Rule) -> &'static str {
     match rule.response {
         Response::End => "--limit",
@@ -179,7 +179,7 @@ pub(super) fn option_of(rule: &Rule) -> &'static str {
     }
 }
 
-/// Gives the beginning of a text that is too long for a limit.
+/// The beginning of a text that is too long for a limit.
 fn shortened(given: &str) -> String {
     format!("{}...", given.chars().take(LONGEST_TEXT_BYTES).collect::<String>())
 }

@@ -50,7 +50,7 @@ pub(crate) fn targets(
     Ok(targets)
 }
 
-/// Gives the form of the report in the file `given`. `-f` beside a single `-o` is about that file. Beside several, a file's extension
+/// The form of the report in the file `given`. `-f` beside a single `-o` is about that file. Beside several, a file's extension
 /// goes before `-f`. `None`: `given` is the name of a file of another form, such as a tracking file, and there is no `-f`.
 fn form<'a>(given: &Path, places: &'a ReportPlaces) -> Option<&'a str> {
     let has_format = places.format.is_some();

@@ -99,7 +99,7 @@ fn set_if_missing<T>(option: &mut Option<T>, value: T) {
     option.get_or_insert(value);
 }
 
-/// Gives a value as it would be on the command line.
+/// A value as it would be on the command line.
 fn as_on_command_line(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

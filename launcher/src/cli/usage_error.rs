@@ -14,7 +14,7 @@ use thiserror::Error;
 pub(crate) struct UsageError(String);
 
 impl UsageError {
-    /// Gives the exit status that goes with a usage error. gpu_tracker has the same one for all its errors.
+    /// The exit status that goes with a usage error. gpu_tracker has the same one for all its errors.
     pub(crate) const fn status(is_gpu_tracker: bool) -> u8 {
         if is_gpu_tracker { 1 } else { 2 }
     }

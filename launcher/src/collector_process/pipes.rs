@@ -69,7 +69,7 @@ impl MessagePipe {
         }
     }
 
-    /// Gives the pipe, if there are unsent bytes.
+    /// The pipe, if there are unsent bytes.
     pub(crate) fn blocked(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| !self.unsent.is_empty()).map(AsFd::as_fd)
     }
@@ -125,7 +125,7 @@ impl OrderPipe {
         self.pipe = None;
     }
 
-    /// Gives the pipe, as long as orders can come.
+    /// The pipe, as long as orders can come.
     pub(crate) fn open(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }

@@ -76,7 +76,7 @@ fn short_run() -> Result<Report, String> {
     Ok(read.report)
 }
 
-/// Gives what was found, the most important first.
+/// What was found, the most important first.
 fn findings(report: Result<&Report, &String>) -> Vec<Finding> {
     let mut all = vec![tracking(report), shared_memory()];
     if let Ok(report) = report {

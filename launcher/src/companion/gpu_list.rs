@@ -56,7 +56,7 @@ pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, Usage
     }
 }
 
-/// Gives those names of `--guuids` that are or may be GPUs of this machine. For an agent: the others are of other nodes. `None`: the
+/// Those names of `--guuids` that are or may be GPUs of this machine. For an agent: the others are of other nodes. `None`: the
 /// option is not given.
 pub(crate) fn selected_here(config: &GpuConfig) -> Option<Vec<String>> {
     let uuids = config.uuids.as_ref()?;
@@ -194,7 +194,7 @@ impl Child {
         Ok(line)
     }
 
-    /// Gives the signal by which the child crashed before it wrote a line. `None`: `line` is not empty, or the child did not crash.
+    /// The signal by which the child crashed before it wrote a line. `None`: `line` is not empty, or the child did not crash.
     fn crashed_by(&mut self, line: &str) -> Option<i32> {
         if !line.is_empty() {
             return None;

@@ -24,7 +24,7 @@ pub(crate) fn show(places: &ReportPlaces, style: Style) -> Result<ExitCode, Usag
     }
 }
 
-/// Gives the newest report that was kept.
+/// The newest report that was kept.
 ///
 /// # Errors
 /// If there is none, in a line for the user.

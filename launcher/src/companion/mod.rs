@@ -157,7 +157,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     }
 }
 
-/// Gives the command line of gpu-track-run that `gpu-track run` or `gpu-track recover` stands for. `None`: it is another
+/// The command line of gpu-track-run that `gpu-track run` or `gpu-track recover` stands for. `None`: it is another
 /// subcommand.
 fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
     let option = match args.get(1)?.to_str()? {
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Gives the options and arguments of a command and its subcommands that name files, each behind the words before it.
+    /// The options and arguments of a command and its subcommands that name files, each behind the words before it.
     fn that_name_files(command: &Command, before: &str) -> Vec<String> {
         let is_path = |arg: &&Arg| {
             let hints =

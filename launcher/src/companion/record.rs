@@ -116,7 +116,7 @@ fn cannot_write(directory: &Path, error: &io::Error) -> String {
     format!("cannot write a bundle to {}: {error}", directory.display())
 }
 
-/// Gives the directory of this user's bundles, which is in that of the kept reports.
+/// The directory of this user's bundles, which is in that of the kept reports.
 ///
 /// # Errors
 /// If neither XDG_STATE_HOME nor HOME names a directory.
@@ -128,7 +128,7 @@ fn bundles_of_user() -> Result<Bundles, UsageError> {
     bundles(directory.as_os_str()).map_err(|problem| UsageError::of_option("--to", problem))
 }
 
-/// Gives what the user wants the manifest to have: the context and the metadata.
+/// What the user wants the manifest to have: the context and the metadata.
 ///
 /// # Errors
 /// If one of them is too long, the metadata is no JSON, or stdin can't be read.
@@ -159,7 +159,7 @@ fn from_stdin() -> Result<String, String> {
     read.map(|_| text).map_err(|error| format!("stdin can't be read: {error}"))
 }
 
-/// Gives the last of a list of segments whose file is there: that of the innermost run. `None`: there is none. `sessions`: the
+/// The last of a list of segments whose file is there: that of the innermost run. `None`: there is none. `sessions`: the
 /// segments of the runs around this process, separated by `:`, the outermost first.
 fn innermost(sessions: &OsStr) -> Option<PathBuf> {
     let paths = sessions.as_bytes().split(|byte| *byte == b':').filter(|path| !path.is_empty());
@@ -167,7 +167,7 @@ fn innermost(sessions: &OsStr) -> Option<PathBuf> {
     paths.into_iter().rev().find(|path| path.exists())
 }
 
-/// Gives the segment of the run that the user names, or of the only one that goes on. If only killed runs are there, it is that of
+/// The segment of the run that the user names, or of the only one that goes on. If only killed runs are there, it is that of
 /// the first: [`so_far`] refuses it, and says that it was killed.
 ///
 /// # Errors

@@ -100,7 +100,7 @@ fn give_up(run: &Stale, reason: &NotRecovered) {
     message(format_args!("cannot recover {}: {reason}; {result}", run.path.display()));
 }
 
-/// Gives where the report of a recovered run goes. %p and %t in the names are the pid of that run's launcher and its start.
+/// Where the report of a recovered run goes. %p and %t in the names are the pid of that run's launcher and its start.
 fn targets_of(
     options: &Options,
     run: &Stale,

@@ -46,7 +46,7 @@ pub(super) struct ReportArguments {
     report: ReportArgs,
 }
 
-/// Gives the forms that `-f` takes: those of a report, and CSV.
+/// The forms that `-f` takes: those of a report, and CSV.
 fn names() -> Vec<&'static str> {
     format::names().chain([CSV]).collect()
 }
@@ -183,7 +183,7 @@ fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCod
     Ok(status)
 }
 
-/// Gives the form in a place: CSV if its file ends in `.csv`, else the target's format.
+/// The form in a place: CSV if its file ends in `.csv`, else the target's format.
 fn form(target: &ReportTarget) -> &str {
     let is_csv = target.output.file().and_then(Path::extension).is_some_and(|extension| extension == CSV);
     if is_csv { CSV } else { &target.format }

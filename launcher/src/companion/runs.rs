@@ -40,7 +40,7 @@ pub(super) fn all(directory: &Path, uid: u32) -> Vec<Found> {
     all
 }
 
-/// Gives the segment beside a live file. A path that does not end as a live file's does is taken for a segment.
+/// The segment beside a live file. A path that does not end as a live file's does is taken for a segment.
 pub(super) fn segment_of(live: &Path) -> PathBuf {
     let name = live.as_os_str().as_bytes();
     let segment = name.strip_suffix(SUFFIX.as_bytes()).unwrap_or(name);

@@ -6,7 +6,7 @@ use gpu_track_collector::model::gpu::GpuConfig;
 
 use crate::cli::{DiagnosisOptions, Options};
 
-/// Gives the words of the options that an agent gets. A new field of a configuration doesn't compile until it is decided here
+/// The words of the options that an agent gets. A new field of a configuration doesn't compile until it is decided here
 /// whether agents get it.
 pub(super) fn from_options(options: &Options) -> Vec<String> {
     let TrackingConfig {

@@ -102,7 +102,7 @@ impl Carriers {
         symlink(&self.program, link)
     }
 
-    /// Gives the variables for the command's environment. `segment`: that of this node. Ranks that Hydra starts on another node have the
+    /// The variables for the command's environment. `segment`: that of this node. Ranks that Hydra starts on another node have the
     /// environment of this one, so the agent there makes its segment under the same name.
     pub(super) fn environment(&self, segment: &Path) -> Vec<(OsString, OsString)> {
         let is_free = |name: &str| env::var_os(name).is_none();
@@ -146,12 +146,12 @@ impl Carriers {
         format!("The MPI launcher started no agent there: {why}")
     }
 
-    /// Gives the path of the program that agents are.
+    /// The path of the program that agents are.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Gives the command line of an agent, without the daemon's.
+    /// The command line of an agent, without the daemon's.
     pub(super) fn agent(&self, segment: Option<&Path>) -> String {
         let spec = AgentSpec {
             id: self.id,
@@ -190,7 +190,7 @@ pub(super) fn or_itself(agent: &str, directory: &Path, daemon: &str) -> String {
     or_else(agent, &format!("{agent} -- {daemon}"), &format!("{note};exec {daemon}"))
 }
 
-/// Gives the program of an agent's command line.
+/// The program of an agent's command line.
 pub(super) fn program_of(agent: &str) -> &str {
     agent.split(' ').next().unwrap_or_default()
 }
@@ -201,7 +201,7 @@ pub(super) fn or_else(agent: &str, line: &str, otherwise: &str) -> String {
     format!("test -x {}&&{agent} -V>/dev/null 2>&1&&exec {line};{otherwise}", program_of(agent))
 }
 
-/// Gives the command line by which Open MPI starts this daemon. Open MPI puts it in double quotes where a daemon starts further
+/// The command line by which Open MPI starts this daemon. Open MPI puts it in double quotes where a daemon starts further
 /// ones. So it may not have `"`, `$` and backtick: they are written in octal, and printf makes the script of them.
 fn daemon_command(agent: &str, directory: &Path, daemon: &str) -> String {
     let script = or_itself(agent, directory, "\"$@\"").replace('"', r"\042").replace('$', r"\044");

@@ -48,18 +48,18 @@ pub(super) enum Absence {
 }
 
 impl Absence {
-    /// Gives the absence that ends this text, and what is before it.
+    /// The absence that ends this text, and what is before it.
     pub(super) fn at_end_of(text: &str) -> Option<(&str, Self)> {
         ABSENCES.iter().find_map(|(end, absence)| Some((text.strip_suffix(end)?, *absence)))
     }
 }
 
-/// Gives a command of sh that writes the name of its node, and why `program` could not be an agent there.
+/// A command of sh that writes the name of its node, and why `program` could not be an agent there.
 pub(super) fn absence_script(program: &str) -> String {
     format!("$(uname -n)$(test -x {program}&&echo .version||echo .missing)")
 }
 
-/// Gives a command of sh that notes in this directory of a run why `program` could not be an agent on its node. It makes a directory,
+/// A command of sh that notes in this directory of a run why `program` could not be an agent on its node. It makes a directory,
 /// since that neither follows a link nor replaces anything, whatever is at this path on that node. It prints nothing.
 pub(super) fn note_absence_script(directory: &str, program: &str) -> String {
     format!("{{ test -O {directory}/{MARK}&&mkdir {directory}/{};}} 2>/dev/null", absence_script(program))
@@ -207,7 +207,7 @@ impl NodeDirectory {
         User::this().resolve(&self.path).is_ok()
     }
 
-    /// Gives the directory's path, without links.
+    /// The directory's path, without links.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -277,7 +277,7 @@ impl NodeDirectory {
         Ok(reports)
     }
 
-    /// Gives the nodes on which no agent could run, as those that see the directory say.
+    /// The nodes on which no agent could run, as those that see the directory say.
     pub(super) fn absences(&self) -> Vec<(String, Absence)> {
         let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         names
@@ -350,7 +350,7 @@ fn try_lock(lock: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Gives the name of this node, with `_` for characters that a file's name should not have.
+/// The name of this node, with `_` for characters that a file's name should not have.
 pub(super) fn host() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()

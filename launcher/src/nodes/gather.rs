@@ -67,7 +67,7 @@ fn absence_text(absence: Absence, program: &str) -> String {
     }
 }
 
-/// Gives the file of all ranks beside a report.
+/// The file of all ranks beside a report.
 pub(super) fn ranks_beside(report: &Path) -> PathBuf {
     report.with_extension(merge::RANKS)
 }

@@ -68,7 +68,7 @@ impl RankLock {
         Ok(Self(Rc::new(lock)))
     }
 
-    /// Gives the descriptor of the lock, which collectors inherit.
+    /// The descriptor of the lock, which collectors inherit.
     pub(crate) fn descriptor(&self) -> Rc<OwnedFd> {
         Rc::clone(&self.0)
     }
@@ -80,7 +80,7 @@ impl RankLock {
     }
 }
 
-/// Gives when the parent of this process, or of its `relay`, began, or the epoch if that is unknown. That parent starts the ranks. So a
+/// When the parent of this process, or of its `relay`, began, or the epoch if that is unknown. That parent starts the ranks. So a
 /// directory that was marked before is of an earlier run, also if its job had the same id: the names of Open MPI's jobs can come again.
 fn caller_began_at(relay: Option<u32>) -> SystemTime {
     let root = ProcRoot::default();

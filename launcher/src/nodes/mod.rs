@@ -148,24 +148,24 @@ impl NodeRun {
     }
 }
 
-/// Gives the target of a node's report: this file, in JSON.
+/// The target of a node's report: this file, in JSON.
 fn json_in(file: &Path) -> ReportTarget {
     ReportTarget { output: Output::File(file.to_owned()), format: format::JSON_NAME.to_owned() }
 }
 
-/// Gives the directory of the nodes' reports for a report in this file, beside it.
+/// The directory of the nodes' reports for a report in this file, beside it.
 fn beside(report: &Path) -> PathBuf {
     let mut path = report.as_os_str().to_owned();
     path.push(SUFFIX);
     path.into()
 }
 
-/// Gives the directory of the nodes' reports for a run without `-o FILE`. `None`: there is no state directory.
+/// The directory of the nodes' reports for a run without `-o FILE`. `None`: there is no state directory.
 fn in_state_directory() -> Option<PathBuf> {
     Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
 }
 
-/// Gives the directory of such directories, in this user's state directory. `None`: no variable names one, or another user's link leads
+/// The directory of such directories, in this user's state directory. `None`: no variable names one, or another user's link leads
 /// there.
 fn state_directory() -> Option<PathBuf> {
     let directory = keep::of_user(&keep::own_variable)?.directory;

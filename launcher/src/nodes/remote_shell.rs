@@ -44,13 +44,13 @@ fn not_started(name: &str, error: &io::Error) -> ExitCode {
     ExitCode::from(127)
 }
 
-/// Gives the program that this stands in for: srun, if the arguments are for srun, else ssh.
+/// The program that this stands in for: srun, if the arguments are for srun, else ssh.
 fn replaced(args: &[OsString]) -> &'static str {
     let is_slurms = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"--nodelist");
     if args.iter().any(is_slurms) { "srun" } else { "ssh" }
 }
 
-/// Gives the arguments of ssh with the command line `agent` before the daemon. `None`: the remote command is no daemon's, or more
+/// The arguments of ssh with the command line `agent` before the daemon. `None`: the remote command is no daemon's, or more
 /// than one command.
 fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
     let words: Vec<&str> = args.iter().map(|word| word.to_str()).collect::<Option<_>>()?;

@@ -47,7 +47,7 @@ pub(super) struct SlurmJob {
 }
 
 impl SlurmJob {
-    /// Gives the job that this process runs in, if it has several nodes. `variable` gives an environment variable.
+    /// The job that this process runs in, if it has several nodes. `variable` gives an environment variable.
     pub(super) fn here(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Self> {
         let variables = slurm::read(variable);
         let job = Slurm(&variables);
@@ -107,7 +107,7 @@ impl SlurmStep {
         Ok(Self { _input: input, is_ending, told })
     }
 
-    /// Gives what the tasks have told so far of nodes whose reports don't come.
+    /// What the tasks have told so far of nodes whose reports don't come.
     pub(super) fn told(&self) -> Told {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -154,7 +154,7 @@ fn is_of_users_steps(name: &OsStr) -> bool {
     (is_slurms(b"SLURM") || is_slurms(b"SRUN")) && !CONTROLLER.iter().any(|kept| name == *kept)
 }
 
-/// Gives the path of Slurm's configuration that srun gets. srun loads the plug-ins that it names, so root's srun gets only one that no
+/// The path of Slurm's configuration that srun gets. srun loads the plug-ins that it names, so root's srun gets only one that no
 /// other user can replace. Other files of Slurm are beside it, so a link in its place stays.
 fn configuration(named: &Path, user: User) -> Option<PathBuf> {
     trusted::path(named.as_os_str(), user).ok()?;

@@ -29,7 +29,7 @@ pub(crate) fn was_sigpipe_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed)
 }
 
-/// Gives the standard descriptors that were closed when the launcher was started.
+/// The standard descriptors that were closed when the launcher was started.
 pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
 }

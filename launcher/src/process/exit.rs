@@ -19,7 +19,7 @@ pub(crate) enum Manner {
 }
 
 impl Manner {
-    /// Gives the launcher's exit code after a command that ended with `status`. Where the launcher has to end by a signal, this does
+    /// The launcher's exit code after a command that ended with `status`. Where the launcher has to end by a signal, this does
     /// not return.
     pub(crate) fn end(self, status: ExitStatus) -> ExitCode {
         match self {
@@ -28,7 +28,7 @@ impl Manner {
         }
     }
 
-    /// Gives the launcher's exit code if the command could not be executed. `status`: that of a shell.
+    /// The launcher's exit code if the command could not be executed. `status`: that of a shell.
     pub(crate) fn not_executed(self, status: u8) -> ExitCode {
         match self {
             Self::Command => ExitCode::from(status),
@@ -36,7 +36,7 @@ impl Manner {
         }
     }
 
-    /// Gives the line for the user that says that the command can't be executed, and why.
+    /// The line for the user that says that the command can't be executed, and why.
     pub(crate) fn cannot_run(self, program: &str, error: &io::Error, hint: Option<&str>) -> String {
         let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         match (self, error.kind()) {
@@ -51,7 +51,7 @@ impl Manner {
         }
     }
 
-    /// Gives the line that gpu_tracker writes to stdout before the report. Signal N is the code -N, as in Python's `returncode`.
+    /// The line that gpu_tracker writes to stdout before the report. Signal N is the code -N, as in Python's `returncode`.
     /// `None`: no line is written.
     pub(crate) fn line(self, status: ExitStatus) -> Option<String> {
         let code = status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default();
@@ -60,7 +60,7 @@ impl Manner {
     }
 }
 
-/// Gives the command's exit status. If a signal ended the command, ends the launcher by the same signal.
+/// The command's exit status. If a signal ended the command, ends the launcher by the same signal.
 fn as_command(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),

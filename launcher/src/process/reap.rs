@@ -70,7 +70,7 @@ fn waitid(options: i32) -> Option<ChildChange> {
     })
 }
 
-/// Gives the wait4(2) status for the si_code and si_status of waitid(2).
+/// The wait4(2) status for the si_code and si_status of waitid(2).
 fn wait_status(code: i32, value: i32) -> i32 {
     // What WCOREDUMP and WIFSTOPPED look for.
     const CORE: i32 = 0x80;

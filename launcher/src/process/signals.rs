@@ -64,7 +64,7 @@ pub(crate) fn set_ignored(signal: i32, ignored: bool) {
     unsafe { libc::signal(signal, action) };
 }
 
-/// Gives all signals except those that a fault raises. A blocked fault ends the process at once, without its handler.
+/// All signals except those that a fault raises. A blocked fault ends the process at once, without its handler.
 pub(crate) fn all_but_faults() -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigfillset and sigdelset initialise and change the set that they are given.
@@ -77,7 +77,7 @@ pub(crate) fn all_but_faults() -> SignalSet {
     }
 }
 
-/// Gives the set of these signals.
+/// The set of these signals.
 pub(crate) fn set(signals: &[i32]) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.
@@ -90,7 +90,7 @@ pub(crate) fn set(signals: &[i32]) -> SignalSet {
     }
 }
 
-/// Gives the set of this signal alone.
+/// The set of this signal alone.
 pub(crate) fn only(signal: i32) -> SignalSet {
     set(&[signal])
 }

@@ -13,7 +13,7 @@ use crate::process::signals;
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Gives what `work` returns, or `None` if it takes longer than `limit`. The work then goes on, in a thread that ends with the
+/// What `work` returns, or `None` if it takes longer than `limit`. The work then goes on, in a thread that ends with the
 /// process. Where no thread can be started, the work is done in this one, without a limit.
 ///
 /// The thread blocks all signals: one that it took would end the process although the launcher has blocked it.

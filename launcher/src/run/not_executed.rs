@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The kernel reads no more of a script's first line (BINPRM_BUF_SIZE).
 const MOST_OF_FIRST_LINE: u64 = 256;
 
-/// Gives what the error does not say about why the first of these words could not be executed. `directories`: the value of PATH. `None`:
+/// What the error does not say about why the first of these words could not be executed. `directories`: the value of PATH. `None`:
 /// nothing more is known.
 pub(crate) fn hint<S: AsRef<OsStr>>(
     words: &[S],

@@ -147,13 +147,13 @@ impl OrderExecutor {
         Some((wall.order, self.end_tree(&wall.limit, &Exceeded { by, largest: None }), by))
     }
 
-    /// Gives the pid of the command's first process, or of the attached process. `None`: it has ended, or there is none.
+    /// The pid of the command's first process, or of the attached process. `None`: it has ended, or there is none.
     fn tracked_pid(&self) -> Option<u32> {
         let attached = self.attached.as_ref().filter(|(_, has_ended)| !has_ended.load(Ordering::Acquire));
         self.main.map(|main| main.pid).or(attached.map(|(pid, _)| *pid))
     }
 
-    /// Gives the time from `now_ns` to the limit of wall time, or until lines are to be written again. `None`: there is neither.
+    /// The time from `now_ns` to the limit of wall time, or until lines are to be written again. `None`: there is neither.
     pub(crate) fn due(&self, now_ns: u64) -> Option<Duration> {
         let elapsed_ns = now_ns.saturating_sub(self.start_ns);
         let wall =
@@ -221,7 +221,7 @@ impl OrderExecutor {
         }
     }
 
-    /// Gives what came of ending the tree. `None`: it was not ended, or that is not over.
+    /// What came of ending the tree. `None`: it was not ended, or that is not over.
     pub(crate) fn tree_end(&self) -> Option<TreeEnd> {
         self.ending.as_ref()?.end
     }
@@ -236,7 +236,7 @@ impl OrderExecutor {
         }
     }
 
-    /// Gives how the launcher ends where a limit has ended the tree. `None`: none has.
+    /// How the launcher ends where a limit has ended the tree. `None`: none has.
     pub(crate) fn exit_status(&self) -> Option<ExitStatus> {
         let ending = self.ending.as_ref()?;
         // The launcher waits for the enders before it ends, so it is known by then whether SIGKILL was needed.
@@ -280,7 +280,7 @@ impl OrderExecutor {
 }
 
 impl WallLimit {
-    /// Gives the shortest of these limits that end the tree after a wall time. Its order is the one that the core would issue: the
+    /// The shortest of these limits that end the tree after a wall time. Its order is the one that the core would issue: the
     /// limit's number in the list, and epoch 0. `None`: there is no such limit.
     fn first(limits: &[Rule]) -> Option<Self> {
         let mut first: Option<Self> = None;
@@ -297,7 +297,7 @@ impl WallLimit {
     }
 }
 
-/// Gives the line that an action has for the user. `None`: it has none.
+/// The line that an action has for the user. `None`: it has none.
 pub(crate) fn words_of(action: &Action, tells_no_events: bool) -> Option<String> {
     match action {
         Action::Tell(text) => Some(text.clone()),

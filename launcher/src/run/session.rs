@@ -131,7 +131,7 @@ impl Session {
         });
     }
 
-    /// Gives the command's environment: with the shim, unless the preload layer is off, or the command would show the shim's name.
+    /// The command's environment: with the shim, unless the preload layer is off, or the command would show the shim's name.
     /// Adds a warning to the report if the command's processes would not report to this run.
     pub(crate) fn environment(&mut self, command: &[OsString]) -> Environment {
         self.warn_if_nested_too_deep();
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// Gives the variables by which programs report to this session. There are none if the preload layer is off.
+    /// The variables by which programs report to this session. There are none if the preload layer is off.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let preload = self.preload.as_ref();
         preload.map_or_else(Vec::new, |preload| preload.variables(self.segment.named().path()))
@@ -173,12 +173,12 @@ impl Session {
         Ok(attached)
     }
 
-    /// Gives the path of the segment.
+    /// The path of the segment.
     pub(crate) fn segment_path(&self) -> &Path {
         self.segment.named().path()
     }
 
-    /// Gives the segment's file, for enders.
+    /// The segment's file, for enders.
     pub(crate) fn known_segment(&self) -> Option<KnownFile> {
         self.segment.named().known()
     }
@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// Gives what keeps the shim's file from being removed while the run lasts. `None`: nothing removes the file, or no shim is used.
+    /// What keeps the shim's file from being removed while the run lasts. `None`: nothing removes the file, or no shim is used.
     pub(crate) fn shim_upkeep(&self) -> Option<Upkeep> {
         self.preload.as_ref().and_then(Preload::upkeep)
     }
@@ -229,7 +229,7 @@ impl Session {
         self.start_collector()
     }
 
-    /// Gives the configuration of the session's collectors.
+    /// The configuration of the session's collectors.
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
@@ -267,7 +267,7 @@ impl Session {
     }
 }
 
-/// Gives the flags of the segment's header, which tell the shim what it has to do.
+/// The flags of the segment's header, which tell the shim what it has to do.
 fn flags(options: &Options) -> u32 {
     let all = [
         (FLAG_PIDFS, has_pidfs()),

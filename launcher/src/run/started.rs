@@ -20,7 +20,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// Gives the command's first process. `None`: there is no command.
+    /// The command's first process. `None`: there is no command.
     pub(crate) fn main(&self) -> Option<MainProcess> {
         match self {
             Self::Command(main) => Some(*main),

@@ -85,7 +85,7 @@ struct CommandExit {
     at_ns: u64,
 }
 
-/// Gives user and system time together, microseconds.
+/// User and system time together, microseconds.
 fn cpu_us(usage: &Usage) -> u64 {
     usage.user_us + usage.system_us
 }
@@ -157,7 +157,7 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. If the run attached to a process, the status is 0.
+    /// How the launcher ends: as the command did, or as timeout(1) does at a limit. If the run attached to a process, the status is 0.
     fn own_status(&self, exit: CommandExit) -> ExitStatus {
         if let Some(status) = self.executor.exit_status() {
             return status;

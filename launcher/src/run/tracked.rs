@@ -189,7 +189,7 @@ impl Tracked {
     }
 }
 
-/// Gives the answer to an order, if it was answered before.
+/// The answer to an order, if it was answered before.
 fn answer_to<'a>(order: &Order, messages: &'a [Message]) -> Option<&'a Message> {
     messages.iter().find(|message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id))
 }

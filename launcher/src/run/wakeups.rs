@@ -51,7 +51,7 @@ impl Wakeups {
         }
     }
 
-    /// Gives the descriptor that poll(2) reports a signal on. `None`: there is no signalfd.
+    /// The descriptor that poll(2) reports a signal on. `None`: there is no signalfd.
     #[cfg(feature = "watch")]
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.signal_fd.as_ref().map(AsFd::as_fd)

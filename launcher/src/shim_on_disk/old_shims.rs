@@ -47,7 +47,7 @@ pub(crate) fn touch(shim: &Path) {
     let _ = File::open(shim).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Gives the time since a file or link was last touched, 0 for a time in the future. `None`: there is no such file.
+/// The time since a file or link was last touched, 0 for a time in the future. `None`: there is no such file.
 fn age(path: &Path) -> Option<Duration> {
     let modified = fs::symlink_metadata(path).and_then(|found| found.modified()).ok()?;
     Some(SystemTime::now().duration_since(modified).unwrap_or_default())

@@ -31,19 +31,19 @@ impl Preload {
         Ok(Self { value: joined(installed.link.as_os_str(), &value), installed: Some(installed) })
     }
 
-    /// Gives what keeps the shim's file from being removed while the run lasts. `None`: an outer run does that, or nothing removes it.
+    /// What keeps the shim's file from being removed while the run lasts. `None`: an outer run does that, or nothing removes it.
     pub(crate) fn upkeep(&self) -> Option<Upkeep> {
         let installed = self.installed.as_ref()?;
         Some(Upkeep::new(installed.link.clone(), installed.is_first_today?))
     }
 
-    /// Gives the shim's directory, for the warning about sandboxes that can't see it.
+    /// The shim's directory, for the warning about sandboxes that can't see it.
     pub(crate) fn directory(&self) -> Option<String> {
         let shim = Path::new(OsStr::from_bytes(shim_in(self.value.as_bytes())?));
         Some(shim.parent()?.to_string_lossy().into_owned())
     }
 
-    /// Gives the variables by which a program that is no child of the launcher reports to this session. LD_PRELOAD has the shim alone:
+    /// The variables by which a program that is no child of the launcher reports to this session. LD_PRELOAD has the shim alone:
     /// what else the launcher's own value has is not for that program.
     pub(crate) fn variables(&self, segment: &Path) -> Vec<(&'static str, OsString)> {
         let shim = shim_in(self.value.as_bytes()).map(|shim| OsStr::from_bytes(shim).to_owned());
@@ -51,7 +51,7 @@ impl Preload {
         preload.into_iter().chain([(ENV_SESSION, joined(&outer_sessions(), segment.as_os_str()))]).collect()
     }
 
-    /// Gives the command's environment: the launcher's, with the shim and this session's segment.
+    /// The command's environment: the launcher's, with the shim and this session's segment.
     pub(crate) fn environment(&self, segment: &Path) -> Environment {
         let sessions = joined(&outer_sessions(), segment.as_os_str());
         env::vars_os()
@@ -67,7 +67,7 @@ pub(crate) fn is_nested_too_deep() -> bool {
     outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS
 }
 
-/// Gives the segments of the runs around this one, as a list for GPU_TRACK_SESSION. A program that tracks itself keeps the variables of
+/// The segments of the runs around this one, as a list for GPU_TRACK_SESSION. A program that tracks itself keeps the variables of
 /// runs that are over. The segments of those are gone, and are left out.
 fn outer_sessions() -> OsString {
     living(&env::var_os(ENV_SESSION).unwrap_or_default())

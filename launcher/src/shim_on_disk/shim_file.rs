@@ -48,7 +48,7 @@ pub(crate) struct ShimFileError {
 }
 
 impl ShimFileError {
-    /// Gives the error with the cure for this user.
+    /// The error with the cure for this user.
     fn new(reasons: &[String], user: User) -> Self {
         let cure = if user.is_root() {
             "make one of them that is root's, that only root can write to, and that is not mounted noexec; or make \
@@ -115,7 +115,7 @@ fn shared_directory(program: &Path) -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
-/// Gives the link to the library in a shared directory. If the directory is this user's, the library is written there if it is
+/// The link to the library in a shared directory. If the directory is this user's, the library is written there if it is
 /// missing. If it is root's, root's next run does that. `None`: the library is missing, or can't be trusted or mapped.
 fn link_in_shared(directory: &Path, user: User) -> Option<PathBuf> {
     let directory = user.resolve(directory).ok().filter(|directory| is_taken_literally(directory))?;

@@ -55,7 +55,7 @@ unsafe fn write(child: u32, user: u32, path: *const c_char, argv: Array) {
     }
 }
 
-/// Gives the arguments of a client, as in PROGRAM. `None`: the program is no client, or there are no arguments.
+/// The arguments of a client, as in PROGRAM. `None`: the program is no client, or there are no arguments.
 ///
 /// # Safety
 /// As [`announce`].

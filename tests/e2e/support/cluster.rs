@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::run::{BINARY, cache_home};
 
-/// Gives the program that runs a command on a host (`PROGRAM exec n1 COMMAND`, `PROGRAM ssh`), to one test at a time: one changes
+/// The program that runs a command on a host (`PROGRAM exec n1 COMMAND`, `PROGRAM ssh`), to one test at a time: one changes
 /// what its hosts have.
 ///
 /// # Errors

@@ -71,7 +71,7 @@ event_set_wait!(nvmlEventSetWait);
 #[cfg(not(feature = "second"))]
 event_set_wait!(nvmlEventSetWait_v2);
 
-/// Gives each number of a device's `xids` once.
+/// Each number of a device's `xids` once.
 fn next_event() -> Result<EventData, Return> {
     let count: usize = global("count").and_then(|count| count.parse().ok()).unwrap_or(0);
     for number_of_device in 0..count {

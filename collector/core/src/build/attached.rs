@@ -23,18 +23,18 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
     })
 }
 
-/// Gives the base name of the attached process's program by its arguments, for a run that did not track it.
+/// The base name of the attached process's program by its arguments, for a run that did not track it.
 fn program_name(inputs: &Inputs) -> String {
     let program = inputs.config.command.first().map_or("", String::as_str);
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
-/// Gives how the attached process ended, as far as the kernel told the run. A launcher that is not its parent can't wait for it.
+/// How the attached process ended, as far as the kernel told the run. A launcher that is not its parent can't wait for it.
 pub(super) fn exit(inputs: &Inputs) -> Exit {
     inputs.run.totals.main_process.as_ref().and_then(|main| main.exit).unwrap_or_default()
 }
 
-/// Gives why the block I/O of a run that attached to a process is not known.
+/// Why the block I/O of a run that attached to a process is not known.
 pub(super) fn why_no_io(run: &RunState) -> String {
     match run.tree.io_before().and_then(|before| before.unread) {
         Some(pid) => format!("what process {pid} had read and written before the attach could not be read"),
@@ -42,7 +42,7 @@ pub(super) fn why_no_io(run: &RunState) -> String {
     }
 }
 
-/// Gives why neither exit code nor signal is known at the run's end. `None`: one is, the run is not over, or the launcher started a
+/// Why neither exit code nor signal is known at the run's end. `None`: one is, the run is not over, or the launcher started a
 /// command.
 pub(super) fn exit_reason(inputs: &Inputs, exit: Exit) -> Option<String> {
     let attached = attached(inputs)?;

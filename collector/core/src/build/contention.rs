@@ -181,7 +181,7 @@ fn is_contended(facts: &Measured, others: f64, waiting: Option<f64>) -> Option<b
     }
 }
 
-/// Gives how many threads of the run waited for a core, on average. Those that were read stand for all. `None`: they used too
+/// How many threads of the run waited for a core, on average. Those that were read stand for all. `None`: they used too
 /// little of the run's CPU time for that.
 fn waiting_threads(facts: &Measured) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = facts.tasks;

@@ -6,7 +6,7 @@ use crate::model::report::{AlertUse, Peak, Stage};
 use crate::model::rule::{Quantity, Unit};
 use crate::run::rules::alerts::Alert;
 
-/// Gives the report's entry on each alert of the run.
+/// The report's entry on each alert of the run.
 pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
     inputs.run.rules.alerts().iter().map(|alert| entry(inputs, alert)).collect()
 }
@@ -44,7 +44,7 @@ fn reason(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Gives what happened in the run, in order of time. Adds its peak, if that is known, and its end, if the run is over. `None`: no
+/// What happened in the run, in order of time. Adds its peak, if that is known, and its end, if the run is over. `None`: no
 /// events were asked for.
 pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Option<Events> {
     let log = &inputs.run.events.as_ref()?.log;

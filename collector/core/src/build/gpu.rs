@@ -20,7 +20,7 @@ use crate::run::usage::Totals;
 /// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
 const LEAST_ENERGY_SPAN_S: f64 = 1.0;
 
-/// Gives the devices that sums are over. Parts (MIG) are left out, since their whole device has their figures.
+/// The devices that sums are over. Parts (MIG) are left out, since their whole device has their figures.
 pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
     usage.devices.iter().filter(|device| !device.is_part)
 }
@@ -92,7 +92,7 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     }
 }
 
-/// Gives the largest memory of the run's processes on all devices together, bytes. `None`: a driver listed a process without its
+/// The largest memory of the run's processes on all devices together, bytes. `None`: a driver listed a process without its
 /// memory, or could not list the processes of a device. It is also `None` if no process was seen and one can have been missed.
 fn memory_of_run(usage: &GpuUsage) -> Groups<Option<u64>> {
     let is_any_unread = lacks_process_figure(usage, Figure::ProcessMemory);
@@ -103,7 +103,7 @@ fn memory_of_run(usage: &GpuUsage) -> Groups<Option<u64>> {
     known_memory(usage.max.memory, unknown, may_have_missed(usage))
 }
 
-/// Gives the largest memory of the run's processes, bytes; `None` where it is not known.
+/// The largest memory of the run's processes, bytes; `None` where it is not known.
 ///
 /// - `max`: the largest that readings showed; `None` if no device gave the figure.
 /// - `unknown`: a process's memory was not reported, so the figure is unknown.
@@ -144,7 +144,7 @@ pub(super) fn is_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
     (gpu.run.is_used || !is_missed).then_some(gpu.run.is_used)
 }
 
-/// Gives the figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses
+/// The figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses
 /// nothing by that.
 pub(super) fn gaps<'a>(usage: &'a GpuUsage, gpu: &'a DeviceUsage) -> impl Iterator<Item = (Figure, &'a Gap)> {
     let gaps = gpu.figures.gaps.iter().map(|(figure, gap)| (*figure, gap));
@@ -181,7 +181,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     }
 }
 
-/// Gives the largest sum of the processes' utilisation, percent. `None`: devices or their figure may be missing, or there is no
+/// The largest sum of the processes' utilisation, percent. `None`: devices or their figure may be missing, or there is no
 /// sample and the samples of one device were incomplete.
 pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
     // A gap on one device does not void what another device gave.
@@ -255,7 +255,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
     }
 }
 
-/// Gives what a counter counted over the run, in the figure's unit, which has no fractions. `None`: it is not known.
+/// What a counter counted over the run, in the figure's unit, which has no fractions. `None`: it is not known.
 fn total_of(gpu: &DeviceUsage, figure: Figure) -> Option<u64> {
     gpu.counted(figure).map(|total| total as u64)
 }
@@ -337,14 +337,14 @@ fn power_of(gpu: &DeviceUsage) -> GpuPower {
     }
 }
 
-/// Gives the time in each throttle reason, by its name.
+/// The time in each throttle reason, by its name.
 fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
     let time =
         |(reason, ns): (&String, &u64)| GpuThrottle { reason: reason.clone(), time_s: *ns as f64 / 1e9 };
     ns.iter().map(time).collect()
 }
 
-/// Gives the time between the first and the last reading of a device's energy counter, seconds; `None`: its energy is not known.
+/// The time between the first and the last reading of a device's energy counter, seconds; `None`: its energy is not known.
 pub(super) fn energy_span_s(gpu: &DeviceUsage) -> Option<f64> {
     gpu.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(gpu)).and_then(Counter::span_s)
 }
@@ -374,7 +374,7 @@ fn processes_on(usage: &GpuUsage, device_id: &str) -> Vec<GpuProcess> {
     list
 }
 
-/// Gives the largest SM utilization of a process on any device, percent; `None` if no driver gave one.
+/// The largest SM utilization of a process on any device, percent; `None` if no driver gave one.
 fn max_sm(used: &Used) -> Option<f64> {
     used.devices.values().filter_map(|on| on.busy.max).reduce(f64::max)
 }
@@ -414,7 +414,7 @@ pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
     Figure::ALL.into_iter().filter_map(missing).collect()
 }
 
-/// Gives why a figure of a device is not known; `None`: it is.
+/// Why a figure of a device is not known; `None`: it is.
 fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
     // The reason if there was neither a value nor an error. NVML is asked for every figure, but not for all at once: then it was
     // not asked in time. Other backends leave out what a device does not support.

@@ -71,12 +71,12 @@ pub(super) struct Basis {
     pub(super) started_s: f64,
 }
 
-/// Gives the part of the time for which [`Basis::busy_cores`] was not exceeded, from 0 to 1.
+/// The part of the time for which [`Basis::busy_cores`] was not exceeded, from 0 to 1.
 pub(super) fn busy_part() -> f64 {
     POLICY.busy_part
 }
 
-/// Gives what to ask for next time. All of the report but the hints themselves is known by now.
+/// What to ask for next time. All of the report but the hints themselves is known by now.
 pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     let gpu_memory = gpu_memory::gpu_memory(report);
     let hints = Hints {
@@ -139,7 +139,7 @@ fn ended_by(limited: &str, withheld: Option<String>) -> Hints {
     Hints { withheld, gpu_memory_reason, ..Hints::default() }
 }
 
-/// Gives why the text shows no hints unless it is asked to. `None`: it shows them. A run that a memory or time limit ended shows
+/// Why the text shows no hints unless it is asked to. `None`: it shows them. A run that a memory or time limit ended shows
 /// what it needs more of, so its failure is no reason.
 fn withheld(report: &Report) -> Option<String> {
     let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
@@ -246,7 +246,7 @@ fn time(report: &Report, started_s: f64) -> TimeHint {
     }
 }
 
-/// Gives the start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
+/// The start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
 fn slurm_job(limits: &Allowed) -> Option<(f64, Option<f64>)> {
     let start = limits.job().start_s()?;
     let end = limits.job().end_s().filter(|end| *end > start);

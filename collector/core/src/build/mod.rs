@@ -160,7 +160,7 @@ fn faults(inputs: &Inputs, coverage: &Coverage, if_exact: impl Fn(u64) -> Option
     Faults { minor: known(own.minor_faults), major: known(own.major_faults) }
 }
 
-/// Gives the rank of a job that the command is, by the first of the ways in which its environment can name one. `None`: it names
+/// The rank of a job that the command is, by the first of the ways in which its environment can name one. `None`: it names
 /// none, or the launcher is a node's agent. Slurm starts agents with the environment of a task, but they are no ranks.
 fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
     if inputs.config.report.node_part.as_ref().is_some_and(|part| part.is_agent) {
@@ -197,7 +197,7 @@ fn peak(run: &RunState) -> Option<Peak> {
     })
 }
 
-/// Gives what the hints need besides the report.
+/// What the hints need besides the report.
 fn basis(inputs: &Inputs) -> Basis {
     let innermost = inputs.end.cgroups.memory_limits.first();
     Basis {
@@ -212,7 +212,7 @@ fn oom_kills(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<u64> {
     cgroup.and_then(|cgroup| cgroup.oom_kills).or(inputs.end.cgroups.oom_kills)
 }
 
-/// Gives how the command ended, as its parent knows it. Of an attached process only the kernel may tell.
+/// How the command ended, as its parent knows it. Of an attached process only the kernel may tell.
 fn exit(inputs: &Inputs) -> Exit {
     match inputs.end.command_exit.and_then(|exit| exit.status) {
         Some(status) => exit_of_wait_status(status),
@@ -247,7 +247,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     })
 }
 
-/// Gives the kernel's figures of the command's own cgroup (`--cgroup`), or the reason why none was made. `None`: none was asked
+/// The kernel's figures of the command's own cgroup (`--cgroup`), or the reason why none was made. `None`: none was asked
 /// for, or its figures were not read at the end.
 fn own_cgroup(inputs: &Inputs) -> Option<Cgroup> {
     match inputs.config.cgroups.own.as_ref()? {
@@ -319,7 +319,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
     }
 }
 
-/// Gives why processes may be missing from the count. `None`: nothing shows that. A warning says more of each reason.
+/// Why processes may be missing from the count. `None`: nothing shows that. A warning says more of each reason.
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
@@ -349,7 +349,7 @@ fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String
     Some(reason.into())
 }
 
-/// Gives why the event records are not trusted. `None`: they are.
+/// Why the event records are not trusted. `None`: they are.
 fn records_untrusted(inputs: &Inputs) -> Option<String> {
     if inputs.end.is_truncated {
         Some("the session's shared memory was truncated".into())
@@ -377,7 +377,7 @@ fn set_ram(max: &MaxFootprint, floor: &Floor, is_zero_certain: bool) -> SetRam {
 /// Why private, shared or proportional RAM is null.
 const SHARING_UNKNOWN: &str = "no sample knew how all of their memory was shared";
 
-/// Gives why the private or shared part of the RAM of a group is null. `None`: each is known, or no memory was seen.
+/// Why the private or shared part of the RAM of a group is null. `None`: each is known, or no memory was seen.
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let sets = ram.max.with(*floors, |max, floor| (max, floor)).values();
@@ -419,7 +419,7 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     }
 }
 
-/// Gives the most that the largest RAM can have been, bytes. `None`: no RAM is known, or that of some process is unknown.
+/// The most that the largest RAM can have been, bytes. `None`: no RAM is known, or that of some process is unknown.
 fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
     if inputs.run.totals.ram_missing.processes > 0 {
         return Groups::default();
@@ -443,7 +443,7 @@ fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportional
     MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
 
-/// Gives the time-weighted mean of each footprint, bytes. A group whose maximum is 0 was never seen in memory, so its mean is
+/// The time-weighted mean of each footprint, bytes. A group whose maximum is 0 was never seen in memory, so its mean is
 /// unknown. If the descendants had no memory for certain, their mean is 0.
 fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<Option<f64>> {
     let ram = &inputs.run.ram;
@@ -485,7 +485,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     }
 }
 
-/// Gives the larger of two values, either of which may be unknown. `None`: both are.
+/// The larger of two values, either of which may be unknown. `None`: both are.
 fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
@@ -509,7 +509,7 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     }
 }
 
-/// Gives the kernel's sum of CPU time over the launcher's reaped descendants, seconds, or why it does not cover the whole tree.
+/// The kernel's sum of CPU time over the launcher's reaped descendants, seconds, or why it does not cover the whole tree.
 fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     let Some(command_exit) = inputs.end.command_exit else {
         let is_running = inputs.end.stage == Stage::SoFar;

@@ -11,7 +11,7 @@ use crate::run::rules::limits::untold;
 /// The kernel kills at a limit only if the charge is above this part of it. A charge grows by pages, which can be huge.
 const LEAST_CHARGED_PART: f64 = 0.9;
 
-/// Gives the report's entry on each limit of the run.
+/// The report's entry on each limit of the run.
 pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let run = inputs.run;
     let gpu = run.gpu.usage.now(inputs.end.at_ns);
@@ -38,7 +38,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     run.rules.limits().map(entry).collect()
 }
 
-/// Gives the limit that ended the run, as the cause of its end. `None`: none did.
+/// The limit that ended the run, as the cause of its end. `None`: none did.
 pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
     let run = inputs.run;
     let Some((limit, exceeded)) = run.rules.that_ended() else {
@@ -107,13 +107,13 @@ fn is_held_by_kernel(inputs: &Inputs, limit: &Rule) -> bool {
     matches!(kernel_limit(inputs, limit), Some(KernelLimit::Set(_)))
 }
 
-/// Gives how the kernel was asked to hold this limit. `None`: it was not.
+/// How the kernel was asked to hold this limit. `None`: it was not.
 fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &Rule) -> Option<&'a KernelLimit> {
     let is_ram = limit.quantity == Quantity::Ram && limit.ends();
     inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
 }
 
-/// Gives why a limit is not held, or not by the kernel. `None`: it is held, and by the kernel if that was asked for. `gpus`: how many
+/// Why a limit is not held, or not by the kernel. `None`: it is held, and by the kernel if that was asked for. `gpus`: how many
 /// GPUs the run may use.
 fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     // The launcher's timer needs no tracking.
@@ -132,7 +132,7 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     }
 }
 
-/// Gives what holds a limit of the run.
+/// What holds a limit of the run.
 fn enforcer(inputs: &Inputs, limit: &Rule) -> Enforcer {
     match limit.quantity {
         _ if limit.is_held_by_timer() => Enforcer::Timer,
@@ -141,7 +141,7 @@ fn enforcer(inputs: &Inputs, limit: &Rule) -> Enforcer {
     }
 }
 
-/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
+/// A moment of CLOCK_MONOTONIC as seconds after the command's start.
 fn since_start_s(inputs: &Inputs, at_ns: u64) -> f64 {
     at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9
 }

@@ -36,7 +36,7 @@ struct Axis<'a> {
     points: Vec<Point>,
 }
 
-/// Gives the series of a run that took `wall_s` seconds. `cpu` has its largest CPU utilisation.
+/// The series of a run that took `wall_s` seconds. `cpu` has its largest CPU utilisation.
 ///
 /// The last sample can be later than the end of the run. What the processes used by then belongs to the time before that end.
 pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
@@ -60,7 +60,7 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
     }
 }
 
-/// Gives the points of a report, cut to the `wall_s` seconds of the run. A point outside of that time is left without length, and is
+/// The points of a report, cut to the `wall_s` seconds of the run. A point outside of that time is left without length, and is
 /// joined with the one beside it.
 fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     let all = run.samples.over_time.points();
@@ -96,7 +96,7 @@ fn raise(values: &mut [Option<f64>], largest: Option<f64>) {
 }
 
 impl Point {
-    /// Gives its length, seconds.
+    /// Its length, seconds.
     fn length_s(&self) -> f64 {
         self.end_s - self.start_s
     }
@@ -108,7 +108,7 @@ fn decimal(value: f32) -> f64 {
 }
 
 impl Axis<'_> {
-    /// Gives what a quantity was in each point of the report. `None`: it is not known there.
+    /// What a quantity was in each point of the report. `None`: it is not known there.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
         // Means are weighted by the lengths of the run's points.
@@ -116,7 +116,7 @@ impl Axis<'_> {
         self.points.iter().map(join).collect()
     }
 
-    /// Gives the mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. All CPU
+    /// The mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. All CPU
     /// time of its samples stays in it, so its mean is over a shorter time.
     fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         let points_of_run = self.over_time.points();
@@ -129,7 +129,7 @@ impl Axis<'_> {
         self.points.iter().zip(self.values(track)).map(mean).collect()
     }
 
-    /// Gives the CPU utilisation of the tree's parts and of the machine. `cpu` has the largest values of the whole run, which are no
+    /// The CPU utilisation of the tree's parts and of the machine. `cpu` has the largest values of the whole run, which are no
     /// less than its means. If such a value is above those of all points, the largest point is raised to it.
     fn cpu(&self, cpu: &Cpu) -> SetTracks {
         let Sets { groups, system } = &self.over_time.cpu_percent;
@@ -146,12 +146,12 @@ impl Axis<'_> {
         }
     }
 
-    /// Gives the mean of a quantity in each point.
+    /// The mean of a quantity in each point.
     fn means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         self.values(track).into_iter().map(|values| values.map(|values| decimal(values.mean))).collect()
     }
 
-    /// Gives smallest, mean and largest value of a quantity in each point.
+    /// Smallest, mean and largest value of a quantity in each point.
     fn track(&self, track: &over_time::Track) -> Track {
         let (mut min, mut max) = (Vec::new(), Vec::new());
         for values in self.values(track) {
@@ -162,7 +162,7 @@ impl Axis<'_> {
         Track { min, mean: self.means(track), max }
     }
 
-    /// Gives smallest, mean and largest rate of block I/O in each point, bytes per second. The last reading can be later than the run's
+    /// Smallest, mean and largest rate of block I/O in each point, bytes per second. The last reading can be later than the run's
     /// end, at which the last point is cut. All that was read and written by then belongs to the time from the reading before to that end.
     fn io_track(&self, run: &RunState, track: &over_time::Track) -> Track {
         let mut track = self.track(track);
@@ -192,7 +192,7 @@ impl Axis<'_> {
         track
     }
 
-    /// Gives the series of a quantity of the tree's parts and of the machine.
+    /// The series of a quantity of the tree's parts and of the machine.
     fn sets(&self, sets: &Sets) -> SetTracks {
         let Groups { main, descendants, combined } = &sets.groups;
         SetTracks {
@@ -203,7 +203,7 @@ impl Axis<'_> {
         }
     }
 
-    /// Gives the series of each file system, with the directories that are on it.
+    /// The series of each file system, with the directories that are on it.
     fn file_systems(&self) -> Vec<FileSystemSeries> {
         let directory = |(role, path): &(_, String)| Directory { role: *role, path: path.clone() };
         let all = self.over_time.file_systems.iter().map(|system| FileSystemSeries {
@@ -213,7 +213,7 @@ impl Axis<'_> {
         all.collect()
     }
 
-    /// Gives the series of each tracked GPU. Devices and tracks have the same order.
+    /// The series of each tracked GPU. Devices and tracks have the same order.
     fn gpus(&self, run: &RunState) -> Vec<GpuSeries> {
         let devices = run.gpu.usage.devices.iter().zip(&self.over_time.gpus);
         let all = devices.map(|(usage, tracks)| GpuSeries {
@@ -223,7 +223,7 @@ impl Axis<'_> {
         all.collect()
     }
 
-    /// Gives the commands that used most, half of them by RAM and half by CPU time, and the sum of all others. `None`: there are no
+    /// The commands that used most, half of them by RAM and half by CPU time, and the sum of all others. `None`: there are no
     /// others.
     fn commands(&self) -> (Vec<CommandSeries>, Option<OtherCommandSeries>) {
         let commands = &self.over_time.commands;

@@ -4,7 +4,7 @@ use super::inputs::Inputs;
 use crate::model::report::{GpuDevice, GpusSource, Usable, UsableGpus};
 use crate::run::usable_at_start::usable_at_start;
 
-/// Gives what the command may use. `gpus` are the tracked ones; `None`: a driver failed, so their number is unknown.
+/// What the command may use. `gpus` are the tracked ones; `None`: a driver failed, so their number is unknown.
 pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
     let gpus = gpus.map_or_else(UsableGpus::default, usable_gpus);
     Usable { gpus, ..usable_at_start(inputs.config, inputs.host_info) }
@@ -18,7 +18,7 @@ fn usable_gpus(gpus: &[GpuDevice]) -> UsableGpus {
     UsableGpus { count: u32::try_from(count).ok(), source: Some(source) }
 }
 
-/// Gives the GPUs that the run could use. A part (MIG) is left out if its whole device is tracked, too.
+/// The GPUs that the run could use. A part (MIG) is left out if its whole device is tracked, too.
 pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDevice> {
     let is_part = |gpu: &GpuDevice| gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id));
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))

@@ -120,7 +120,7 @@ impl RunEvent {
         }
     }
 
-    /// Gives the beginning of a line for the user: the alert, and what it did.
+    /// The beginning of a line for the user: the alert, and what it did.
     pub fn alert_name(&self) -> String {
         format!("alert {} ({})", self.rule.as_deref().unwrap_or_default(), self.kind.name())
     }

@@ -43,7 +43,7 @@ pub struct UsedBefore {
 }
 
 impl UsedBefore {
-    /// Gives the figures of a zombie without what was used before.
+    /// The figures of a zombie without what was used before.
     pub fn of_remains(&self, remains: &Remains) -> Remains {
         Remains {
             cpu_ns: remains.cpu_ns.saturating_sub(self.cpu_ns),
@@ -54,7 +54,7 @@ impl UsedBefore {
         }
     }
 
-    /// Gives the kernel's account of an exit without the CPU time that was used before. `tick_us`: microseconds of a clock tick.
+    /// The kernel's account of an exit without the CPU time that was used before. `tick_us`: microseconds of a clock tick.
     ///
     /// The faults stay, since they bound the memory of all programs that the process ran. The peak stays, too: [`Self::later_peak`]
     /// tells whether it is of the run.
@@ -71,13 +71,13 @@ impl UsedBefore {
         }
     }
 
-    /// Gives the block input and output without what was used before. `None`: either is not known.
+    /// The block input and output without what was used before. `None`: either is not known.
     pub fn of_blocks(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
         let ((input, output), (input_before, output_before)) = blocks.zip(self.blocks)?;
         Some((input.saturating_sub(input_before), output.saturating_sub(output_before)))
     }
 
-    /// Gives a high-water mark, bytes, if it is of the time since. `None`: it is not known, or is not known to have risen, so the
+    /// A high-water mark, bytes, if it is of the time since. `None`: it is not known, or is not known to have risen, so the
     /// process may have reached it before. The mark of a program that began later (`program_start_ns`, CLOCK_MONOTONIC) is always of
     /// the time since.
     pub fn later_peak(&self, vm_hwm_bytes: Option<u64>, program_start_ns: u64) -> Option<u64> {

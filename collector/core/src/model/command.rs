@@ -8,12 +8,12 @@ fn joined(name: &str, script: &str) -> String {
     if script.is_empty() { name.to_owned() } else { format!("{name} {script}") }
 }
 
-/// Gives the part of a path behind its last slash.
+/// The part of a path behind its last slash.
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Gives the command name in a START record, which has the names of program and script with a NUL between them.
+/// The command name in a START record, which has the names of program and script with a NUL between them.
 pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     let mut parts = names.split(|b| *b == 0).map(String::from_utf8_lossy);
     let program = parts.next().unwrap_or_default();
@@ -21,7 +21,7 @@ pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     joined(&program, &script)
 }
 
-/// Gives the name that a command line gives, as the shim forms it. `None`: there is no name in it.
+/// The name that a command line gives, as the shim forms it. `None`: there is no name in it.
 pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     let (program, rest) = args.split_first()?;
     let name = base_name(program.as_ref());

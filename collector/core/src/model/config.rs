@@ -86,7 +86,7 @@ pub struct SessionStart {
 }
 
 impl SessionStart {
-    /// Gives the wall-clock time of `at_ns`, CLOCK_MONOTONIC nanoseconds, by the wall clock at the session's start. If that clock was
+    /// The wall-clock time of `at_ns`, CLOCK_MONOTONIC nanoseconds, by the wall clock at the session's start. If that clock was
     /// set later, the result does not change.
     pub fn date(&self, at_ns: u64) -> SystemTime {
         let since_ns = at_ns.saturating_sub(self.monotonic_ns);
@@ -146,7 +146,7 @@ pub struct TrackingConfig {
 }
 
 impl TrackingConfig {
-    /// Gives the time between two samples, nanoseconds.
+    /// The time between two samples, nanoseconds.
     pub fn interval_ns(&self) -> u64 {
         let given =
             self.sampling_interval.map(|interval| u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
@@ -240,7 +240,7 @@ pub struct ReportTarget {
 }
 
 impl ReportTarget {
-    /// Gives the style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the
+    /// The style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the
     /// report is always in full, never quiet, and not made for a terminal. It is read later, when no option can be changed any more.
     pub fn style_here(&self, asked: Style) -> Style {
         match self.output {
@@ -251,7 +251,7 @@ impl ReportTarget {
 }
 
 impl ReportConfig {
-    /// Gives the paths of the regular files that the report is written to.
+    /// The paths of the regular files that the report is written to.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.targets.iter().filter_map(|target| target.output.file())
     }
@@ -341,7 +341,7 @@ pub enum Message {
 
 #[cfg(any(test, feature = "test-support"))]
 impl Config {
-    /// Gives the configuration of a made-up run.
+    /// The configuration of a made-up run.
     pub fn of_test() -> Self {
         Self {
             command: vec!["prog".into()],

@@ -112,7 +112,7 @@ impl Field {
         Self::Uuid,
     ];
 
-    /// Gives its names in `nvidia-smi --help-query-gpu`, and the unit in its heading.
+    /// Its names in `nvidia-smi --help-query-gpu`, and the unit in its heading.
     fn names_and_unit(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Timestamp => (&["timestamp"], ""),
@@ -136,17 +136,17 @@ impl Field {
         }
     }
 
-    /// Gives the field of this name. `None`: there is no such name, or the figure is not read.
+    /// The field of this name. `None`: there is no such name, or the figure is not read.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.names().contains(&name))
     }
 
-    /// Gives its names, that of its heading first.
+    /// Its names, that of its heading first.
     pub fn names(self) -> &'static [&'static str] {
         self.names_and_unit().0
     }
 
-    /// Gives the heading of its column.
+    /// The heading of its column.
     fn heading(self) -> String {
         let (names, unit) = self.names_and_unit();
         format!("{}{unit}", names.first().copied().unwrap_or_default())

@@ -15,12 +15,12 @@ pub struct Groups<T> {
 }
 
 impl<T: Copy> Groups<T> {
-    /// Gives the figure of the first process (`is_main`), or that of all others.
+    /// The figure of the first process (`is_main`), or that of all others.
     pub fn part_mut(&mut self, is_main: bool) -> &mut T {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
 
-    /// Gives all three figures: main, descendants, both.
+    /// All three figures: main, descendants, both.
     pub fn values(self) -> [T; 3] {
         [self.main, self.descendants, self.combined]
     }

@@ -21,7 +21,7 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
-    /// Gives the length of a clock tick, microseconds.
+    /// The length of a clock tick, microseconds.
     pub fn tick_us(&self) -> u64 {
         1_000_000 / self.ticks_per_second.max(1)
     }

@@ -36,7 +36,7 @@ pub enum Parent {
 }
 
 impl Parent {
-    /// Gives the process of the tree that it is. `None`: the launcher, or unknown.
+    /// The process of the tree that it is. `None`: the launcher, or unknown.
     pub fn known(self) -> Option<ProcessId> {
         if let Self::Known(id) = self { Some(id) } else { None }
     }

@@ -16,6 +16,6 @@ pub trait Journal: fmt::Debug + Send + Sync {
     /// Writes events of the process connector that were read but not merged yet. The first one becomes event `number`.
     fn write_events(&self, number: u64, events: &[EventSlot]);
 
-    /// Gives the events of the process connector that were written, from event `number` on.
+    /// The events of the process connector that were written, from event `number` on.
     fn events(&self, number: u64) -> Vec<EventSlot>;
 }

@@ -27,7 +27,7 @@ pub fn without_numbers(text: &str) -> String {
     out + rest
 }
 
-/// Gives the words of an error without its number.
+/// The words of an error without its number.
 fn words_alone(error: &str) -> &str {
     error.rsplit_once(" (os error ").map_or(error, |(words, _)| words)
 }

@@ -21,7 +21,7 @@ macro_rules! named {
             /// All values.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
 
-            /// Gives the value's name in options, files and reports.
+            /// The value's name in options, files and reports.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $name,)+

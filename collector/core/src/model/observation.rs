@@ -326,7 +326,7 @@ pub struct ChildSeen {
 }
 
 impl ChildSeen {
-    /// Gives the earliest and the latest start of a process. All times are CLOCK_MONOTONIC nanoseconds. It started within the clock
+    /// The earliest and the latest start of a process. All times are CLOCK_MONOTONIC nanoseconds. It started within the clock
     /// tick that /proc shows, which begins at `shown_ns`. It also started before it was seen, and after the session's start.
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
         let earliest_ns = shown_ns.max(session_start_ns);
@@ -464,7 +464,7 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    /// Gives these vitals without what was used before the run.
+    /// These vitals without what was used before the run.
     #[must_use]
     pub fn since(self, before: &UsedBefore) -> Self {
         Self {
@@ -536,7 +536,7 @@ pub struct Rollup {
 }
 
 impl Rollup {
-    /// Gives the size that statm shows for the same pages.
+    /// The size that statm shows for the same pages.
     pub fn size(&self) -> Size {
         let shared_bytes = self.rss_bytes.saturating_sub(self.anonymous_bytes);
         Size { rss_bytes: self.rss_bytes, shared_bytes }

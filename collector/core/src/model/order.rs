@@ -79,7 +79,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Gives by how much a limit is exceeded, if the action is taken at a limit.
+    /// By how much a limit is exceeded, if the action is taken at a limit.
     pub fn excess(&self) -> Option<Excess> {
         match self {
             Self::EndTree { exceeded, .. } => Some(exceeded.by),

@@ -7,10 +7,10 @@ pub trait ProcessTable {
     /// Whether the command's first process, or the process that the run attached to, is known.
     fn has_main(&self) -> bool;
 
-    /// Gives the live processes, oldest first.
+    /// The live processes, oldest first.
     fn live(&self) -> Vec<ProcessId>;
 
-    /// Gives how to address a live process. `None`: it is dead, or its pid in the collector's pid namespace is not known.
+    /// How to address a live process. `None`: it is dead, or its pid in the collector's pid namespace is not known.
     fn target(&self, id: ProcessId) -> Option<Target>;
 
     /// Finds the live process that has this pid in its own pid namespace. Records can name several live processes of one pid. Then
@@ -21,7 +21,7 @@ pub trait ProcessTable {
     /// at about this time, CLOCK_MONOTONIC nanoseconds.
     fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool;
 
-    /// Gives what is known of the program that a live process runs. `None`: it is dead.
+    /// What is known of the program that a live process runs. `None`: it is dead.
     fn program(&self, id: ProcessId) -> Option<KnownProgram>;
 
     /// Inode of the collector's pid namespace.

@@ -22,7 +22,7 @@ pub struct StoredRecord {
 /// Marks a position in the overflow area.
 pub const OVERFLOW_MARK: u64 = 1 << 63;
 
-/// Gives the number of a record in the overflow area, from its position. `None` for a record of the ring.
+/// The number of a record in the overflow area, from its position. `None` for a record of the ring.
 pub fn number(position: u64) -> Option<u64> {
     (position & OVERFLOW_MARK != 0).then_some(position & !OVERFLOW_MARK)
 }
@@ -117,7 +117,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Gives the damage of both together.
+    /// The damage of both together.
     pub fn plus(self, other: Self) -> Self {
         Self {
             events: self.events.saturating_add(other.events),

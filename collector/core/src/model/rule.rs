@@ -61,7 +61,7 @@ named! {
 }
 
 impl Unit {
-    /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
+    /// An amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
     pub fn of_report(self, amount: f64) -> f64 {
         if self == Self::Seconds { amount / 1e9 } else { amount }
     }

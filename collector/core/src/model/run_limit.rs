@@ -66,7 +66,7 @@ pub struct LargestProcesses {
 }
 
 impl LargestProcesses {
-    /// Gives the process that matters for memory of GPUs, if `is_gpu_ram`, or else for RAM.
+    /// The process that matters for memory of GPUs, if `is_gpu_ram`, or else for RAM.
     pub fn holder(&self, is_gpu_ram: bool) -> Option<&LargestProcess> {
         self.in_gpu_ram.as_ref().filter(|_| is_gpu_ram).or(self.in_ram.as_ref())
     }

@@ -34,13 +34,13 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// Gives the number of a signal, by its name in capitals without `SIG`. `None`: no signal has this name.
+/// The number of a signal, by its name in capitals without `SIG`. `None`: no signal has this name.
 pub fn signal_number(name: &str) -> Option<i32> {
     let at = NAMES.iter().position(|known| *known == name)?;
     i32::try_from(at + 1).ok()
 }
 
-/// Gives a signal's name as `SIGTERM`, or `signal 34` where the number has no name.
+/// A signal's name as `SIGTERM`, or `signal 34` where the number has no name.
 pub fn signal_name(signal: i32) -> String {
     let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));
     name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))

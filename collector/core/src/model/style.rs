@@ -81,7 +81,7 @@ impl RamUnit {
     pub const ALL: [Self; 5] =
         [Self::Bytes, Self::Kilobytes, Self::Megabytes, Self::Gigabytes, Self::Terabytes];
 
-    /// Gives its name, its symbol, and how many bytes it is.
+    /// Its name, its symbol, and how many bytes it is.
     fn name_symbol_bytes(self) -> (&'static str, &'static str, f64) {
         match self {
             Self::Bytes => ("bytes", "B", 1.0),
@@ -112,7 +112,7 @@ impl RamUnit {
         bytes / self.bytes()
     }
 
-    /// Gives the largest unit that is no larger than `bytes`.
+    /// The largest unit that is no larger than `bytes`.
     pub fn that_fits(bytes: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
     }
@@ -122,7 +122,7 @@ impl TimeUnit {
     /// All units, shortest first.
     pub const ALL: [Self; 4] = [Self::Seconds, Self::Minutes, Self::Hours, Self::Days];
 
-    /// Gives its name, its symbol, and how many seconds it is.
+    /// Its name, its symbol, and how many seconds it is.
     fn name_symbol_seconds(self) -> (&'static str, &'static str, f64) {
         match self {
             Self::Seconds => ("seconds", "s", 1.0),
@@ -152,7 +152,7 @@ impl TimeUnit {
         seconds / self.seconds()
     }
 
-    /// Gives the unit in which a run of `seconds` reads well. That is never days, since batch systems count in hours.
+    /// The unit in which a run of `seconds` reads well. That is never days, since batch systems count in hours.
     pub fn that_fits(seconds: f64) -> Self {
         /// A unit is used for at least this many of it.
         const LEAST_UNITS: f64 = 10.0;
@@ -178,7 +178,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Gives the path of a regular file that the report goes to. `None`: it goes elsewhere.
+    /// The path of a regular file that the report goes to. `None`: it goes elsewhere.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),

@@ -135,7 +135,7 @@ impl GpuSums {
         whole.all(|sample| sample.busy_percent.is_some()).then_some(true)
     }
 
-    /// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
+    /// The memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
     /// Other programs' memory counts, too. If the run has no memory on any GPU, gives 0 and the memory of the largest one. `None`: no
     /// GPU tells both.
     pub fn fullest(&self) -> Option<(u64, u64)> {
@@ -174,7 +174,7 @@ pub struct GpuSample {
 }
 
 impl GpuSample {
-    /// Gives one of its gauges, in its own unit. `None`: it is not known.
+    /// One of its gauges, in its own unit. `None`: it is not known.
     pub fn gauge(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).copied()
     }
@@ -242,7 +242,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Gives what at least one of both wants.
+    /// What at least one of both wants.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -256,7 +256,7 @@ impl Wants {
 }
 
 impl SystemSample {
-    /// Gives the larger of each figure. An unknown one counts as the smallest.
+    /// The larger of each figure. An unknown one counts as the smallest.
     #[must_use]
     pub fn larger(self, other: Self) -> Self {
         Self {
@@ -266,7 +266,7 @@ impl SystemSample {
         }
     }
 
-    /// Gives these figures, with those of `other` in place of unknown ones. The time is the later one.
+    /// These figures, with those of `other` in place of unknown ones. The time is the later one.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -295,7 +295,7 @@ impl<T: Copy + Ord> Span<T> {
 }
 
 impl GpuSums {
-    /// Gives a device of the next sample, joined with the same device of this sample. If no reading of the device became known in
+    /// A device of the next sample, joined with the same device of this sample. If no reading of the device became known in
     /// this sample, gives the next sample's figures as they are.
     fn join_device(&self, next: GpuSample) -> GpuSample {
         let is_same_and_new = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
@@ -316,12 +316,12 @@ impl GpuSums {
     }
 }
 
-/// Gives the larger of two figures, or the one that is known.
+/// The larger of two figures, or the one that is known.
 fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// Gives the larger of two figures of each group, or those that are known.
+/// The larger of two figures of each group, or those that are known.
 fn larger_groups(a: Option<Groups<u64>>, b: Option<Groups<u64>>) -> Option<Groups<u64>> {
     a.into_iter().chain(b).reduce(|a, b| a.with(b, u64::max))
 }
@@ -343,7 +343,7 @@ fn join_commands(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<
 }
 
 impl TreeSample {
-    /// Gives the CPU utilisation since an earlier sample of the run, percent of one core. `None` in place of that sample: since the
+    /// The CPU utilisation since an earlier sample of the run, percent of one core. `None` in place of that sample: since the
     /// start of the run, with which this sample began. Samples between both may be lost. The percentages are `None` if no time
     /// passed.
     pub fn cpu_percent_since(&self, earlier: Option<&Self>) -> Groups<Option<f64>> {

@@ -43,7 +43,7 @@ impl EventLog {
     }
 }
 
-/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
+/// A moment of CLOCK_MONOTONIC as seconds after the command's start.
 pub(super) fn seconds(start_ns: u64, at_ns: u64) -> f64 {
     at_ns.saturating_sub(start_ns) as f64 / 1e9
 }

@@ -141,7 +141,7 @@ impl RunEvents {
         self.log.add(event);
     }
 
-    /// Gives the events since the last call.
+    /// The events since the last call.
     pub(super) fn take_new(&mut self) -> Vec<RunEvent> {
         std::mem::take(&mut self.new)
     }

@@ -64,7 +64,7 @@ impl Failures {
         }
     }
 
-    /// Gives the processes that this signal ended. `None`: there are none.
+    /// The processes that this signal ended. `None`: there are none.
     pub(crate) fn of_signal(&self, signal: i32) -> Option<&Killed> {
         self.by_signal.get(&signal)
     }

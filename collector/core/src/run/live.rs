@@ -37,7 +37,7 @@ impl Largest {
         Self { at_ns: sample.at_ns, chosen, others: others as u64 }
     }
 
-    /// Gives what is known of the chosen processes now. Those that ended since the sample are left out.
+    /// What is known of the chosen processes now. Those that ended since the sample are left out.
     pub(super) fn processes(&self, tree: &Tree, gpu: &GpuUsage) -> LiveProcesses {
         let are_gpus_known = gpu.knows_process_memory(self.at_ns);
         let live = |(id, rss_bytes): &(ProcessId, u64)| {
@@ -57,7 +57,7 @@ impl Largest {
     }
 }
 
-/// Gives the pid of a process's parent in the collector's pid namespace. `None`: it is not known.
+/// The pid of a process's parent in the collector's pid namespace. `None`: it is not known.
 fn parent_pid(tree: &Tree, process: &Process) -> Option<u32> {
     match process.ancestry.parent {
         Parent::Launcher => Some(tree.context().launcher_pid),

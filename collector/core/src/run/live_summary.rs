@@ -39,13 +39,13 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
     }
 }
 
-/// Gives the first [`ALERTS`] of the alerts that are on, as events.
+/// The first [`ALERTS`] of the alerts that are on, as events.
 fn alerts(run: &RunState) -> Vec<RunEvent> {
     let is_on = run.rules.alerts().iter().filter_map(|alert| alert.now.as_ref()).take(ALERTS);
     is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()
 }
 
-/// Gives the first [`EVENTS`] of each kind (signals, crashes, troubles of outputs), and how many others there were.
+/// The first [`EVENTS`] of each kind (signals, crashes, troubles of outputs), and how many others there were.
 fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
     let signals = run.signals.iter().map(|received| LiveEvent::Signal {
         at_ns: received.at_ns,

@@ -46,7 +46,7 @@ impl Orders {
         self.answered.insert(id);
     }
 
-    /// Gives the open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds, and notes them as sent.
+    /// The open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds, and notes them as sent.
     /// These are the ones that were never sent, or were last sent [`REPEATED_AFTER_NS`] ago.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
@@ -56,7 +56,7 @@ impl Orders {
         orders
     }
 
-    /// Gives the orders without an answer.
+    /// The orders without an answer.
     pub(super) fn open(&self) -> &[Order] {
         &self.open
     }

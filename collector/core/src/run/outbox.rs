@@ -35,7 +35,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Gives how many of them a sink with these wants would have taken.
+    /// How many of them a sink with these wants would have taken.
     pub fn count(self, wants: Wants) -> u64 {
         let each = [
             (wants.samples, self.samples),
@@ -118,22 +118,22 @@ impl Outbox {
         }
     }
 
-    /// Gives the number of the first item.
+    /// The number of the first item.
     pub fn begin(&self) -> u64 {
         self.first
     }
 
-    /// Gives the number that the next item will have.
+    /// The number that the next item will have.
     pub fn end(&self) -> u64 {
         self.first + self.items.len() as u64
     }
 
-    /// Gives the items from this number on, with their numbers.
+    /// The items from this number on, with their numbers.
     pub fn since(&self, number: u64) -> impl Iterator<Item = (u64, &Outgoing)> {
         (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
     }
 
-    /// Gives how many items were dropped since [`Self::given`] was last called, and never given to a sink.
+    /// How many items were dropped since [`Self::given`] was last called, and never given to a sink.
     pub fn missed(&self) -> Missed {
         self.missed
     }

@@ -80,7 +80,7 @@ impl RankTotals {
         }
     }
 
-    /// Gives what the report has of the rank. `start_ns`: the run's start, CLOCK_MONOTONIC nanoseconds. `None`: none of its
+    /// What the report has of the rank. `start_ns`: the run's start, CLOCK_MONOTONIC nanoseconds. `None`: none of its
     /// processes has been finalized, or the first one is an MPI daemon. A daemon has the environment of a rank of the step that
     /// started it.
     fn report(&self, rank: Rank, start_ns: u64) -> Option<JobRank> {
@@ -137,13 +137,13 @@ impl Ranks {
         }
     }
 
-    /// Gives what is kept of a rank, which begins empty. `None`: the rank is new, and there are too many.
+    /// What is kept of a rank, which begins empty. `None`: the rank is new, and there are too many.
     fn totals_of(&mut self, rank: Rank) -> Option<&mut RankTotals> {
         let has_room = self.used.len() < MOST_USED;
         (has_room || self.used.contains_key(&rank)).then(|| self.used.entry(rank).or_default())
     }
 
-    /// Gives what each rank used. The launcher's `own` ranks are left out, since the whole tree belongs to them. `start_ns`: the
+    /// What each rank used. The launcher's `own` ranks are left out, since the whole tree belongs to them. `start_ns`: the
     /// run's start, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn used(&self, own: &[Rank], start_ns: u64) -> Vec<JobRank> {
         let others = self.used.iter().filter(|(rank, _)| !own.contains(rank));
@@ -155,7 +155,7 @@ impl Ranks {
         self.seen_count.saturating_sub(MOST_USED as u64)
     }
 
-    /// Gives how many ranks have no process in the tree. `None`: none is missing, or there are too many to know. `own`: the
+    /// How many ranks have no process in the tree. `None`: none is missing, or there are too many to know. `own`: the
     /// launcher's ranks. Their jobs do not count: the launcher is a part of those, and the tree inherits its environment.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
         if self.seen_count >= MOST_RANKS {

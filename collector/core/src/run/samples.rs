@@ -47,12 +47,12 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Gives what is known of the block I/O. `None`: nothing.
+    /// What is known of the block I/O. `None`: nothing.
     pub(crate) fn io(&self) -> Option<IoSample> {
         self.storage.io()
     }
 
-    /// Gives how many bytes of writes were cancelled. `None`: that was not read.
+    /// How many bytes of writes were cancelled. `None`: that was not read.
     pub(crate) fn cancelled_bytes(&self) -> Option<u64> {
         self.storage.cancelled_bytes()
     }
@@ -68,7 +68,7 @@ impl Samples {
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
     }
 
-    /// Gives the CPU time of the tree up to the last sample, nanoseconds.
+    /// The CPU time of the tree up to the last sample, nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.combined
     }
@@ -190,7 +190,7 @@ impl Samples {
         self.outbox.add_event(Event::Revised { at_ns, max_footprint_bytes });
     }
 
-    /// Gives the open sample as far as it is known. `None`: none is open.
+    /// The open sample as far as it is known. `None`: none is open.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
         // Records can have shown more within its time since it was opened.
@@ -216,7 +216,7 @@ impl Samples {
     }
 }
 
-/// Gives the largest RAM so far, and what shows it. That is a single process (`floor`) if it was larger than any footprint. If
+/// The largest RAM so far, and what shows it. That is a single process (`floor`) if it was larger than any footprint. If
 /// not, it is a sample, or a record that came after its sample had closed. `of_samples_bytes`: the largest RAM that any sample has.
 fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum {
     let source = if floor.rss_bytes > max.footprint_bytes {
@@ -229,7 +229,7 @@ fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum
     RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }
 
-/// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` is sorted by RAM, most first.
+/// The commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` is sorted by RAM, most first.
 fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
     let (first, rest) = all.split_at(COMMANDS.min(all.len()));
     // Beyond the largest, a command counts only if one of its processes lives.

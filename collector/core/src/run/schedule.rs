@@ -55,7 +55,7 @@ pub struct LargeEnd {
 }
 
 impl LargeEnd {
-    /// Gives until when these ends delay a sample, CLOCK_MONOTONIC nanoseconds. `None`: none of them is large enough.
+    /// Until when these ends delay a sample, CLOCK_MONOTONIC nanoseconds. `None`: none of them is large enough.
     fn until_ns(&self, ended: &[LiveInterval]) -> Option<u64> {
         let large = ended.iter().filter(|interval| interval.memory.added_bytes >= self.bytes);
         large.map(|interval| interval.end_ns).max().map(|end_ns| end_ns.saturating_add(self.together_ns))
@@ -152,7 +152,7 @@ impl Schedule {
         }
     }
 
-    /// Gives when a sample for unreported programs is due, CLOCK_MONOTONIC nanoseconds. The largest number: none is. It comes as
+    /// When a sample for unreported programs is due, CLOCK_MONOTONIC nanoseconds. The largest number: none is. It comes as
     /// long after the last sample as the youngest such program was old by then, so that the age doubles. The policy bounds that
     /// time, and the cost of earlier samples may make it longer.
     fn unreported_ns(&self, facts: &Situation) -> u64 {
@@ -165,7 +165,7 @@ impl Schedule {
         rests_from_ns.saturating_add(rest_ns).max(self.unreported_after_ns)
     }
 
-    /// Gives which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it is delayed for long
+    /// Which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it is delayed for long
     /// enough.
     fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Situation) -> Option<LargeEnd> {
         let policy = &self.policy;

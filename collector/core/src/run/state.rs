@@ -119,7 +119,7 @@ pub struct ConnectorState {
 }
 
 impl Health {
-    /// Gives why the records are not trusted: they are forged, or the event ring was overwritten. `None`: they are trusted.
+    /// Why the records are not trusted: they are forged, or the event ring was overwritten. `None`: they are trusted.
     pub(crate) fn records_untrusted(&self) -> Option<String> {
         match self.forgery {
             Some(forgery) => Some(forgery.to_string()),
@@ -128,7 +128,7 @@ impl Health {
     }
 }
 
-/// Gives the CPU time that a record claims for a process and its children, microseconds. 0: it claims none.
+/// The CPU time that a record claims for a process and its children, microseconds. 0: it claims none.
 fn claimed_cpu_us(event: &Event) -> u64 {
     let cpu_us = |usage| Rusage::from(usage).cpu_us();
     match event {
@@ -457,7 +457,7 @@ impl RunState {
         self.pass_on_events();
     }
 
-    /// Gives how many events of the run were told. Steps of memory that come too often are only counted.
+    /// How many events of the run were told. Steps of memory that come too often are only counted.
     pub fn happened(&self) -> u64 {
         self.events.as_ref().map_or(0, |events| events.log.told)
     }
@@ -492,7 +492,7 @@ impl RunState {
         }
     }
 
-    /// Gives the processes that hold most at this sample. None is given if no rule tells them.
+    /// The processes that hold most at this sample. None is given if no rule tells them.
     fn largest_processes(&self, sample: &Sample) -> LargestProcesses {
         if !self.rules.tells_the_largest() {
             return LargestProcesses::default();
@@ -536,13 +536,13 @@ impl RunState {
         }
     }
 
-    /// Gives the last sample as far as it is known: it is open, and may have more RAM when it closes.
+    /// The last sample as far as it is known: it is open, and may have more RAM when it closes.
     pub fn now(&self) -> Option<TreeSample> {
         let Self { ram, cpu, totals, gpu, .. } = self;
         self.samples.now(Parts { ram, cpu, totals, gpu: &gpu.usage })
     }
 
-    /// Gives the largest live processes of the last sample; none if no sink wants them.
+    /// The largest live processes of the last sample; none if no sink wants them.
     pub fn live_processes(&self) -> LiveProcesses {
         self.largest.processes(&self.tree, &self.gpu.usage)
     }
@@ -570,7 +570,7 @@ impl RunState {
         }
     }
 
-    /// Gives what is to be read now: the programs of some processes, and what is left of processes whose exit the connector
+    /// What is to be read now: the programs of some processes, and what is left of processes whose exit the connector
     /// reported. A program is read if it began by `by_ns` and has written no record since. So is one whose time for its START
     /// record is over at `now_ns`. Times are CLOCK_MONOTONIC nanoseconds.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
@@ -591,22 +591,22 @@ impl RunState {
         programs.chain(ends).collect()
     }
 
-    /// Gives the processes that only records name. For each it must be checked whether the process is in the tree.
+    /// The processes that only records name. For each it must be checked whether the process is in the tree.
     pub fn membership_requests(&self) -> Vec<Target> {
         self.tree.memberships_to_check().collect()
     }
 
-    /// Gives the orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC).
+    /// The orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC).
     pub fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.orders.take(now_ns)
     }
 
-    /// Gives the orders that the launcher has not answered.
+    /// The orders that the launcher has not answered.
     pub fn open_orders(&self) -> &[Order] {
         self.orders.open()
     }
 
-    /// Gives the evidence that the records are forged: what was found before, or what the kernel's count of processes shows now.
+    /// The evidence that the records are forged: what was found before, or what the kernel's count of processes shows now.
     /// `None`: there is none.
     pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))

@@ -85,7 +85,7 @@ impl Io {
 /// Bytes of a block as getrusage(2) counts them.
 const BLOCK_BYTES: u64 = 512;
 
-/// Gives the block I/O of the processes whose figures are final, by their records and their reapers' figures.
+/// The block I/O of the processes whose figures are final, by their records and their reapers' figures.
 fn of_ended(totals: &Totals) -> IoBytes {
     let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES);
     IoBytes { read: bytes(totals.own_usage.input_blocks), written: bytes(totals.own_usage.output_blocks) }
@@ -142,7 +142,7 @@ impl Storage {
         }
     }
 
-    /// Gives how many bytes of writes were cancelled in the run. `None`: that was not read twice.
+    /// How many bytes of writes were cancelled in the run. `None`: that was not read twice.
     pub(super) fn cancelled_bytes(&self) -> Option<u64> {
         let Cancelled { first_bytes, most_bytes } = self.cancelled?;
         Some(most_bytes?.saturating_sub(first_bytes))
@@ -175,12 +175,12 @@ impl Storage {
         }
     }
 
-    /// Gives what is known of the block I/O. `None`: nothing.
+    /// What is known of the block I/O. `None`: nothing.
     pub(super) fn io(&self) -> Option<IoSample> {
         self.io.map(|io| io.known).filter(|_| !self.is_unknown)
     }
 
-    /// Gives the file systems as they were known at `at_ns`, CLOCK_MONOTONIC nanoseconds. The free space of one that has not
+    /// The file systems as they were known at `at_ns`, CLOCK_MONOTONIC nanoseconds. The free space of one that has not
     /// answered for [`PATIENCE_NS`] is unknown.
     pub(super) fn file_systems(&self, at_ns: u64) -> Vec<FileSystemSample> {
         let is_late = |system: &FileSystemSample| at_ns.saturating_sub(system.read_ns) > PATIENCE_NS;
@@ -201,7 +201,7 @@ mod tests {
         IoBytes { read: 0, written: bytes }
     }
 
-    /// Gives what is known to be written after each of these readings, once a second.
+    /// What is known to be written after each of these readings, once a second.
     fn after(sums: &[u64]) -> Vec<u64> {
         let mut storage = Storage::default();
         let totals = Totals::new(5);

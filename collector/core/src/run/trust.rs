@@ -77,7 +77,7 @@ impl Trust {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// Gives the evidence that the records are forged, with this many `findings` applied. `None`: there is none. The kernel's count
+    /// The evidence that the records are forged, with this many `findings` applied. `None`: there is none. The kernel's count
     /// may be older than the records, so on suspicion the caller must read it anew and ask again.
     pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
         // To count the unseen goes through the processes, so whether there can be enough is asked first.
@@ -90,7 +90,7 @@ impl Trust {
         self.impossible_count(tree.counts().created, findings, now_ns)
     }
 
-    /// Gives the evidence that there are more `reported` processes, or more `findings`, than the machine can have made by `now_ns`
+    /// The evidence that there are more `reported` processes, or more `findings`, than the machine can have made by `now_ns`
     /// (CLOCK_MONOTONIC). `None`: they are possible, or the kernel does not count processes.
     fn impossible_count(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;

@@ -8,7 +8,7 @@ use crate::model::report::{
     Allowed, CoresSource, Host, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory,
 };
 
-/// Gives the cores and the memory that the command may use. GPUs are not known when it starts.
+/// The cores and the memory that the command may use. GPUs are not known when it starts.
 pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
     let HostInfo { host, allowed, .. } = host_info;
     Usable {
@@ -18,7 +18,7 @@ pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
     }
 }
 
-/// Gives the cores that the run may use: what the user said, else the least of affinity, Slurm, a quota and the machine.
+/// The cores that the run may use: what the user said, else the least of affinity, Slurm, a quota and the machine.
 fn cores(host: &Host, allowed: &Allowed, expected: Option<u32>) -> UsableCores {
     if let Some(expected) = expected {
         return UsableCores { count: f64::from(expected), source: CoresSource::NExpectedCores };
@@ -38,7 +38,7 @@ fn cores(host: &Host, allowed: &Allowed, expected: Option<u32>) -> UsableCores {
     least
 }
 
-/// Gives the memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.
+/// The memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.
 fn memory(host: &Host, allowed: &Allowed) -> UsableMemory {
     let all = [
         (allowed.memory_bytes.known(), MemorySource::Cgroup),

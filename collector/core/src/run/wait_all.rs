@@ -49,7 +49,7 @@ impl Waiting {
     }
 }
 
-/// Gives the line for the user. `None`: nothing is waited for. Processes that joined the run without being descendants are left
+/// The line for the user. `None`: nothing is waited for. Processes that joined the run without being descendants are left
 /// out, since the launcher does not wait for them.
 fn line(tree: &Tree) -> Option<String> {
     let waited: Vec<_> = tree.live_descendants().collect();

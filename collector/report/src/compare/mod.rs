@@ -73,7 +73,7 @@ pub struct CommandMetrics {
     pub metrics: Vec<Metric>,
 }
 
-/// Gives the names of the quantities by which whole runs are compared.
+/// The names of the quantities by which whole runs are compared.
 pub fn names() -> impl Iterator<Item = &'static str> {
     QUANTITIES.iter().map(|quantity| quantity.name)
 }
@@ -132,7 +132,7 @@ fn commands(ways: &[RunsOfWay]) -> Vec<CommandMetrics> {
     heaviest_commands(ways).into_iter().map(compared).collect()
 }
 
-/// Gives the names of the [`COMMANDS`] commands with the most CPU time in a single run of any way, the heaviest first.
+/// The names of the [`COMMANDS`] commands with the most CPU time in a single run of any way, the heaviest first.
 fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
     let mut most_cpu_s: BTreeMap<&str, f64> = BTreeMap::new();
     let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
@@ -145,7 +145,7 @@ fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
     most_cpu_s.into_iter().take(COMMANDS).map(|(command, _)| command).collect()
 }
 
-/// Gives the number of a command's processes, their CPU time and peak RSS in each way. A run without the command counts as 0
+/// The number of a command's processes, their CPU time and peak RSS in each way. A run without the command counts as 0
 /// processes and 0 s; it has no peak.
 fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
     let metric = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
@@ -159,7 +159,7 @@ fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
     ]
 }
 
-/// Gives what a command used in a run. `None`: the run did not have it.
+/// What a command used in a run. `None`: the run did not have it.
 fn usage_in<'a>(run: &'a Run, command: &str) -> Option<&'a CommandUsage> {
     run.report.processes.by_command.iter().find(|usage| usage.command == command)
 }
@@ -171,7 +171,7 @@ fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> 
     Metric { metric, unit, ways, ratios }
 }
 
-/// Gives a sentence for each thing that makes the runs hard to compare.
+/// A sentence for each thing that makes the runs hard to compare.
 fn remarks(runs: &[Run]) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(of_several_machines(runs.iter().map(|run| &run.report)));
@@ -196,7 +196,7 @@ fn remarks(runs: &[Run]) -> Vec<String> {
     remarks
 }
 
-/// Gives a remark if the reports are not all of one machine: name, cores and RAM tell machines apart.
+/// A remark if the reports are not all of one machine: name, cores and RAM tell machines apart.
 pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Report>) -> Option<String> {
     let machine = |report: &'a Report| (&report.host.hostname, report.host.cores, report.host.ram_bytes);
     let first = machine(reports.next()?);
@@ -217,7 +217,7 @@ pub struct Limit {
     pub percent: f64,
 }
 
-/// Gives a line for each limit that a way exceeds, and for each that can't be checked: a run lacks the quantity, or the first
+/// A line for each limit that a way exceeds, and for each that can't be checked: a run lacks the quantity, or the first
 /// way's mean is 0 and the other's is not. Means of a part of the runs are not compared.
 pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let Some(first_way) = comparison.ways.first() else { return Vec::new() };

@@ -34,7 +34,7 @@ pub fn markdown(comparison: &Comparison) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Gives the rows of the table. The quantities of a command stand below its name, with this indent.
+/// The rows of the table. The quantities of a command stand below its name, with this indent.
 fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     let mut rows = vec![row("", heads(comparison))];
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
@@ -51,7 +51,7 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// Gives the head of each way. Names that are too long are cut so that they differ. One that stands twice is numbered.
+/// The head of each way. Names that are too long are cut so that they differ. One that stands twice is numbered.
 fn heads(comparison: &Comparison) -> Vec<String> {
     let names: Vec<String> = comparison.ways.iter().map(|way| quote::escape(&way.name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -63,7 +63,7 @@ fn heads(comparison: &Comparison) -> Vec<String> {
     heads
 }
 
-/// Gives what a quantity is called in text.
+/// What a quantity is called in text.
 fn label(metric: &str) -> &str {
     match quantities::named(metric) {
         Some(quantity) => quantity.label,
@@ -76,7 +76,7 @@ fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     [label.to_owned()].into_iter().chain(cells).collect()
 }
 
-/// Gives a cell for each way: mean, standard deviation and, behind the first way, the ratio to the first one's mean. If the
+/// A cell for each way: mean, standard deviation and, behind the first way, the ratio to the first one's mean. If the
 /// quantity is not known in all runs of a way, the cell also says in how many.
 fn cells<'a>(metric: &'a Metric, comparison: &'a Comparison) -> impl Iterator<Item = String> + 'a {
     let ways = metric.ways.iter().zip(&metric.ratios).zip(&comparison.ways).enumerate();

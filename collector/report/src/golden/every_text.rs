@@ -38,7 +38,7 @@ pub(crate) fn with_texts(report: &Report, text: &str) -> (Report, usize) {
     (report, replaced)
 }
 
-/// Gives the place of each text in a JSON document.
+/// The place of each text in a JSON document.
 fn pointers(value: &Value, at: String) -> Vec<String> {
     let key = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
     match value {
@@ -51,7 +51,7 @@ fn pointers(value: &Value, at: String) -> Vec<String> {
     }
 }
 
-/// Gives all that is made of a report and shown on a terminal, each with its name. `text` is the name of its file, and what the user
+/// All that is made of a report and shown on a terminal, each with its name. `text` is the name of its file, and what the user
 /// calls it.
 fn shown(report: &Report, text: &str) -> Vec<(String, String)> {
     let styles = [

@@ -114,7 +114,7 @@ impl Reference {
         }
     }
 
-    /// Gives the object of a key that has its rows below the key's, and what the path to it has in between: lists and names.
+    /// The object of a key that has its rows below the key's, and what the path to it has in between: lists and names.
     fn object_in<'a>(&'a self, property: &'a Value) -> Option<(String, Form<'a>)> {
         let form = self.schema.forms(property).into_iter().find(|form| !matches!(form, Form::Null))?;
         let below = |inner, between: &str| {
@@ -129,7 +129,7 @@ impl Reference {
         }
     }
 
-    /// Gives the cells of a key's row: its type, and its meaning as far as its type and the page's beginning do not have it.
+    /// The cells of a key's row: its type, and its meaning as far as its type and the page's beginning do not have it.
     fn cells(&self, key: &str, object: &Value) -> String {
         let property = &object["properties"][key];
         let mut choices = self.choices(key, property);

@@ -73,7 +73,7 @@ impl Schema {
         Self { root: cleaned(json::schema()) }
     }
 
-    /// Gives all forms that a value of `schema` can have.
+    /// All forms that a value of `schema` can have.
     pub(super) fn forms<'a>(&'a self, schema: &'a Value) -> Vec<Form<'a>> {
         if let Some(reference) = schema["$ref"].as_str() {
             let target = self.target(schema);
@@ -111,7 +111,7 @@ impl Schema {
         names.into_iter().map(form).collect()
     }
 
-    /// Gives what `$ref` of a schema refers to.
+    /// What `$ref` of a schema refers to.
     pub(super) fn target(&self, schema: &Value) -> &Value {
         self.root.pointer(&schema["$ref"].as_str().unwrap()[1..]).unwrap()
     }
@@ -176,7 +176,7 @@ impl Schema {
     }
 }
 
-/// Gives the keys of an object with their schemas: those that are always there in the order of the report, then the others.
+/// The keys of an object with their schemas: those that are always there in the order of the report, then the others.
 pub(super) fn in_order(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let properties: &Map<String, Value> = object["properties"].as_object().unwrap();
     let required = object["required"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -18,7 +18,7 @@ pub(super) struct Renderer {
     most_rows: usize,
 }
 
-/// Gives the CSS class of a tone.
+/// The CSS class of a tone.
 pub(super) fn class(tone: Tone) -> &'static str {
     match tone {
         Tone::Plain => "plain",

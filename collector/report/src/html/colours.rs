@@ -33,7 +33,7 @@ mod tests {
     use super::super::head::STYLE;
     use super::*;
 
-    /// Gives the relative luminance of a colour (WCAG 2.2).
+    /// The relative luminance of a colour (WCAG 2.2).
     fn luminance(colour: &str) -> f64 {
         let part = |at: usize| {
             let part = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
@@ -42,7 +42,7 @@ mod tests {
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
     }
 
-    /// Gives the contrast of two colours (WCAG 2.2).
+    /// The contrast of two colours (WCAG 2.2).
     fn contrast(a: &str, b: &str) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)

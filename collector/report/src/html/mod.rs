@@ -67,7 +67,7 @@ fn all_figures(sections: &[Section]) -> String {
     )
 }
 
-/// Gives the page's title as text, and its header as HTML: the command, how it ended, where and when it started.
+/// The page's title as text, and its header as HTML: the command, how it ended, where and when it started.
 fn header(report: &Report, headline: &Block) -> (String, String) {
     let (command, verdict, tone) = match headline {
         Block::Headline { command, verdict, tone } => (command.as_slice(), verdict.as_str(), *tone),

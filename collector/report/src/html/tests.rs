@@ -41,7 +41,7 @@ fn with_elements<T>(page: &str, look: impl Fn(&Document) -> T) -> T {
     look(&document)
 }
 
-/// Gives each element's name and the names of its attributes.
+/// Each element's name and the names of its attributes.
 fn markup(page: &str) -> Vec<String> {
     with_elements(page, |document| {
         let elements = document.descendants().filter(Node::is_element);
@@ -196,7 +196,7 @@ fn page_of_each_report_is_well_formed_and_loads_nothing() {
     }
 }
 
-/// Gives the page of a report whose texts are all hostile, which has the elements of one with harmless texts.
+/// The page of a report whose texts are all hostile, which has the elements of one with harmless texts.
 fn hostile_page(report: &Report) -> String {
     let (hostile, replaced) = with_texts(report, HOSTILE);
     assert!(replaced >= 50, "{replaced}");
@@ -209,7 +209,7 @@ fn hostile_page(report: &Report) -> String {
     page
 }
 
-/// Gives the page of a report with metrics: `value` at the end of each point, by the number of the point and the metric.
+/// The page of a report with metrics: `value` at the end of each point, by the number of the point and the metric.
 fn page_with_metrics(report: &Report, names: &[&str], value: impl Fn(usize, usize) -> f64) -> String {
     let points = over_time::from_report(report);
     let clock = over_time::clock_of_report(report);

@@ -132,7 +132,7 @@ impl Merger {
         }
     }
 
-    /// Gives these hints of the reports, unless nodes or ranks have no report, which can need more. That a process was ended at a limit
+    /// These hints of the reports, unless nodes or ranks have no report, which can need more. That a process was ended at a limit
     /// tells that a node needs more, whatever the others do.
     pub(super) fn hints_of_all(&self, hints: Hints) -> Hints {
         let missing = self.missing().count;
@@ -146,7 +146,7 @@ impl Merger {
         Hints::unknown(format!("not in this report: {}", lack.join(", ")))
     }
 
-    /// Gives what only a merged report has: its files and nodes, upper bounds, and how the nodes differ.
+    /// What only a merged report has: its files and nodes, upper bounds, and how the nodes differ.
     fn merged(&self) -> Merged {
         let (node_start_s, node_end_s) = self.plan.grid.axis(self.bins_per_node_point());
         let at_most = |sum: &Sum| sum.bounds().at_most.map(saturated);
@@ -173,7 +173,7 @@ impl Merger {
         }
     }
 
-    /// Gives how a value differs between nodes. `None`: it is known of less than two.
+    /// How a value differs between nodes. `None`: it is known of less than two.
     fn spread_over_nodes(&self, value: impl Fn(&Node) -> Option<f64>) -> Option<Spread<String>> {
         let known: Vec<(f64, &String)> =
             self.nodes.iter().filter_map(|node| Some((value(node)?, &node.node))).collect();
@@ -200,7 +200,7 @@ impl Merger {
         Missing { names, count }
     }
 
-    /// Gives figures whose sums lack the reports in which they are unknown, each with the number of these reports.
+    /// Figures whose sums lack the reports in which they are unknown, each with the number of these reports.
     fn unknown(&self) -> Vec<(&'static str, u64)> {
         let over_time = [
             ("RAM", self.sums.ram.combined.unknown()),
@@ -211,7 +211,7 @@ impl Merger {
         self.totals.unknown().into_iter().chain(over_time).collect()
     }
 
-    /// Gives what the command may use on all nodes together.
+    /// What the command may use on all nodes together.
     fn usable(&self) -> Usable {
         let of_nodes = &self.usable;
         // If the memory of one node is unknown, that of all together is.
@@ -229,7 +229,7 @@ impl Merger {
         }
     }
 
-    /// Gives the lower bounds of the largest RAM. The upper ones are in `max_ram_at_most` and `merged.at_most`.
+    /// The lower bounds of the largest RAM. The upper ones are in `max_ram_at_most` and `merged.at_most`.
     fn max_ram(&self) -> MaxRam {
         let set = |sum: &Sum| SetRam {
             footprint_bytes: sum.bounds().at_least.map(saturated),
@@ -246,7 +246,7 @@ impl Merger {
         }
     }
 
-    /// Gives the largest GPU memory of the run's processes, and that of the machines.
+    /// The largest GPU memory of the run's processes, and that of the machines.
     fn max_gpu_ram(&self) -> MaxGpuRam {
         MaxGpuRam {
             main_bytes: self.sums.gpu_main.max(),
@@ -256,7 +256,7 @@ impl Merger {
         }
     }
 
-    /// Gives the CPU utilization. The mean is over `wall_us`; it is unknown if that is 0. Threads are not summed.
+    /// The CPU utilization. The mean is over `wall_us`; it is unknown if that is 0. Threads are not summed.
     fn cpu(&self, wall_us: u64) -> Cpu {
         let max = self.sums.cpu.map(|sum| sum.at_least(Scale::Percent));
         let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {
@@ -276,7 +276,7 @@ impl Merger {
         }
     }
 
-    /// Gives the processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes'
+    /// The processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes'
     /// reports. The largest SM utilization is unknown: it is a sum at one time, and the reports have only the largest of each.
     fn all_processes(&self) -> Processes {
         Processes {
@@ -290,7 +290,7 @@ impl Merger {
         }
     }
 
-    /// Gives the sums of all nodes over time. GPUs, commands and file systems are in the reports of the nodes.
+    /// The sums of all nodes over time. GPUs, commands and file systems are in the reports of the nodes.
     fn series(&self) -> Series {
         let grid = self.plan.grid;
         let bins_per_point = grid.bins.div_ceil(MOST_POINTS);

@@ -63,12 +63,12 @@ impl Common {
         }
     }
 
-    /// Gives the kernel. `None`: the reports have different ones, or none.
+    /// The kernel. `None`: the reports have different ones, or none.
     pub(super) fn kernel(&self) -> Option<String> {
         self.same.as_ref().and_then(|(kernel, _)| kernel.clone())
     }
 
-    /// Gives the limits. What differs between reports is unknown in them.
+    /// The limits. What differs between reports is unknown in them.
     pub(super) fn allowed(&self) -> Allowed {
         self.same.as_ref().map(|(_, allowed)| allowed.clone()).unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Common {
         }
     }
 
-    /// Gives what to ask for next time, for each node: the most that any report asks for. If a node has several reports, there
+    /// What to ask for next time, for each node: the most that any report asks for. If a node has several reports, there
     /// are no hints: each tells only of a part of its node.
     pub(super) fn hints(&self, is_one_report_a_node: bool) -> Hints {
         match &self.hints {
@@ -129,7 +129,7 @@ fn keep_equal<T: PartialEq>(value: &mut Option<T>, other: &Option<T>) {
     }
 }
 
-/// Gives the larger of each hint, and the sum of the GPUs. A hint that one report does not have is unknown for all.
+/// The larger of each hint, and the sum of the GPUs. A hint that one report does not have is unknown for all.
 fn larger(all: Hints, other: &Hints) -> Hints {
     Hints {
         withheld: all.withheld.or_else(|| other.withheld.clone()),
@@ -146,7 +146,7 @@ fn larger(all: Hints, other: &Hints) -> Hints {
     }
 }
 
-/// Gives the larger of two hints. `is_at_least`: whether the first is no smaller than the second. `None`: one of them is unknown.
+/// The larger of two hints. `is_at_least`: whether the first is no smaller than the second. `None`: one of them is unknown.
 fn larger_of<T>(a: Option<T>, b: Option<T>, is_at_least: impl Fn(&T, &T) -> bool) -> Option<T> {
     let (a, b) = Option::zip(a, b)?;
     Some(if is_at_least(&a, &b) { a } else { b })

@@ -56,7 +56,7 @@ impl Endings {
         }
     }
 
-    /// Gives how the command ended: as the first failure, or with code 0 if every report's command succeeded. Otherwise it is
+    /// How the command ended: as the first failure, or with code 0 if every report's command succeeded. Otherwise it is
     /// unknown.
     pub(super) fn ending(&self) -> Ending {
         // One report is enough for yes; for no, all reports must tell.
@@ -73,7 +73,7 @@ impl Endings {
         Ending { exit, cause, wait_interrupted, ..Ending::default() }
     }
 
-    /// Gives how far the run is: over if all reports are final, recovered if all others are, else going on.
+    /// How far the run is: over if all reports are final, recovered if all others are, else going on.
     pub(super) fn stage(&self) -> Stage {
         if self.unfinished == 0 {
             Stage::Over
@@ -84,12 +84,12 @@ impl Endings {
         }
     }
 
-    /// Gives the end of the unfinished report that ends first, microseconds since the epoch. `None`: all are final.
+    /// The end of the unfinished report that ends first, microseconds since the epoch. `None`: all are final.
     pub(super) fn unfinished_us(&self) -> Option<i64> {
         self.unfinished_us
     }
 
-    /// Gives how far a node's reports are.
+    /// How far a node's reports are.
     pub(super) fn state(&self) -> NodeState {
         match self.stage() {
             Stage::Over => NodeState::Final,

@@ -38,7 +38,7 @@ impl Grid {
         Self { start_us, end_us, bin_us, bins }
     }
 
-    /// Gives the first and the last bin that a stretch of time touches. Time outside of the grid counts to the bin next to it.
+    /// The first and the last bin that a stretch of time touches. Time outside of the grid counts to the bin next to it.
     pub(super) fn touched(&self, from_us: i64, to_us: i64) -> (usize, usize) {
         let bin = |at_us: i64| {
             let bin = at_us.saturating_sub(self.start_us).div_euclid(self.bin_us);
@@ -48,7 +48,7 @@ impl Grid {
         (bin(from_us), bin(to_us.saturating_sub(1).max(from_us)))
     }
 
-    /// Gives begin and end of a window, microseconds since the epoch. `number`: its number from 0, if the grid is parted into
+    /// Begin and end of a window, microseconds since the epoch. `number`: its number from 0, if the grid is parted into
     /// windows of `bins_per_window` bins.
     pub(super) fn window(&self, number: usize, bins_per_window: usize) -> (i64, i64) {
         let width_us = self.bin_us.saturating_mul(bins_per_window as i64);
@@ -56,7 +56,7 @@ impl Grid {
         (begin_us, begin_us.saturating_add(width_us))
     }
 
-    /// Gives the begins and the ends of the points of a series, seconds after the start of the grid. The last point ends where
+    /// The begins and the ends of the points of a series, seconds after the start of the grid. The last point ends where
     /// the time does, which can be within its last bin.
     pub(super) fn axis(&self, bins_per_point: usize) -> (Vec<f64>, Vec<f64>) {
         let seconds = |at_us: i64| (at_us.min(self.end_us) - self.start_us) as f64 / 1e6;
@@ -66,7 +66,7 @@ impl Grid {
     }
 }
 
-/// Gives how much two stretches of time, each with begin and end, have in common, microseconds.
+/// How much two stretches of time, each with begin and end, have in common, microseconds.
 pub(super) fn overlap_us((begin_us, end_us): (i64, i64), (other_begin_us, other_end_us): (i64, i64)) -> u64 {
     let common_us = end_us.min(other_end_us).saturating_sub(begin_us.max(other_begin_us));
     u64::try_from(common_us).unwrap_or(0)

@@ -92,7 +92,7 @@ impl Head {
         .into()
     }
 
-    /// Gives the host name.
+    /// The host name.
     pub fn hostname(&self) -> Option<&str> {
         self.hostname.as_deref()
     }
@@ -141,7 +141,7 @@ impl From<Form> for Head {
     }
 }
 
-/// Gives the name. One of more than [`MOST_NAME`] characters is cut there, and ends in `...`.
+/// The name. One of more than [`MOST_NAME`] characters is cut there, and ends in `...`.
 pub(super) fn cut(name: &str) -> String {
     match name.char_indices().nth(MOST_NAME) {
         Some((at, _)) => format!("{}...", &name[..at]),

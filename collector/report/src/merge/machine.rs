@@ -245,33 +245,33 @@ impl Machines {
         Some(Size { cores: open.cores, ram_bytes: open.ram_bytes })
     }
 
-    /// Gives the cores of all machines.
+    /// The cores of all machines.
     pub(super) fn cores(&self) -> u32 {
         u32::try_from(self.cores).unwrap_or(u32::MAX)
     }
 
-    /// Gives the memory of all machines, bytes; `None` if that of one is unknown.
+    /// The memory of all machines, bytes; `None` if that of one is unknown.
     pub(super) fn ram_bytes(&self) -> Option<u64> {
         self.ram_bytes.whole().map(saturated)
     }
 
-    /// Gives the energy of all GPUs, joules; `None` if there is none, or that of one is unknown.
+    /// The energy of all GPUs, joules; `None` if there is none, or that of one is unknown.
     pub(super) fn energy_j(&self) -> Option<f64> {
         self.energy.whole().map(|energy| energy as f64 / 1e6)
     }
 
-    /// Gives the utilization of all cores by all programs, percent of one core.
+    /// The utilization of all cores by all programs, percent of one core.
     pub(super) fn cpu_percent(&self) -> Percent {
         let mean_sum = self.mean_cpu.whole().map(|sum| sum as f64 / 1e6);
         Percent { max_sum: self.at_least_mean(self.cpu.at_least(Scale::Percent), mean_sum), mean_sum }
     }
 
-    /// Gives the larger of a maximum and a sum of means. The means count only if all are over the time of the run.
+    /// The larger of a maximum and a sum of means. The means count only if all are over the time of the run.
     fn at_least_mean(&self, max: Option<f64>, mean: Option<f64>) -> Option<f64> {
         at_least_mean(max, mean.filter(|_| !self.has_other_means))
     }
 
-    /// Gives the number of GPUs and their utilization. What is unknown of a machine is unknown of all.
+    /// The number of GPUs and their utilization. What is unknown of a machine is unknown of all.
     pub(super) fn gpu(&self) -> Gpu {
         let count = |sum: Known| sum.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let mean_sum = self.mean_busy.whole().map(|sum| sum as f64 / 1e6);
@@ -284,12 +284,12 @@ impl Machines {
         }
     }
 
-    /// Gives how many GPUs the run may use; `None` if it is not known of a machine.
+    /// How many GPUs the run may use; `None` if it is not known of a machine.
     pub(super) fn usable_gpus(&self) -> Option<u32> {
         self.usable_gpus.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// Gives the capacity of all GPUs and the largest memory in use by all programs. The caller adds that of the run's processes.
+    /// The capacity of all GPUs and the largest memory in use by all programs. The caller adds that of the run's processes.
     pub(super) fn gpu_ram(&self) -> MaxGpuRam {
         MaxGpuRam {
             system_capacity_bytes: self.gpu_ram_bytes.whole().map(saturated),
@@ -299,22 +299,22 @@ impl Machines {
     }
 }
 
-/// Gives the larger of a maximum and a mean: the maximum is a lower bound, which can be below the mean. `None`: both are unknown.
+/// The larger of a maximum and a mean: the maximum is a lower bound, which can be below the mean. `None`: both are unknown.
 pub(super) fn at_least_mean(max: Option<f64>, mean: Option<f64>) -> Option<f64> {
     max.into_iter().chain(mean).reduce(f64::max)
 }
 
-/// Gives the GPUs of a report. Parts of a GPU are left out: they are in their whole device.
+/// The GPUs of a report. Parts of a GPU are left out: they are in their whole device.
 fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
     report.gpus.iter().filter(|gpu| gpu.parent.is_none())
 }
 
-/// Gives a track of each of these GPUs of a report.
+/// A track of each of these GPUs of a report.
 fn gpu_tracks<'a>(report: &'a Report, ids: &[String], figure: GpuFigure) -> Vec<&'a Track> {
     report.series.gpus.iter().filter(|gpu| ids.contains(&gpu.id)).map(|gpu| &gpu[figure]).collect()
 }
 
-/// Gives an upper bound for the sum of `tracks`, as [`Axis::quantity`] takes it: 0, since it raises that to the largest point of
+/// An upper bound for the sum of `tracks`, as [`Axis::quantity`] takes it: 0, since it raises that to the largest point of
 /// the sum. `None`: there is no such bound, because a track is unknown at some point.
 fn bound_of(tracks: &[&Track]) -> Option<f64> {
     tracks.iter().all(|track| track.max.iter().all(Option::is_some)).then_some(0.0)
@@ -423,7 +423,7 @@ impl Energy {
         }
     }
 
-    /// Gives the energy, millionths of a joule: the most that reports which do not overlap in time have together. If others
+    /// The energy, millionths of a joule: the most that reports which do not overlap in time have together. If others
     /// overlap with them in part, that is a lower bound. `None`: it is unknown in a report, or there is no report.
     pub(super) fn sum(&self) -> Option<u128> {
         if self.is_unknown || self.stretches.is_empty() {

@@ -88,7 +88,7 @@ impl MergedProcesses {
         }
     }
 
-    /// Gives the sums of a command name, or those that new names share if there are too many.
+    /// The sums of a command name, or those that new names share if there are too many.
     fn command(&mut self, name: &str) -> &mut Command {
         let name = cut(name);
         let is_new = !self.commands.contains_key(&name);

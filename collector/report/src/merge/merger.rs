@@ -133,7 +133,7 @@ impl Merger {
         }
     }
 
-    /// Gives the plan.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -231,7 +231,7 @@ impl Merger {
         }
     }
 
-    /// Gives how many bins a point of a node's series has. The more nodes there are, the fewer points each has.
+    /// How many bins a point of a node's series has. The more nodes there are, the fewer points each has.
     pub(super) fn bins_per_node_point(&self) -> usize {
         let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, MOST_POINTS);
         self.plan.grid.bins.div_ceil(points)
@@ -264,7 +264,7 @@ impl Merger {
     }
 }
 
-/// Gives the report of this number as a part of the run:
+/// The report of this number as a part of the run:
 ///
 /// - What it lacks because an older version wrote it becomes a warning.
 /// - A report of an agent counts all its processes as descendants.

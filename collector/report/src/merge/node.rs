@@ -300,7 +300,7 @@ impl UsableNode {
         self.memory_bytes = self.memory_bytes.max(report.usable.memory.bytes);
     }
 
-    /// Gives the cores that all reports may use: the largest of three numbers.
+    /// The cores that all reports may use: the largest of three numbers.
     ///
     /// - The processors that are in any affinity mask, if all cores are known by such masks.
     /// - The sum of `--n-expected-cores`.

@@ -115,13 +115,13 @@ impl Plan {
         }
     }
 
-    /// Gives the reports in the order in which they are to be merged, each with the number that other functions take, and its
+    /// The reports in the order in which they are to be merged, each with the number that other functions take, and its
     /// file.
     pub fn order(&self) -> impl Iterator<Item = (usize, &str)> {
         self.order.iter().map(|at| (*at, self.sources[*at].file.as_str()))
     }
 
-    /// Gives the place of a report among the sources that [`Plan::new`] was given. The name of its file does not tell that: two
+    /// The place of a report among the sources that [`Plan::new`] was given. The name of its file does not tell that: two
     /// names can be the same, because they are as printed.
     pub fn place(&self, number: usize) -> usize {
         self.places[number]
@@ -147,7 +147,7 @@ impl Plan {
         self.launcher == Some(number)
     }
 
-    /// Gives how long the run went on without this agent, which has no command and should have been there all the time. The two
+    /// How long the run went on without this agent, which has no command and should have been there all the time. The two
     /// times are microseconds after the start of the launcher's command, and before its end. `None`: it is no such agent, or the
     /// launcher is not known.
     pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
@@ -267,7 +267,7 @@ fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     (nodes, node_of)
 }
 
-/// Gives the key of each source's node. A report without a boot id, which earlier versions wrote, gets that of the other reports
+/// The key of each source's node. A report without a boot id, which earlier versions wrote, gets that of the other reports
 /// of its host, if these have only one.
 fn node_keys(sources: &[Source]) -> Vec<NodeKey> {
     let mut boots: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -338,7 +338,7 @@ impl Times {
     }
 }
 
-/// Gives which groups belong to the run whose largest group is `main`, and their extent. Groups are added on both sides, as long
+/// Which groups belong to the run whose largest group is `main`, and their extent. Groups are added on both sides, as long
 /// as the gap before the next one is no longer than the largest group or [`LEAST_GAP_US`]. `groups` are in the order of their
 /// times.
 fn near_groups(groups: &[Group], main: usize) -> (RangeInclusive<usize>, Span) {
@@ -360,7 +360,7 @@ fn near_groups(groups: &[Group], main: usize) -> (RangeInclusive<usize>, Span) {
     }
 }
 
-/// Gives the longest time that a report of the run can have, microseconds: [`MOST_LENGTH_US`], or [`MOST_TIMES`] times the median
+/// The longest time that a report of the run can have, microseconds: [`MOST_LENGTH_US`], or [`MOST_TIMES`] times the median
 /// if that is longer.
 fn longest_of_a_run_us(spans: &[Span]) -> u64 {
     let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();

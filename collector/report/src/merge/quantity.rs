@@ -56,13 +56,13 @@ pub(super) struct Quantity {
 }
 
 impl Span {
-    /// Gives the part of the span that is in `to`; a moment at the edge of `to`, if there is none.
+    /// The part of the span that is in `to`; a moment at the edge of `to`, if there is none.
     pub(super) fn clamped(self, to: Self) -> Self {
         let clamp = |at_us: i64| at_us.clamp(to.start_us, to.end_us.max(to.start_us));
         Self { start_us: clamp(self.start_us), end_us: clamp(self.end_us) }
     }
 
-    /// Gives when the command of a report ran.
+    /// When the command of a report ran.
     pub(super) fn new(started_us: i64, wall_s: f64) -> Self {
         let wall_us = (wall_s * 1e6).clamp(0.0, MOST_RUN_US) as i64;
         Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
@@ -76,12 +76,12 @@ impl Span {
         Self { start_us, end_us: start_us.saturating_add(self.end_us - self.start_us) }
     }
 
-    /// Gives the time from the first start to the last end of two.
+    /// The time from the first start to the last end of two.
     pub(super) fn joined(self, other: Self) -> Self {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
 
-    /// Gives its length, microseconds.
+    /// Its length, microseconds.
     pub(super) fn length_us(self) -> u64 {
         u64::try_from(self.end_us - self.start_us).unwrap_or(0)
     }
@@ -142,7 +142,7 @@ impl<'a> Axis<'a> {
         Self { span, is_apart, series, is_sound }
     }
 
-    /// Gives the sum of `tracks` as a quantity of the report. `None`: no value of it is known.
+    /// The sum of `tracks` as a quantity of the report. `None`: no value of it is known.
     ///
     /// `exact_max`: the largest value, which the report has apart from its series, such as a peak. No point of the result is above
     /// it. `None`: the largest of the points counts. `at_most`: the largest that the quantity can have been, never below that.
@@ -161,7 +161,7 @@ impl<'a> Axis<'a> {
         Some(Quantity { span: self.span, points, max, at_most, is_apart: self.is_apart })
     }
 
-    /// Gives the points of the sum of some tracks, without gaps. Where one track is unknown, the sum is. Gives no points if there
+    /// The points of the sum of some tracks, without gaps. Where one track is unknown, the sum is. Gives no points if there
     /// is no track, or the axis can't be used.
     fn points(&self, tracks: &[&Track], scale: Scale) -> Vec<Point> {
         if !self.is_sound || tracks.is_empty() {

@@ -82,7 +82,7 @@ impl OpenSeries {
     }
 }
 
-/// Gives begin and end of each point of the series on this grid, seconds after its start.
+/// Begin and end of each point of the series on this grid, seconds after its start.
 pub(super) fn axis(grid: Grid) -> (Vec<f64>, Vec<f64>) {
     grid.axis(bins_per_point(grid))
 }

@@ -203,7 +203,7 @@ impl RankTable {
         }
     }
 
-    /// Gives all ranks, by job and rank.
+    /// All ranks, by job and rank.
     pub(super) fn all(&self) -> impl Iterator<Item = &RankUsage> {
         self.ranks.values()
     }
@@ -250,14 +250,14 @@ impl RankTable {
         })
     }
 
-    /// Gives the ranks that are compared: those of the heaviest job, because ranks of different jobs do different work.
+    /// The ranks that are compared: those of the heaviest job, because ranks of different jobs do different work.
     fn compared_ranks(&self) -> Vec<&RankUsage> {
         let heaviest = self.heaviest_job();
         let is_of_heaviest = |(job, of, _): &Key| Some((*job, *of)) == heaviest;
         self.ranks.iter().filter(|(key, _)| is_of_heaviest(key)).map(|(_, rank)| rank).collect()
     }
 
-    /// Gives the job that used most CPU time, and how many ranks it has. Of several, gives the one of which most ranks are known.
+    /// The job that used most CPU time, and how many ranks it has. Of several, gives the one of which most ranks are known.
     fn heaviest_job(&self) -> Option<(u32, u32)> {
         let mut used: BTreeMap<(u32, u32), (u128, u64)> = BTreeMap::new();
         for ((job, of, _), rank) in &self.ranks {
@@ -268,7 +268,7 @@ impl RankTable {
         used.into_iter().max_by_key(|(_, weight)| *weight).map(|(job, _)| job)
     }
 
-    /// Gives the ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that only their reports tell apart are
+    /// The ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that only their reports tell apart are
     /// unknown.
     fn missing(&self, jobs: &BTreeSet<(u32, u32)>) -> Vec<u32> {
         let of_job = |(job, of): &(u32, u32)| {
@@ -296,7 +296,7 @@ impl RankTable {
         of_known.saturating_add(of_split.count() as u64)
     }
 
-    /// Gives the jobs, each with its number of ranks.
+    /// The jobs, each with its number of ranks.
     fn jobs(&self) -> BTreeSet<(u32, u32)> {
         self.ranks.keys().map(|(job, of, _)| (*job, *of)).collect()
     }
@@ -330,7 +330,7 @@ impl OpenRank {
     }
 }
 
-/// Gives how a value differs between the ranks of which it is known. `None`: it is known of none.
+/// How a value differs between the ranks of which it is known. `None`: it is known of none.
 fn spread_of(ranks: &[&RankUsage], value: impl Fn(&RankUsage) -> Option<f64>) -> Option<Spread<RankPlace>> {
     spread(ranks.iter().filter_map(|rank| Some((value(rank)?, &rank.place))))
 }

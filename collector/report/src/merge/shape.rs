@@ -39,13 +39,13 @@ impl Shape {
         Self { first, last, high, low }
     }
 
-    /// Gives the smallest value of the report in a bin; 0 where it did not run through it.
+    /// The smallest value of the report in a bin; 0 where it did not run through it.
     pub(super) fn low_in(&self, bin: usize) -> u64 {
         bin.checked_sub(self.first).and_then(|at| self.low.get(at)).copied().unwrap_or(0)
     }
 }
 
-/// Gives the time from the begin of the first point to the end of the last one. Without points, that is the start of the report.
+/// The time from the begin of the first point to the end of the last one. Without points, that is the start of the report.
 fn time_of_points(quantity: &Quantity) -> Span {
     let points = &quantity.points;
     Span {

@@ -3,7 +3,7 @@
 use super::totals::millionths;
 use crate::model::report::Spread;
 
-/// Gives the smallest, mean and largest of `values`, and the places of the extremes: the first one of equal values. Each value
+/// The smallest, mean and largest of `values`, and the places of the extremes: the first one of equal values. Each value
 /// comes with its place, such as a node. `None`: there is no value.
 pub(super) fn spread<'a, P: Clone + 'a>(values: impl Iterator<Item = (f64, &'a P)>) -> Option<Spread<P>> {
     let mut values = values.peekable();

@@ -189,7 +189,7 @@ impl Sum {
         self.is_bounded = false;
     }
 
-    /// Gives the grid.
+    /// The grid.
     pub(super) fn grid(&self) -> Grid {
         self.grid
     }
@@ -204,17 +204,17 @@ impl Sum {
         self.unknown == 0
     }
 
-    /// Gives the lower bound of the largest sum in the unit of the reports. `None`: the quantity is known of no report.
+    /// The lower bound of the largest sum in the unit of the reports. `None`: the quantity is known of no report.
     pub(super) fn at_least(&self, scale: Scale) -> Option<f64> {
         self.bounds().at_least.map(|units| scale.value(units))
     }
 
-    /// Gives the lower bound of the largest sum, whole units. `None`: the quantity is unknown of some report, or there is none.
+    /// The lower bound of the largest sum, whole units. `None`: the quantity is unknown of some report, or there is none.
     pub(super) fn at_least_of_all(&self) -> Option<u128> {
         self.bounds().at_least.filter(|_| self.is_complete())
     }
 
-    /// Gives the bounds of the largest sum.
+    /// The bounds of the largest sum.
     pub(super) fn bounds(&self) -> Bounds {
         let most = self.bins.at_most.iter().max().copied().unwrap_or(0) + self.apart.at_most;
         let at_least = self.lower_bound();
@@ -225,14 +225,14 @@ impl Sum {
         }
     }
 
-    /// Gives the lower bound of the largest sum: the largest of those that the head of this file explains.
+    /// The lower bound of the largest sum: the largest of those that the head of this file explains.
     fn lower_bound(&self) -> u128 {
         let of_bins = self.bins.least.iter().copied().fold(self.largest, u128::max);
         let Some(lower) = &self.lower else { return of_bins };
         of_bins.max(self.largest_with_rise(lower)).max(self.largest_mean(lower))
     }
 
-    /// Gives the largest sum of the smallest values, with one report's largest value in the place of its smallest.
+    /// The largest sum of the smallest values, with one report's largest value in the place of its smallest.
     fn largest_with_rise(&self, lower: &Lower) -> u128 {
         let mut largest = 0;
         for (more, rises) in lower.rises.iter().enumerate() {
@@ -246,7 +246,7 @@ impl Sum {
         largest
     }
 
-    /// Gives the largest mean of the sum over a window of 1, 2, 4, ... bins.
+    /// The largest mean of the sum over a window of 1, 2, 4, ... bins.
     fn largest_mean(&self, lower: &Lower) -> u128 {
         let mut largest = 0;
         for (level, time_sums) in lower.windows.iter().enumerate() {
@@ -257,13 +257,13 @@ impl Sum {
         largest
     }
 
-    /// Gives the part of a window of so many bins that is within the time of the reports, microseconds; at least 1.
+    /// The part of a window of so many bins that is within the time of the reports, microseconds; at least 1.
     fn length_us(&self, number: usize, bins_per_window: usize) -> u64 {
         let end_us = self.grid.end_us.saturating_add(START_ROUNDING_US);
         overlap_us(self.grid.window(number, bins_per_window), (self.grid.start_us, end_us)).max(1)
     }
 
-    /// Gives the sum over time, with `bins_per_point` bins in each point. Points of which nothing is known are `None`.
+    /// The sum over time, with `bins_per_point` bins in each point. Points of which nothing is known are `None`.
     pub(super) fn line(&self, bins_per_point: usize) -> Line {
         let Bins { most, least, time_sums, is_known, .. } = &self.bins;
         let mut line = Line::default();

@@ -47,7 +47,7 @@ pub(super) struct Quantities {
 }
 
 impl Quantities {
-    /// Gives those of a report.
+    /// Those of a report.
     pub(super) fn from_report(report: &Report, axis: &Axis) -> Self {
         let series = &report.series;
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
@@ -86,7 +86,7 @@ impl Quantities {
 }
 
 impl Groups3 {
-    /// Gives a figure of the sum of each group.
+    /// A figure of the sum of each group.
     pub(super) fn map<T>(&self, figure: impl Fn(&Sum) -> T) -> Groups<T> {
         Groups {
             main: figure(&self.main),
@@ -137,7 +137,7 @@ impl MaxOnly {
         self.largest = self.largest.max(bytes.unwrap_or(0));
     }
 
-    /// Gives the largest sum over time, bytes. It is known only if at most one report has a maximum above 0. `None`: it is
+    /// The largest sum over time, bytes. It is known only if at most one report has a maximum above 0. `None`: it is
     /// unknown, because several maxima may be of different times, or one is unknown.
     pub(super) fn max(&self) -> Option<u64> {
         self.sum.whole().filter(|sum| *sum == u128::from(self.largest)).map(|_| self.largest)

@@ -45,33 +45,33 @@ impl Known {
         self.unknown += other.unknown;
     }
 
-    /// Gives the sum of those that are known; `None` if none is.
+    /// The sum of those that are known; `None` if none is.
     pub(super) fn sum(self) -> Option<u128> {
         (self.known > 0).then_some(self.sum)
     }
 
-    /// Gives the sum if all are known; `None` if one is unknown, or there is none.
+    /// The sum if all are known; `None` if one is unknown, or there is none.
     pub(super) fn whole(self) -> Option<u128> {
         self.sum().filter(|_| self.unknown == 0)
     }
 
-    /// Gives the sum of those that are known, which are microseconds, in seconds; `None` if none is.
+    /// The sum of those that are known, which are microseconds, in seconds; `None` if none is.
     pub(super) fn seconds(self) -> Option<f64> {
         self.sum().map(|us| us as f64 / 1e6)
     }
 
-    /// Gives the sum of microseconds in seconds if all are known.
+    /// The sum of microseconds in seconds if all are known.
     pub(super) fn whole_seconds(self) -> Option<f64> {
         self.seconds().filter(|_| self.unknown == 0)
     }
 
-    /// Gives the sum of those that are known as a count; `None` if none is.
+    /// The sum of those that are known as a count; `None` if none is.
     fn count(self) -> Option<u64> {
         self.sum().map(saturated)
     }
 }
 
-/// Gives the number, or the largest that fits if it is larger.
+/// The number, or the largest that fits if it is larger.
 pub(super) fn saturated(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
@@ -82,7 +82,7 @@ pub(super) fn millionths(number: f64) -> u128 {
     (number * 1e6).round().clamp(0.0, 1e24) as u128
 }
 
-/// Gives a mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as
+/// A mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as
 /// that.
 pub(super) fn bytes_time(mean_bytes: f64, wall_us: u128) -> u128 {
     (mean_bytes.round().clamp(0.0, MOST_MEAN_BYTES) as u128).saturating_mul(wall_us)
@@ -236,7 +236,7 @@ impl Totals {
         self.connector_absent.add(node, of_report.connector_absent.as_ref());
     }
 
-    /// Gives the CPU time. The total is the sum over the reports that know theirs, and a warning says how many don't. User and
+    /// The CPU time. The total is the sum over the reports that know theirs, and a warning says how many don't. User and
     /// system time, and the kernel's sum, are null unless all reports have them. `usable_s`: the CPU time of all usable cores
     /// during the run, seconds; `None`: unknown.
     pub(super) fn cpu_time(&self, usable_s: Option<f64>) -> CpuTime {
@@ -258,17 +258,17 @@ impl Totals {
         }
     }
 
-    /// Gives the mean CPU utilisation of main, descendants and all over `wall_us`, percent. `None`: it is unknown of a report.
+    /// The mean CPU utilisation of main, descendants and all over `wall_us`, percent. `None`: it is unknown of a report.
     pub(super) fn mean_percent(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.percent_time.map(|sum| mean(sum, wall_us).map(|percent| percent / 1e6))
     }
 
-    /// Gives the mean RAM of main, descendants and all over `wall_us`, bytes. `None`: it is unknown of a report.
+    /// The mean RAM of main, descendants and all over `wall_us`, bytes. `None`: it is unknown of a report.
     pub(super) fn mean_ram_bytes(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.ram_time.map(|sum| mean(sum, wall_us))
     }
 
-    /// Gives figures whose sums lack the reports in which they are unknown, each with the number of these reports.
+    /// Figures whose sums lack the reports in which they are unknown, each with the number of these reports.
     pub(super) fn unknown(&self) -> [(&'static str, u64); 4] {
         let most = |sums: [Known; 2]| sums.map(|sum| sum.unknown).into_iter().max().unwrap_or(0);
         [
@@ -296,7 +296,7 @@ impl Totals {
         ContextSwitches { voluntary: self.voluntary.count(), involuntary: self.involuntary.count() }
     }
 
-    /// Gives how the processes are known. It lacks what is known of nodes and ranks, which the caller adds.
+    /// How the processes are known. It lacks what is known of nodes and ranks, which the caller adds.
     pub(super) fn coverage(&self) -> Coverage {
         let [preload, wait, subreaper, scan, connector] = self.layers.map(Known::count);
         let is_any_tracked = self.untracked.count < self.reports;
@@ -348,7 +348,7 @@ fn add_groups(sums: &mut Groups<Known>, figures: Groups<Option<u128>>) {
     sums.combined.add(figures.combined);
 }
 
-/// Gives the mean over `wall_us` of a sum over time, in its unit times microseconds. `None`: no time has passed, or the sum is
+/// The mean over `wall_us` of a sum over time, in its unit times microseconds. `None`: no time has passed, or the sum is
 /// unknown of a report.
 pub(super) fn mean(sum: Known, wall_us: u64) -> Option<f64> {
     let sum = sum.whole().filter(|_| wall_us > 0)?;

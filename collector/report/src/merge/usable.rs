@@ -38,17 +38,17 @@ impl UsableOfMachine {
         self.most_memory_bytes = self.most_memory_bytes.max(memory_bytes.unwrap_or(0));
     }
 
-    /// Gives the cores that all nodes together may use, on a machine of this size.
+    /// The cores that all nodes together may use, on a machine of this size.
     pub(super) fn cores(&self, size: Size) -> f64 {
         self.cores.sum.min(self.cores.most.max(size.cores.into()))
     }
 
-    /// Gives the cores that all nodes together expect, on a machine of this size.
+    /// The cores that all nodes together expect, on a machine of this size.
     pub(super) fn expected_cores(&self, size: Size) -> u64 {
         self.expected_cores.sum.min(self.expected_cores.most.max(size.cores.into()))
     }
 
-    /// Gives the memory that all nodes together may use, bytes. `None`: it is unknown of a node.
+    /// The memory that all nodes together may use, bytes. `None`: it is unknown of a node.
     pub(super) fn memory_bytes(&self, size: Size) -> Option<u128> {
         let most = size.ram_bytes.map(|bytes| u128::from(bytes.max(self.most_memory_bytes)));
         self.memory_bytes.whole().map(|bytes| most.map_or(bytes, |most| bytes.min(most)))

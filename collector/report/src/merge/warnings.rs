@@ -118,7 +118,7 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Gives the nodes whose reports are in this state.
+/// The nodes whose reports are in this state.
 fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
     nodes.iter().filter(|node| node.state == state).collect()
 }

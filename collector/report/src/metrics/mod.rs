@@ -100,7 +100,7 @@ impl MetricSummary {
         self.metrics.entry((name, process_id)).or_default().add(timestamp_s, value);
     }
 
-    /// Gives a row for each metric of each process, in the order of names.
+    /// A row for each metric of each process, in the order of names.
     pub fn rows(&self) -> Vec<MetricRow> {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let row = |((name, process_id), values): (&(String, i64), &ValuesSoFar)| MetricRow {

@@ -112,7 +112,7 @@ impl MetricPoints {
         notes
     }
 
-    /// Gives the metrics over the points, in the order of names.
+    /// The metrics over the points, in the order of names.
     pub(crate) fn tracks(&self) -> Vec<MetricTrack> {
         let rows = self.summary.rows();
         let has_several = |name: &str| rows.iter().filter(|row| row.name == name).count() > 1;

@@ -26,7 +26,7 @@ pub struct Statistics {
     pub max: Option<f64>,
 }
 
-/// Gives the statistics of each column.
+/// The statistics of each column.
 pub fn statistics(over_time: &OverTime) -> Vec<Statistics> {
     let OverTime { columns, points } = over_time;
     let known = |at: usize| points.iter().filter_map(move |point: &Point| point.values[at]);

@@ -57,18 +57,18 @@ impl OverTime {
         self.points.is_empty()
     }
 
-    /// Gives the begin and the end of each point, seconds after the start.
+    /// The begin and the end of each point, seconds after the start.
     pub fn times(&self) -> impl ExactSizeIterator<Item = (f64, f64)> + DoubleEndedIterator {
         self.points.iter().map(|point| (point.start_s, point.end_s))
     }
 
-    /// Gives the value of a column at a point. `None`: it is not known, or there is no such column or point.
+    /// The value of a column at a point. `None`: it is not known, or there is no such column or point.
     pub fn value(&self, point: usize, column: &str) -> Option<f64> {
         let at = self.columns.iter().position(|known| known.name == column)?;
         self.points.get(point)?.values[at]
     }
 
-    /// Gives the length of its longest point, seconds.
+    /// The length of its longest point, seconds.
     pub fn longest_s(&self) -> f64 {
         self.points.iter().map(Point::length_s).fold(0.0, f64::max)
     }
@@ -111,7 +111,7 @@ fn join(columns: &[Column], points: &[Point]) -> Option<Point> {
     Some(Point { start_s: first.start_s, end_s: last.end_s, values })
 }
 
-/// Gives the mean of a column over the times of the points in which it is known. `None`: it is known in none.
+/// The mean of a column over the times of the points in which it is known. `None`: it is known in none.
 fn mean(points: &[Point], column: usize) -> Option<f64> {
     let known = || points.iter().filter_map(|point| Some((point.length_s(), point.values[column]?)));
     let length_s: f64 = known().map(|(length_s, _)| length_s).sum();

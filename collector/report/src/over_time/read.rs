@@ -112,7 +112,7 @@ pub struct RecordedProcess {
 }
 
 impl RecordedProcess {
-    /// Gives its end, CLOCK_MONOTONIC nanoseconds.
+    /// Its end, CLOCK_MONOTONIC nanoseconds.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add((self.wall_s.max(0.0) * NS_PER_S) as u64)
     }
@@ -136,7 +136,7 @@ impl From<EndedProcess> for RecordedProcess {
     }
 }
 
-/// Gives the columns of a report and of samples: RAM, CPU, processes, I/O, then those of each GPU. [`from_report`],
+/// The columns of a report and of samples: RAM, CPU, processes, I/O, then those of each GPU. [`from_report`],
 /// [`tree_values`] and [`GpuFigure`] have this order.
 fn columns(gpus: usize) -> Vec<Column> {
     let column = |name: String, joining| Column { name, joining };
@@ -151,7 +151,7 @@ fn columns(gpus: usize) -> Vec<Column> {
     tree.chain((0..gpus).flat_map(of_gpu)).collect()
 }
 
-/// Gives the points of a report: those of its series, which has at most 300.
+/// The points of a report: those of its series, which has at most 300.
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
     let columns = columns(series.gpus.len());
@@ -172,13 +172,13 @@ pub fn from_report(report: &Report) -> OverTime {
     OverTime { points: points.collect(), columns }
 }
 
-/// Gives the clock of the points of a report, which tells its start to the millisecond.
+/// The clock of the points of a report, which tells its start to the millisecond.
 pub fn clock_of_report(report: &Report) -> Clock {
     let since_epoch = report.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { zero_s: since_epoch.as_secs_f64(), earlier_s: 0.0 }
 }
 
-/// Gives the tracks of a series, one for each of [`columns`], in their order.
+/// The tracks of a series, one for each of [`columns`], in their order.
 fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
     let sets = [&series.ram_bytes, &series.cpu_percent].into_iter();
     let of_sets = sets.flat_map(|set| [&set.main, &set.descendants, &set.combined, &set.system]);
@@ -250,7 +250,7 @@ fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u6
     }
 }
 
-/// Gives a point for each sample. `start_ns`: the start of the run, CLOCK_MONOTONIC nanoseconds.
+/// A point for each sample. `start_ns`: the start of the run, CLOCK_MONOTONIC nanoseconds.
 fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     // GPUs are numbered in the order in which they come, by their ids.
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
@@ -305,7 +305,7 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     rates
 }
 
-/// Gives the values of the tree and the machine, in the order of their columns: RAM, CPU, processes. `before`: the sample before;
+/// The values of the tree and the machine, in the order of their columns: RAM, CPU, processes. `before`: the sample before;
 /// `None`: it is the first one.
 fn tree_values(sample: &TreeSample, before: Option<&TreeSample>) -> Vec<Option<f64>> {
     let ram = sample.footprint_bytes.map(|span| Some(span.max as f64)).values();
@@ -316,7 +316,7 @@ fn tree_values(sample: &TreeSample, before: Option<&TreeSample>) -> Vec<Option<f
     all.chain([Some(sample.processes.max as f64)]).collect()
 }
 
-/// Gives the points of a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
+/// The points of a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
 ///
 /// # Errors
 /// If it has another form, as a text to put behind the file's name.
@@ -352,7 +352,7 @@ pub fn from_csv(mut lines: impl Iterator<Item = String>) -> Result<Recording, St
     from_table(&names, &rows, &fixed)
 }
 
-/// Gives the number in a cell. `None`: the cell has no finite number.
+/// The number in a cell. `None`: the cell has no finite number.
 fn number(cell: &str) -> Option<f64> {
     cell.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -372,7 +372,7 @@ pub struct Fixed {
     pub ram_capacity: Option<f64>,
 }
 
-/// Gives the points of a table in gpu_tracker's form, by the names of its columns.
+/// The points of a table in gpu_tracker's form, by the names of its columns.
 ///
 /// # Errors
 /// If a column or a unit is missing, as a text to put behind the file's name.
@@ -442,7 +442,7 @@ struct TableColumn {
 }
 
 impl TableColumn {
-    /// Gives its value in a row. `None`: the cell is empty.
+    /// Its value in a row. `None`: the cell is empty.
     fn value(&self, row: &[Option<f64>]) -> Option<f64> {
         let number = row[self.place]?;
         match self.factor {
@@ -453,7 +453,7 @@ impl TableColumn {
     }
 }
 
-/// Gives the bytes of a unit of this name.
+/// The bytes of a unit of this name.
 ///
 /// # Errors
 /// If there is no such unit, as a text to put behind the file's name.

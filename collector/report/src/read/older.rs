@@ -72,7 +72,7 @@ fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     Some(if is_finished { "final" } else { "so_far" }.into())
 }
 
-/// Gives a run over time without points, and adds it to `lacking`.
+/// A run over time without points, and adds it to `lacking`.
 fn no_series(lacking: &mut Vec<&'static str>) -> Value {
     lacking.push("the run over time");
     serde_json::to_value(Series::default()).unwrap_or_default()
@@ -128,12 +128,12 @@ fn complete_peak(report: &mut Object, lacking: &mut Vec<&'static str>) {
     peak.insert("by_command".into(), json!([]));
 }
 
-/// Gives the object of this key. `None`: there is none.
+/// The object of this key. `None`: there is none.
 fn part<'a>(report: &'a Object, key: &str) -> Option<&'a Object> {
     report.get(key).and_then(Value::as_object)
 }
 
-/// Gives the entries of a list. What is no list has none.
+/// The entries of a list. What is no list has none.
 fn entries(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }

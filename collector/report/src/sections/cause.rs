@@ -16,7 +16,7 @@ use crate::units::Units;
 /// Columns of a command in the evidence.
 const COMMAND: usize = 40;
 
-/// Gives a title in capitals, for the first line. `None`: the way that the command ended says it all.
+/// A title in capitals, for the first line. `None`: the way that the command ended says it all.
 pub(crate) fn title(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Limit(end) => Some(limit_title(end.quantity)),
@@ -31,7 +31,7 @@ pub(crate) fn title(cause: &Cause) -> Option<&'static str> {
     }
 }
 
-/// Gives the evidence in a sentence. `None`: the way that the command ended says it all.
+/// The evidence in a sentence. `None`: the way that the command ended says it all.
 pub(crate) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     match cause {
         Cause::Limit(end) => Some(limit(end, units)),

@@ -21,7 +21,7 @@ fn count(report: &Report) -> u64 {
     sum(of_the_job(report))
 }
 
-/// Gives the crashes without those of test programs of build systems.
+/// The crashes without those of test programs of build systems.
 fn of_the_job(report: &Report) -> impl Iterator<Item = &Crash> {
     report.crashes.iter().flatten().filter(|crash| !crash.is_probe)
 }

@@ -47,7 +47,7 @@ fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<St
     }
 }
 
-/// Gives the name of the cause, such as `OUT OF MEMORY`; `None` if none is known, or the signal says it.
+/// The name of the cause, such as `OUT OF MEMORY`; `None` if none is known, or the signal says it.
 fn title(report: &Report) -> Option<&'static str> {
     report.ending.cause.as_ref().and_then(cause::title)
 }

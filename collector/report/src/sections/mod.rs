@@ -150,7 +150,7 @@ fn evidence_remark(text: String) -> Block {
     Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE }
 }
 
-/// Gives the evidence of what ended the command, in a sentence. `None`: the headline says it all, or the cause is not known.
+/// The evidence of what ended the command, in a sentence. `None`: the headline says it all, or the cause is not known.
 ///
 /// Where a rank of a job fails, srun and mpirun end the others by signals. So the rank that failed first says more than a signal does.
 fn evidence(report: &Report, units: Units) -> Option<String> {

@@ -100,13 +100,13 @@ fn join<const N: usize>(parts: [Option<String>; N], between: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(between)
 }
 
-/// Gives the cores to ask for. `None`: they are not known, or others may have had cores that the run waited for. Then the cores
+/// The cores to ask for. `None`: they are not known, or others may have had cores that the run waited for. Then the cores
 /// that it kept busy say too little of what it can use.
 fn known_cpus(hints: &Hints) -> Option<CpusHint> {
     hints.cpus.filter(|hint| !hint.is_lower_bound)
 }
 
-/// Gives the GPUs to ask for. `None`: that is not known, as where GPUs held memory of the run and none was seen busy.
+/// The GPUs to ask for. `None`: that is not known, as where GPUs held memory of the run and none was seen busy.
 fn known_gpus(hints: &Hints) -> Option<&GpusHint> {
     hints.gpus.as_ref().filter(|hint| hint.count > 0 || hint.held_idle.is_empty())
 }
@@ -185,7 +185,7 @@ fn are_hints_of_use(report: &Report) -> bool {
     is_batch_job || report.hints.is_any_given() || report.hints.is_any_above_least()
 }
 
-/// Gives the remarks behind Slurm's options, about what the options can't say.
+/// The remarks behind Slurm's options, about what the options can't say.
 fn remarks(report: &Report, units: Units) -> Vec<String> {
     let hints = &report.hints;
     let mut remarks = Vec::new();

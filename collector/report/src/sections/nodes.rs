@@ -107,7 +107,7 @@ fn imbalance_of_nodes(merged: &Merged) -> Option<String> {
     ])
 }
 
-/// Gives the ranks: those that a merged report has, else those that the command of a report started. `None`: there are none.
+/// The ranks: those that a merged report has, else those that the command of a report started. `None`: there are none.
 fn all_ranks(report: &Report) -> Option<Cow<'_, Ranks>> {
     let merged = report.ranks.as_ref().map(Cow::Borrowed);
     merged.or_else(|| ranks_of_report(report).map(Cow::Owned))
@@ -181,7 +181,7 @@ fn listed(texts: impl Iterator<Item = String>) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// Gives a node's name for the summary.
+/// A node's name for the summary.
 fn short_name(node: &str) -> String {
     quote::cut(&quote::escape(node), NAME)
 }

@@ -52,7 +52,7 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
         .section(heaviest_on_gpus(&processes.heaviest, units))
 }
 
-/// Gives the lower and the upper bound of how many processes lived at one time. They are the same in the report of one node.
+/// The lower and the upper bound of how many processes lived at one time. They are the same in the report of one node.
 fn concurrency_bounds(report: &Report) -> [Option<u64>; 2] {
     let most = report.processes.max_concurrent;
     [most, report.merged.as_ref().map_or(most, |merged| merged.at_most.processes)]
@@ -131,13 +131,13 @@ fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
     Section::new(title).table(table)
 }
 
-/// Gives the columns of CPU time, peak RSS and wall time.
+/// The columns of CPU time, peak RSS and wall time.
 fn usage_columns(units: Units) -> [Column; 3] {
     let (time, ram) = (units.time.symbol(), units.ram.symbol());
     [Column::number("CPU", time), Column::number("Peak RSS", ram), Column::number("Wall", time)]
 }
 
-/// Gives the cells of these columns.
+/// The cells of these columns.
 fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: Units) -> [String; 3] {
     [units.time_cell(cpu_s), units.ram_cell(peak_bytes), units.time_cell(Some(wall_s))]
 }

@@ -20,7 +20,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Gives the 95% interval of the mean of these values. `None`: fewer than two say nothing about their spread.
+/// The 95% interval of the mean of these values. `None`: fewer than two say nothing about their spread.
 ///
 /// From these values as many are drawn, with repetition, many times over. The interval has 95% of the means of these draws.
 pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
@@ -37,7 +37,7 @@ pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     Some(Interval { low: quantile(&means, OUTSIDE / 2.0), high: quantile(&means, 1.0 - OUTSIDE / 2.0) })
 }
 
-/// Gives the quantile of sorted values, linear between two of them, as numpy does.
+/// The quantile of sorted values, linear between two of them, as numpy does.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

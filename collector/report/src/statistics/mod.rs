@@ -27,7 +27,7 @@ pub struct Summary {
     pub standard_deviation: Option<f64>,
 }
 
-/// Gives the mean, the extremes and the standard deviation of what is known.
+/// The mean, the extremes and the standard deviation of what is known.
 pub(crate) fn summary(values: impl Iterator<Item = Option<f64>>) -> Summary {
     let known: Vec<f64> = values.flatten().collect();
     let count = known.len() as f64;

@@ -5,7 +5,7 @@ const END: f64 = 38.0;
 /// Intervals of Simpson's rule. With them the error is below 1e-9 of the result, for any z up to 10.
 const INTERVALS: usize = 20_000;
 
-/// Gives the probability of a value of at least `z` standard deviations above the mean.
+/// The probability of a value of at least `z` standard deviations above the mean.
 pub(super) fn above(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - above(-z);

@@ -11,7 +11,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Gives the next number.
+    /// The next number.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Gives a number below `limit`, each as likely. `limit` is at least 1.
+    /// A number below `limit`, each as likely. `limit` is at least 1.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         let limit = limit.max(1) as u64;
         // The last numbers would make the first remainders more likely.

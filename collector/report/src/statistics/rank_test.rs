@@ -41,13 +41,13 @@ pub(crate) fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     Some(RankTest { larger, p })
 }
 
-/// Gives the smallest p that sets of `n` and `m` values can have: that of all values of one set above all of the other.
+/// The smallest p that sets of `n` and `m` values can have: that of all values of one set above all of the other.
 pub(crate) fn least_p(n: usize, m: usize) -> f64 {
     // 2 over the number of ways to choose m of n + m.
     (1..=m).fold(2.0, |p, i| p * i as f64 / (n + i) as f64).min(1.0)
 }
 
-/// Gives twice the rank of each value among all: equal ones share the mean of their ranks, which can have a half.
+/// Twice the rank of each value among all: equal ones share the mean of their ranks, which can have a half.
 fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     let values: Vec<f64> = first.iter().chain(second).copied().collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -63,7 +63,7 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Gives the two-sided p by counting the ways to choose `m` of these doubled ranks. It is the part of them whose sum is at least
+/// The two-sided p by counting the ways to choose `m` of these doubled ranks. It is the part of them whose sum is at least
 /// as far from the middle as `doubled_sum`. That is twice the smaller tail, at most 1.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
@@ -84,7 +84,7 @@ fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     (2.0 * low.min(high) / all).min(1.0)
 }
 
-/// Gives the two-sided p by the normal distribution. `m`: size of the second set; `doubled_u`: twice its U.
+/// The two-sided p by the normal distribution. `m`: size of the second set; `doubled_u`: twice its U.
 fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
     let (all, m) = (doubled.len() as f64, m as f64);
     let n = all - m;
@@ -102,7 +102,7 @@ fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
     (2.0 * normal::above(apart / variance.sqrt())).min(1.0)
 }
 
-/// Gives how many runs each variant needs so that a test can have a p below this after Holm's adjustment for `tests` tests.
+/// How many runs each variant needs so that a test can have a p below this after Holm's adjustment for `tests` tests.
 pub(crate) fn least_runs(below: f64, tests: usize) -> usize {
     (1..usize::MAX).find(|n| least_p(*n, *n) * (tests as f64) < below).unwrap_or(usize::MAX)
 }

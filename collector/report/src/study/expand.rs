@@ -52,7 +52,7 @@ pub enum NoVariants {
 /// A value for each of some placeholders.
 type Values<'a> = Vec<(&'a str, &'a str)>;
 
-/// Gives the variants. Each template makes one for each combination of values of the parameters that it uses; the last
+/// The variants. Each template makes one for each combination of values of the parameters that it uses; the last
 /// parameter changes first. All templates share the preparation `prepare`, so a placeholder in it counts for each of them.
 ///
 /// # Errors
@@ -98,7 +98,7 @@ fn uses(template: &Template, prepare: Option<&str>, parameter: &Parameter) -> bo
     texts.into_iter().flatten().any(|text| text.contains(&placeholder))
 }
 
-/// Gives all combinations of values, one of each parameter. Without parameters that is one, which is empty.
+/// All combinations of values, one of each parameter. Without parameters that is one, which is empty.
 ///
 /// # Errors
 /// If they are too many.
@@ -138,7 +138,7 @@ fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: 
     }
 }
 
-/// Gives the begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on behind it.
+/// The begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on behind it.
 fn free_stem(stem: &str, others: &[Variant]) -> String {
     let is_free = |stem: &str| others.iter().all(|other| other.file != stem);
     let mut free = stem.to_owned();

@@ -127,7 +127,7 @@ pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
 }
 
 impl Study {
-    /// Gives a line for each run that failed: variant, number, how it ended, and the file of its report.
+    /// A line for each run that failed: variant, number, how it ended, and the file of its report.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         let of_variant = |variant: &VariantRuns| {
             let name = &variant.name;
@@ -138,7 +138,7 @@ impl Study {
         self.variants.iter().flat_map(of_variant)
     }
 
-    /// Gives the quantities that are worth a column: known of a variant, and not 0 in all runs.
+    /// The quantities that are worth a column: known of a variant, and not 0 in all runs.
     fn shown_quantities(&self) -> impl Iterator<Item = &Row> {
         self.quantities.iter().filter(|row| row.largest().is_some_and(|largest| largest > 0.0))
     }
@@ -150,12 +150,12 @@ impl Study {
 }
 
 impl Row {
-    /// Gives the largest value of the quantity in all runs. `None`: it is known of no variant.
+    /// The largest value of the quantity in all runs. `None`: it is known of no variant.
     fn largest(&self) -> Option<f64> {
         self.variants.iter().filter_map(|variant| variant.summary.max).reduce(f64::max)
     }
 
-    /// Gives what the quantity is called in text.
+    /// What the quantity is called in text.
     fn label(&self) -> &'static str {
         quantities::named(self.quantity).map_or(self.quantity, |quantity| quantity.label)
     }
@@ -206,7 +206,7 @@ fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
     }
 }
 
-/// Gives the value of a quantity in each run.
+/// The value of a quantity in each run.
 ///
 /// # Errors
 /// If there is no run, or a run lacks the quantity: a mean of the others would leave out what that run used. The text says how
@@ -227,7 +227,7 @@ fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> 
     }
 }
 
-/// Gives a sentence for each thing that makes the runs hard to compare: several machines, cores that others used, and
+/// A sentence for each thing that makes the runs hard to compare: several machines, cores that others used, and
 /// processes that may be missing.
 fn remarks(reports: &[&Report]) -> Vec<String> {
     let count = |holds: fn(&Report) -> bool| reports.iter().filter(|report| holds(report)).count();
@@ -261,7 +261,7 @@ fn json(study: &Study) -> String {
     quote::escape_json(&serde_json::to_string_pretty(study).unwrap_or_default()) + "\n"
 }
 
-/// Gives the names of the forms.
+/// The names of the forms.
 pub fn forms() -> impl Iterator<Item = &'static str> {
     FORMS.iter().map(|(name, _)| *name)
 }

@@ -88,14 +88,14 @@ impl Plan {
         Self { form_version: FORM_VERSION, variants, runs, warmup, shell, seed, order }
     }
 
-    /// Gives the plan with this number of runs of each variant. Its order begins as before, because the seed determines
+    /// The plan with this number of runs of each variant. Its order begins as before, because the seed determines
     /// the rounds one after another.
     #[must_use]
     pub fn with_runs(self, runs: usize) -> Self {
         Self::new(self.variants, runs, self.warmup, self.shell, self.seed)
     }
 
-    /// Gives the runs that do not count: rounds, each in an order of its own. Their seed is another one, or they would
+    /// The runs that do not count: rounds, each in an order of its own. Their seed is another one, or they would
     /// be in the order of the first rounds that count.
     pub fn warmup_order(&self) -> Vec<PlannedRun> {
         let seed = self.seed.wrapping_add(1);
@@ -180,7 +180,7 @@ impl Variant {
 /// Longest begin of a file's name, bytes. NAME_MAX is 255, and a number, an extension and the lock's name are added.
 const LONGEST_STEM: usize = 100;
 
-/// Gives a name as the begin of a file's name: without a slash, hidden characters, or what a shell would act on.
+/// A name as the begin of a file's name: without a slash, hidden characters, or what a shell would act on.
 pub fn file_stem(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_.,=+@~".contains(c);
     let mut stem = String::new();

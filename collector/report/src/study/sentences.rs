@@ -6,12 +6,12 @@ use crate::figures::short;
 use crate::quantities;
 use crate::statistics::least_runs;
 
-/// Gives the sentences. There are none for a single variant.
+/// The sentences. There are none for a single variant.
 pub(super) fn sentences(study: &Study) -> Vec<String> {
     study.shown_quantities().flat_map(|row| of_row(study, row)).collect()
 }
 
-/// Gives the sentences about one quantity, one for each verdict that a variant has: less than the first, more, no difference,
+/// The sentences about one quantity, one for each verdict that a variant has: less than the first, more, no difference,
 /// too few runs.
 fn of_row(study: &Study, row: &Row) -> Vec<String> {
     let first = study.variants.first().map_or("", |variant| variant.name.as_str());
@@ -53,7 +53,7 @@ pub(super) fn p(p: f64) -> String {
     if p < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {}", short(p)) }
 }
 
-/// Gives a line for each reason for which quantities are not known: `QUANTITIES: VARIANTS REASON`. A line has no variants if
+/// A line for each reason for which quantities are not known: `QUANTITIES: VARIANTS REASON`. A line has no variants if
 /// the reason is that of all.
 pub(super) fn unknown(study: &Study) -> Vec<String> {
     // The end of each line, with the quantities that it is about.

@@ -29,17 +29,17 @@ pub(super) fn legend(study: &Study) -> Option<String> {
     Some(format!("*: differs from {first} (Mann-Whitney U test, two-sided, by Holm p < {SURE_BELOW})"))
 }
 
-/// Gives a column for each quantity that is worth one.
+/// A column for each quantity that is worth one.
 pub(super) fn columns(study: &Study) -> Vec<Column> {
     study.shown_quantities().map(of_row).collect()
 }
 
-/// Gives for each variant the number of its runs that count, as a cell.
+/// For each variant the number of its runs that count, as a cell.
 pub(super) fn runs(study: &Study) -> Vec<String> {
     study.variants.iter().map(|variant| thousands(variant.counted as f64)).collect()
 }
 
-/// Gives the column of a quantity.
+/// The column of a quantity.
 fn of_row(row: &Row) -> Column {
     let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
     let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
@@ -82,7 +82,7 @@ impl Figures {
     }
 }
 
-/// Gives the unit in which a column reads well: its symbol, and its size in the quantity's own `unit`. `largest`: the
+/// The unit in which a column reads well: its symbol, and its size in the quantity's own `unit`. `largest`: the
 /// column's largest mean.
 fn unit(unit: &'static str, largest: f64) -> (&'static str, f64) {
     match unit {

@@ -43,13 +43,13 @@ fn with_details(study: &Study, details: Vec<Vec<String>>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Gives the variants' names, cut where they are long.
+/// The variants' names, cut where they are long.
 fn names(study: &Study) -> Vec<String> {
     let names: Vec<String> = study.variants.iter().map(|variant| quote::escape(&variant.name)).collect();
     quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), NAME)
 }
 
-/// Gives a table of one quantity: a row for each variant, a column for each statistic. The first six are in the
+/// A table of one quantity: a row for each variant, a column for each statistic. The first six are in the
 /// quantity's unit, the others compare with the first variant, which has no entry there.
 fn details(study: &Study, row: &Row) -> Vec<String> {
     let values = |value: fn(&Estimate) -> Option<f64>| row.variants.iter().map(value).collect::<Vec<_>>();

@@ -225,7 +225,7 @@ impl Analyzer {
     }
 }
 
-/// Gives a figure as a JSON number. `None`: it is not known, or not finite.
+/// A figure as a JSON number. `None`: it is not known, or not finite.
 fn figure(value: Option<f64>) -> Option<Number> {
     value.and_then(Number::from_f64)
 }
@@ -239,7 +239,7 @@ fn summary(moments: &Moments) -> Summary {
     }
 }
 
-/// Gives the statistics and the sum of how long the calls of a block took, seconds.
+/// The statistics and the sum of how long the calls of a block took, seconds.
 fn compute_time(block: &Block) -> ComputeTime {
     let mut moments = Moments::default();
     block.calls.iter().for_each(|call| moments.add(call.stop_s - call.start_s));

@@ -186,7 +186,7 @@ fn calls_of_process(marks: &[Entry]) -> Result<Vec<Call>, f64> {
 pub struct Blocks(pub(super) Vec<Block>);
 
 impl Blocks {
-    /// Gives the blocks by their names, each with the start and stop of its calls, seconds since the epoch. The calls of a
+    /// The blocks by their names, each with the start and stop of its calls, seconds since the epoch. The calls of a
     /// block come by their starts.
     pub fn calls(&self) -> Ordered<Vec<(f64, f64)>> {
         let times = |block: &Block| block.calls.iter().map(|call| (call.start_s, call.stop_s)).collect();

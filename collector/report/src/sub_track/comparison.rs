@@ -27,7 +27,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Gives its name.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -37,7 +37,7 @@ impl Statistic {
         }
     }
 
-    /// Gives the statistic of this name. `None`: no statistic has it.
+    /// The statistic of this name. `None`: no statistic has it.
     pub fn of_name(name: &str) -> Option<Self> {
         STATISTICS.into_iter().find(|statistic| statistic.name() == name)
     }
@@ -161,7 +161,7 @@ pub fn compare(
     Ok((comparison, warnings))
 }
 
-/// Gives a value of each of the `count` blocks in all runs. Blocks that match have the same place in each run. Where their
+/// A value of each of the `count` blocks in all runs. Blocks that match have the same place in each run. Where their
 /// names differ, the entry has all of them: `a.py:3 -> a.py:5`.
 fn block_figures(
     sessions: &[Session],
@@ -219,7 +219,7 @@ fn check_names_are_unique(session: &Session) -> Result<(), Mismatch> {
     }
 }
 
-/// Gives what a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line do not
+/// What a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line do not
 /// count as digits; they decide only between equal lines.
 fn sort_key(name: &str) -> (&str, usize, &str, &str) {
     match file_and_line(name) {

@@ -87,27 +87,27 @@ impl Moments {
         self.count
     }
 
-    /// Gives the smallest number. `None`: no number was added.
+    /// The smallest number. `None`: no number was added.
     pub(crate) fn min(&self) -> Option<f64> {
         self.known(self.min)
     }
 
-    /// Gives the largest number. `None`: no number was added.
+    /// The largest number. `None`: no number was added.
     pub(crate) fn max(&self) -> Option<f64> {
         self.known(self.max)
     }
 
-    /// Gives the sum. `None`: no number was added.
+    /// The sum. `None`: no number was added.
     pub(super) fn sum(&self) -> Option<f64> {
         self.known(self.sum.high)
     }
 
-    /// Gives the mean. `None`: no number was added.
+    /// The mean. `None`: no number was added.
     pub(crate) fn mean(&self) -> Option<f64> {
         self.known(self.sum.divided_by(self.count as f64))
     }
 
-    /// Gives the standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or
+    /// The standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or
     /// the sums of their squares are beyond what a number can hold, or too small for it.
     pub(super) fn std(&self) -> Option<f64> {
         if self.min == self.max {
@@ -122,7 +122,7 @@ impl Moments {
             .then(|| variance_by_squared_count.sqrt() / count)
     }
 
-    /// Gives a value that is only defined if there is a number.
+    /// A value that is only defined if there is a number.
     fn known(&self, value: f64) -> Option<f64> {
         (self.count > 0).then_some(value)
     }

@@ -11,12 +11,12 @@ use serde::ser::{Serialize, Serializer};
 pub struct Ordered<V>(Vec<(String, V)>);
 
 impl<V> Ordered<V> {
-    /// Gives the entry of this name.
+    /// The entry of this name.
     pub fn get(&self, name: &str) -> Option<&V> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Gives the entries in their order.
+    /// The entries in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> + Clone {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }

@@ -37,7 +37,7 @@ impl Column {
     }
 }
 
-/// Gives a name or text as it is shown.
+/// A name or text as it is shown.
 fn shown(text: &str) -> String {
     quote::cut_middle(&quote::escape(text), WIDEST)
 }
@@ -67,7 +67,7 @@ pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String 
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Gives the blanks that fill `text` up to so many characters. The widths of `format!` end at 65,535, beyond which it panics.
+/// The blanks that fill `text` up to so many characters. The widths of `format!` end at 65,535, beyond which it panics.
 fn blanks(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.chars().count()))
 }

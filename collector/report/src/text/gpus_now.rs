@@ -32,7 +32,7 @@ pub(crate) fn gpus_now(listing: &Listing) -> String {
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Gives the line of heads, then for each GPU its line and those of its processes.
+/// The line of heads, then for each GPU its line and those of its processes.
 fn table(gpus: &[Listed], look: Look) -> Vec<String> {
     let heads = HEADS.map(str::to_owned);
     let rows: Vec<[String; 9]> = gpus.iter().map(|gpu| row(gpu, look)).collect();
@@ -55,7 +55,7 @@ fn aligned(row: &[String; 9], widths: [usize; 9]) -> String {
     cells.collect::<Vec<_>>().join("  ")
 }
 
-/// Gives the cells of a GPU.
+/// The cells of a GPU.
 fn row(gpu: &Listed, look: Look) -> [String; 9] {
     let (device, now) = (&gpu.device, &gpu.now);
     let number = |value: Option<f64>, unit: &str| {
@@ -75,7 +75,7 @@ fn row(gpu: &Listed, look: Look) -> [String; 9] {
     ]
 }
 
-/// Gives a line for each process on a GPU, or one line if the processes are not known.
+/// A line for each process on a GPU, or one line if the processes are not known.
 fn processes(gpu: &Listed, look: Look) -> Vec<String> {
     let Some(listed) = &gpu.now.processes else {
         return vec!["     processes: n/a".to_owned()];

@@ -145,17 +145,17 @@ impl Page {
         }
     }
 
-    /// Gives how many columns a line may have.
+    /// How many columns a line may have.
     fn page_width(&self) -> usize {
         if self.form == Form::Outline { WIDTH } else { self.look.width() }
     }
 
-    /// Gives how many columns are left behind a label of the summary.
+    /// How many columns are left behind a label of the summary.
     fn room(&self) -> usize {
         self.look.width() - MARGIN - LABEL
     }
 
-    /// Gives a value as pieces of coloured text. A number that is unknown or shows as zero has none. Parts and notes depend on
+    /// A value as pieces of coloured text. A number that is unknown or shows as zero has none. Parts and notes depend on
     /// `room`, the columns that are left: a note that is too long has no pieces.
     fn pieces(&self, cell: &Cell, room: usize) -> Vec<Piece> {
         match cell {

@@ -45,7 +45,7 @@ fn summary(report: &Report, style: &Style) -> String {
     format!("\n{}\n", lines(free_lines).join("\n"))
 }
 
-/// Gives the text of `--quiet`: a line for each warning about the tracking itself, or nothing.
+/// The text of `--quiet`: a line for each warning about the tracking itself, or nothing.
 fn tracking_warnings(report: &Report) -> String {
     let of_tracking = report.warnings.iter().filter(|warning| warning.topic == Topic::Tracking);
     of_tracking.map(|warning| format!("gpu-track-run: {}\n", quote::escape(&warning.text))).collect()

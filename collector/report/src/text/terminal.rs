@@ -23,7 +23,7 @@ impl Look {
         Self { console }
     }
 
-    /// Gives the columns of the summary.
+    /// The columns of the summary.
     pub(super) fn width(&self) -> usize {
         usize::from(self.console.columns).clamp(LEAST_WIDTH, MOST_WIDTH)
     }
@@ -96,7 +96,7 @@ impl Look {
     }
 }
 
-/// Gives the largest RAM in each of `parts` equal parts of the run, bytes. `None` where no span reaches.
+/// The largest RAM in each of `parts` equal parts of the run, bytes. `None` where no span reaches.
 pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Option<u64>> {
     let mut heights = vec![None; parts];
     let part_of = |at_s: f64| (at_s / wall_s * parts as f64).max(0.0);
@@ -121,7 +121,7 @@ pub(crate) fn right(text: &str, width: usize) -> String {
     blanks(text, width) + text
 }
 
-/// Gives the blanks that fill `text` up to `width` columns. The widths of `format!` end at 65,535, beyond which it panics.
+/// The blanks that fill `text` up to `width` columns. The widths of `format!` end at 65,535, beyond which it panics.
 fn blanks(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(quote::width(text)))
 }

@@ -112,7 +112,7 @@ fn open_in(parent: &OwnedFd, name: &str) -> io::Result<File> {
     Ok(openat(parent, name, flags, Mode::empty())?.into())
 }
 
-/// Gives the name of a bundle until it is whole.
+/// The name of a bundle until it is whole.
 fn unfinished(name: &str) -> String {
     format!("{name}{UNFINISHED}")
 }
@@ -202,7 +202,7 @@ fn remove(parent: &OwnedFd, name: &str, own: &File) -> io::Result<()> {
     Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Gives the names of a directory's entries. What is not UTF-8 in a name is replaced: no file of a bundle has such a name.
+/// The names of a directory's entries. What is not UTF-8 in a name is replaced: no file of a bundle has such a name.
 fn names(directory: &File) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {

@@ -66,12 +66,12 @@ pub(super) type Content = (&'static str, Result<String, Missing>);
 /// The file of variables.
 pub(super) const ENVIRONMENT: &str = "environment.json";
 
-/// Gives what the kernel says of the machine and of the cgroups.
+/// What the kernel says of the machine and of the cgroups.
 pub(super) fn of_kernel(config: &Config) -> [Content; 2] {
     [("machine.txt", Ok(files(MACHINE.iter().map(Path::new)))), cgroups(config)]
 }
 
-/// Gives the memory files of the command's own cgroup, and of those with a limit that it is in.
+/// The memory files of the command's own cgroup, and of those with a limit that it is in.
 fn cgroups(config: &Config) -> Content {
     const NAME: &str = "cgroups.txt";
     let groups = &config.cgroups;
@@ -86,7 +86,7 @@ fn cgroups(config: &Config) -> Content {
     (NAME, Ok(files(paths.iter().map(|path| path.as_path()))))
 }
 
-/// Gives what these files say, each below its path. A file that can't be read is left out.
+/// What these files say, each below its path. A file that can't be read is left out.
 fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     let read = |path: &Path| {
         let mut text = Vec::new();
@@ -96,7 +96,7 @@ fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     paths.filter_map(read).collect()
 }
 
-/// Gives those of these variables that may be written down, as JSON.
+/// Those of these variables that may be written down, as JSON.
 pub(super) fn environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Content {
     let named: BTreeMap<String, String> = variables
         .into_iter()

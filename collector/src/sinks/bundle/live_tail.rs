@@ -19,7 +19,7 @@ const COLUMNS: &str = "timestamp,main_ram,descendants_ram,combined_ram,system_ra
                        cpu_descendants_sum_utilization_percent,cpu_combined_sum_utilization_percent,\
                        cpu_system_sum_utilization_percent,n_processes,n_threads,at_ns";
 
-/// Gives the samples that the live file still has, the oldest first. `None`: it has none. `start`: the start of the run.
+/// The samples that the live file still has, the oldest first. `None`: it has none. `start`: the start of the run.
 pub(super) fn text(live: &LiveFile, start: SessionStart) -> Option<String> {
     let end = live.count();
     let first = end.saturating_sub(SAMPLE_CAPACITY as u64);
@@ -35,7 +35,7 @@ pub(super) fn text(live: &LiveFile, start: SessionStart) -> Option<String> {
     Some(text)
 }
 
-/// Gives the row of a sample. `before`: the sample before it; `None`: it is the first.
+/// The row of a sample. `before`: the sample before it; `None`: it is the first.
 fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String {
     let since_epoch =
         start.date(sample.monotonic_ns).duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -50,7 +50,7 @@ fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String 
     )
 }
 
-/// Gives the CPU utilization between two samples, percent of one core. `None`: no time is between them.
+/// The CPU utilization between two samples, percent of one core. `None`: no time is between them.
 fn cpu_percent(before: &Sample, sample: &Sample) -> Option<f64> {
     let length_ns =
         sample.monotonic_ns.checked_sub(before.monotonic_ns).filter(|length_ns| *length_ns > 0)?;

@@ -53,12 +53,12 @@ impl Tail {
         self.add_line(self.last_ns(), &Line::Event(*event));
     }
 
-    /// Gives the time of the last sample; 0: there is none.
+    /// The time of the last sample; 0: there is none.
     fn last_ns(&self) -> u64 {
         self.last.as_ref().map_or(0, |sample| sample.at_ns)
     }
 
-    /// Gives the lines that are kept, between those of the run's start and end.
+    /// The lines that are kept, between those of the run's start and end.
     pub(super) fn text(&self, report: &Report) -> String {
         let sampled_max_ram = self.last.as_ref().map(|sample| sample.max_ram).unwrap_or_default();
         let mut text = Line::Run(self.run.clone()).text();

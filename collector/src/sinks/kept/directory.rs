@@ -46,7 +46,7 @@ pub(in crate::sinks) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
 
-/// Gives a directory at or below that of kept reports without links, and creates it if it is missing.
+/// A directory at or below that of kept reports without links, and creates it if it is missing.
 ///
 /// # Errors
 /// If it can't be created, or another user could redirect its path.
@@ -55,7 +55,7 @@ pub fn resolve_or_create(directory: &Path) -> Result<PathBuf, Unsafe> {
     user().resolve_or_create(directory, 0o700)
 }
 
-/// Gives the user that this process runs as, for checks of paths. Groups may write to that user's directories, as they can to a
+/// The user that this process runs as, for checks of paths. Groups may write to that user's directories, as they can to a
 /// home directory under umask 002. They may not if the user is root.
 fn user() -> User {
     User::this().trusting_groups()
@@ -140,7 +140,7 @@ fn is_any_keeper() -> bool {
     false
 }
 
-/// Gives the names of the reports, oldest first.
+/// The names of the reports, oldest first.
 fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = names(directory)?;
     names.retain(|name| is_kept_name(name));
@@ -157,7 +157,7 @@ fn is_kept_name(name: &str) -> bool {
     is_number(pid) && time.split(['T', '.']).count() == 3 && time.split(['T', '.']).all(is_number)
 }
 
-/// Gives the names of the temporary files that killed keepers left: those older than [`KEEPER_LIFE`].
+/// The names of the temporary files that killed keepers left: those older than [`KEEPER_LIFE`].
 fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
     let now_s = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let is_old = |name: &str| {
@@ -170,7 +170,7 @@ fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Gives all names in the directory that are UTF-8.
+/// All names in the directory that are UTF-8.
 fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let entries = Dir::read_from(directory)?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect())

@@ -42,7 +42,7 @@ pub(super) fn find(given: &Path) -> io::Result<Output> {
     }
 }
 
-/// Gives the name of this process's controlling terminal. The collector, which has none, can't open it as /dev/tty.
+/// The name of this process's controlling terminal. The collector, which has none, can't open it as /dev/tty.
 fn own_terminal() -> io::Result<PathBuf> {
     let name = |fd: BorrowedFd<'_>| {
         tcgetsid(fd).ok()?;
@@ -55,7 +55,7 @@ fn own_terminal() -> io::Result<PathBuf> {
     Ok(OsString::from_vec(name.into_bytes()).into())
 }
 
-/// Gives the output to a fifo, terminal, device or open file, with what identifies it. Reports are appended to such a file.
+/// The output to a fifo, terminal, device or open file, with what identifies it. Reports are appended to such a file.
 fn stream(path: &Path) -> io::Result<Output> {
     let found = fs::metadata(path)?;
     Ok(Output::Stream(StreamFile {

@@ -73,7 +73,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Gives the units that the user asked for, or gpu_tracker's default ones, and the figures of the machine.
+    /// The units that the user asked for, or gpu_tracker's default ones, and the figures of the machine.
     pub(super) fn from_context(context: &SinkContext) -> Self {
         let (tracking, style, host) =
             (&context.config.tracking, &context.config.report.style, &context.host.host);
@@ -201,22 +201,22 @@ impl DataRow {
         &self.interval.sample
     }
 
-    /// Gives the time of the sample, microseconds since the epoch.
+    /// The time of the sample, microseconds since the epoch.
     pub(super) fn time_us(&self) -> u64 {
         self.sample().at_ns.saturating_add(self.epoch_ns) / 1000
     }
 
-    /// Gives the machine's memory in use, bytes. If that is unknown, gives the tree's, which is a lower bound.
+    /// The machine's memory in use, bytes. If that is unknown, gives the tree's, which is a lower bound.
     fn system_ram(&self) -> u64 {
         self.sample().system.ram_bytes.unwrap_or(self.sample().footprint_bytes.combined.max)
     }
 
-    /// Gives the machine's CPU utilization, percent of one core. If that is unknown, gives the tree's, which is a lower bound.
+    /// The machine's CPU utilization, percent of one core. If that is unknown, gives the tree's, which is a lower bound.
     fn system_percent(&self) -> f64 {
         self.sample().system.cpu_percent.unwrap_or(percent(self.sample().cpu.combined))
     }
 
-    /// Gives the GPU RAM of the processes that `group` picks, in its unit.
+    /// The GPU RAM of the processes that `group` picks, in its unit.
     fn run_gpu_ram(&self, group: impl Fn(Groups<u64>) -> u64) -> Value {
         self.gpu_ram(self.sample().gpu.run_bytes.map(group))
     }
@@ -226,7 +226,7 @@ impl DataRow {
         self.of_gpus(bytes.map(|bytes| self.form.gpu_ram_unit.convert(bytes as f64)))
     }
 
-    /// Gives the utilization of all GPUs together, divided by this number of devices.
+    /// The utilization of all GPUs together, divided by this number of devices.
     fn gpu_percent(&self, devices: u32) -> Value {
         self.of_gpus(self.sample().gpu.busy_percent.map(|sum| sum / f64::from(devices.max(1))))
     }
@@ -237,12 +237,12 @@ impl DataRow {
     }
 }
 
-/// Gives a count, or nothing where it is unknown.
+/// A count, or nothing where it is unknown.
 fn count(count: Option<u64>) -> Value {
     count.map_or(Value::Unknown, Value::Integer)
 }
 
-/// Gives a group's CPU utilization, percent of one core. The first sample of a run can have none, which is given as 0.
+/// A group's CPU utilization, percent of one core. The first sample of a run can have none, which is given as 0.
 fn percent(cpu: CpuSample) -> f64 {
     cpu.percent.unwrap_or(0.0)
 }
@@ -252,7 +252,7 @@ fn rounded(percent: f64, cores: u32) -> Value {
     Value::Number((percent / f64::from(cores.max(1)) * 1000.0).round() / 1000.0)
 }
 
-/// Gives the value of `max_ram_source`, which says what shows the largest RAM. If the groups differ, the last one in the order of
+/// The value of `max_ram_source`, which says what shows the largest RAM. If the groups differ, the last one in the order of
 /// [`MaximumSource`] counts.
 fn source_number(max_ram: Groups<RamMaximum>) -> u64 {
     let last_source = max_ram.values().map(|max| max.source).into_iter().max();

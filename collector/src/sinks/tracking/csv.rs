@@ -30,7 +30,7 @@ struct CsvFile {
     rows: Option<RowFile>,
 }
 
-/// Gives the sink of a file.
+/// The sink of a file.
 pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
     let intervals = Intervals::new(context.config.tracking.interval_ns());
     Box::new(CsvFile { target, form: Form::from_context(context), intervals, rows: None })
@@ -104,28 +104,28 @@ impl CsvFile {
     }
 }
 
-/// Gives the three lines before the first row: names and values of what does not change, and the names of the columns.
+/// The three lines before the first row: names and values of what does not change, and the names of the columns.
 fn head(form: Form) -> String {
     format!("{}\n{}{}\n", names(STATIC), static_row(form, Gpus::default()), names(DATA))
 }
 
-/// Gives the names of columns, with commas between them.
+/// The names of columns, with commas between them.
 fn names<S>(columns: &[Column<S>]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// Gives the values that columns have for `source`, with commas between them.
+/// The values that columns have for `source`, with commas between them.
 fn values<S>(columns: &[Column<S>], source: &S) -> String {
     columns.iter().map(|column| (column.value)(source).to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Gives the second line, with its line break. Spaces make it [`STATIC_ROW`] bytes long, so that it can be overwritten when the
+/// The second line, with its line break. Spaces make it [`STATIC_ROW`] bytes long, so that it can be overwritten when the
 /// GPUs are known.
 fn static_row(form: Form, gpus: Gpus) -> String {
     format!("{:<width$}\n", values(STATIC, &Fixed { form, gpus }), width = STATIC_ROW - 1)
 }
 
-/// Gives a row without its line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
+/// A row without its line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
 fn line(form: Form, row: Row, epoch_ns: u64) -> String {
     values(DATA, &DataRow { form, interval: row, epoch_ns })
 }

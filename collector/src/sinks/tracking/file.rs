@@ -115,7 +115,7 @@ impl TrackingFile {
         Ok(made)
     }
 
-    /// Gives the path by which collectors open the file, and the inode that they must find there.
+    /// The path by which collectors open the file, and the inode that they must find there.
     pub fn target(&self) -> StreamFile {
         self.target.clone()
     }

@@ -40,7 +40,7 @@ impl GrowingFile {
         Ok(())
     }
 
-    /// Gives where the next item is written, as bytes from the start of the file.
+    /// Where the next item is written, as bytes from the start of the file.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -74,7 +74,7 @@ impl GrowingFile {
         Ok(true)
     }
 
-    /// Gives what was lost so far because there was no space.
+    /// What was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
         self.loss.clone()
     }

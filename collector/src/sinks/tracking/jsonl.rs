@@ -47,7 +47,7 @@ struct JsonLines {
     written_max_ram: Groups<RamMaximum>,
 }
 
-/// Gives the sink of a file.
+/// The sink of a file.
 pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
     Box::new(JsonLines::new(target, context.run()))
 }

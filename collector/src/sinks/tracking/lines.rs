@@ -18,7 +18,7 @@ impl LineFile {
         Ok(lines)
     }
 
-    /// Gives where the last whole line ends, as bytes from the start of the file. Looks for its line break from the end backwards.
+    /// Where the last whole line ends, as bytes from the start of the file. Looks for its line break from the end backwards.
     fn end_of_whole_lines(&self) -> io::Result<u64> {
         let mut end = self.0.end();
         while end > 0 {
@@ -71,7 +71,7 @@ impl LineFile {
         self.0.append(lines.concat().as_bytes(), lines.len() as u64)
     }
 
-    /// Gives what was lost so far because there was no space.
+    /// What was lost so far because there was no space.
     pub(in crate::sinks) fn loss(&self) -> Loss {
         self.0.loss()
     }

@@ -24,7 +24,7 @@ pub(super) use lines::LineFile;
 pub(crate) struct Form {
     /// The extension of its files, without the dot.
     pub extension: &'static str,
-    /// Gives the sink that writes a file.
+    /// The sink that writes a file.
     pub make: fn(&SinkContext, StreamFile) -> Box<dyn Sink>,
     /// Whether SQLite writes its files. SQLite opens files by name, and needs locks.
     pub is_database: bool,
@@ -46,13 +46,13 @@ pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
     form_of(path).map(|_| ()).ok_or(NoTrackingFile::Form)
 }
 
-/// Gives the form that the extension of a path asks for. `None`: it is that of no form.
+/// The form that the extension of a path asks for. `None`: it is that of no form.
 fn form_of(path: &Path) -> Option<&'static Form> {
     let extension = path.extension()?;
     FORMS.iter().find(|form| extension == form.extension)
 }
 
-/// Gives the extensions of all forms as a message lists them: ".a, .b or .c".
+/// The extensions of all forms as a message lists them: ".a, .b or .c".
 fn extensions() -> String {
     let all: Vec<String> = FORMS.iter().map(|form| format!(".{}", form.extension)).collect();
     match &all[..] {
@@ -61,14 +61,14 @@ fn extensions() -> String {
     }
 }
 
-/// Gives a sink for each `--tf`.
+/// A sink for each `--tf`.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let files = context.config.tracking.tracking_files.iter();
     // The launcher has refused files without a form.
     files.filter_map(|file| Some((form_of(&file.path)?.make)(context, file.clone()))).collect()
 }
 
-/// Gives the name of a tracking file's sink, for the report.
+/// The name of a tracking file's sink, for the report.
 fn name(target: &StreamFile) -> String {
     format!("The tracking file {}", target.path.display())
 }

@@ -30,7 +30,7 @@ pub enum NotWritten {
 /// Such a file gets nothing if the run wrote nothing to it.
 type Writer = fn(&StreamFile, &Report, bool) -> Result<(), NotWritten>;
 
-/// Gives the writer for a file of this name. `None`: the file's form has no place for the figures of nodes. Rows of `.csv` are
+/// The writer for a file of this name. `None`: the file's form has no place for the figures of nodes. Rows of `.csv` are
 /// those of gpu_tracker, and slices of `.pftrace` are processes of one machine.
 fn writer(path: &Path) -> Option<Writer> {
     match form_of(path)?.extension {

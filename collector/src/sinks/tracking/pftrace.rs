@@ -52,7 +52,7 @@ struct TraceFile {
     written_max_ram: Option<Groups<RamMaximum>>,
 }
 
-/// Gives the sink of a file.
+/// The sink of a file.
 pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
     let interval_ns = context.config.tracking.interval_ns();
     Box::new(TraceFile::new(target, context.config.command.clone(), interval_ns))

@@ -43,7 +43,7 @@ impl RowFile {
         Ok(rows)
     }
 
-    /// Gives the rows in the last two pages before byte `end`, as the byte at which they begin, and their bytes. If the file has a
+    /// The rows in the last two pages before byte `end`, as the byte at which they begin, and their bytes. If the file has a
     /// whole row, these bytes have one, too.
     fn tail(&self, end: u64) -> io::Result<(u64, Vec<u8>)> {
         let begin = end.saturating_sub(2 * PAGE).max(self.head);
@@ -123,7 +123,7 @@ impl RowFile {
         self.file.write_all_at(bytes.as_bytes(), at)
     }
 
-    /// Gives what was lost so far because there was no space.
+    /// What was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
         self.loss.clone()
     }

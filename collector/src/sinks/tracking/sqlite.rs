@@ -56,7 +56,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Gives the number of rows and processes.
+    /// The number of rows and processes.
     fn len(&self) -> usize {
         self.rows.len() + self.processes.len()
     }
@@ -74,7 +74,7 @@ struct Database {
     loss: Loss,
 }
 
-/// Gives the sink of a file.
+/// The sink of a file.
 pub(super) fn make(context: &SinkContext, target: StreamFile) -> Box<dyn Sink> {
     Box::new(Database::new(target, Form::from_context(context), context.config.tracking.interval_ns()))
 }

@@ -20,7 +20,7 @@ impl Groups {
 }
 
 impl Group {
-    /// Gives directory and name of the group and its ancestors, up to the mount point.
+    /// Directory and name of the group and its ancestors, up to the mount point.
     fn with_ancestors(&self) -> impl Iterator<Item = (&Path, String)> {
         let names = Path::new(&self.name).ancestors().map(|name| name.display().to_string());
         self.directories().zip(names)

@@ -36,7 +36,7 @@ pub(crate) trait Backend: Send {
     /// Asks for the devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
 
-    /// Gives the devices as they are known, without asking the driver.
+    /// The devices as they are known, without asking the driver.
     fn known_devices(&self) -> Vec<Device> {
         Vec::new()
     }
@@ -44,7 +44,7 @@ pub(crate) trait Backend: Send {
     /// Reads what is due. Where calls are slow, a turn is short, so that its figures are handed over soon.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn;
 
-    /// Gives how many driver settings were changed, and are not restored.
+    /// How many driver settings were changed, and are not restored.
     fn changed_settings(&self) -> usize {
         0
     }

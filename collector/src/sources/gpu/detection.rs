@@ -44,7 +44,7 @@ fn has_drm(config: &GpuConfig) -> bool {
     (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config)
 }
 
-/// Gives the configuration for a backend ([`NVIDIA`] or [`AMD_AND_INTEL`]). HIP reads CUDA_VISIBLE_DEVICES, too. Where there may
+/// The configuration for a backend ([`NVIDIA`] or [`AMD_AND_INTEL`]). HIP reads CUDA_VISIBLE_DEVICES, too. Where there may
 /// be NVIDIA devices, the variable is meant for those, so AMD's configuration is without it.
 pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     let mut own = config.clone();

@@ -134,7 +134,7 @@ impl Known {
         }
     }
 
-    /// Gives the devices, with the figures that readings showed. `config` tells which of them a run would track.
+    /// The devices, with the figures that readings showed. `config` tells which of them a run would track.
     fn gpus(&self, config: &GpuConfig, processes: &mut Processes) -> Vec<Listed> {
         let devices: Vec<Device> = self.devices.iter().map(|listed| listed.device.clone()).collect();
         let tracked = select::wanted(config, &devices);
@@ -164,7 +164,7 @@ fn failure(phase: &Phase, patience: Duration) -> Option<String> {
     }
 }
 
-/// Gives the figures of a device, each with the reason if it is not available.
+/// The figures of a device, each with the reason if it is not available.
 fn capabilities(sample: &DeviceSample) -> Vec<Capability> {
     let mut capabilities = Vec::new();
     for (figure, reading) in sample.capabilities() {

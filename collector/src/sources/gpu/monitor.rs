@@ -47,7 +47,7 @@ impl GpuMonitor {
         !self.workers.is_empty()
     }
 
-    /// Gives what the workers had read at the tick before. From now on they read about these processes. `None`: there is no
+    /// What the workers had read at the tick before. From now on they read about these processes. `None`: there is no
     /// backend.
     pub(crate) fn exchange(&mut self, pids: &GpuPids, now_ns: u64) -> Option<GpuObservation> {
         if !self.is_active() {
@@ -61,7 +61,7 @@ impl GpuMonitor {
         Some(observation)
     }
 
-    /// Gives the last observation of the run: all readings that wait, a last reading if it comes soon, and the state of each
+    /// The last observation of the run: all readings that wait, a last reading if it comes soon, and the state of each
     /// backend. Waits for changed settings of a driver to be restored.
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
@@ -122,7 +122,7 @@ impl GpuMonitor {
         None
     }
 
-    /// Gives the names of `--guuids` that mean no device: every backend has listed its devices, and none has the name.
+    /// The names of `--guuids` that mean no device: every backend has listed its devices, and none has the name.
     /// `phases`: those of the workers.
     fn unknown_names(&self, phases: &[Phase]) -> Vec<String> {
         if !phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
@@ -170,7 +170,7 @@ impl GpuMonitor {
         }
     }
 
-    /// Gives a warning if the last reading is old, unless the driver is unresponsive, which has a warning of its own.
+    /// A warning if the last reading is old, unless the driver is unresponsive, which has a warning of its own.
     fn late_reading(&self, worker: &Worker, now_ns: u64) -> Option<String> {
         let age = worker.age(now_ns);
         let is_late = age > POLICY.late_reading.max(self.interval.saturating_mul(2));

@@ -9,7 +9,7 @@ use crate::model::gpu::{Device, DeviceSample, Figure};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
 
-/// Gives what the last reading of a device shows. `processes` names those that have memory on it.
+/// What the last reading of a device shows. `processes` names those that have memory on it.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
     let value = |figure| {
         let mut values = sample.values.iter();
@@ -64,7 +64,7 @@ impl Processes {
         Self { are_foreign: has_own_pid_ns(&root), root, users: HashMap::new() }
     }
 
-    /// Gives a warning if processes are listed that can't be named.
+    /// A warning if processes are listed that can't be named.
     pub(super) fn warning(&self, listing: &Listing) -> Option<String> {
         let mut listed = listing.gpus.iter().filter_map(|gpu| gpu.now.processes.as_ref());
         (self.are_foreign && listed.any(|listed| !listed.is_empty())).then(|| {
@@ -86,7 +86,7 @@ impl Processes {
     }
 }
 
-/// Gives the effective user in the text of /proc/PID/status: the second of the four numbers.
+/// The effective user in the text of /proc/PID/status: the second of the four numbers.
 fn uid_of(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()

@@ -59,7 +59,7 @@ impl PidFactReader {
         self.absent.retain(|pid, _| named.contains_key(pid));
     }
 
-    /// Gives the facts about an id that a driver named. `pids` are the ids of the run. `named_ns`: when a driver last named
+    /// The facts about an id that a driver named. `pids` are the ids of the run. `named_ns`: when a driver last named
     /// the id. `now_ns`: when the id is looked up. Both are CLOCK_MONOTONIC nanoseconds.
     pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, named_ns: u64, now_ns: u64) -> PidFacts {
         let facts = self.recent_facts(pid, pids, now_ns);
@@ -73,7 +73,7 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// Gives the facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`. Then they are
+    /// The facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`. Then they are
     /// read again, since a thread of the run can get the pid of a stranger that has ended.
     fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()

@@ -142,7 +142,7 @@ impl Worker {
         Self { name, shared }
     }
 
-    /// Gives what the thread does now.
+    /// What the thread does now.
     pub(super) fn phase(&self) -> Phase {
         self.shared.lock().phase.clone()
     }
@@ -179,13 +179,13 @@ impl Worker {
         state.phase == Phase::Ready && state.unresponsive_since_ns(clock::monotonic_ns()).is_none()
     }
 
-    /// Gives since when a driver that had answered before has not returned from a turn, CLOCK_MONOTONIC nanoseconds.
+    /// Since when a driver that had answered before has not returned from a turn, CLOCK_MONOTONIC nanoseconds.
     /// `None`: it answers, or the turn began less than `POLICY.unresponsive_ns` ago.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         self.shared.lock().unresponsive_since_ns(now_ns)
     }
 
-    /// Gives how long before `now_ns` (CLOCK_MONOTONIC) the last reading began.
+    /// How long before `now_ns` (CLOCK_MONOTONIC) the last reading began.
     pub(super) fn age(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(now_ns.saturating_sub(self.shared.lock().read_ns))
     }
@@ -362,7 +362,7 @@ impl<'a> Reader<'a> {
         Some(list)
     }
 
-    /// Gives the wanted devices with their visibility to the command, and the ids of all whole devices of the machine.
+    /// The wanted devices with their visibility to the command, and the ids of all whole devices of the machine.
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
         let visibility = Visibility::new(&self.config.visible, all);
         let tracked =

@@ -14,12 +14,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Gives a full budget at `start_ns`, CLOCK_MONOTONIC.
+    /// A full budget at `start_ns`, CLOCK_MONOTONIC.
     pub fn new(policy: BudgetPolicy, start_ns: u64) -> Self {
         Self { policy, left_ns: policy.saved_ns, refilled_ns: start_ns }
     }
 
-    /// Gives the rules of this budget.
+    /// The rules of this budget.
     pub fn policy(&self) -> BudgetPolicy {
         self.policy
     }
@@ -40,7 +40,7 @@ impl Budget {
         result
     }
 
-    /// Gives the credit, nanoseconds, by which [`Self::has_credit`] lets a quarter of the time beyond this reserve be spent.
+    /// The credit, nanoseconds, by which [`Self::has_credit`] lets a quarter of the time beyond this reserve be spent.
     /// The credit is negative, since the reserve and the other three quarters must stay. `None`: nothing is left beyond it.
     pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
         let beyond_ns = self.left_ns.saturating_sub(reserved_ns);

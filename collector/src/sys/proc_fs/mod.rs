@@ -31,7 +31,7 @@ pub(crate) use shared_pages::{AddressSpace, count_pages};
 /// An exec takes no more (execve(2)). By prctl(PR_SET_MM), a process can make any part of its memory its environment.
 const MOST_ENVIRONMENT_BYTES: u64 = 6 << 20;
 
-/// Gives the final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
+/// The final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
 ///
 /// `stat` must have been read before, because a CPU clock that is read before the end is not final.
 pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
@@ -71,7 +71,7 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// Gives the name of the program, with what an interpreter runs. `None`: there is no name in the arguments.
+    /// The name of the program, with what an interpreter runs. `None`: there is no name in the arguments.
     pub fn command(&self) -> Option<String> {
         match self {
             Self::Args(args) => command_of_args(args),
@@ -79,7 +79,7 @@ impl CommandLine {
         }
     }
 
-    /// Gives the arguments. A title is one.
+    /// The arguments. A title is one.
     pub fn into_args(self) -> Vec<String> {
         match self {
             Self::Args(args) => args,
@@ -95,12 +95,12 @@ impl Default for ProcRoot {
 }
 
 impl ProcRoot {
-    /// Gives a reader of the /proc that is mounted at `root`.
+    /// A reader of the /proc that is mounted at `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Gives the path of a file of a process, such as `stat`.
+    /// The path of a file of a process, such as `stat`.
     pub fn path(&self, pid: u32, file: &str) -> PathBuf {
         self.root.join(pid.to_string()).join(file)
     }
@@ -110,7 +110,7 @@ impl ProcRoot {
         File::open(self.path(pid, file))
     }
 
-    /// Gives the path of a file that is not in the directory of a pid, such as `loadavg` or `self/cgroup`.
+    /// The path of a file that is not in the directory of a pid, such as `loadavg` or `self/cgroup`.
     pub(crate) fn top_path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -136,7 +136,7 @@ impl ProcRoot {
         remains_if_over(pid, &self.stat(pid)?)
     }
 
-    /// Gives what a process has used so far. `stat` must have been read just now, since a part of the figures comes from there.
+    /// What a process has used so far. `stat` must have been read just now, since a part of the figures comes from there.
     /// `None`: the process is gone.
     pub fn used_so_far(&self, pid: u32, stat: &Stat) -> Option<UsedBefore> {
         Some(UsedBefore {
@@ -197,7 +197,7 @@ impl ProcRoot {
         Some(parse::parse_smaps(&bytes, |addresses| page_map.as_ref()?.pieces(addresses)))
     }
 
-    /// Gives device and inode of the executable of a process. `None`: the process is gone, has no executable, or may not be
+    /// Device and inode of the executable of a process. `None`: the process is gone, has no executable, or may not be
     /// looked at.
     pub fn executable(&self, pid: u32) -> Option<(u64, u64)> {
         use std::os::unix::fs::MetadataExt;
@@ -256,7 +256,7 @@ impl ProcRoot {
         self.path(pid, "").exists() || (is_real && !pidfd::is_gone(pid))
     }
 
-    /// Gives the inode of the pid namespace of a process. `None`: the process is gone, or is another user's.
+    /// The inode of the pid namespace of a process. `None`: the process is gone, or is another user's.
     pub fn pid_ns(&self, pid: u32) -> Option<u32> {
         let link = std::fs::read_link(self.path(pid, "ns/pid")).ok()?;
         let text = link.to_str()?;

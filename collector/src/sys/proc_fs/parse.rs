@@ -69,7 +69,7 @@ impl Stat {
         })
     }
 
-    /// Gives the start time, CLOCK_MONOTONIC nanoseconds, rounded down to a clock tick. `tick_us`: a tick, microseconds.
+    /// The start time, CLOCK_MONOTONIC nanoseconds, rounded down to a clock tick. `tick_us`: a tick, microseconds.
     ///
     /// The file counts on CLOCK_BOOTTIME. If the machine was suspended after the start, the result is too early by that
     /// time.
@@ -215,7 +215,7 @@ impl MappingKind {
 }
 
 impl Mapping {
-    /// Gives its addresses.
+    /// Its addresses.
     pub(super) fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.end - self.start)
     }
@@ -394,12 +394,12 @@ impl Status {
     }
 }
 
-/// Gives what follows `key` in the first line that begins with it.
+/// What follows `key` in the first line that begins with it.
 pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))
 }
 
-/// Gives the value of the line `KEY   123 kB`, in bytes. The kernel's kB is 1024 bytes.
+/// The value of the line `KEY   123 kB`, in bytes. The kernel's kB is 1024 bytes.
 fn bytes_of(text: &[u8], key: &[u8]) -> Option<u64> {
     kib_to_bytes(line(text, key)?)
 }
@@ -415,7 +415,7 @@ pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
     str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
 }
 
-/// Gives the busy time of all cores since boot, clock ticks, from the text of /proc/stat. That is all but idle, iowait and steal
+/// The busy time of all cores since boot, clock ticks, from the text of /proc/stat. That is all but idle, iowait and steal
 /// time. Guest time is included, because the kernel counts it as user time.
 pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
@@ -451,7 +451,7 @@ pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     (sum.cores > 0).then_some(sum)
 }
 
-/// Gives how long a thread ran, and how long it waited for a core, from the text of its schedstat. Both are 0 if the kernel does
+/// How long a thread ran, and how long it waited for a core, from the text of its schedstat. Both are 0 if the kernel does
 /// not count them.
 pub(super) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
     let mut fields = text.trim_ascii().split(|b| *b == b' ').map(parse_u64);
@@ -459,13 +459,13 @@ pub(super) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
     Some(TaskTimes { ran_ns, waited_ns })
 }
 
-/// Gives how many processes and threads were created since boot, from the text of /proc/stat. `None`: there is no such number, or
+/// How many processes and threads were created since boot, from the text of /proc/stat. `None`: there is no such number, or
 /// it is 0.
 pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
     parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
 }
 
-/// Gives the length of the arguments with which a program was started, bytes, from /proc/PID/stat. 0: it is hidden, as
+/// The length of the arguments with which a program was started, bytes, from /proc/PID/stat. 0: it is hidden, as
 /// [`Stat::start_stack`] is.
 pub fn arguments_bytes(stat: &[u8]) -> u64 {
     let fields = || {

@@ -111,7 +111,7 @@ impl AddressSpace {
         })
     }
 
-    /// Gives the length of all that is read of it, bytes.
+    /// The length of all that is read of it, bytes.
     pub(crate) fn length_bytes(&self) -> u64 {
         let length = |mapping: &Mapping| mapping.addresses().end - mapping.address;
         self.mappings.iter().map(length).fold(0, u64::saturating_add)
@@ -189,7 +189,7 @@ impl AddressSpace {
         self.next += 1;
     }
 
-    /// Gives the figures that smaps would have. `size`: the process's size right after its pages were counted. `None`: they could
+    /// The figures that smaps would have. `size`: the process's size right after its pages were counted. `None`: they could
     /// not be counted.
     pub(crate) fn finish(mut self, size: Size, page_bytes: u64) -> Option<Mappings> {
         if self.is_gone {
@@ -214,7 +214,7 @@ impl AddressSpace {
         Some(files)
     }
 
-    /// Gives the anonymous pages that the process alone has, and its proportional part of all that it has, bytes.
+    /// The anonymous pages that the process alone has, and its proportional part of all that it has, bytes.
     /// `anonymous_bytes`: all that it has, by statm. `None`: pages are missing, or the kernel does not say which are its own.
     fn anonymous_parts(&self, anonymous_bytes: u64, page_bytes: u64) -> Option<(u64, u64)> {
         if !self.with_anonymous {
@@ -243,7 +243,7 @@ impl AddressSpace {
         }
     }
 
-    /// Gives what is kept of the entry of a page of the chunk; 0: it is no anonymous page.
+    /// What is kept of the entry of a page of the chunk; 0: it is no anonymous page.
     fn kept(&self, page: usize) -> u64 {
         self.chunk.get(page).copied().unwrap_or(0)
     }
@@ -268,7 +268,7 @@ pub(crate) fn count_pages(relatives: &mut [AddressSpace], page_bytes: u64) {
     }
 }
 
-/// Gives the addresses that at least one of these processes has mapped, ascending. What follows without a gap is one range.
+/// The addresses that at least one of these processes has mapped, ascending. What follows without a gap is one range.
 fn all_addresses(relatives: &[AddressSpace]) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> =
         relatives.iter().flat_map(|space| space.mappings.iter().map(Mapping::addresses)).collect();

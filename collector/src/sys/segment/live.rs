@@ -23,7 +23,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::guard;
 use super::named::NamedFile;
 
-/// Gives the path of the live file beside this segment.
+/// The path of the live file beside this segment.
 pub fn path_of(segment: &Path) -> PathBuf {
     let mut path = segment.as_os_str().to_owned();
     path.push(SUFFIX);
@@ -121,7 +121,7 @@ impl LiveFile {
         unsafe { self.base.cast::<LiveHeader>().as_ref() }
     }
 
-    /// Gives the ring of samples.
+    /// The ring of samples.
     fn slots(&self) -> &[SampleSlot] {
         // SAFETY: the slots are inside the mapping, are aligned, and are accessed atomically only.
         unsafe {
@@ -130,22 +130,22 @@ impl LiveFile {
         }
     }
 
-    /// Gives the table of GPUs.
+    /// The table of GPUs.
     fn gpu_table(&self) -> &GpuTable {
         self.table(GPUS)
     }
 
-    /// Gives the table of processes.
+    /// The table of processes.
     fn process_table(&self) -> &ProcessTable {
         self.table(PROCESSES)
     }
 
-    /// Gives the table that has the summary.
+    /// The table that has the summary.
     fn summary_table(&self) -> &SummaryTable {
         self.table(SUMMARY)
     }
 
-    /// Gives the table in a section, which must have its size.
+    /// The table in a section, which must have its size.
     fn table<const N: usize>(&self, section: Section) -> &Slot<N> {
         assert_eq!(section.size as usize, size_of::<Slot<N>>());
         // SAFETY: the section is inside the mapping, aligned to 64 bytes, as long as the table, and accessed atomically only.
@@ -215,7 +215,7 @@ impl LiveFile {
         Ok((head[0], String::from_utf8_lossy(&bytes[..length]).into_owned()))
     }
 
-    /// Gives how many samples were written so far.
+    /// How many samples were written so far.
     pub fn count(&self) -> u64 {
         self.header().samples.0.load(Ordering::Acquire)
     }
@@ -240,7 +240,7 @@ impl LiveFile {
         guard::LIVE.is_lost()
     }
 
-    /// Gives the file with its name.
+    /// The file with its name.
     pub fn named(&self) -> &NamedFile {
         &self.named
     }

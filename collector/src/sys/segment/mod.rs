@@ -177,7 +177,7 @@ impl Segment {
         if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path }) }
     }
 
-    /// Gives the segment's file with its name.
+    /// The segment's file with its name.
     ///
     /// A collector inherits the open descriptor, because the name can be removed. New processes of the tree find the segment by
     /// its name.
@@ -190,13 +190,13 @@ impl Segment {
         guard::SEGMENT.is_lost()
     }
 
-    /// Gives the header.
+    /// The header.
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// Gives how many programs were started without the shim, as the processes of the tree have counted them.
+    /// How many programs were started without the shim, as the processes of the tree have counted them.
     pub(crate) fn shimless_programs(&self) -> ShimlessPrograms {
         let header = self.header();
         ShimlessPrograms {
@@ -205,7 +205,7 @@ impl Segment {
         }
     }
 
-    /// Gives the event ring.
+    /// The event ring.
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
         const WORDS: usize = RING_SIZE / size_of::<u64>();
         const _: () = assert!(WORDS == RING_CAPACITY * RECORD_WORDS && SLOT_SIZE == RECORD_WORDS * 8);
@@ -245,7 +245,7 @@ impl Segment {
         if length == slot.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Gives the number of records in the overflow area so far.
+    /// The number of records in the overflow area so far.
     pub(crate) fn appended(&self) -> u64 {
         self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
@@ -258,7 +258,7 @@ impl Segment {
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
-    /// Gives how often the doorbell was rung.
+    /// How often the doorbell was rung.
     pub(crate) fn doorbell(&self) -> u32 {
         self.header().doorbell.load(Ordering::Acquire)
     }

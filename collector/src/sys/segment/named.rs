@@ -90,7 +90,7 @@ impl NamedFile {
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
     }
 
-    /// Gives the file its name. Never replaces an existing file or link.
+    /// The file its name. Never replaces an existing file or link.
     ///
     /// # Errors
     /// If the name exists, or can't be created.
@@ -100,7 +100,7 @@ impl NamedFile {
         Ok(rustix::fs::linkat(CWD, unnamed, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// Gives a duplicate of the descriptor, which shares the lock.
+    /// A duplicate of the descriptor, which shares the lock.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -108,30 +108,30 @@ impl NamedFile {
         Ok(Self { path: self.path.clone(), file: self.file.try_clone()? })
     }
 
-    /// Gives the descriptor alone.
+    /// The descriptor alone.
     #[cfg(test)]
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.file
     }
 
-    /// Gives the name of the file, which it may not have yet or any more.
+    /// The name of the file, which it may not have yet or any more.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the descriptor of the file.
+    /// The descriptor of the file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Gives the name of the file, and the file itself, for a process that does not have it open. `None`: the kernel does not tell.
+    /// The name of the file, and the file itself, for a process that does not have it open. `None`: the kernel does not tell.
     pub fn known(&self) -> Option<KnownFile> {
         let found = rustix::fs::fstat(&self.file).ok()?;
         let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
         Some(KnownFile { path: self.path.clone(), id: FileId { device, inode: found.st_ino } })
     }
 
-    /// Gives the length of the file, bytes.
+    /// The length of the file, bytes.
     pub(crate) fn length(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_size.unsigned_abs())
     }

@@ -19,7 +19,7 @@ impl Known {
         Self { short, long, takes_value }
     }
 
-    /// Gives the name by which forms of the usage have the option: its long form, or its only one.
+    /// The name by which forms of the usage have the option: its long form, or its only one.
     fn name(&self) -> &'static str {
         if self.long.is_empty() { self.short } else { self.long }
     }

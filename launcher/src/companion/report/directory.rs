@@ -34,7 +34,7 @@ pub(super) struct DirectoryArgs {
     pub(super) sort: Option<SortBy>,
 }
 
-/// Gives the order of this name.
+/// The order of this name.
 fn sort_by(name: String) -> Result<SortBy, String> {
     SortBy::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, by)| by).ok_or(name)
 }

@@ -76,7 +76,7 @@ fn since(given: &str) -> Result<Since, String> {
     })
 }
 
-/// Gives the kind of this name.
+/// The kind of this name.
 fn kind(name: String) -> Result<Kind, String> {
     Kind::all().find(|kind| kind.name() == name).ok_or(name)
 }
@@ -121,7 +121,7 @@ impl TimeArgs {
         }
     }
 
-    /// Gives since when runs are listed. `None`: since ever.
+    /// Since when runs are listed. `None`: since ever.
     pub(super) fn since_date(&self) -> Option<SystemTime> {
         match self.since? {
             Since::Date(date) => Some(date),
@@ -131,7 +131,7 @@ impl TimeArgs {
         }
     }
 
-    /// Gives which events are listed.
+    /// Which events are listed.
     fn filter(&self) -> Filter {
         let since_s = match self.since {
             Some(Since::Seconds(seconds)) => seconds,

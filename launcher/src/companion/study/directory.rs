@@ -57,7 +57,7 @@ impl Directory {
         Self { path }
     }
 
-    /// Gives the path of the directory.
+    /// The path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -140,7 +140,7 @@ impl Directory {
         }
     }
 
-    /// Gives the files of a run.
+    /// The files of a run.
     pub(super) fn files(&self, plan: &Plan, planned: PlannedRun, kind: RunKind) -> Files {
         let stem = format!("{}.{}", plan.variants[planned.variant].file, planned.run);
         let directory = match kind {
@@ -156,7 +156,7 @@ impl Directory {
         final_report(&self.files(plan, planned, RunKind::Counted).report)
     }
 
-    /// Gives the counted runs that are over, with their reports, in the order of the plan.
+    /// The counted runs that are over, with their reports, in the order of the plan.
     pub(super) fn runs(&self, plan: &Plan) -> Vec<Run> {
         let run = |planned: &PlannedRun| {
             let path = self.files(plan, *planned, RunKind::Counted).report;
@@ -191,7 +191,7 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Gives a path as `-o` takes it: percent signs are doubled, because a single one begins a pattern there.
+/// A path as `-o` takes it: percent signs are doubled, because a single one begins a pattern there.
 pub(super) fn as_output(path: &Path) -> OsString {
     let mut bytes = Vec::new();
     for byte in path.as_os_str().as_bytes() {

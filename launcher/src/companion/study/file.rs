@@ -101,7 +101,7 @@ fn parse(text: &str) -> Result<PlanArgs, FileError> {
 }
 
 impl Value {
-    /// Gives the text of the value for a command. A floating-point number keeps its point: 1.0 does not become 1.
+    /// The text of the value for a command. A floating-point number keeps its point: 1.0 does not become 1.
     fn text(self) -> String {
         match self {
             Self::Text(text) => text,

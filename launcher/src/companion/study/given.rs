@@ -102,7 +102,7 @@ impl PlanArgs {
         !self.variants.is_empty()
     }
 
-    /// Gives the number of runs of each variant, if it is given.
+    /// The number of runs of each variant, if it is given.
     pub(super) fn runs(&self) -> Option<usize> {
         self.runs
     }
@@ -159,7 +159,7 @@ impl PlanArgs {
     }
 }
 
-/// Gives the words of a command line: those that it is split into, or with `shell` those that run it by `sh -c`. There is at least one.
+/// The words of a command line: those that it is split into, or with `shell` those that run it by `sh -c`. There is at least one.
 ///
 /// # Errors
 /// If `line` has no word, a quote that is not closed, or a NUL byte.

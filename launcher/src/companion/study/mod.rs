@@ -156,7 +156,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     Ok(if is_failed || unmade > 0 { ExitCode::FAILURE } else { printed })
 }
 
-/// Gives the plan of the study to conduct: the one that the arguments make. Without variants it is the one that the study was begun with
+/// The plan of the study to conduct: the one that the arguments make. Without variants it is the one that the study was begun with
 /// (`begun`), perhaps with more runs.
 ///
 /// # Errors

@@ -103,7 +103,7 @@ impl Making<'_> {
         Ok(unmade)
     }
 
-    /// Gives the name of a run's variant.
+    /// The name of a run's variant.
     fn name(&self, planned: PlannedRun) -> &str {
         &self.plan.variants[planned.variant].name
     }

@@ -53,7 +53,7 @@ fn mapping(given: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), file.into()))
 }
 
-/// Gives the statistic of this name. The parser lets no others through.
+/// The statistic of this name. The parser lets no others through.
 fn statistic(name: String) -> Statistic {
     Statistic::of_name(&name).unwrap_or(Statistic::Mean)
 }

@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// Gives the number of a command, and notes that it had so much RAM. A new command gets a number, unless too many are known:
+    /// The number of a command, and notes that it had so much RAM. A new command gets a number, unless too many are known:
     /// then it is `None`.
     fn number(&mut self, name: &str, bytes: u64) -> Option<usize> {
         if let Some(at) = self.commands.iter().position(|(known, _)| known == name) {
@@ -82,7 +82,7 @@ impl History {
         Some(self.commands.len() - 1)
     }
 
-    /// Gives the names of the commands that had most RAM at one time, the largest first, `most` at most.
+    /// The names of the commands that had most RAM at one time, the largest first, `most` at most.
     pub(super) fn largest_commands(&self, most: usize) -> Vec<&str> {
         let mut all: Vec<(&str, u64)> =
             self.commands.iter().map(|(name, largest_bytes)| (name.as_str(), *largest_bytes)).collect();
@@ -90,12 +90,12 @@ impl History {
         all.into_iter().take(most).map(|(name, _)| name).collect()
     }
 
-    /// Gives where the knowledge begins, seconds after the start of the run. `None`: nothing is known yet.
+    /// Where the knowledge begins, seconds after the start of the run. `None`: nothing is known yet.
     pub(super) fn since_s(&self) -> Option<f64> {
         self.points.first().map(|point| point.from_s)
     }
 
-    /// Gives where the knowledge of commands begins, seconds after the start of the run. `None`: nothing is known of them.
+    /// Where the knowledge of commands begins, seconds after the start of the run. `None`: nothing is known of them.
     pub(super) fn commands_since_s(&self) -> Option<f64> {
         self.points.iter().find(|point| point.by_command.is_some()).map(|point| point.from_s)
     }

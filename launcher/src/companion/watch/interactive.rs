@@ -32,7 +32,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Gives the reading for the next look, when `passed` has gone by since the last one. `None`: nothing changes by itself,
+    /// The reading for the next look, when `passed` has gone by since the last one. `None`: nothing changes by itself,
     /// because a finished run is frozen or at its end.
     fn next(&mut self, model: &Model, passed: Duration) -> Option<Reading> {
         match self {
@@ -243,7 +243,7 @@ enum Pressed {
     CtrlC,
 }
 
-/// Gives what was pressed. `None`: the event is no key, or one that the view does not obey.
+/// What was pressed. `None`: the event is no key, or one that the view does not obey.
 fn pressed(event: &Event) -> Option<Pressed> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) =
         event

@@ -99,7 +99,7 @@ impl Live {
         }
     }
 
-    /// Gives the number of the newest sample that can be read, and the sample. `None`: there is none.
+    /// The number of the newest sample that can be read, and the sample. `None`: there is none.
     fn newest(&self) -> Option<(u64, Sample)> {
         let count = self.file.count();
         // The last one can be half-written, so the one before it is tried, too.
@@ -109,20 +109,20 @@ impl Live {
         })
     }
 
-    /// Gives the start of the run, CLOCK_MONOTONIC nanoseconds. Without a summary, it is the first sample that is there, or 0.
+    /// The start of the run, CLOCK_MONOTONIC nanoseconds. Without a summary, it is the first sample that is there, or 0.
     fn start_ns(&self, newest: u64) -> u64 {
         let known = self.summary.as_ref().and_then(|summary| summary.start_ns);
         known.or_else(|| self.samples(newest).next().map(|(_, sample)| sample.monotonic_ns)).unwrap_or(0)
     }
 
-    /// Gives the samples up to the one of the number `newest` that are there, each with its number, the oldest first.
+    /// The samples up to the one of the number `newest` that are there, each with its number, the oldest first.
     fn samples(&self, newest: u64) -> impl DoubleEndedIterator<Item = (u64, Sample)> {
         // The ring keeps so many; older ones are overwritten.
         let oldest = (newest + 1).saturating_sub(SAMPLE_CAPACITY as u64);
         (oldest..=newest).filter_map(|number| Some((number, self.file.sample(number)?)))
     }
 
-    /// Gives the CPU utilization of the tree up to the sample `last` of the number `newest`, percent of one core. It is taken
+    /// The CPU utilization of the tree up to the sample `last` of the number `newest`, percent of one core. It is taken
     /// over the time since the latest sample that is at least [`CPU_WINDOW_NS`] older, or else since the oldest one. `None`: there
     /// is no sample before `last`.
     fn cpu_percent(&self, newest: u64, last: Sample) -> Option<f64> {
@@ -136,7 +136,7 @@ impl Live {
         rate(&first?, &last)
     }
 
-    /// Gives the largest CPU utilization over a window that the samples up to `newest` show. GPUs have no history here.
+    /// The largest CPU utilization over a window that the samples up to `newest` show. GPUs have no history here.
     fn peaks(&self, newest: u64) -> Peaks {
         let samples: Vec<Sample> = self.samples(newest).map(|(_, sample)| sample).collect();
         let (mut peaks, mut first) = (Peaks::default(), 0);
@@ -151,7 +151,7 @@ impl Live {
         peaks
     }
 
-    /// Gives the stretches since the last look: one of all new samples. At the first look, there is one for each sample that is
+    /// The stretches since the last look: one of all new samples. At the first look, there is one for each sample that is
     /// there. Notes the newest sample, by which the next look knows what is new. `by_command`: RAM by command now. Only the newest
     /// stretch gets it, because earlier RAM by command is unknown.
     fn new_points(
@@ -192,7 +192,7 @@ impl Live {
         points
     }
 
-    /// Gives the time without a sample, seconds, from which on a run is silent. Samples are `--st` apart, or further where they
+    /// The time without a sample, seconds, from which on a run is silent. Samples are `--st` apart, or further where they
     /// cost much, as the last two show. `last`: the sample of the number `newest`.
     fn silence_limit_s(&self, newest: u64, last: &Sample) -> f64 {
         let interval_s = self.summary.as_ref().and_then(Summary::sampling_interval_s).unwrap_or(0.0);
@@ -231,7 +231,7 @@ fn is_window(first: &Sample, last: &Sample) -> bool {
     last.monotonic_ns.saturating_sub(first.monotonic_ns) >= CPU_WINDOW_NS
 }
 
-/// Gives the CPU utilization between two samples, percent of one core. `None`: no time has passed.
+/// The CPU utilization between two samples, percent of one core. `None`: no time has passed.
 fn rate(first: &Sample, last: &Sample) -> Option<f64> {
     let passed_ns = last.monotonic_ns.checked_sub(first.monotonic_ns).filter(|ns| *ns > 0)?;
     // It goes back a little where a process's CPU time turns out to be its child's.

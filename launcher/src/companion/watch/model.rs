@@ -144,7 +144,7 @@ impl Model {
         Asked::Nothing
     }
 
-    /// Gives the moment that an arrow, Home or End asks for: a hundredth of a finished run away, or one of its ends. A run that
+    /// The moment that an arrow, Home or End asks for: a hundredth of a finished run away, or one of its ends. A run that
     /// goes on has no other moments.
     fn moment_for(&self, key: Key) -> Asked {
         let Some(length_s) = self.run.length_s else { return Asked::Nothing };
@@ -204,13 +204,13 @@ impl Model {
     }
 }
 
-/// Gives the unit after this one; the last is followed by the one that fits.
+/// The unit after this one; the last is followed by the one that fits.
 fn next_unit(unit: Option<RamUnit>) -> Option<RamUnit> {
     let at = unit.and_then(|unit| RamUnit::ALL.iter().position(|other| *other == unit));
     RamUnit::ALL.get(at.map_or(0, |at| at + 1)).copied()
 }
 
-/// Gives the CPU utilization of the processes between two moments, percent of one core. Processes whose CPU time is not known at
+/// The CPU utilization of the processes between two moments, percent of one core. Processes whose CPU time is not known at
 /// both moments are left out. If no time has passed, gives `known`, the utilization up to `before`.
 fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
     // CPU time in a tracking file is that of the whole life, so there is no difference between moments.

@@ -34,7 +34,7 @@ impl Peaks {
     }
 }
 
-/// Gives the larger of two values that may be unknown. `None`: both are.
+/// The larger of two values that may be unknown. `None`: both are.
 fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }

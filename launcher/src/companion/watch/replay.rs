@@ -63,12 +63,12 @@ impl Replay {
         Ok(Self { run, recording, largest_ram_bytes, report })
     }
 
-    /// Gives the length of the run, seconds.
+    /// The length of the run, seconds.
     pub(super) fn length_s(&self) -> f64 {
         self.run.length_s.unwrap_or(0.0)
     }
 
-    /// Gives the largest figures of the whole run.
+    /// The largest figures of the whole run.
     pub(super) fn peaks(&self) -> Peaks {
         let mut peaks = Peaks::default();
         for point in 0..self.recording.over_time.times().len() {
@@ -78,17 +78,17 @@ impl Replay {
         peaks
     }
 
-    /// Gives a value of a point. `None`: it is not known.
+    /// A value of a point. `None`: it is not known.
     fn value(&self, point: usize, column: &str) -> Option<f64> {
         self.recording.over_time.value(point, column)
     }
 
-    /// Gives a value of a point that is a whole number. `None`: it is not known.
+    /// A value of a point that is a whole number. `None`: it is not known.
     fn whole(&self, point: usize, column: &str) -> Option<u64> {
         self.value(point, column).filter(|value| *value >= 0.0).map(|value| value as u64)
     }
 
-    /// Gives the run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the point that
+    /// The run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the point that
     /// contains the moment.
     pub(super) fn at(&self, at_s: f64) -> Reading {
         let at_s = at_s.clamp(0.0, self.length_s());
@@ -123,7 +123,7 @@ impl Replay {
         Reading { run: self.run.clone(), frame, ..Reading::default() }
     }
 
-    /// Gives the history of the whole run, as far as its RAM is known.
+    /// The history of the whole run, as far as its RAM is known.
     pub(super) fn points(&self) -> Vec<Point> {
         let point = |(at, (from_s, at_s)): (usize, (f64, f64))| {
             Some(Point {
@@ -137,13 +137,13 @@ impl Replay {
         self.recording.over_time.times().enumerate().filter_map(point).collect()
     }
 
-    /// Gives the RAM that each command adds at a point, bytes, in the order of the file. `None`: its form does not tell it.
+    /// The RAM that each command adds at a point, bytes, in the order of the file. `None`: its form does not tell it.
     fn ram_by_command(&self, point: usize) -> Option<Vec<(String, u64)>> {
         let moment = self.recording.moments.get(point)?;
         Some(moment.commands.iter().map(|(command, bytes)| (command.to_string(), *bytes)).collect())
     }
 
-    /// Gives the GPUs at a point. A form that has only sums over the GPUs gives one.
+    /// The GPUs at a point. A form that has only sums over the GPUs gives one.
     fn gpus(&self, point: usize) -> Vec<Gpu> {
         let moment = self.recording.moments.get(point);
         let devices: Vec<Gpu> = moment.into_iter().flat_map(|moment| &moment.gpus).map(gpu).collect();
@@ -158,13 +158,13 @@ impl Replay {
         devices.into_iter().chain(is_known.then_some(sum)).collect()
     }
 
-    /// Gives the largest RAM of the run, bytes: that of the report, else that of the points.
+    /// The largest RAM of the run, bytes: that of the report, else that of the points.
     fn max_ram_bytes(&self) -> Option<u64> {
         let reported = self.report.as_ref().and_then(|report| report.max_ram.combined.footprint_bytes);
         reported.or(self.largest_ram_bytes)
     }
 
-    /// Gives the processes of the file.
+    /// The processes of the file.
     fn processes(&self) -> impl Iterator<Item = &RecordedProcess> {
         self.recording.processes.iter().flatten()
     }
@@ -248,7 +248,7 @@ fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
     is_on.into_iter().map(event_in_words).collect()
 }
 
-/// Gives a process as the view has it.
+/// A process as the view has it.
 fn shown(process: &RecordedProcess) -> Process {
     Process {
         pid: Some(process.pid.into()),
@@ -261,7 +261,7 @@ fn shown(process: &RecordedProcess) -> Process {
     }
 }
 
-/// Gives a GPU as the view has it.
+/// A GPU as the view has it.
 fn gpu(gpu: &GpuSample) -> Gpu {
     Gpu {
         index: gpu.device.index.map(u64::from),

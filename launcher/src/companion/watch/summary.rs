@@ -82,7 +82,7 @@ impl Summary {
         serde_json::from_str(text).ok()
     }
 
-    /// Gives what does not change during the run.
+    /// What does not change during the run.
     pub(super) fn run(&self) -> Run {
         let mut command = self.command.clone();
         if self.command_words_left_out > 0 {
@@ -98,17 +98,17 @@ impl Summary {
         }
     }
 
-    /// Gives the time between two samples, seconds. `None`: not known.
+    /// The time between two samples, seconds. `None`: not known.
     pub(super) fn sampling_interval_s(&self) -> Option<f64> {
         self.sampling_interval_s.filter(|interval_s| interval_s.is_finite())
     }
 
-    /// Gives the largest RAM so far, bytes.
+    /// The largest RAM so far, bytes.
     pub(super) fn max_ram_bytes(&self) -> Option<u64> {
         self.max_ram.combined.map(|maximum| maximum.bytes)
     }
 
-    /// Gives the processes that ended. `None`: the summary does not have them.
+    /// The processes that ended. `None`: the summary does not have them.
     pub(super) fn ended(&self) -> Option<Ended> {
         let ended = self.ended.as_ref()?;
         let entry = |of: &EndedOf| {

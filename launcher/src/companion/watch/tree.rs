@@ -25,7 +25,7 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    /// Gives the one that the key for sorting changes to.
+    /// The one that the key for sorting changes to.
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Rss => Self::Cpu,
@@ -92,7 +92,7 @@ pub(super) struct Row {
     pub(super) is_folded: bool,
 }
 
-/// Gives the rows of the processes that the filter leaves, with the ended processes of each command. Also gives how many
+/// The rows of the processes that the filter leaves, with the ended processes of each command. Also gives how many
 /// processes have no row, because they are too deep in the tree or there are too many rows.
 pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u64) {
     let wanted = shape.filter.to_lowercase();
@@ -262,7 +262,7 @@ impl Builder<'_> {
     }
 }
 
-/// Gives the figure by which [`Sort::Cpu`] sorts a row: CPU utilization, else CPU time. If both are unknown, it is below 0.
+/// The figure by which [`Sort::Cpu`] sorts a row: CPU utilization, else CPU time. If both are unknown, it is below 0.
 fn cpu_sort_key(row: &Row) -> f64 {
     row.cpu_percent.or(row.cpu_s).unwrap_or(-1.0)
 }

@@ -39,7 +39,7 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     })
 }
 
-/// Gives what the run held on a GPU at most, bytes, or why that is not known.
+/// What the run held on a GPU at most, bytes, or why that is not known.
 fn held_bytes(gpu: &GpuDevice) -> Result<u64, String> {
     let figure = Figure::ProcessMemory.name();
     if let Some(gap) = gpu.gaps.iter().find(|gap| gap.figure == figure) {

@@ -103,7 +103,7 @@ struct Started<'a> {
 }
 
 impl<'a> Started<'a> {
-    /// Gives what is of this kind. `None`: there is nothing.
+    /// What is of this kind. `None`: there is nothing.
     fn of_kind(context: &Context<'a>, kind: ElsewhereKind) -> Option<Self> {
         let entries: Vec<_> = context.coverage.elsewhere.iter().filter(|entry| entry.kind == kind).collect();
         let mut programs: Vec<_> = entries.iter().map(|entry| entry.program.as_str()).collect();
@@ -123,7 +123,7 @@ impl<'a> Started<'a> {
     }
 }
 
-/// Gives the end of a name that is too long: of an image or a host, that tells most.
+/// The end of a name that is too long: of an image or a host, that tells most.
 fn shortened(name: &str) -> Cow<'_, str> {
     let more = name.chars().count().saturating_sub(MOST_CHARACTERS);
     if more == 0 {

@@ -42,7 +42,7 @@ enum Weight {
 }
 
 impl Weight {
-    /// Gives the weight of a warning that this figure is missing.
+    /// The weight of a warning that this figure is missing.
     fn of_figure(figure: Figure) -> Self {
         match figure {
             Figure::MemoryUsed | Figure::ProcessMemory => Self::Peak,
@@ -52,7 +52,7 @@ impl Weight {
     }
 }
 
-/// Gives the warnings about GPUs, the most misleading first.
+/// The warnings about GPUs, the most misleading first.
 pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
@@ -107,7 +107,7 @@ impl Warnings {
     }
 }
 
-/// Gives the warning that a backend gave no reading, or none any more.
+/// The warning that a backend gave no reading, or none any more.
 fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
     let then = if is_any_of(usage, backend) {
         "their figures end there"

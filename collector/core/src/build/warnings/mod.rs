@@ -81,7 +81,7 @@ const CAUSES: &[(Topic, CauseOf)] = &[
 const UNTRACKED_CAUSES: &[(Topic, CauseOf)] =
     &[(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
 
-/// Gives the report's warnings in order: the launcher's own, those of [`CAUSES`], then those of the GPUs. A run that was not
+/// The report's warnings in order: the launcher's own, those of [`CAUSES`], then those of the GPUs. A run that was not
 /// tracked has those of [`UNTRACKED_CAUSES`] in place of [`CAUSES`].
 pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     let inputs = context.inputs;

@@ -45,7 +45,7 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("FLUX_JOB_ID", "flux"),
 ];
 
-/// Gives the batch system that made a job's environment. `variable` looks up a variable; an empty one counts as unset. `None`:
+/// The batch system that made a job's environment. `variable` looks up a variable; an empty one counts as unset. `None`:
 /// the environment is that of no job.
 pub fn system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());

@@ -34,7 +34,7 @@ pub fn expanded(list: &str, most: usize) -> Vec<String> {
     names
 }
 
-/// Gives what is before the brackets of `n[1-2,07]`, and what is in them. `None`: the part of a list is in another form.
+/// What is before the brackets of `n[1-2,07]`, and what is in them. `None`: the part of a list is in another form.
 fn prefix_and_ranges(part: &str) -> Option<(&str, &str)> {
     let (prefix, rest) = part.split_once('[')?;
     let ranges = rest.strip_suffix(']')?;

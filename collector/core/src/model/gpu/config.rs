@@ -124,7 +124,7 @@ impl GpuConfig {
         self.vendor.is_none_or(|only| only == vendor)
     }
 
-    /// Gives a path below the root.
+    /// A path below the root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

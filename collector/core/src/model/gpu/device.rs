@@ -36,7 +36,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Gives the memory that is free while this much is in use, bytes. `None`: the capacity is not known.
+    /// The memory that is free while this much is in use, bytes. `None`: the capacity is not known.
     pub fn free_bytes(&self, used_bytes: u64) -> Option<u64> {
         let taken = used_bytes.saturating_add(self.reserved_bytes.unwrap_or(0));
         self.memory_bytes.map(|total| total.saturating_sub(taken))

@@ -23,7 +23,7 @@ pub struct GpuPids {
 }
 
 impl GpuPids {
-    /// Gives pids and thread ids, for drivers that are asked process by process.
+    /// Pids and thread ids, for drivers that are asked process by process.
     pub fn all(&self) -> Vec<u32> {
         self.processes.iter().chain(self.threads.keys()).chain(&self.inner).copied().collect()
     }

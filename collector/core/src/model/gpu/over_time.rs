@@ -43,7 +43,7 @@ pub struct Row {
 }
 
 impl GpuFigure {
-    /// Gives what is known of it.
+    /// What is known of it.
     pub const fn row(self) -> Row {
         use Joining::{Largest, Mean};
         let (title, unit, joining, value): (_, _, _, fn(&GpuSample) -> Option<f64>) = match self {
@@ -75,12 +75,12 @@ impl<T> ByGpuFigure<T> {
         Self(GpuFigure::ALL.map(of))
     }
 
-    /// Gives all of it, in the order of [`GpuFigure::ALL`].
+    /// All of it, in the order of [`GpuFigure::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
     }
 
-    /// Gives all of it to be changed, in the order of [`GpuFigure::ALL`].
+    /// All of it to be changed, in the order of [`GpuFigure::ALL`].
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut()
     }

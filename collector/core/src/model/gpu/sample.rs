@@ -36,7 +36,7 @@ pub struct ProcessBusy {
 }
 
 impl ProcessBusy {
-    /// Gives the utilisation, and the length of the time that it is of. Busy time since the process's start becomes the mean
+    /// The utilisation, and the length of the time that it is of. Busy time since the process's start becomes the mean
     /// from `start_ns` to the reading at `at_ns`, both CLOCK_MONOTONIC.
     ///
     /// `None`: the counter has more busy time than the process can have had, so it counted before the process started. The counter is
@@ -113,12 +113,12 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
-    /// Gives a sample without figures, of the device with this id.
+    /// A sample without figures, of the device with this id.
     pub fn of_device(id: &str) -> Self {
         Self { device: id.to_owned(), ..Self::default() }
     }
 
-    /// Gives a sample without figures, of a device that fell off the bus ([`Missing::Lost`]) or that its driver no longer has.
+    /// A sample without figures, of a device that fell off the bus ([`Missing::Lost`]) or that its driver no longer has.
     pub fn lost(id: &str) -> Self {
         Self { is_lost: true, ..Self::of_device(id) }
     }
@@ -162,7 +162,7 @@ impl DeviceSample {
             || self.accounting.is_some()
     }
 
-    /// Gives every pid that the driver names.
+    /// Every pid that the driver names.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
         let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);

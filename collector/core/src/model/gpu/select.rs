@@ -97,7 +97,7 @@ impl Visibility {
     }
 }
 
-/// Gives the list that CUDA or ROCm reads for a maker's devices. Without one, gives Slurm's. `None`: neither is set.
+/// The list that CUDA or ROCm reads for a maker's devices. Without one, gives Slurm's. `None`: neither is set.
 fn own_list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     let (own, numbering) = match vendor {
         Vendor::Nvidia => (&visible.cuda, Numbering::Rank),
@@ -108,7 +108,7 @@ fn own_list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     own.or_else(|| visible.slurm.as_deref().map(|text| List { text, numbering: Numbering::Node }))
 }
 
-/// Gives the list that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's if its own is not set, and an empty one counts as not
+/// The list that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's if its own is not set, and an empty one counts as not
 /// set (ROCm's rocdevice.cpp). `None`: none is set.
 fn hip_list(visible: &Visible) -> Option<List<'_>> {
     let variables = [&visible.hip, &visible.cuda, &visible.opencl];
@@ -116,7 +116,7 @@ fn hip_list(visible: &Visible) -> Option<List<'_>> {
     Some(List { text, numbering: Numbering::Rank })
 }
 
-/// Gives the devices that lists can name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
+/// The devices that lists can name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
 /// divided into them has none. With MIG, the divided device has a number, and its parts have none.
 fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     let is_divided = |device: &Device| device.index.is_none() && has_part(device, devices);

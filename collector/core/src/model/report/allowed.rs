@@ -20,7 +20,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Gives its value, if it is set and known.
+    /// Its value, if it is set and known.
     pub fn known(self) -> Option<u64> {
         match self {
             Self::Known(value) => Some(value),
@@ -39,7 +39,7 @@ impl Limit {
         Some(if limit >= unlimited_from { Self::Unlimited } else { Self::Known(limit) })
     }
 
-    /// Gives the stricter of two limits; an unknown one changes nothing.
+    /// The stricter of two limits; an unknown one changes nothing.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         match (self, other) {
@@ -114,7 +114,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Gives the job of a batch system, by its variables.
+    /// The job of a batch system, by its variables.
     pub fn job(&self) -> impl Job {
         Slurm(&self.slurm)
     }

@@ -85,7 +85,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Gives how far `total_s` is above the kernel's own sum, seconds. `None`: one is not known, or rounding and the time
+    /// How far `total_s` is above the kernel's own sum, seconds. `None`: one is not known, or rounding and the time
     /// between two readings explain the difference.
     pub fn above_kernel_s(&self) -> Option<f64> {
         /// Rounding of each process's time to clock ticks, as a factor.

@@ -124,19 +124,19 @@ pub struct OtherCommandSeries {
 }
 
 impl Track {
-    /// Gives its lists, which have an entry for each point.
+    /// Its lists, which have an entry for each point.
     fn lists(&self) -> [&Vec<Option<f64>>; 3] {
         [&self.min, &self.mean, &self.max]
     }
 
-    /// Gives the largest value of all points. `None`: none is known.
+    /// The largest value of all points. `None`: none is known.
     pub fn largest(&self) -> Option<f64> {
         self.max.iter().flatten().copied().reduce(f64::max)
     }
 }
 
 impl SetTracks {
-    /// Gives all of its quantities.
+    /// All of its quantities.
     fn tracks(&self) -> [&Track; 4] {
         [&self.main, &self.descendants, &self.combined, &self.system]
     }

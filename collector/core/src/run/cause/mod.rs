@@ -154,7 +154,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Gives the last processes that a signal ended, latest first.
+    /// The last processes that a signal ended, latest first.
     fn ended_by(&self, signal: i32) -> impl Iterator<Item = &ProcessSummary> {
         self.failures.of_signal(signal).into_iter().flat_map(|killed| killed.last.iter().rev())
     }
@@ -229,7 +229,7 @@ impl Evidence<'_> {
             && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - POLICY.clock_slack_s)
     }
 
-    /// Gives the time limit of the Slurm job, seconds.
+    /// The time limit of the Slurm job, seconds.
     fn slurm_limit_s(&self) -> Option<f64> {
         let job = self.allowed.job();
         let limit_s = job.end_s()?.checked_sub(job.start_s()?)?;

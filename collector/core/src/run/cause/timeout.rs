@@ -2,13 +2,13 @@
 
 use crate::model::signal::signal_number;
 
-/// Gives the time limit that the arguments set, seconds. `None`: they have no duration that can be parsed, or it is 0, which sets
+/// The time limit that the arguments set, seconds. `None`: they have no duration that can be parsed, or it is 0, which sets
 /// no limit.
 pub(super) fn limit_s(args: &[String]) -> Option<f64> {
     seconds(parse(args).duration?).filter(|limit_s| *limit_s > 0.0)
 }
 
-/// Gives the number of the signal that `timeout` sends at its limit: SIGTERM unless an option names another. `None`: the name
+/// The number of the signal that `timeout` sends at its limit: SIGTERM unless an option names another. `None`: the name
 /// is unknown.
 pub(super) fn signal(args: &[String]) -> Option<i32> {
     let Some(name) = parse(args).signal else { return Some(libc::SIGTERM) };

@@ -11,7 +11,7 @@ pub(super) enum Value {
     Next,
 }
 
-/// Gives where the value of an option is. The option is a letter, or a long name without its dashes.
+/// Where the value of an option is. The option is a letter, or a long name without its dashes.
 pub(super) type Syntax = fn(&str) -> Value;
 
 /// The options of a program, and the words behind them.
@@ -75,7 +75,7 @@ impl<'a> Options<'a> {
         self.list.iter().any(|(name, value)| names.contains(name) && *value != Some("false"))
     }
 
-    /// Gives the value of the last of these options.
+    /// The value of the last of these options.
     pub(super) fn value(&self, names: &[&str]) -> Option<&'a str> {
         self.list.iter().rev().find(|(name, _)| names.contains(name)).and_then(|(_, value)| *value)
     }

@@ -29,7 +29,7 @@ pub(super) const COPIES: [&str; 12] = [
     "duplicity",
 ];
 
-/// Gives what a call of this client starts elsewhere. `args`: those behind the program. `None`: nothing, as far as they tell.
+/// What a call of this client starts elsewhere. `args`: those behind the program. `None`: nothing, as far as they tell.
 pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     match program {
         "docker" | "docker-compose" | "nerdctl" | "podman" | "podman-remote" => container(program, args),
@@ -44,7 +44,7 @@ pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'
     }
 }
 
-/// Gives what a call is taken to start whose arguments are not all known: most calls of these clients start something.
+/// What a call is taken to start whose arguments are not all known: most calls of these clients start something.
 pub(super) fn cut(program: &str) -> Option<Started<'static>> {
     let kind = match program {
         "docker" | "docker-compose" | "nerdctl" | "podman-remote" => Container,

@@ -74,7 +74,7 @@ impl Elsewhere {
         *self.clients.entry(entry).or_default() += 1;
     }
 
-    /// Gives the nodes on which processes were started. `None`: there are none besides this one, as far as is known.
+    /// The nodes on which processes were started. `None`: there are none besides this one, as far as is known.
     pub(crate) fn unseen_nodes(&self, here: &Here) -> Option<Nodes> {
         self.nodes.unseen(here)
     }
@@ -92,12 +92,12 @@ impl Elsewhere {
     }
 }
 
-/// Gives the client that these arguments are of, and those behind its name. `None`: the program is no client.
+/// The client that these arguments are of, and those behind its name. `None`: the program is no client.
 pub(crate) fn client(args: &[String]) -> Option<(&str, &[String])> {
     program(args).filter(|(program, _)| is_client(program.as_bytes()))
 }
 
-/// Gives the name of the program that these arguments are of, and those behind it. Of an interpreter, that is its script. `None`: there
+/// The name of the program that these arguments are of, and those behind it. Of an interpreter, that is its script. `None`: there
 /// are no arguments.
 fn program(args: &[String]) -> Option<(&str, &[String])> {
     let (program, rest) = args.split_first()?;
@@ -115,7 +115,7 @@ fn program(args: &[String]) -> Option<(&str, &[String])> {
 /// Stands in place of the arguments that had no room in a PROGRAM record. No argument is the same.
 const CUT: &str = "\0";
 
-/// Gives the arguments in a PROGRAM record, [`CUT`] the last if there were more. Empty: it has none.
+/// The arguments in a PROGRAM record, [`CUT`] the last if there were more. Empty: it has none.
 pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String> {
     let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let Some(used) = arguments.get(..end).filter(|used| !used.is_empty()) else { return Vec::new() };
@@ -142,12 +142,12 @@ fn is_tracked(args: &[String]) -> bool {
     words(args).any(|word| base_name(word) == TRACKER)
 }
 
-/// Gives the part of a path behind its last slash.
+/// The part of a path behind its last slash.
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Gives the words of these arguments. One of them can be a line for a shell.
+/// The words of these arguments. One of them can be a line for a shell.
 fn words(args: &[String]) -> impl Iterator<Item = &str> {
     let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
     args.iter().flat_map(move |argument| argument.split(separators))

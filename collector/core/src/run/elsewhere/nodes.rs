@@ -122,7 +122,7 @@ impl RemoteStarts {
         (Vec::new(), nodes.saturating_sub(u64::from(here.joined > 0)))
     }
 
-    /// Gives the machines besides this one on which processes were started: how many, and the names that are known. `None`:
+    /// The machines besides this one on which processes were started: how many, and the names that are known. `None`:
     /// nothing was started elsewhere.
     pub(super) fn unseen(&self, here: &Here) -> Option<Nodes> {
         let mut names: BTreeSet<String> = self.daemons.keys().chain(&self.listed).cloned().collect();
@@ -153,7 +153,7 @@ impl RemoteStarts {
     }
 }
 
-/// Gives the host on which ssh starts an MPI daemon, and the daemon. `args`: ssh's options, the host, and the command there. `starter`: the
+/// The host on which ssh starts an MPI daemon, and the daemon. `args`: ssh's options, the host, and the command there. `starter`: the
 /// program that started ssh. `None`: ssh starts something else.
 fn daemon_host(args: &[String], starter: &str) -> Option<(String, Daemon)> {
     /// An ssh of these starts a daemon also where the end of its arguments is not known.
@@ -214,7 +214,7 @@ const LONG_FLAGS: [&str; 41] = [
     "x11",
 ];
 
-/// Gives where the value of an option of srun is.
+/// Where the value of an option of srun is.
 fn srun_option(name: &str) -> Value {
     match name.chars().count() {
         1 if SHORT_FLAGS.contains(name) => Value::None,

@@ -33,7 +33,7 @@ impl GpuState {
         }
     }
 
-    /// Gives the ids by which drivers may name processes of the run.
+    /// The ids by which drivers may name processes of the run.
     pub fn pids(&self) -> GpuPids {
         if self.is_active { self.table.pids() } else { GpuPids::default() }
     }

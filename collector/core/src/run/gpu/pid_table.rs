@@ -149,7 +149,7 @@ impl PidTable {
         }
     }
 
-    /// Gives the id in the run of the running process with this pid in the collector's pid namespace.
+    /// The id in the run of the running process with this pid in the collector's pid namespace.
     fn running(&self, pid: u32) -> Option<u64> {
         let ids = self.by_pid.get(&pid).into_iter().flatten();
         ids.copied().find(|id| self.entries.get(id).is_some_and(|process| process.end_ns.is_none()))
@@ -210,12 +210,12 @@ impl PidTable {
         Some(process)
     }
 
-    /// Gives all processes, running and ended ones, in no order.
+    /// All processes, running and ended ones, in no order.
     pub(super) fn entries(&self) -> impl Iterator<Item = &PidEntry> {
         self.entries.values()
     }
 
-    /// Gives the ids by which drivers may name the processes, and which processes have a GPU open.
+    /// The ids by which drivers may name the processes, and which processes have a GPU open.
     pub fn pids(&self) -> GpuPids {
         let has_gpu_open = self.has_gpu_open.iter().filter(|(_, is_open)| **is_open);
         let with_gpu_open = has_gpu_open.filter_map(|(id, _)| {
@@ -287,7 +287,7 @@ pub(super) struct PidResolver<'a> {
 }
 
 impl<'a> PidResolver<'a> {
-    /// Gives what /proc says of an id. If it was not read, nothing is known.
+    /// What /proc says of an id. If it was not read, nothing is known.
     fn facts_of(&self, pid: u32) -> PidFacts {
         self.facts.get(&pid).copied().unwrap_or_default()
     }

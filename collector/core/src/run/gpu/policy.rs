@@ -36,7 +36,7 @@ pub(super) struct GpuPolicy {
     pub shortest_unread_ns: u64,
 }
 
-/// Gives how long a device may be left unread before that counts as a gap, nanoseconds. `interval_ns`: the interval at which
+/// How long a device may be left unread before that counts as a gap, nanoseconds. `interval_ns`: the interval at which
 /// devices are read.
 pub(crate) fn most_unread_ns(interval_ns: u64) -> u64 {
     interval_ns.saturating_mul(2).max(POLICY.shortest_unread_ns)

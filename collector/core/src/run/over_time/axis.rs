@@ -16,7 +16,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Gives its length, seconds.
+    /// Its length, seconds.
     pub(crate) fn length_s(self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
@@ -50,7 +50,7 @@ impl Default for Axis {
 }
 
 impl Axis {
-    /// Gives the points, in order of time.
+    /// The points, in order of time.
     pub(super) fn points(&self) -> &[Stretch] {
         &self.points
     }
@@ -104,7 +104,7 @@ impl Axis {
         points.filter_map(part).collect()
     }
 
-    /// Gives the index of the point of this time, CLOCK_MONOTONIC nanoseconds. The end of a point is part of it. A time after the
+    /// The index of the point of this time, CLOCK_MONOTONIC nanoseconds. The end of a point is part of it. A time after the
     /// last point is that of the last one. `None`: there is no point.
     pub(super) fn point_at(&self, at_ns: u64) -> Option<usize> {
         let last = self.points.len().checked_sub(1)?;

@@ -94,7 +94,7 @@ impl CommandTracks {
     }
 }
 
-/// Gives the mean utilisation over `length_s` seconds in which this much CPU time was used, percent of one core.
+/// The mean utilisation over `length_s` seconds in which this much CPU time was used, percent of one core.
 pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
     /// CPU time that is one percent of a core in a second, nanoseconds.
     const PERCENT_NS: f64 = 1e9 / 100.0;
@@ -102,7 +102,7 @@ pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
 }
 
 impl Commands {
-    /// Gives the commands that have tracks.
+    /// The commands that have tracks.
     pub(crate) fn kept(&self) -> &[CommandTracks] {
         &self.kept
     }
@@ -139,7 +139,7 @@ impl Commands {
         self.others_cpu_percent.add_means_of(&cpu_percent);
     }
 
-    /// Gives all tracks, those of the others last.
+    /// All tracks, those of the others last.
     pub(super) fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
         let others = [&mut self.others_ram_bytes, &mut self.others_cpu_percent];
         let kept = self.kept.iter_mut().flat_map(|tracks| [&mut tracks.ram_bytes, &mut tracks.cpu_percent]);
@@ -147,7 +147,7 @@ impl Commands {
     }
 }
 
-/// Gives the commands of a sample, the one with most RAM first. Each has what its live processes hold, and the CPU time that its
+/// The commands of a sample, the one with most RAM first. Each has what its live processes hold, and the CPU time that its
 /// live and ended processes used since the sample before.
 pub(in crate::run) fn by_command(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
     let mut by_name: FxHashMap<&Arc<str>, CommandSample> = FxHashMap::default();

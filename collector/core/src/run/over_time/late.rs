@@ -16,7 +16,7 @@ pub(crate) struct LateUse {
     pub cpu_ns: Groups<f64>,
 }
 
-/// Gives what the intervals of a sample tell of the time before its window.
+/// What the intervals of a sample tell of the time before its window.
 pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
     let mut late = Vec::new();
     for interval in &sample.intervals {
@@ -26,7 +26,7 @@ pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
     late
 }
 
-/// Gives the part of an interval's RAM over time that is before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: there is none,
+/// The part of an interval's RAM over time that is before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: there is none,
 /// or the end of the interval is rough, so how long the memory was held is not known.
 fn ram(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     if interval.is_end_rough || interval.memory.added_bytes == 0 {
@@ -39,7 +39,7 @@ fn ram(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     Some(LateUse { time, byte_s: groups, cpu_ns: Groups::default() })
 }
 
-/// Gives the part of an interval's CPU time that was used before `until_ns`, CLOCK_MONOTONIC nanoseconds. The CPU time counts as
+/// The part of an interval's CPU time that was used before `until_ns`, CLOCK_MONOTONIC nanoseconds. The CPU time counts as
 /// used evenly since it was last counted. It is negative if more had been counted than was used. `None`: there is none.
 fn cpu(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     let time = before(interval.counted_at_ns, interval.end_ns, until_ns).filter(|_| interval.cpu_ns != 0)?;
@@ -50,7 +50,7 @@ fn cpu(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     Some(LateUse { time, byte_s: Groups::default(), cpu_ns })
 }
 
-/// Gives the part of the time from `start_ns` to `end_ns` that is before `until_ns`. `None`: there is none.
+/// The part of the time from `start_ns` to `end_ns` that is before `until_ns`. `None`: there is none.
 fn before(start_ns: u64, end_ns: u64, until_ns: u64) -> Option<Stretch> {
     let end_ns = end_ns.min(until_ns);
     (start_ns < end_ns).then_some(Stretch { start_ns, end_ns })

@@ -99,7 +99,7 @@ impl OverTime {
         over_time
     }
 
-    /// Gives the points of the time axis, in order of time.
+    /// The points of the time axis, in order of time.
     pub(crate) fn points(&self) -> &[Stretch] {
         self.axis.points()
     }
@@ -183,7 +183,7 @@ impl OverTime {
         put(&mut self.processes, Some(Values::new(end as f64, end as f64, max as f64)));
     }
 
-    /// Gives the RAM in the time of a sample, which is `sample_length_s` seconds long. A sample without length has no mean: the
+    /// The RAM in the time of a sample, which is `sample_length_s` seconds long. A sample without length has no mean: the
     /// value at its end counts. `late_byte_s` is in earlier points, so it is taken out of the mean, and reset.
     fn take_ram_of(&mut self, sample: &TreeSample, sample_length_s: f64) -> Groups<Option<Values>> {
         let late_byte_s = std::mem::take(&mut self.late_byte_s);
@@ -194,7 +194,7 @@ impl OverTime {
         })
     }
 
-    /// Gives the CPU utilisation in the time of a sample, which is `sample_length_s` seconds long. `None`: the sample has no
+    /// The CPU utilisation in the time of a sample, which is `sample_length_s` seconds long. `None`: the sample has no
     /// length. The mean is of the CPU time since the sample before. `late_cpu_ns` is in earlier points, so it is taken out of the
     /// mean, and reset. The CPU window that the sample completed gives the extremes.
     fn take_cpu_of(&mut self, sample: &TreeSample, sample_length_s: f64) -> Groups<Option<Values>> {
@@ -238,7 +238,7 @@ impl OverTime {
         }
     }
 
-    /// Gives all tracks, which have their entries joined when points of the axis are.
+    /// All tracks, which have their entries joined when points of the axis are.
     fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
         let sets =
             [&mut self.ram_bytes, &mut self.cpu_percent].into_iter().flat_map(|Sets { groups, system }| {

@@ -21,24 +21,24 @@ pub(crate) struct Extremes {
 }
 
 impl Extremes {
-    /// Gives the extremes of both stretches together.
+    /// The extremes of both stretches together.
     fn with(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
 impl Values {
-    /// Gives a quantity of which only the mean is known.
+    /// A quantity of which only the mean is known.
     pub(super) fn of_mean(mean: f64) -> Self {
         Self { mean: mean as f32, extremes: None }
     }
 
-    /// Gives a quantity with its mean, its value at the end of the time, which counts as the smallest, and its largest value.
+    /// A quantity with its mean, its value at the end of the time, which counts as the smallest, and its largest value.
     pub(super) fn new(mean: f64, end: f64, max: f64) -> Self {
         Self { extremes: Some(Extremes { min: end as f32, max: max as f32 }), ..Self::of_mean(mean) }
     }
 
-    /// Gives a quantity of which one value is known for all of the time.
+    /// A quantity of which one value is known for all of the time.
     pub(super) fn single(value: f64) -> Self {
         Self::new(value, value, value)
     }
@@ -84,13 +84,13 @@ impl Track {
         Self { absent: Some(Values::of_mean(0.0)), ..Self::default() }
     }
 
-    /// Gives what is known of a point. `None`: nothing.
+    /// What is known of a point. `None`: nothing.
     pub(crate) fn get(&self, point: usize) -> Option<Values> {
         let entry = point.checked_sub(self.first).and_then(|at| self.entries.get(at).copied());
         entry.unwrap_or(self.absent)
     }
 
-    /// Gives the values of these points together, each with its length in seconds. Points of which nothing is known are left out.
+    /// The values of these points together, each with its length in seconds. Points of which nothing is known are left out.
     /// `None`: nothing is known of any. In a track whose missing entries mean 0, an unknown point had some of the quantity. So if
     /// all known points had none, the result is `None`, too.
     pub(crate) fn joined(&self, points: impl Iterator<Item = (usize, f64)>) -> Option<Values> {
@@ -114,7 +114,7 @@ impl Track {
         (!hides_some).then_some(values)
     }
 
-    /// Gives the entry of a point. If there is none, it is made, and the entries between are filled with `absent`.
+    /// The entry of a point. If there is none, it is made, and the entries between are filled with `absent`.
     fn entry(&mut self, point: usize) -> &mut Option<Values> {
         if self.entries.is_empty() {
             self.first = point;

@@ -62,7 +62,7 @@ struct Rises {
 }
 
 impl Rises {
-    /// Gives what rises, RAM first, or else what rose last.
+    /// What rises, RAM first, or else what rose last.
     fn grown(self, last: Grown) -> Grown {
         match self {
             Self { ram: Some(_), .. } => Grown::Ram,
@@ -89,22 +89,22 @@ impl Alert {
         self.state.on_ns.is_some()
     }
 
-    /// Gives how often it went on.
+    /// How often it went on.
     pub(crate) fn times(&self) -> u64 {
         self.state.times
     }
 
-    /// Gives when it first went on, CLOCK_MONOTONIC nanoseconds.
+    /// When it first went on, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn first_on_ns(&self) -> Option<u64> {
         self.state.first_on_ns
     }
 
-    /// Gives how long it was on until `now_ns`, nanoseconds.
+    /// How long it was on until `now_ns`, nanoseconds.
     pub(crate) fn on_ns_until(&self, now_ns: u64) -> u64 {
         self.state.on_ns_until(now_ns)
     }
 
-    /// Gives the kind of the event that tells that the alert is on.
+    /// The kind of the event that tells that the alert is on.
     fn kind(&self) -> EventKind {
         match (self.rule.quantity, self.rule.threshold) {
             (Quantity::Growth, _) => EventKind::Growth,
@@ -120,7 +120,7 @@ impl Alert {
 }
 
 impl Rules {
-    /// Gives the alerts, in the order of the command line.
+    /// The alerts, in the order of the command line.
     pub(crate) fn alerts(&self) -> &[Alert] {
         &self.alerts
     }
@@ -208,7 +208,7 @@ impl Rules {
         changed
     }
 
-    /// Gives the figure of an alert that is not one of growth. `None`: it is not known.
+    /// The figure of an alert that is not one of growth. `None`: it is not known.
     fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<Figure> {
         let level = self.level(rule, moment)?;
         let side = Side::new(level, rule.quantity.acts_below());
@@ -217,7 +217,7 @@ impl Rules {
         Some(Figure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })
     }
 
-    /// Gives the figure of an alert of growth, which is of `grown`. `None`: it is not known.
+    /// The figure of an alert of growth, which is of `grown`. `None`: it is not known.
     fn figure_of_growth(&self, grown: Grown, rise: Option<Rise>, moment: &Moment) -> Option<Figure> {
         let (bytes, usable) = match grown {
             Grown::Ram => (moment.sample.footprint_bytes.combined.end, self.most_ram()),

@@ -13,13 +13,13 @@ pub(super) struct Level {
 }
 
 impl Rules {
-    /// Gives the figure of a rule and its threshold. `None`: one of them is not known, or the rule is one of growth.
+    /// The figure of a rule and its threshold. `None`: one of them is not known, or the rule is one of growth.
     pub(super) fn level(&self, rule: &Rule, moment: &Moment) -> Option<Level> {
         let amount = self.amount(rule, moment)?;
         Some(Level { amount, allowed: self.allowed(rule, &moment.sample.gpu)? })
     }
 
-    /// Gives the threshold of a rule. `None`: the rule is one of growth, or a percentage of an amount that is not known.
+    /// The threshold of a rule. `None`: the rule is one of growth, or a percentage of an amount that is not known.
     pub(crate) fn allowed(&self, rule: &Rule, gpu: &GpuSums) -> Option<f64> {
         let percent = match rule.threshold {
             Threshold::Amount(amount) => return Some(amount as f64),
@@ -39,7 +39,7 @@ impl Rules {
         }
     }
 
-    /// Gives the figure of a rule. A GPU of unknown use may be at work, so idleness is not known then. `None`: it is not known.
+    /// The figure of a rule. A GPU of unknown use may be at work, so idleness is not known then. `None`: it is not known.
     fn amount(&self, rule: &Rule, moment: &Moment) -> Option<f64> {
         let Moment { start_ns, sample, .. } = *moment;
         let (gpu, now_ns) = (&sample.gpu, sample.at_ns);

@@ -60,12 +60,12 @@ impl Growth {
         self.open = Some(self.open.map_or(bytes, |open| open.min(bytes)));
     }
 
-    /// Gives the end of the last stretch that is over.
+    /// The end of the last stretch that is over.
     fn end_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.width_ns.saturating_mul(self.minima.len() as u64))
     }
 
-    /// Gives how fast RAM rises, and since when. `usable_bytes`: what the run may use. `None`: RAM does not rise all the time, or
+    /// How fast RAM rises, and since when. `usable_bytes`: what the run may use. `None`: RAM does not rise all the time, or
     /// the run is too short.
     pub(super) fn rise(&self, usable_bytes: Option<u64>) -> Option<Rise> {
         let count = self.minima.len();

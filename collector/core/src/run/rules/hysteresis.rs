@@ -51,7 +51,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// Gives the side of a figure. `is_below`: its alert goes on below the threshold, not above.
+    /// The side of a figure. `is_below`: its alert goes on below the threshold, not above.
     pub(super) fn new(Level { amount, allowed }: Level, is_below: bool) -> Self {
         let (is_beyond, is_back) = if is_below {
             (amount < allowed, amount > allowed * (1.0 + BACK_BY))
@@ -125,7 +125,7 @@ impl Hysteresis {
         (self.beyond_ns, self.back_ns) = (None, None);
     }
 
-    /// Gives how long the alert was on until `now_ns`, nanoseconds.
+    /// How long the alert was on until `now_ns`, nanoseconds.
     pub(super) fn on_ns_until(&self, now_ns: u64) -> u64 {
         let open_ns = self.on_ns.map_or(0, |on| now_ns.saturating_sub(on));
         self.was_on_ns.saturating_add(open_ns)

@@ -36,7 +36,7 @@ impl Limit {
 }
 
 impl Rules {
-    /// Gives the memory above which the run ends, bytes. It is the least of what the run may use and its limits of RAM that end it.
+    /// The memory above which the run ends, bytes. It is the least of what the run may use and its limits of RAM that end it.
     /// `None`: not known.
     pub(in crate::run) fn most_ram(&self) -> Option<u64> {
         let that_end = self.limits.iter().map(|limit| &limit.rule);
@@ -46,23 +46,23 @@ impl Rules {
         allowed.map(|bytes| bytes as u64).chain(self.usable.ram_bytes).min()
     }
 
-    /// Gives the limits, in the order of the command line, and how far each was exceeded.
+    /// The limits, in the order of the command line, and how far each was exceeded.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (&Rule, Option<&Exceeded>)> {
         self.limits.iter().map(|limit| (&limit.rule, limit.exceeded.as_ref()))
     }
 
-    /// Gives the limits whose figures a GPU's driver has not told. They were not held.
+    /// The limits whose figures a GPU's driver has not told. They were not held.
     pub(crate) fn untold(&self) -> impl Iterator<Item = &Rule> {
         let untold = self.limits.iter().filter(|limit| !limit.was_known && self.gpu_read_ns.is_some());
         untold.map(|limit| &limit.rule)
     }
 
-    /// Gives the limit because of which the tree was ended, if it was. Of several, the one that was exceeded first.
+    /// The limit because of which the tree was ended, if it was. Of several, the one that was exceeded first.
     pub(crate) fn that_ended(&self) -> Option<(&Rule, &Exceeded)> {
         self.first_to_end(|limit| limit.has_acted)
     }
 
-    /// Gives the limit that was exceeded first, of those that end the tree and for which `fits` is true. `None`: none was exceeded.
+    /// The limit that was exceeded first, of those that end the tree and for which `fits` is true. `None`: none was exceeded.
     fn first_to_end(&self, fits: impl Fn(&Limit) -> bool) -> Option<(&Rule, &Exceeded)> {
         let ending = self.limits.iter().filter(|limit| limit.rule.ends() && fits(limit));
         let exceeded = ending.filter_map(|limit| Some((&limit.rule, limit.exceeded.as_ref()?)));
@@ -115,7 +115,7 @@ impl Rules {
         limit.has_acted = true;
     }
 
-    /// Gives how far a limit is exceeded. `None`: it is not exceeded, was exceeded before, or a figure of it is not known.
+    /// How far a limit is exceeded. `None`: it is not exceeded, was exceeded before, or a figure of it is not known.
     fn exceeded(&self, index: usize, moment: &Moment) -> Option<Exceeded> {
         let Limit { rule, .. } = self.limits.get(index).filter(|limit| limit.exceeded.is_none())?;
         let level = self.level(rule, moment)?;

@@ -79,7 +79,7 @@ impl Rules {
         }
     }
 
-    /// Gives the time between two samples, nanoseconds.
+    /// The time between two samples, nanoseconds.
     pub(super) fn interval_ns(&self) -> u64 {
         self.interval_ns
     }

@@ -133,7 +133,7 @@ impl KnownPrograms {
         self.tables.insert(command.clone(), table.clone());
     }
 
-    /// Gives the files that a process of this command with this many bytes of file pages can be assumed to map. `None`: its own
+    /// The files that a process of this command with this many bytes of file pages can be assumed to map. `None`: its own
     /// have to be read.
     pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
         self.tables.get(command).filter(|table| table.may_stand_for(bytes))
@@ -181,12 +181,12 @@ impl Segment {
         self.rss_bytes == self.end - self.start
     }
 
-    /// Gives a lower bound of its resident pages, bytes.
+    /// A lower bound of its resident pages, bytes.
     fn certain_bytes(&self) -> u64 {
         if self.is_whole() { self.rss_bytes } else { self.rss_bytes.max(self.pss_bytes) }
     }
 
-    /// Gives how many more resident pages it can have by the proportional sizes, bytes. It is 0 for a whole segment.
+    /// How many more resident pages it can have by the proportional sizes, bytes. It is 0 for a whole segment.
     fn uncertain_bytes(&self) -> u64 {
         let most_bytes = if self.is_whole() { 0 } else { self.pss_bytes + self.stale_pss_bytes };
         most_bytes.saturating_sub(self.certain_bytes())
@@ -207,7 +207,7 @@ impl FileTimes {
         }
     }
 
-    /// Gives when the pages of a file last changed, CLOCK_MONOTONIC nanoseconds; 0: no process was read that maps it.
+    /// When the pages of a file last changed, CLOCK_MONOTONIC nanoseconds; 0: no process was read that maps it.
     fn changed_ns(&self, file: (u64, u64)) -> u64 {
         self.0.get(&file).copied().unwrap_or(0)
     }
@@ -243,18 +243,18 @@ pub(crate) struct FileFootprint {
 }
 
 impl FileFootprint {
-    /// Gives a lower bound of the footprint, bytes. What was not read can be the same pages as what was read.
+    /// A lower bound of the footprint, bytes. What was not read can be the same pages as what was read.
     fn certain_bytes(&self) -> u64 {
         self.read_bytes.max(self.largest_bytes) + self.denied_bytes
     }
 
-    /// Gives how much more the footprint can be, bytes.
+    /// How much more the footprint can be, bytes.
     pub(crate) fn uncertain_bytes(&self) -> u64 {
         let most = self.read_bytes + self.unread_bytes + self.denied_bytes;
         most.saturating_add_signed(self.segments_uncertain_bytes).saturating_sub(self.certain_bytes())
     }
 
-    /// Gives by how much the sum of the proportional sizes exceeds what is certain, bytes. So much is missing if processes of one
+    /// By how much the sum of the proportional sizes exceeds what is certain, bytes. So much is missing if processes of one
     /// program name map different files, or if processes that mapped the same files have ended.
     pub(crate) fn missing_bytes(&self) -> u64 {
         self.pss_bytes.saturating_sub(self.certain_bytes())

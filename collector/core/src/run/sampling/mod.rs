@@ -145,7 +145,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Gives the live processes to be read, and what to read of each. Those whose pid in the collector's namespace is unknown are
+    /// The live processes to be read, and what to read of each. Those whose pid in the collector's namespace is unknown are
     /// left out.
     pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
@@ -240,7 +240,7 @@ impl Sampling {
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// Gives the processes that used most CPU time since the reading before, each with its number of threads: `most` of them at
+    /// The processes that used most CPU time since the reading before, each with its number of threads: `most` of them at
     /// most, the busiest first.
     pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
         let mut ran = self.current.ran_ns.clone();
@@ -256,7 +256,7 @@ impl Sampling {
         !self.alive.is_empty() && self.alive.iter().all(is_stopped)
     }
 
-    /// Gives the live processes whose image is newer than the last reading of their peak, oldest first.
+    /// The live processes whose image is newer than the last reading of their peak, oldest first.
     pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
         self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
     }
@@ -353,7 +353,7 @@ impl Sampling {
         self.copied_bytes.retain(|group, _| tree.group(*group).is_some());
     }
 
-    /// Gives what estimates are made of.
+    /// What estimates are made of.
     fn last_readings(&self) -> Readings<'_> {
         Readings {
             by_id: &self.readings,
@@ -374,7 +374,7 @@ impl Sampling {
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
     }
 
-    /// Gives the readings that bring private and proportional sizes up to date which are not known any more.
+    /// The readings that bring private and proportional sizes up to date which are not known any more.
     pub fn stale(&self, tree: &Tree) -> Vec<Unit> {
         if self.has_read_enough {
             return Vec::new();
@@ -407,7 +407,7 @@ impl Sampling {
         }
     }
 
-    /// Gives when the sharing of these processes was read, CLOCK_MONOTONIC nanoseconds: the earliest of these times. 0: that of
+    /// When the sharing of these processes was read, CLOCK_MONOTONIC nanoseconds: the earliest of these times. 0: that of
     /// one was never read.
     fn first_read_ns(&self, members: &[ProcessId]) -> u64 {
         let sharing = members.iter().map(|id| self.readings.get(id)?.sharing);
@@ -573,7 +573,7 @@ fn add_process(
     });
 }
 
-/// Gives the peak RSS of a process's program so far, bytes. Also gives its spike, bytes: how much more memory of its own than now
+/// The peak RSS of a process's program so far, bytes. Also gives its spike, bytes: how much more memory of its own than now
 /// it held at that peak, if no sample saw the peak.
 fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let rss_bytes = reading.size.rss_bytes;
@@ -589,7 +589,7 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     (peak_bytes, spike_bytes)
 }
 
-/// Gives how much more a process can hold than counts, bytes, in pages that nothing tells apart. What is uncertain becomes certain by the
+/// How much more a process can hold than counts, bytes, in pages that nothing tells apart. What is uncertain becomes certain by the
 /// next reading, but a busy machine may leave no time for one: after [`LATE_NS`] it counts here.
 fn unseen_bytes(process: &Process, reading: &LastReading, estimate: &Estimate, now_ns: u64) -> u64 {
     let unread_ns = reading.unread_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));

@@ -42,7 +42,7 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// Gives how much of what it had `before` it may have copied by writing since then, bytes.
+    /// How much of what it had `before` it may have copied by writing since then, bytes.
     pub(super) fn copied_since(&self, before: &Self, page_bytes: u64) -> u64 {
         let faults = self.minor_faults.saturating_sub(before.minor_faults);
         let grown = self.anonymous_bytes.saturating_sub(before.anonymous_bytes);
@@ -116,20 +116,20 @@ impl Size {
 }
 
 impl Sharing {
-    /// Gives a lower bound of the anonymous pages that no other process had mapped, bytes. It is exact if smaps was read. Without
+    /// A lower bound of the anonymous pages that no other process had mapped, bytes. It is exact if smaps was read. Without
     /// smaps, all file pages can be among smaps_rollup's private pages.
     pub(super) fn private_anon_bytes(&self) -> u64 {
         let at_least = self.rollup.private_bytes.saturating_sub(self.size.shared_bytes);
         self.mapped_private_anon_bytes.unwrap_or(at_least.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Gives an upper bound of the anonymous pages that no other process had mapped, bytes. It is exact if smaps was read.
+    /// An upper bound of the anonymous pages that no other process had mapped, bytes. It is exact if smaps was read.
     /// Without smaps, none of smaps_rollup's private pages need be a file's.
     pub(super) fn most_private_anon_bytes(&self) -> u64 {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Gives the process's anonymous pages less its proportional part of them, bytes. When the process copies or unmaps a shared
+    /// The process's anonymous pages less its proportional part of them, bytes. When the process copies or unmaps a shared
     /// page, this falls by at least half of the page, as at least two processes had it.
     fn anon_of_others_bytes(&self) -> u64 {
         (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
@@ -150,7 +150,7 @@ impl Sharing {
         };
     }
 
-    /// Gives how much a relative's reading at this time, CLOCK_MONOTONIC nanoseconds, may still show as shared with this
+    /// How much a relative's reading at this time, CLOCK_MONOTONIC nanoseconds, may still show as shared with this
     /// process, bytes. The process has stopped sharing that.
     pub(super) fn unshared_since(&self, relative_read_ns: u64) -> u64 {
         if self.at_ns > relative_read_ns { self.unshared_before_bytes } else { 0 }
@@ -198,7 +198,7 @@ impl LastReading {
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
 
-    /// Gives how much it may have copied by writing, and how much it unmapped, since it got relatives that were not read, bytes.
+    /// How much it may have copied by writing, and how much it unmapped, since it got relatives that were not read, bytes.
     /// Those relatives may still have the old pages. 0: it has no such relatives.
     pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
         let Some(before) = self.touched_before_relatives else { return 0 };
@@ -206,22 +206,22 @@ impl LastReading {
         self.touched().copied_since(&before, page_bytes) + unmapped
     }
 
-    /// Gives what it had touched when it was last read.
+    /// What it had touched when it was last read.
     pub(super) fn touched(&self) -> Touched {
         Touched { minor_faults: self.vitals.minor_faults, anonymous_bytes: self.anonymous_bytes() }
     }
 
-    /// Gives its resident anonymous pages, bytes.
+    /// Its resident anonymous pages, bytes.
     pub(super) fn anonymous_bytes(&self) -> u64 {
         self.size.rss_bytes - self.size.shared_bytes
     }
 
-    /// Gives how much memory a walk of smaps looks at, bytes.
+    /// How much memory a walk of smaps looks at, bytes.
     pub(super) fn walked_bytes(&self) -> u64 {
         self.size.rss_bytes.saturating_add(self.swap_bytes)
     }
 
-    /// Gives its resident pages of files, shared memory and hugetlbfs, bytes.
+    /// Its resident pages of files, shared memory and hugetlbfs, bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         self.size.shared_bytes + self.hugetlb_bytes
     }
@@ -255,7 +255,7 @@ pub(super) struct LargestShared {
     second_bytes: u64,
 }
 
-/// Gives how much of a process's growth after this reading may be other processes' memory too, bytes: the largest shared memory
+/// How much of a process's growth after this reading may be other processes' memory too, bytes: the largest shared memory
 /// of another process. It is 0 if the process does not have much shared memory, or if that is not most of its memory.
 pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
     /// Shared memory is much from this on: programs and libraries have fewer bytes of file pages.

@@ -72,7 +72,7 @@ impl<N: Copy> TreeSums<N> {
 }
 
 impl TreeSums {
-    /// Gives the sums of one process. `unread_bytes`: how many more bytes of its contribution may be private. Its proportional
+    /// The sums of one process. `unread_bytes`: how many more bytes of its contribution may be private. Its proportional
     /// size is left out.
     pub(crate) fn of_one(
         is_main: bool,
@@ -91,7 +91,7 @@ impl TreeSums {
         sums
     }
 
-    /// Gives the sums of one process as a sample has it, with its proportional size.
+    /// The sums of one process as a sample has it, with its proportional size.
     pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let (unread_bytes, threads) = (estimate.unread_private_bytes, reading.vitals.threads);
         let mut sums = Self::of_one(is_main, &estimate.contribution, unread_bytes, threads);
@@ -101,7 +101,7 @@ impl TreeSums {
         sums
     }
 
-    /// Gives the sums of the first process, or those of all others.
+    /// The sums of the first process, or those of all others.
     fn part_mut(&mut self, is_main: bool) -> &mut Sums {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
@@ -111,7 +111,7 @@ impl TreeSums {
         *self = self.with(*other, u64::saturating_add);
     }
 
-    /// Gives the sums of the first process, of the descendants and of both. The footprint of both is no less than that of either,
+    /// The sums of the first process, of the descendants and of both. The footprint of both is no less than that of either,
     /// as no set of processes has a smaller footprint than a part of it.
     pub(crate) fn groups(&self) -> Groups<Sums> {
         let (main, descendants) = (self.main, self.descendants);

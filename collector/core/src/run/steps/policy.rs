@@ -28,13 +28,13 @@ pub(crate) const POLICY: StepPolicy = StepPolicy {
 };
 
 impl StepPolicy {
-    /// Gives the smallest rise that is a jump, bytes. `allowed`: what may be used, bytes. `None`: that is not known.
+    /// The smallest rise that is a jump, bytes. `allowed`: what may be used, bytes. `None`: that is not known.
     pub(crate) fn least_jump(&self, allowed: Option<u64>) -> Option<u64> {
         let allowed = allowed.filter(|bytes| *bytes > 0)?;
         Some((allowed as f64 * self.jump_percent / 100.0) as u64)
     }
 
-    /// Gives the smallest change of a process's memory on a device that is a step, bytes. `memory_bytes`: the device's memory, if it is
+    /// The smallest change of a process's memory on a device that is a step, bytes. `memory_bytes`: the device's memory, if it is
     /// known.
     pub(crate) fn least_on(&self, memory_bytes: Option<u64>) -> u64 {
         let part = memory_bytes.map(|bytes| bytes as f64 * self.least_percent / 100.0);

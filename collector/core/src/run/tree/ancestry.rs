@@ -64,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// Gives the command that a child of this parent runs until it execs: the parent's. `None`: the parent is not known, or was
+    /// The command that a child of this parent runs until it execs: the parent's. `None`: the parent is not known, or was
     /// finalized too long ago.
     pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
         let id = parent.known()?;
@@ -107,7 +107,7 @@ impl Tree {
         self.replace_uninstrumented_ancestors(&adopted);
     }
 
-    /// Gives the processes that may have waited for a process without a REAPED record: its parent, and those that may have reaped
+    /// The processes that may have waited for a process without a REAPED record: its parent, and those that may have reaped
     /// it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
     pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
@@ -119,7 +119,7 @@ impl Tree {
         parent.into_iter().chain(others).chain(adopter)
     }
 
-    /// Gives the parent that a process had at its EXIT record, if another process had made it. `None`: it was still the child of
+    /// The parent that a process had at its EXIT record, if another process had made it. `None`: it was still the child of
     /// the process that made it, or that is not known.
     pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
         let maker = process.ancestry.parent.known()?;
@@ -130,7 +130,7 @@ impl Tree {
         (can_tell && last_parent != maker_key).then(|| self.parent_of(last_parent))
     }
 
-    /// Gives the processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which
+    /// The processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which
     /// may be subreapers, and its pid namespace's init.
     pub(super) fn unreporting_reapers(&self, process: &Process) -> Vec<ProcessId> {
         let next = |id: &ProcessId| self.processes.get(id)?.ancestry.uninstrumented_ancestor;
@@ -154,12 +154,12 @@ impl Tree {
         self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
     }
 
-    /// Gives when a parent ended, CLOCK_MONOTONIC nanoseconds. `None`: it has not, or the tree does not have it.
+    /// When a parent ended, CLOCK_MONOTONIC nanoseconds. `None`: it has not, or the tree does not have it.
     pub(super) fn end_of(&self, parent: Parent) -> Option<u64> {
         self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
-    /// Gives the live processes whose parent will not report their end, so that the session must watch for it. Only processes are
+    /// The live processes whose parent will not report their end, so that the session must watch for it. Only processes are
     /// given whose pid was shown to be that of a process of the tree.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();

@@ -106,7 +106,7 @@ impl Tree {
         (Some(ClientCall { args: args.to_vec(), started_by }), user)
     }
 
-    /// Gives the arguments of the process that had a client started, or else its name: the parent, or the one above shells. Empty:
+    /// The arguments of the process that had a client started, or else its name: the parent, or the one above shells. Empty:
     /// unknown.
     fn starter(&self, process: &Process) -> Vec<String> {
         let mut parent = process.ancestry.parent;
@@ -129,7 +129,7 @@ impl Tree {
     }
 }
 
-/// Gives the words of a command name: a program, and its script.
+/// The words of a command name: a program, and its script.
 fn words(command: &str) -> Vec<String> {
     command.split(' ').map(str::to_owned).collect()
 }

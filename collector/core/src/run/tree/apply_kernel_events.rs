@@ -138,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// Gives the live processes whose first thread ended, and that end as the connector reported it. Whether other threads live
+    /// The live processes whose first thread ended, and that end as the connector reported it. Whether other threads live
     /// on is to be read.
     pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
         let ends = self.by_state.kernel_ends.iter().filter_map(|id| self.processes.get(id));

@@ -102,7 +102,7 @@ impl Tree {
         }
     }
 
-    /// Gives what must be added to times of a record's writer to get those of the collector's clock, nanoseconds. It is 0, unless
+    /// What must be added to times of a record's writer to get those of the collector's clock, nanoseconds. It is 0, unless
     /// the record's time is impossible by the collector's clock, as in a time namespace.
     fn clock_skew(&self, monotonic_ns: u64, realtime_ns: u64, now_ns: u64) -> i64 {
         let context = &self.context;
@@ -353,7 +353,7 @@ impl Process {
         }
     }
 
-    /// Gives the peak of the image that a START replaces, bytes. ru_maxrss survives exec: if it grew since that image began, it
+    /// The peak of the image that a START replaces, bytes. ru_maxrss survives exec: if it grew since that image began, it
     /// is the image's own peak. Else an EXEC record or a sample may have the peak. `None`: no source has it.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
         if self.program.image.has_grown(inherited) {
@@ -363,7 +363,7 @@ impl Process {
         self.program.exec_peak_bytes.or_else(sampled)
     }
 
-    /// Gives the peak that it reached between its last record and a START, bytes, if its image was taken for uninstrumented
+    /// The peak that it reached between its last record and a START, bytes, if its image was taken for uninstrumented
     /// meanwhile. Its ru_maxrss, which has grown, shows the peak. A copy of its parent's memory is taken off. The peak is that of
     /// the uninstrumented image, of the one before, or of the new one before its START. `None`: the image was not taken for
     /// uninstrumented, or ru_maxrss has not grown.

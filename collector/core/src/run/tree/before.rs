@@ -34,7 +34,7 @@ impl IoBefore {
 }
 
 impl Tree {
-    /// Gives the block I/O from before. `None`: the run has not attached to a process.
+    /// The block I/O from before. `None`: the run has not attached to a process.
     pub(crate) fn io_before(&self) -> Option<IoBefore> {
         self.io_before
     }
@@ -55,7 +55,7 @@ impl Tree {
         self.over_before.push(over);
     }
 
-    /// Gives the zombies that had ended before the run began. Their parents may have waited for them since, without a record.
+    /// The zombies that had ended before the run began. Their parents may have waited for them since, without a record.
     pub fn over_before(&self) -> &[OverBefore] {
         &self.over_before
     }

@@ -15,12 +15,12 @@ pub struct Contribution {
 }
 
 impl Contribution {
-    /// Gives the contribution of memory that no other process maps.
+    /// The contribution of memory that no other process maps.
     pub(crate) fn private(bytes: u64) -> Self {
         Self { added_bytes: bytes, added_to_descendants_bytes: bytes, private_bytes: bytes }
     }
 
-    /// Gives what it adds to the footprint of the first process alone, or of the descendants, bytes.
+    /// What it adds to the footprint of the first process alone, or of the descendants, bytes.
     pub(crate) fn added_to_part_bytes(&self, is_main: bool) -> u64 {
         if is_main { self.added_bytes } else { self.added_to_descendants_bytes }
     }
@@ -34,27 +34,27 @@ impl Contribution {
         }
     }
 
-    /// Gives the sum of each part.
+    /// The sum of each part.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 
-    /// Gives the difference of each part, at least 0.
+    /// The difference of each part, at least 0.
     pub(crate) fn minus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_sub)
     }
 
-    /// Gives the smaller of each part.
+    /// The smaller of each part.
     pub(crate) fn min(self, other: Self) -> Self {
         self.zip(other, u64::min)
     }
 
-    /// Gives the larger of each part.
+    /// The larger of each part.
     pub(crate) fn max(self, other: Self) -> Self {
         self.zip(other, u64::max)
     }
 
-    /// Gives the mean of each part.
+    /// The mean of each part.
     pub(crate) fn mean(self, other: Self) -> Self {
         self.zip(other, u64::midpoint)
     }

@@ -42,14 +42,14 @@ pub(crate) struct OwnUsage {
 }
 
 impl OwnUsage {
-    /// Gives the CPU time, user and system, microseconds.
+    /// The CPU time, user and system, microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.usage.cpu_us()
     }
 }
 
 impl Process {
-    /// Gives what it used itself, and how that is known: by the table above. `tick_us`: microseconds of a clock tick.
+    /// What it used itself, and how that is known: by the table above. `tick_us`: microseconds of a clock tick.
     pub(super) fn own_usage(&self, tick_us: u64) -> OwnUsage {
         let own = |usage, quality| {
             let of_children_us = self.end.exit.map_or(0, |exit| exit.children_usage.cpu_us());
@@ -73,7 +73,7 @@ impl Process {
         }
     }
 
-    /// Gives what it used itself, from the `sum` of that and what it waited for (REAPED without EXIT). What is left of the sum
+    /// What it used itself, from the `sum` of that and what it waited for (REAPED without EXIT). What is left of the sum
     /// without its children is its own, but in three cases:
     ///
     /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
@@ -107,7 +107,7 @@ impl Process {
         self.cpu.has_inexact_children || is_clock_closer || is_guess
     }
 
-    /// Gives the CPU time that its REAPED record leaves for more children, beside its own clock and its known children,
+    /// The CPU time that its REAPED record leaves for more children, beside its own clock and its known children,
     /// microseconds. `None`: it has no such record, or its EXIT record says what it waited for.
     pub(super) fn room_beside_clock_us(&self) -> Option<u64> {
         let reaped = self.end.reaped.filter(|_| self.end.exit.is_none())?;
@@ -126,19 +126,19 @@ impl Process {
         known_us > reaped.usage.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US)
     }
 
-    /// Gives its clock, microseconds, when it was last read; 0: it never was.
+    /// Its clock, microseconds, when it was last read; 0: it never was.
     fn clock_us(&self) -> u64 {
         self.clock_ns().unwrap_or(0) / 1000
     }
 
-    /// Gives its clock, nanoseconds, when it was last read: by a sample, of its zombie, or for the kernel's account. `None`: it
+    /// Its clock, nanoseconds, when it was last read: by a sample, of its zombie, or for the kernel's account. `None`: it
     /// never was.
     fn clock_ns(&self) -> Option<u64> {
         // A clock never goes back, so the largest reading is the last.
         self.observed.cpu_ns.max(self.end.account.and_then(|account| account.cpu_ns))
     }
 
-    /// Gives how its CPU time is known by its clock alone. The kernel's account of its exit comes before the teardown of its
+    /// How its CPU time is known by its clock alone. The kernel's account of its exit comes before the teardown of its
     /// memory, which takes time in proportion to the memory's size. If that time is within [`Tolerance::CLOCK_AHEAD_US`] or 1% of
     /// the CPU time, the account is exact.
     fn clock_quality(&self) -> Quality {
@@ -156,7 +156,7 @@ impl Process {
         }
     }
 
-    /// Gives what its REAPED record contains of its children, where `exit` is its EXIT record. After that record of a pid
+    /// What its REAPED record contains of its children, where `exit` is its EXIT record. After that record of a pid
     /// namespace's init, the kernel reaps the zombies that are left there. So the known children of an init may be more than
     /// `exit` has.
     fn waited_for(&self, exit: &ExitRecord) -> Rusage {
@@ -173,18 +173,18 @@ impl Process {
         self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
     }
 
-    /// Gives what its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process (`own`) and the children that it waited
+    /// What its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process (`own`) and the children that it waited
     /// for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
     }
 
-    /// Gives the CPU time in `total_usage` without children that no record says were reaped, microseconds.
+    /// The CPU time in `total_usage` without children that no record says were reaped, microseconds.
     pub(super) fn least_total_us(&self, own: &Rusage) -> u64 {
         own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children_usage)).cpu_us()
     }
 
-    /// Gives how `total_usage` is known.
+    /// How `total_usage` is known.
     pub(super) fn total_quality(&self, own: &OwnUsage) -> Quality {
         match own.quality {
             Quality::Exact if self.end.exit.is_none() && self.cpu.has_inexact_children => Quality::Sampled,
@@ -203,7 +203,7 @@ impl Process {
         used.cpu_us() <= self.room_for_children_us()
     }
 
-    /// Gives how much CPU time of its children its sums have beyond that of the known ones, microseconds. Without sums, nothing
+    /// How much CPU time of its children its sums have beyond that of the known ones, microseconds. Without sums, nothing
     /// bounds what it waited for, and the room is nearly `u64::MAX`.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
@@ -228,7 +228,7 @@ impl Process {
         self.children_us().is_some()
     }
 
-    /// Gives the most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
+    /// The most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
     fn children_us(&self) -> Option<u64> {
         match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => Some(exit.children_usage.cpu_us()),

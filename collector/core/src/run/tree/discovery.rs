@@ -121,7 +121,7 @@ impl Tree {
         }
     }
 
-    /// Gives the new live processes that only records name: such a pid may be that of a process outside of the tree.
+    /// The new live processes that only records name: such a pid may be that of a process outside of the tree.
     pub fn memberships_to_check(&self) -> impl Iterator<Item = Target> {
         let unproven = self.by_state.unproven.iter().filter_map(|id| self.processes.get(id));
         unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
@@ -146,7 +146,7 @@ impl Tree {
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
     }
 
-    /// Gives how many live processes of other pid namespaces only records name.
+    /// How many live processes of other pid namespaces only records name.
     pub(in crate::run) fn unseen(&self) -> usize {
         let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
@@ -279,7 +279,7 @@ impl Tree {
         }
     }
 
-    /// Gives the live processes that were made, or exec'd, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), have written no record
+    /// The live processes that were made, or exec'd, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), have written no record
     /// since, and were not read since. Later ones still have time to write their record.
     pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
         let unread = self.by_state.unreported.iter().filter_map(|id| self.processes.get(id));
@@ -296,7 +296,7 @@ impl Tree {
         }
     }
 
-    /// Gives the live processes whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC). Their programs are read
+    /// The live processes whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC). Their programs are read
     /// once more before [`Self::tick`] concludes that they are uninstrumented.
     pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
         let unconfirmed = self.by_state.unconfirmed.iter().filter_map(|id| self.processes.get(id));
@@ -347,7 +347,7 @@ impl Tree {
         alive.any(|process| process.program.image == Image::Uninstrumented)
     }
 
-    /// Gives when the youngest program began that has not reported and is younger than [`Tolerance::YOUNG_NS`]. Programs that began
+    /// When the youngest program began that has not reported and is younger than [`Tolerance::YOUNG_NS`]. Programs that began
     /// after `by_ns` are left out. `None`: there is none. Times are CLOCK_MONOTONIC nanoseconds.
     pub fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
         let young = self.by_state.young.iter().filter_map(|id| self.processes.get(id));

@@ -13,7 +13,7 @@ use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Gives the processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
+    /// The processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
     /// processes that ended and have no REAPED record, live children of processes that ended, and helpers.
     ///
     /// Without `all`, processes are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
@@ -162,7 +162,7 @@ impl Tree {
         ids
     }
 
-    /// Gives the depths of these processes and of their ancestors. A process's depth is the number of processes on its way up, by
+    /// The depths of these processes and of their ancestors. A process's depth is the number of processes on its way up, by
     /// [`Self::parent_or_reaper`], itself included.
     fn depths(&self, ids: &[ProcessId]) -> FxHashMap<ProcessId, u32> {
         let mut depths: FxHashMap<ProcessId, u32> =
@@ -186,7 +186,7 @@ impl Tree {
         depths
     }
 
-    /// Gives the parent of a process. If the tree does not have the parent, gives the nearest process that may have reaped this
+    /// The parent of a process. If the tree does not have the parent, gives the nearest process that may have reaped this
     /// one as an orphan.
     fn parent_or_reaper(&self, id: ProcessId) -> Option<ProcessId> {
         let process = self.processes.get(&id)?;
@@ -260,7 +260,7 @@ impl Tree {
         });
     }
 
-    /// Gives the pid of a process's parent in the collector's namespace. If the tree does not have the parent, gives the pid that
+    /// The pid of a process's parent in the collector's namespace. If the tree does not have the parent, gives the pid that
     /// a source named. `None`: unknown.
     fn parent_pid(&self, process: &Process) -> Option<u32> {
         let reported = Some(process.ancestry.parent_pid).filter(|pid| *pid != 0);

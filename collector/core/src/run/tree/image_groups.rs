@@ -25,12 +25,12 @@ pub(super) struct ImageGroups {
 }
 
 impl ImageGroups {
-    /// Gives a group. `None`: no live process is in it.
+    /// A group. `None`: no live process is in it.
     pub(super) fn get(&self, group: ImageGroup) -> Option<&Group> {
         self.by_id.get(&group)
     }
 
-    /// Gives how often a process of any group has come, gone, or turned out to have another kind of image.
+    /// How often a process of any group has come, gone, or turned out to have another kind of image.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }

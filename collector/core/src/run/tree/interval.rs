@@ -47,7 +47,7 @@ pub struct LiveInterval {
 }
 
 impl Process {
-    /// Gives two intervals from its last sample, or else from its start, until `now_ns`, CLOCK_MONOTONIC nanoseconds: the process
+    /// Two intervals from its last sample, or else from its start, until `now_ns`, CLOCK_MONOTONIC nanoseconds: the process
     /// itself, and its memory. `memory` is the most that it added to footprints in that time; `unread_bytes` more of that may be
     /// private. `rss_bytes` is its largest RSS.
     pub(in crate::run) fn intervals_until(
@@ -62,7 +62,7 @@ impl Process {
         [self.process_interval(now_ns), image]
     }
 
-    /// Gives the interval of its image from the last sample, or else from the image's start, to `end_ns`, CLOCK_MONOTONIC
+    /// The interval of its image from the last sample, or else from the image's start, to `end_ns`, CLOCK_MONOTONIC
     /// nanoseconds. Its memory is left at 0.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
@@ -80,7 +80,7 @@ impl Process {
         }
     }
 
-    /// Gives intervals until its end (`end_ns`, CLOCK_MONOTONIC nanoseconds) of the `memory` that it had since its last sample.
+    /// Intervals until its end (`end_ns`, CLOCK_MONOTONIC nanoseconds) of the `memory` that it had since its last sample.
     ///
     /// Mostly that is one interval. But a sample that found the process dead can have a time before its end, since processes are
     /// read one after another. From that time on, the others of the sample count with what it shared with them. So the rest of
@@ -111,7 +111,7 @@ impl Process {
         before.into_iter().chain(after).collect()
     }
 
-    /// Gives an interval with the CPU time that was not counted by its end, and no memory. `own_cpu_ns`: all that it used
+    /// An interval with the CPU time that was not counted by its end, and no memory. `own_cpu_ns`: all that it used
     /// itself, nanoseconds. The uncounted time counts just before the end: the kernel frees the memory after the EXIT record.
     /// It is negative if time that was counted for this process turned out to be a child's. `None`: there is none, or the
     /// process has not ended.
@@ -128,7 +128,7 @@ impl Process {
         Some(LiveInterval { cpu_ns, counted_at_ns, start_ns: end_ns, likely_start_ns: end_ns, ..image })
     }
 
-    /// Gives the interval of the process itself from the last sample, or else from its start, to `end_ns`, CLOCK_MONOTONIC
+    /// The interval of the process itself from the last sample, or else from its start, to `end_ns`, CLOCK_MONOTONIC
     /// nanoseconds. Its CPU time is left at 0.
     pub(super) fn process_interval(&self, end_ns: u64) -> LiveInterval {
         LiveInterval {

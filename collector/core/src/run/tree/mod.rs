@@ -162,38 +162,38 @@ impl Tree {
         }
     }
 
-    /// Gives the constants of the run.
+    /// The constants of the run.
     pub(crate) fn context(&self) -> &RunContext {
         &self.context
     }
 
-    /// Gives the counts over the whole run.
+    /// The counts over the whole run.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Gives a process that is not finalized. `None`: it is, or was never in the tree.
+    /// A process that is not finalized. `None`: it is, or was never in the tree.
     pub fn get(&self, id: ProcessId) -> Option<&Process> {
         self.processes.get(&id)
     }
 
-    /// Gives a process that is not finalized, to be changed. `None`: it is, or was never in the tree.
+    /// A process that is not finalized, to be changed. `None`: it is, or was never in the tree.
     pub(crate) fn get_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
         self.processes.get_mut(&id)
     }
 
-    /// Gives the live processes, oldest first.
+    /// The live processes, oldest first.
     pub fn alive(&self) -> &[ProcessId] {
         &self.by_state.alive
     }
 
-    /// Gives the live processes without those that joined, oldest first.
+    /// The live processes without those that joined, oldest first.
     pub(super) fn live_descendants(&self) -> impl Iterator<Item = &Process> {
         let live = self.alive().iter().filter_map(|id| self.get(*id));
         live.filter(|process| !process.has_joined())
     }
 
-    /// Gives the pids, in the collector's namespace, of the processes that are not finalized.
+    /// The pids, in the collector's namespace, of the processes that are not finalized.
     pub fn host_pids(&self) -> impl Iterator<Item = u32> {
         self.processes.values().filter_map(|process| process.ids.host_pid)
     }
@@ -203,17 +203,17 @@ impl Tree {
         self.main.is_some()
     }
 
-    /// Gives an image group. `None`: no live process is in it.
+    /// An image group. `None`: no live process is in it.
     pub(crate) fn group(&self, group: ImageGroup) -> Option<&Group> {
         self.groups.get(group)
     }
 
-    /// Gives how often a process has joined or left an image group, or got another kind of image.
+    /// How often a process has joined or left an image group, or got another kind of image.
     pub(crate) fn group_changes(&self) -> u64 {
         self.groups.changes()
     }
 
-    /// Gives the latest time at which a process that is not finalized existed or ended, as far as known, CLOCK_MONOTONIC
+    /// The latest time at which a process that is not finalized existed or ended, as far as known, CLOCK_MONOTONIC
     /// nanoseconds. 0: there is no such process.
     pub fn last_seen_ns(&self) -> u64 {
         let last_seen = |process: &Process| process.last_seen_ns().max(process.lifetime.end_ns.unwrap_or(0));
@@ -250,7 +250,7 @@ impl Tree {
         taken
     }
 
-    /// Gives the intervals that wait to be taken.
+    /// The intervals that wait to be taken.
     pub fn waiting_intervals(&self) -> &[LiveInterval] {
         &self.intervals
     }
@@ -260,7 +260,7 @@ impl Tree {
         std::mem::take(&mut self.summaries)
     }
 
-    /// Gives the parent's pid in the collector's namespace, where it is known and the parent is not finalized.
+    /// The parent's pid in the collector's namespace, where it is known and the parent is not finalized.
     pub(crate) fn parent_host_pid(&self, process: &Process) -> Option<u32> {
         self.processes.get(&process.ancestry.parent.known()?)?.ids.host_pid
     }

@@ -24,7 +24,7 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// Gives the pid that the fork of this number has if no thread took a pid between it and the last known one. Pids ascend by 1
+    /// The pid that the fork of this number has if no thread took a pid between it and the last known one. Pids ascend by 1
     /// with each fork.
     pub(super) fn expected_pid(&self, number: u64) -> i64 {
         let (pid, number_of_pid) = self.last_known;
@@ -41,7 +41,7 @@ pub(super) struct PidNumber {
 }
 
 impl PidNumber {
-    /// Gives the pid in the collector's namespace of the process whose pidfd has this inode. `None`: the result is no pid, since
+    /// The pid in the collector's namespace of the process whose pidfd has this inode. `None`: the result is no pid, since
     /// pids have begun again between the two.
     pub(super) fn pid_of(self, inode: u64) -> Option<u32> {
         let ahead = inode.wrapping_sub(self.inode).cast_signed();

@@ -61,7 +61,7 @@ impl Tree {
         Some(ForkNumber { pid_ns, number: forks.count })
     }
 
-    /// Gives the inode of the other pid namespace that a process is in. `None`: it is in the collector's, as far as known.
+    /// The inode of the other pid namespace that a process is in. `None`: it is in the collector's, as far as known.
     pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
         if process.ids.key.pid_ns != self.context.pid_ns {
             return Some(process.ids.key.pid_ns);
@@ -142,7 +142,7 @@ impl Tree {
             && is_in_state
     }
 
-    /// Gives how well a process matches the query: the best has the largest score. `None`: it can't be meant. `parent`: the
+    /// How well a process matches the query: the best has the largest score. `None`: it can't be meant. `parent`: the
     /// process that the record names as the parent, if that is known. What is compared first counts most: the pidfd and its
     /// number, then the parents, then whether the process lived and had exec'd. At last counts how near its expected pid inside
     /// is to the record's.
@@ -179,7 +179,7 @@ impl Tree {
         Some((is_same_pidfd, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
     }
 
-    /// Gives how well a process's parent matches the parent that the record names: 3 is best, 0 worst. `None`: they can't be the
+    /// How well a process's parent matches the parent that the record names: 3 is best, 0 worst. `None`: they can't be the
     /// same. `parent`: the process that the record names as the parent, if that is known.
     fn relation(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
         let is_numbered = process.ids.fork_number.is_some_and(|fork| fork.pid_ns == query.key.pid_ns);

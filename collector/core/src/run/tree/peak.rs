@@ -19,7 +19,7 @@ use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
 impl Process {
-    /// Gives its peak RSS over all its images, bytes, and how that is known. If a copy of its parent's memory grew by more than any
+    /// Its peak RSS over all its images, bytes, and how that is known. If a copy of its parent's memory grew by more than any
     /// program after it had, that growth is an upper bound.
     pub(crate) fn peak(&self) -> (Option<u64>, Quality) {
         let (peak, quality) = self.peak_of_programs();
@@ -35,7 +35,7 @@ impl Process {
         (Some(growth_bytes), quality)
     }
 
-    /// Gives the same without what a copy of its parent's memory grew by before an exec.
+    /// The same without what a copy of its parent's memory grew by before an exec.
     fn peak_of_programs(&self) -> (Option<u64>, Quality) {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
@@ -54,7 +54,7 @@ impl Process {
         (peak, quality)
     }
 
-    /// Gives what is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so
+    /// What is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so
     /// a sum of waited-for children shows an RSS of theirs only above what they inherited. It can also be a helper's.
     pub(super) fn known_rss(&self) -> KnownRss {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
@@ -100,7 +100,7 @@ impl Process {
         Some(MissingRam { at_most_bytes })
     }
 
-    /// Gives the peak of the image that it ran last, bytes, and how that is known. The source is EXIT, else the kernel's account
+    /// The peak of the image that it ran last, bytes, and how that is known. The source is EXIT, else the kernel's account
     /// if that is exact, else REAPED, else the samples. An image in its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped.filter(|_| self.before.is_none())) {
@@ -116,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Gives the peak of its last image in the kernel's account of its exit, bytes. The second value is whether no earlier image
+    /// The peak of its last image in the kernel's account of its exit, bytes. The second value is whether no earlier image
     /// can have had more. `None`: there is no such peak, or it may be the parent's.
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
@@ -136,7 +136,7 @@ impl Process {
         is_own.then_some((peak, is_largest))
     }
 
-    /// Gives the peak by an EXIT record, bytes, and how that is known.
+    /// The peak by an EXIT record, bytes, and how that is known.
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
         let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
         // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each); statm includes it. So
@@ -155,7 +155,7 @@ impl Process {
         }
     }
 
-    /// Gives the peak by a REAPED record without an EXIT record, bytes, and how that is known. REAPED has a maximum over the
+    /// The peak by a REAPED record without an EXIT record, bytes, and how that is known. REAPED has a maximum over the
     /// process, all that it waited for, and what it inherited. The first of these rules that applies decides:
     ///
     /// - The maximum is the process's own: it exceeds what the process inherited, and no child can have had it.
@@ -197,7 +197,7 @@ impl Process {
         }
     }
 
-    /// Gives the most that its ru_maxrss can be by what it inherited alone, bytes. `None`: it ran in its parent's memory.
+    /// The most that its ru_maxrss can be by what it inherited alone, bytes. `None`: it ran in its parent's memory.
     fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
         match self.program.image {
             Image::Loaded { inherited } => Some(inherited),
@@ -216,7 +216,7 @@ impl Process {
         }
     }
 
-    /// Gives the peak without records, bytes, and how that is known: the larger of the kernel's account of its exit and what it
+    /// The peak without records, bytes, and how that is known: the larger of the kernel's account of its exit and what it
     /// had at least ([`Self::least_peak`]). It is exact if the account has all images; else a lower bound.
     fn peak_without_records(&self) -> (Option<u64>, Quality) {
         let accounted = self.accounted_peak();
@@ -229,7 +229,7 @@ impl Process {
         (peak, quality)
     }
 
-    /// Gives what it had at least, bytes: the largest sample, or the RSS at its fork if the connector has reported no exec since.
+    /// What it had at least, bytes: the largest sample, or the RSS at its fork if the connector has reported no exec since.
     /// `None`: neither is known.
     fn least_peak(&self) -> Option<u64> {
         let at_fork = match self.program.image {
@@ -243,7 +243,7 @@ impl Process {
         Some(self.observed.peak_rss_bytes.max(at_fork)).filter(|peak| *peak > 0)
     }
 
-    /// Gives the maximum of its REAPED record, bytes, if that exceeds those of all waited-for children, and so is the process's
+    /// The maximum of its REAPED record, bytes, if that exceeds those of all waited-for children, and so is the process's
     /// own; else 0. That maximum includes all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
         let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);

@@ -129,7 +129,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Gives its pid in the collector's namespace, or, where that is not known, in its own.
+    /// Its pid in the collector's namespace, or, where that is not known, in its own.
     pub(crate) fn pid(&self) -> u32 {
         self.host_pid.unwrap_or(self.key.pid)
     }
@@ -167,7 +167,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Gives the name of a program that could not be read while it ran.
+    /// The name of a program that could not be read while it ran.
     pub(super) fn unseen() -> Self {
         Self { command: Arc::from("(unseen)"), args: None, static_executable: None }
     }
@@ -230,7 +230,7 @@ impl Lifetime {
         }
     }
 
-    /// Gives the middle of the times at which it can have started, CLOCK_MONOTONIC nanoseconds: it is as often too early as too
+    /// The middle of the times at which it can have started, CLOCK_MONOTONIC nanoseconds: it is as often too early as too
     /// late.
     pub fn likely_start_ns(&self) -> u64 {
         self.earliest_start_ns.midpoint(self.start_ns)
@@ -382,7 +382,7 @@ impl Process {
         }
     }
 
-    /// Gives its block input and output, 512-byte units, if all of that is of the run. `None`: they are not known, or the process
+    /// Its block input and output, 512-byte units, if all of that is of the run. `None`: they are not known, or the process
     /// is from before the run. Such a process may have waited since for children that had ended before.
     pub(crate) fn blocks_of_run(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
         blocks.filter(|_| self.before.is_none())
@@ -438,7 +438,7 @@ impl Process {
         }
     }
 
-    /// Gives what distinguishes it from a process that gets its pid later.
+    /// What distinguishes it from a process that gets its pid later.
     pub(crate) fn identity(&self) -> Identity {
         let last_ns = self.lifetime.start_ns.max(self.last_seen_ns());
         Identity {
@@ -452,12 +452,12 @@ impl Process {
         }
     }
 
-    /// Gives how sources address it. `None` while its pid in the collector's namespace is unknown.
+    /// How sources address it. `None` while its pid in the collector's namespace is unknown.
     pub fn target(&self) -> Option<Target> {
         Some(Target { id: self.ids.id, pid: self.ids.host_pid?, identity: self.identity() })
     }
 
-    /// Gives the latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
+    /// The latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn last_seen_ns(&self) -> u64 {
         // Only EXIT dates an end by the process itself. What else reports an end may do so later.
         let recorded_end_ns = self.lifetime.end_ns.filter(|_| self.end.exit.is_some());
@@ -482,7 +482,7 @@ impl Process {
         !self.program.has_record || (self.end.exit.is_none() && has_exited)
     }
 
-    /// Gives how it ended. The first of these sources that has a status counts: REAPED, EXIT, the connector, a pidfd. Without
+    /// How it ended. The first of these sources that has a status counts: REAPED, EXIT, the connector, a pidfd. Without
     /// any, the result has neither code nor signal.
     pub(crate) fn exit_status(&self) -> Exit {
         match (&self.end.reaped, &self.end.exit) {
@@ -504,7 +504,7 @@ impl Process {
     }
 }
 
-/// Gives exit code or signal of a wait status. The status of a process that has not ended (stopped, continued) has neither.
+/// Exit code or signal of a wait status. The status of a process that has not ended (stopped, continued) has neither.
 pub(crate) fn exit_of_wait_status(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }

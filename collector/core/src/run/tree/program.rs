@@ -10,7 +10,7 @@ use super::tolerance::Tolerance;
 use crate::model::observation::Program;
 use crate::model::quality::Quality;
 
-/// Gives how much memory a fork child does not share with its parent, bytes: the pages that it touched since the fork, copied or
+/// How much memory a fork child does not share with its parent, bytes: the pages that it touched since the fork, copied or
 /// new. `faulted_bytes` are a page for each fault. It is at least what its RSS grew by, as a huge page is one fault, and at most
 /// its RSS.
 pub(in crate::run) fn unshared_after_fork(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
@@ -20,7 +20,7 @@ pub(in crate::run) fn unshared_after_fork(rss_bytes: u64, rss_at_fork_bytes: u64
 }
 
 impl Image {
-    /// Gives how much of its memory is a copy of its parent's at most, bytes; 0 for any image but a fork child's.
+    /// How much of its memory is a copy of its parent's at most, bytes; 0 for any image but a fork child's.
     pub(super) fn copied_bytes(&self) -> u64 {
         if let Self::Forked { rss_at_fork_bytes } = self { *rss_at_fork_bytes } else { 0 }
     }
@@ -38,7 +38,7 @@ impl Image {
         }
     }
 
-    /// Gives how much of an RSS peak above `rss_bytes` is the image's own, bytes. A copy of the parent's memory is not.
+    /// How much of an RSS peak above `rss_bytes` is the image's own, bytes. A copy of the parent's memory is not.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
@@ -61,7 +61,7 @@ impl Observed {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// Gives what the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth
+    /// What the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth
     /// since the sample counts as the process's own. What may be other processes' memory, too, is left out.
     fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
@@ -128,20 +128,20 @@ impl Process {
         self.name.static_executable = seen.static_executable;
     }
 
-    /// Gives when its present program began, CLOCK_MONOTONIC nanoseconds.
+    /// When its present program began, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn program_start_ns(&self) -> u64 {
         let exec_ns = self.program.unreported_exec.as_ref().map_or(0, |exec| exec.at_ns);
         exec_ns.max(self.program.image_start_ns)
     }
 
-    /// Gives the peak of its image as samples saw it, without what came after an unreported exec, bytes. `None`: no sample saw
+    /// The peak of its image as samples saw it, without what came after an unreported exec, bytes. `None`: no sample saw
     /// it.
     pub(super) fn peak_before_exec(&self) -> Option<u64> {
         let exec = self.program.unreported_exec.as_ref();
         exec.map_or_else(|| self.sampled_peak(), |exec| exec.previous_peak_bytes)
     }
 
-    /// Gives the peak of its image as samples saw it, bytes. `None`: no sample saw it.
+    /// The peak of its image as samples saw it, bytes. `None`: no sample saw it.
     pub(super) fn sampled_peak(&self) -> Option<u64> {
         let is_sampled = self.is_image_sampled() && self.observed.peak_rss_bytes > 0;
         is_sampled.then_some(self.observed.peak_rss_bytes)
@@ -203,7 +203,7 @@ impl Process {
         self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
     }
 
-    /// Gives how much of its memory may have been a copy of its parent's before it exec'd a program without a record, bytes.
+    /// How much of its memory may have been a copy of its parent's before it exec'd a program without a record, bytes.
     pub(super) fn copied_before_exec(&self) -> u64 {
         match (self.program.image, self.program.recorded) {
             (Image::Uninstrumented, Some(recorded)) => recorded.copied_bytes(),
@@ -211,7 +211,7 @@ impl Process {
         }
     }
 
-    /// Gives the peak of an image that is being replaced, bytes, without a copy of its parent's memory. `None`: it is unknown.
+    /// The peak of an image that is being replaced, bytes, without a copy of its parent's memory. `None`: it is unknown.
     /// Also gives the most that the image added to footprints since its last sample. `peak_bytes`: the peak with such a copy, if
     /// known.
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
@@ -233,7 +233,7 @@ impl Process {
         }
     }
 
-    /// Gives an interval of the memory that became known after its end was applied, beyond what was queued by then. Counts that
+    /// An interval of the memory that became known after its end was applied, beyond what was queued by then. Counts that
     /// as queued. `None`: there is no more, or the process has not ended.
     ///
     /// Only the connector dates an end well enough for that memory: else others may have had it by then. If there is an EXIT
@@ -247,7 +247,7 @@ impl Process {
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }
 
-    /// Gives the most that it added to footprints since its last sample. If no sample saw its image, that is the image's peak. Of
+    /// The most that it added to footprints since its last sample. If no sample saw its image, that is the image's peak. Of
     /// a fork child, only what it does not share with its parent counts.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();

@@ -30,7 +30,7 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
-    /// Gives the record of this event, if it is an EXIT.
+    /// The record of this event, if it is an EXIT.
     pub(super) fn of_event(origin: &Origin, event: &Event) -> Option<Self> {
         let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
         Some(Self {
@@ -43,7 +43,7 @@ impl ExitRecord {
         })
     }
 
-    /// Gives the record without what the process had used before the run. How much of the children's usage is from before is not
+    /// The record without what the process had used before the run. How much of the children's usage is from before is not
     /// known, so none of that is left. The block I/O from before includes that of children, so what is left is a lower bound.
     /// `tick_us`: microseconds of a clock tick.
     pub(super) fn since(self, before: &UsedBefore, tick_us: u64) -> Self {
@@ -64,7 +64,7 @@ impl ExitRecord {
         Self { own_usage, children_usage: Rusage::default(), ..self }
     }
 
-    /// Gives how far the CPU times of this EXIT record and of a REAPED record from outside its pid namespace differ,
+    /// How far the CPU times of this EXIT record and of a REAPED record from outside its pid namespace differ,
     /// microseconds. `None`: status or CPU time show that the two are about different processes, or the parent is in the
     /// namespace (its pid is not 0).
     pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
@@ -105,7 +105,7 @@ pub struct ReapRecord {
 }
 
 impl ReapRecord {
-    /// Gives the record of this event, if it is a REAPED.
+    /// The record of this event, if it is a REAPED.
     pub(super) fn of_event(event: &Event) -> Option<Self> {
         let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
             return None;
@@ -118,7 +118,7 @@ impl ReapRecord {
         Some(Self { status, usage, clock_ns, reaper_max_rss_bytes })
     }
 
-    /// Gives the record without what the process had used before the run. How much of the children's usage is from before is not
+    /// The record without what the process had used before the run. How much of the children's usage is from before is not
     /// known. So only the process's own CPU time is left, by its clock; it is 0 if that was not read.
     pub(super) fn since(self, before: &UsedBefore) -> Self {
         let clock_ns = self.clock_ns.map(|clock_ns| clock_ns.saturating_sub(before.cpu_ns));

@@ -44,7 +44,7 @@ impl From<&Usage> for Rusage {
 }
 
 impl Rusage {
-    /// Gives user and system time together, microseconds.
+    /// User and system time together, microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.user_us.saturating_add(self.system_us)
     }
@@ -54,7 +54,7 @@ impl Rusage {
         self.combine(other, u64::saturating_add, self.max_rss_bytes.max(other.max_rss_bytes))
     }
 
-    /// Gives what is left without `other`; the peak stays.
+    /// What is left without `other`; the peak stays.
     ///
     /// The kernel scales user and system time so that only their sum is exact. If one of them would be negative, the other
     /// one is reduced instead.

@@ -131,7 +131,7 @@ impl ProcessSummary {
         }
     }
 
-    /// Gives the process as the report lists it, without its use of GPUs, which the tree does not know.
+    /// The process as the report lists it, without its use of GPUs, which the tree does not know.
     pub(crate) fn usage(&self) -> ProcessUsage {
         ProcessUsage {
             pid: self.ids.pid(),
@@ -148,22 +148,22 @@ impl ProcessSummary {
         }
     }
 
-    /// Gives the process as sinks write it.
+    /// The process as sinks write it.
     pub fn ended(&self) -> EndedProcess {
         EndedProcess { start_ns: self.start_ns, is_still_running: self.is_still_running, usage: self.usage() }
     }
 
-    /// Gives its CPU time, microseconds. `None`: it is unknown.
+    /// Its CPU time, microseconds. `None`: it is unknown.
     pub(crate) fn known_cpu_us(&self) -> Option<u64> {
         (self.own_usage.quality != Quality::Unknown).then(|| self.own_usage.cpu_us())
     }
 
-    /// Gives its end, CLOCK_MONOTONIC nanoseconds. For a process that still runs, that is when it was finalized.
+    /// Its end, CLOCK_MONOTONIC nanoseconds. For a process that still runs, that is when it was finalized.
     pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.wall_ns)
     }
 
-    /// Gives the largest part of its limit of address space that a sample saw it use, from 0 to 1; 0 without a limit.
+    /// The largest part of its limit of address space that a sample saw it use, from 0 to 1; 0 without a limit.
     pub(crate) fn address_space_used(&self) -> f64 {
         let limit = self.bounds.limits.address_space_bytes.filter(|limit| *limit > 0);
         limit.map_or(0.0, |limit| self.bounds.peak_virtual_bytes as f64 / limit as f64)

@@ -76,7 +76,7 @@ impl Tolerance {
     /// Ancestors that are followed: records can claim a circle.
     pub(crate) const MOST_ANCESTORS: usize = 64;
 
-    /// Gives how far two readings of the same RSS may differ, bytes.
+    /// How far two readings of the same RSS may differ, bytes.
     pub(crate) const fn rss(rss_bytes: u64) -> u64 {
         let part = rss_bytes / Self::RSS_PART;
         if part > Self::RSS_BYTES { part } else { Self::RSS_BYTES }

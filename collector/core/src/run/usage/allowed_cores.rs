@@ -62,7 +62,7 @@ impl AllowedCores {
         self.tasks.waited_ns = self.tasks.waited_ns.saturating_add(times.waited_ns);
     }
 
-    /// Gives the first and the last reading of the cores, or why there are none.
+    /// The first and the last reading of the cores, or why there are none.
     pub(crate) fn span(&self) -> Result<Span, NoCoreTicks> {
         self.span.ok_or(self.absent.unwrap_or(NoCoreTicks::NotRead))
     }

@@ -22,7 +22,7 @@ impl BusyCores {
         *bin = bin.saturating_add(time_ns);
     }
 
-    /// Gives the number of busy cores that was not exceeded for `part` of the time, from 0 to 1. The number is rounded down to a
+    /// The number of busy cores that was not exceeded for `part` of the time, from 0 to 1. The number is rounded down to a
     /// twentieth of a core. `None`: no time was added.
     pub(crate) fn quantile(&self, part: f64) -> Option<f64> {
         let total_ns: f64 = self.time_ns.values().map(|ns| *ns as f64).sum();

@@ -117,7 +117,7 @@ impl CpuUsage {
         self.last_percent
     }
 
-    /// Gives the utilisation in the open window, which is `length_ns` long, percent, from 0 to what is possible. The clocks of a
+    /// The utilisation in the open window, which is `length_ns` long, percent, from 0 to what is possible. The clocks of a
     /// sample are read one after another, which can give a little more. Intervals can take back more than the window has.
     fn open_percent(&self, length_ns: u64) -> Groups<f64> {
         let combined = self.open_cpu_ns.main + self.open_cpu_ns.descendants;
@@ -125,7 +125,7 @@ impl CpuUsage {
         open_cpu_ns.map(|ns| (ns / length_ns as f64 * 100.0).clamp(0.0, self.possible_percent()))
     }
 
-    /// Gives the utilisation in the last window that closed, percent. Before there is one, that in the open window up to `at_ns`.
+    /// The utilisation in the last window that closed, percent. Before there is one, that in the open window up to `at_ns`.
     pub(crate) fn percent(&self, at_ns: u64) -> Groups<Option<f64>> {
         let length_ns = at_ns.saturating_sub(self.open_since_ns);
         match self.last_percent.combined {
@@ -134,7 +134,7 @@ impl CpuUsage {
         }
     }
 
-    /// Gives the utilisation if all cores are busy, percent.
+    /// The utilisation if all cores are busy, percent.
     fn possible_percent(&self) -> f64 {
         f64::from(self.cores) * 100.0
     }
@@ -155,14 +155,14 @@ impl CpuUsage {
         Some(percent)
     }
 
-    /// Gives the largest and the mean utilisation of the machine, percent. `None`: the time between readings was too short.
+    /// The largest and the mean utilisation of the machine, percent. `None`: the time between readings was too short.
     pub(crate) fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
         (self.max_system_percent, mean.map(|mean| mean.min(self.possible_percent())))
     }
 }
 
-/// Gives the utilisation between two readings of time (nanoseconds) and busy ticks, percent. `None`: the time is too short
+/// The utilisation between two readings of time (nanoseconds) and busy ticks, percent. `None`: the time is too short
 /// for the resolution of clock ticks.
 fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
     let length_s = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;

@@ -95,13 +95,13 @@ impl LargestBySample {
         }
     }
 
-    /// Gives the largest figures so far within the time of the sample `at_ns`; zeros, if the sample is forgotten.
+    /// The largest figures so far within the time of the sample `at_ns`; zeros, if the sample is forgotten.
     pub(crate) fn within(&self, at_ns: u64) -> Largest {
         let sample = self.samples.iter().rev().find(|sample| sample.at_ns == at_ns);
         sample.map(|sample| sample.largest).unwrap_or_default()
     }
 
-    /// Gives the largest footprints of the open samples, bytes. The sinks get them when those samples close.
+    /// The largest footprints of the open samples, bytes. The sinks get them when those samples close.
     pub(crate) fn open_bytes(&self) -> Groups<u64> {
         let open = self.samples.iter().filter(|sample| !sample.is_closed);
         open.fold(Groups::default(), |most, sample| most.with(sample.largest.footprint_bytes, u64::max))

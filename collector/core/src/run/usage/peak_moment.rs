@@ -72,7 +72,7 @@ impl PeakHolders {
         self.largest.is_empty()
     }
 
-    /// Gives what was held at a sample.
+    /// What was held at a sample.
     pub(super) fn at_sample(tree: &Tree, sample: &Sample) -> Self {
         let mut commands = Commands::default();
         for (process, held) in live_holders(tree, sample) {
@@ -81,7 +81,7 @@ impl PeakHolders {
         commands.into_holders(largest_live(live_holders(tree, sample).collect()))
     }
 
-    /// Gives what was held at a time between two samples. `steady` was held all the time between them. `intervals` are those that
+    /// What was held at a time between two samples. `steady` was held all the time between them. `intervals` are those that
     /// were there at that time.
     pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
@@ -122,7 +122,7 @@ pub(super) struct SteadyHolders {
 }
 
 impl SteadyHolders {
-    /// Gives what was held at all times since the sample before, by the processes that both samples saw.
+    /// What was held at all times since the sample before, by the processes that both samples saw.
     pub(super) fn new(tree: &Tree, sample: &Sample) -> Self {
         let (mut commands, mut steady) = (Commands::default(), Vec::with_capacity(sample.holders.len()));
         for (process, held) in live_holders(tree, sample) {
@@ -195,12 +195,12 @@ impl Commands {
     }
 }
 
-/// Gives the live processes of a sample, and what they held.
+/// The live processes of a sample, and what they held.
 fn live_holders<'a>(tree: &'a Tree, sample: &'a Sample) -> impl Iterator<Item = (&'a Process, &'a Held)> {
     sample.holders.iter().filter_map(|held| Some((tree.get(held.id)?, held)))
 }
 
-/// Gives the [`LARGEST`] holders by RSS, the largest first. Those without memory are left out.
+/// The [`LARGEST`] holders by RSS, the largest first. Those without memory are left out.
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders.retain(|holder| holder.rss_bytes > 0);
     holders.sort_unstable_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
@@ -208,7 +208,7 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-/// Gives the [`LARGEST`] of live processes by RSS, the largest first.
+/// The [`LARGEST`] of live processes by RSS, the largest first.
 fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
     if live.len() > LARGEST {
         live.select_nth_unstable_by_key(LARGEST, |(_, held)| Reverse(held.rss_bytes));

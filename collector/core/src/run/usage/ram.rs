@@ -44,14 +44,14 @@ pub struct MaxFootprint {
 }
 
 impl MaxFootprint {
-    /// Gives the maximum after a sample.
+    /// The maximum after a sample.
     fn with_sample(self, now: Sums) -> Self {
         let max = self.with_moment(now);
         let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
         Self { shared_bytes: max.shared_bytes.max(shared), ..max }
     }
 
-    /// Gives the maximum after a moment between samples. The shared part is only known at samples.
+    /// The maximum after a moment between samples. The shared part is only known at samples.
     fn with_moment(self, now: Sums) -> Self {
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
         let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
@@ -60,19 +60,19 @@ impl MaxFootprint {
 }
 
 impl Sums {
-    /// Gives the private part, bytes. `None`: too much was not read, or there is no memory.
+    /// The private part, bytes. `None`: too much was not read, or there is no memory.
     fn known_private(&self) -> Option<u64> {
         let is_known = is_private_known(self.unread_private_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.private_bytes)
     }
 
-    /// Gives the capped proportional size, bytes. `None`: too much was not read, or there is no memory.
+    /// The capped proportional size, bytes. `None`: too much was not read, or there is no memory.
     fn known_proportional(&self) -> Option<u64> {
         let is_known = is_proportional_known(self.unread_proportional_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.capped_proportional())
     }
 
-    /// Gives the proportional size, but at most the footprint, bytes: readings of different times can add up to more than there is.
+    /// The proportional size, but at most the footprint, bytes: readings of different times can add up to more than there is.
     fn capped_proportional(&self) -> u64 {
         self.proportional_bytes.min(self.footprint_bytes)
     }
@@ -141,7 +141,7 @@ impl Window {
         interval.end_ns >= self.from_ns && interval.start_ns.min(interval.end_ns) < self.until_ns
     }
 
-    /// Gives the begin and the end of each interval within this window, in order of time. Of several at one time, the ends come
+    /// The begin and the end of each interval within this window, in order of time. Of several at one time, the ends come
     /// first: an interval that ends when another begins was not there together with that one.
     fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::with_capacity(self.intervals.len() * 2);
@@ -154,7 +154,7 @@ impl Window {
         steps
     }
 
-    /// Gives the part of this window in which an interval was there, CLOCK_MONOTONIC nanoseconds.
+    /// The part of this window in which an interval was there, CLOCK_MONOTONIC nanoseconds.
     fn time_of(&self, interval: &LiveInterval) -> Range<u64> {
         let start = interval.start_ns.clamp(self.from_ns, self.until_ns);
         let end = interval.end_ns.clamp(start, self.until_ns);
@@ -192,7 +192,7 @@ struct Step<'a> {
     interval: &'a LiveInterval,
 }
 
-/// Gives what an interval adds to the tree while it is there: a process and its threads, or memory. Memory that no sample saw
+/// What an interval adds to the tree while it is there: a process and its threads, or memory. Memory that no sample saw
 /// counts as unread.
 fn sums_of(interval: &LiveInterval) -> TreeSums {
     let unread_bytes = interval.unread_bytes.unwrap_or(interval.memory.added_bytes);
@@ -207,12 +207,12 @@ fn positive(n: i128) -> u64 {
 }
 
 impl RamUsage {
-    /// Gives the largest footprints so far, bytes, which a new peak must exceed.
+    /// The largest footprints so far, bytes, which a new peak must exceed.
     pub fn high_water_mark(&self) -> Groups<u64> {
         self.max.map(|max| max.footprint_bytes)
     }
 
-    /// Gives the mean footprints over a run of `wall_s` seconds, bytes. `None`: the run has no length.
+    /// The mean footprints over a run of `wall_s` seconds, bytes. `None`: the run has no length.
     pub(crate) fn means(&self, wall_s: f64) -> Option<Groups<f64>> {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }

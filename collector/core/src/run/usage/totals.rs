@@ -76,7 +76,7 @@ impl RamMissing {
         }
     }
 
-    /// Gives the most that all of them had together, bytes. `None`: that is unknown.
+    /// The most that all of them had together, bytes. `None`: that is unknown.
     pub(crate) fn at_most_bytes(&self) -> Option<u64> {
         (self.unbounded == 0).then_some(self.at_most_bytes)
     }
@@ -260,7 +260,7 @@ fn by_count(a: &(&Arc<str>, &Command), b: &(&Arc<str>, &Command)) -> Ordering {
 }
 
 impl Command {
-    /// Gives its sums for a report.
+    /// Its sums for a report.
     fn usage(&self, name: &str) -> CommandUsage {
         CommandUsage {
             command: name.to_owned(),

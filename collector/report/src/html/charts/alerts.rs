@@ -21,17 +21,17 @@ pub(super) struct AlertMarks<'a> {
 }
 
 impl<'a> AlertMarks<'a> {
-    /// Gives the events of the chart of RAM: those about memory, disks, and limits.
+    /// The events of the chart of RAM: those about memory, disks, and limits.
     pub(super) fn of_ram(report: &'a Report) -> Self {
         Self::new(report, |quantity| !is_of_work(quantity))
     }
 
-    /// Gives the events of the chart of cores: those about idle cores and GPUs.
+    /// The events of the chart of cores: those about idle cores and GPUs.
     pub(super) fn of_cores(report: &'a Report) -> Self {
         Self::new(report, is_of_work)
     }
 
-    /// Gives the events that have a mark and whose quantity fits.
+    /// The events that have a mark and whose quantity fits.
     fn new(report: &'a Report, fits: impl Fn(Option<Quantity>) -> bool) -> Self {
         let all = report.events.iter().flat_map(|events| &events.list);
         let mut events: Vec<&RunEvent> =
@@ -98,7 +98,7 @@ fn is_of_work(quantity: Option<Quantity>) -> bool {
     matches!(quantity, Some(Quantity::Cpu | Quantity::GpuIdle))
 }
 
-/// Gives the CSS class of a mark, and its colour in light mode. `None`: an event of this kind has no mark.
+/// The CSS class of a mark, and its colour in light mode. `None`: an event of this kind has no mark.
 fn class_and_colour(kind: EventKind) -> Option<(&'static str, &'static str)> {
     match kind {
         EventKind::Warning | EventKind::Growth | EventKind::GpuIdle => Some(("mw", colours::WARNING)),

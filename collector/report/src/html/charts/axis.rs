@@ -27,7 +27,7 @@ pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     (0..=count).map(tick).collect()
 }
 
-/// Gives the smallest of 1, 2 and 5 times a power of ten that is at least `least`, and the decimals that it has.
+/// The smallest of 1, 2 and 5 times a power of ten that is at least `least`, and the decimals that it has.
 fn round_step(least: f64) -> (f64, usize) {
     let mut exponent = least.log10().floor() as i32;
     // `least` is this many times the power of ten; a rounding error above 1, 2 or 5 does not count.

@@ -75,7 +75,7 @@ fn memory_end(report: &Report, units: Units, time: &Time) -> Option<String> {
     Some(marks::end(time.part(process.at_s), &words, &cause::evidence(cause, units)?))
 }
 
-/// Gives the memory that the run may use, in the report's unit, and whose limit that is. `None`: it is not known.
+/// The memory that the run may use, in the report's unit, and whose limit that is. `None`: it is not known.
 fn ram_limit(report: &Report, units: Units) -> Option<Limit> {
     let memory = &report.usable.memory;
     let bytes = memory.bytes.filter(|bytes| *bytes > 0)?;
@@ -87,7 +87,7 @@ fn ram_limit(report: &Report, units: Units) -> Option<Limit> {
     Some(Limit { value: units.ram.convert(bytes as f64), words: format!("{whose} {}", units.bytes(bytes)) })
 }
 
-/// Gives the moment of the largest RAM. `None`: it is not known.
+/// The moment of the largest RAM. `None`: it is not known.
 fn ram_peak(report: &Report, units: Units, time: &Time) -> Option<Peak> {
     let peak = report.peak.as_ref()?;
     Some(Peak {
@@ -132,7 +132,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
     draw("CPU by command", &note, stack, &alerts, "", time)
 }
 
-/// Gives the number of cores that the run may use, and whose limit that is. `None`: it is not known.
+/// The number of cores that the run may use, and whose limit that is. `None`: it is not known.
 fn core_limit(report: &Report) -> Option<Limit> {
     let count = report.usable.cores.count;
     let whose = match report.usable.cores.source {
@@ -182,7 +182,7 @@ pub(super) fn convert(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> V
     values.iter().map(|value| value.map(&in_unit)).collect()
 }
 
-/// Gives the mean of the values over the time in which they are known. `None`: none is known.
+/// The mean of the values over the time in which they are known. `None`: none is known.
 fn mean_over_time(time: &Time, values: &[Option<f64>]) -> Option<f64> {
     let known =
         || time.points(values).filter_map(|(start_s, end_s, value)| Some((end_s - start_s, (*value)?)));
@@ -203,7 +203,7 @@ fn others_layer(values: Vec<Option<f64>>) -> Layer {
     Layer { name: "others".to_owned(), colour: colours::OTHERS, values, figure: String::new() }
 }
 
-/// Gives the colour of the command at this place in the report's list.
+/// The colour of the command at this place in the report's list.
 pub(super) fn colour(at: usize) -> &'static str {
     colours::COMMANDS.get(at).copied().unwrap_or(colours::OTHERS)
 }

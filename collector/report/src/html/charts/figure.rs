@@ -91,7 +91,7 @@ impl Figure {
 }
 
 impl Panel {
-    /// Gives the pixels from the top of the picture down to a value. The plot is `height` pixels high, and has the value `top`
+    /// The pixels from the top of the picture down to a value. The plot is `height` pixels high, and has the value `top`
     /// at its upper edge.
     pub(super) fn y_of(value: f64, top: f64, height: f64) -> f64 {
         ABOVE + height * (1.0 - (value / top).clamp(0.0, 1.0))
@@ -126,7 +126,7 @@ impl Panel {
         )
     }
 
-    /// Gives the numbers along the axis of values, each with its text. There are none if the chart has no such axis.
+    /// The numbers along the axis of values, each with its text. There are none if the chart has no such axis.
     fn value_ticks(&self) -> Vec<(f64, String)> {
         if self.ticks.values == 0 { Vec::new() } else { axis::ticks(self.top, self.ticks.values) }
     }

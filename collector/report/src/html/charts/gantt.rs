@@ -74,7 +74,7 @@ enum End {
     Unknown(f64),
 }
 
-/// Gives the end of a process that was there for `wall_s` seconds from `start_s` on. An ended process can have an
+/// The end of a process that was there for `wall_s` seconds from `start_s` on. An ended process can have an
 /// unknown exit status. So one without a status counts as running only if it was there until the end of the report.
 fn end(report: &Report, process: &ProcessUsage, start_s: f64) -> End {
     /// Times of a report that differ by less are the same, seconds.
@@ -123,7 +123,7 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     })
 }
 
-/// Gives the bars of the processes whose start is known, [`MOST_BARS`] at most. The bars of a command stand together, in the order
+/// The bars of the processes whose start is known, [`MOST_BARS`] at most. The bars of a command stand together, in the order
 /// of their starts; the command that started first is at the top.
 fn bars(report: &Report) -> Vec<Bar<'_>> {
     let processes = &report.processes.heaviest;
@@ -143,7 +143,7 @@ fn bars(report: &Report) -> Vec<Bar<'_>> {
     bars
 }
 
-/// Gives the colour that the other charts have for the command of a bar.
+/// The colour that the other charts have for the command of a bar.
 fn command_colour(report: &Report, bar: &Bar) -> &'static str {
     let is_same = |other: &CommandSeries| other.command == bar.process.usage.command;
     report.series.commands.iter().position(is_same).map_or(colours::OTHERS, colour)

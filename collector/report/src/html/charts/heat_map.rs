@@ -148,7 +148,7 @@ fn joined(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Vec<Op
     points.chunks(points_per_cell).map(mean).collect()
 }
 
-/// Gives the index in [`OPACITIES`] of a value's shade.
+/// The index in [`OPACITIES`] of a value's shade.
 fn level(value: f64, largest: f64) -> usize {
     let levels = OPACITIES.len();
     ((value / largest * levels as f64).ceil() as usize).clamp(1, levels) - 1
@@ -173,7 +173,7 @@ fn unknown(cells: &[Vec<Option<f64>>]) -> String {
     format!("<path stroke=\"currentColor\" stroke-opacity=\".5\" stroke-width=\".08\" d=\"{d}\"/>\n")
 }
 
-/// Gives the stretches of cells whose values fulfil `holds`, row by row.
+/// The stretches of cells whose values fulfil `holds`, row by row.
 fn stretches(cells: &[Vec<Option<f64>>], holds: impl Fn(Option<f64>) -> bool) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     for (row, cells) in cells.iter().enumerate() {

@@ -36,7 +36,7 @@ pub(super) fn area(time: &Time, values: impl IntoIterator<Item = Option<f64>>, t
     path
 }
 
-/// Gives the known values as steps, in runs: an unknown value or a gap in time ends a run. No run is empty. `top`: the value
+/// The known values as steps, in runs: an unknown value or a gap in time ends a run. No run is empty. `top`: the value
 /// at the top of the plot.
 fn runs(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> Vec<Vec<Step>> {
     let mut runs: Vec<Vec<Step>> = Vec::new();

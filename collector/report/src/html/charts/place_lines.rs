@@ -57,7 +57,7 @@ impl PlaceLines<'_> {
     }
 }
 
-/// Gives CSS class, colour and dashes of each line, in the plot and in the legend.
+/// CSS class, colour and dashes of each line, in the plot and in the legend.
 fn styles() -> impl Iterator<Item = (&'static str, &'static str, [&'static str; 2])> {
     let all = |dashes| PLACES.into_iter().map(move |(class, colour)| (class, colour, dashes));
     all([""; 2]).chain(all(DASHED))

@@ -49,7 +49,7 @@ struct Shown<'a> {
     figure: &'static str,
     /// Makes the place of a node, in [`Self::unit`].
     of_node: &'a dyn Fn(&Node) -> Place,
-    /// Gives the values of a rank, in [`Self::rank_unit`].
+    /// The values of a rank, in [`Self::rank_unit`].
     of_rank: &'a dyn Fn(&RankSeries) -> Vec<Option<f64>>,
 }
 
@@ -239,12 +239,12 @@ impl Shown<'_> {
     }
 }
 
-/// Gives the largest of all values; 0 if none is known.
+/// The largest of all values; 0 if none is known.
 fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
     lists.flatten().flatten().copied().fold(0.0, f64::max)
 }
 
-/// Gives the names of hosts without their domains, unless two hosts would read alike.
+/// The names of hosts without their domains, unless two hosts would read alike.
 fn without_domains(names: &[String]) -> Vec<String> {
     let hosts: Vec<&str> = names.iter().map(|name| host_name::short(name)).collect();
     let has_all = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();

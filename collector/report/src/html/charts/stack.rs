@@ -104,7 +104,7 @@ impl Stack {
         })
     }
 
-    /// Gives the largest value that the chart shows: of the line, the stacked areas and the peak. `None`: none is known, or all
+    /// The largest value that the chart shows: of the line, the stacked areas and the peak. `None`: none is known, or all
     /// are zero.
     fn highest(&self) -> Option<f64> {
         let edges = upper_edges(self.layers.iter().chain(&self.others)).into_iter().flatten();
@@ -156,7 +156,7 @@ fn is_late(peak: Option<&Peak>, time: &Time) -> bool {
     peak.is_some_and(|peak| time.part(peak.at_s) > 0.5)
 }
 
-/// Gives the layers whose largest value is at least `least`, then one for the rest: the sum of `others` and the smaller
+/// The layers whose largest value is at least `least`, then one for the rest: the sum of `others` and the smaller
 /// layers. Layers without a value above zero are left out.
 fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> {
     let largest = |layer: &Layer| layer.values.iter().flatten().copied().fold(0.0, f64::max);
@@ -175,7 +175,7 @@ fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> 
     visible
 }
 
-/// Gives the upper edge of each layer: the sum of its values and the known ones of all layers below it.
+/// The upper edge of each layer: the sum of its values and the known ones of all layers below it.
 fn upper_edges<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Vec<Option<f64>>> {
     let mut edges = Vec::new();
     let mut sums: Vec<f64> = Vec::new();

@@ -29,22 +29,22 @@ impl<'a> Time<'a> {
         Self { wall_s, start_s: &series.start_s, end_s: &series.end_s, unit: units.time }
     }
 
-    /// Gives the same axis with other points, seconds after the start.
+    /// The same axis with other points, seconds after the start.
     pub(super) fn of_points<'b>(&self, start_s: &'b [f64], end_s: &'b [f64]) -> Time<'b> {
         Time { start_s, end_s, ..*self }
     }
 
-    /// Gives the part of the run that is over at a moment, seconds after the start: from 0 to 1.
+    /// The part of the run that is over at a moment, seconds after the start: from 0 to 1.
     pub(super) fn part(&self, at_s: f64) -> f64 {
         (at_s / self.wall_s).clamp(0.0, 1.0)
     }
 
-    /// Gives the horizontal position of a moment in a path, from 0 to [`WIDTH`].
+    /// The horizontal position of a moment in a path, from 0 to [`WIDTH`].
     pub(super) fn x(&self, at_s: f64) -> i64 {
         (self.part(at_s) * WIDTH).round() as i64
     }
 
-    /// Gives the begin and the end of each point, seconds after the start, and the value at the point's place among `values`.
+    /// The begin and the end of each point, seconds after the start, and the value at the point's place among `values`.
     pub(super) fn points<T>(
         &self,
         values: impl IntoIterator<Item = T>,
@@ -75,7 +75,7 @@ impl<'a> Time<'a> {
         OverTime { columns, points }.every(self.wall_s / parts).points
     }
 
-    /// Gives the start and at most `most` other round moments of the run, for the numbers of an axis. Each is the part of the run
+    /// The start and at most `most` other round moments of the run, for the numbers of an axis. Each is the part of the run
     /// that is over then, and the moment as text. The last text has the unit behind it.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let whole = self.unit.convert(self.wall_s);
@@ -93,7 +93,7 @@ impl<'a> Time<'a> {
         format!("{} {}", short(self.unit.convert(at_s)), self.unit.symbol())
     }
 
-    /// Gives the symbol of the axis's unit, and the unit's length in seconds.
+    /// The symbol of the axis's unit, and the unit's length in seconds.
     pub(super) fn unit(&self) -> (&'static str, f64) {
         (self.unit.symbol(), self.unit.seconds())
     }

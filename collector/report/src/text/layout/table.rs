@@ -52,12 +52,12 @@ impl Page {
         line.trim_end().to_owned()
     }
 
-    /// Gives how many spaces are between two columns of a table.
+    /// How many spaces are between two columns of a table.
     fn gap(&self) -> usize {
         if self.form == Form::Outline { 2 } else { 1 }
     }
 
-    /// Gives the head of a column, with its unit.
+    /// The head of a column, with its unit.
     fn head(&self, Column { name, unit, .. }: &Column) -> String {
         match self.form {
             _ if unit.is_empty() => (*name).to_owned(),
@@ -66,7 +66,7 @@ impl Page {
         }
     }
 
-    /// Gives the widths of the columns. Those of figures are as wide as their widest cell. Those of words have what is left
+    /// The widths of the columns. Those of figures are as wide as their widest cell. Those of words have what is left
     /// of the page beside a bar of `bar` columns. Where that is not much, the bar gets smaller.
     fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize, bar: usize) -> Vec<usize> {
         let widest = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
@@ -82,7 +82,7 @@ impl Page {
         widths
     }
 
-    /// Gives the least width of a column of the table, in cells of the terminal.
+    /// The least width of a column of the table, in cells of the terminal.
     fn least(&self, column: &Column) -> usize {
         match column {
             // In an outline, a column is as wide as its widest cell or head.

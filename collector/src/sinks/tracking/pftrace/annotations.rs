@@ -42,13 +42,13 @@ names! {
 }
 
 impl Name {
-    /// Gives the number by which packets of a sequence refer to the name (Perfetto's `iid`).
+    /// The number by which packets of a sequence refer to the name (Perfetto's `iid`).
     pub(super) fn iid(self) -> u64 {
         self as u64 + 1
     }
 }
 
-/// Gives all names with their numbers.
+/// All names with their numbers.
 pub(super) fn names() -> Vec<InternedName> {
     Name::ALL.map(|(name, text)| InternedName { iid: Some(name.iid()), name: Some(text.into()) }).into()
 }

@@ -38,7 +38,7 @@ pub(super) struct Lane {
 }
 
 impl Lanes {
-    /// Gives the track for a process of this name, and remembers `end_ns` as the end of the track's last slice. Times are
+    /// The track for a process of this name, and remembers `end_ns` as the end of the track's last slice. Times are
     /// CLOCK_MONOTONIC nanoseconds.
     pub(super) fn take(&mut self, name: &str, start_ns: u64, end_ns: u64) -> Lane {
         // Forgotten tracks get no more slices. New tracks follow them.
@@ -81,7 +81,7 @@ mod tests {
         spans.iter().map(|(start, _)| at(*start)).max().unwrap_or(0)
     }
 
-    /// Gives the spans of each track.
+    /// The spans of each track.
     fn drawn(spans: &[(u64, u64)]) -> FxHashMap<u64, Vec<(u64, u64)>> {
         let (mut lanes, mut drawn) = (Lanes::default(), FxHashMap::<_, Vec<_>>::default());
         for (start, end) in spans {

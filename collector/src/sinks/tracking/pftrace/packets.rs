@@ -62,7 +62,7 @@ impl PacketFile {
         self.0.append(&Trace { packet }.encode_to_vec(), items)
     }
 
-    /// Gives what was lost so far because there was no space.
+    /// What was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
         self.0.loss()
     }

@@ -42,7 +42,7 @@ struct Texts {
 }
 
 impl Texts {
-    /// Gives the number of a text, and the declaration that the packet must carry: it is empty if the text was declared before.
+    /// The number of a text, and the declaration that the packet must carry: it is empty if the text was declared before.
     fn number(&mut self, text: String) -> (u64, Vec<InternedName>) {
         if let Some(iid) = self.numbers.get(&text) {
             return (*iid, Vec::new());
@@ -69,7 +69,7 @@ impl Sequence {
         Self::new(self.id + 1)
     }
 
-    /// Gives the packets that begin the sequence: clocks, names of arguments, and the first tracks. Gives none if it has begun.
+    /// The packets that begin the sequence: clocks, names of arguments, and the first tracks. Gives none if it has begun.
     pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
         if self.is_begun {
             return Vec::new();
@@ -103,13 +103,13 @@ impl Sequence {
         packets
     }
 
-    /// Gives the packet that declares a track. `None`: it was declared before.
+    /// The packet that declares a track. `None`: it was declared before.
     pub(super) fn declare(&mut self, track: TrackDescriptor) -> Option<TracePacket> {
         let is_new = self.tracks.insert(track.uuid.unwrap_or(0));
         is_new.then(|| self.track(track))
     }
 
-    /// Gives the packets of counters' values at `at_ns`, CLOCK_MONOTONIC nanoseconds. The first value of a track is preceded by the
+    /// The packets of counters' values at `at_ns`, CLOCK_MONOTONIC nanoseconds. The first value of a track is preceded by the
     /// packet that declares the track.
     pub(super) fn values(&mut self, at_ns: u64, values: Vec<Value>) -> Vec<TracePacket> {
         let mut packets = Vec::new();
@@ -128,7 +128,7 @@ impl Sequence {
         packets
     }
 
-    /// Gives the packets of a process: its track if that is new, the begin of its slice, and the end.
+    /// The packets of a process: its track if that is new, the begin of its slice, and the end.
     pub(super) fn process(&mut self, process: &EndedProcess) -> Vec<TracePacket> {
         let (usage, start_ns) = (&process.usage, process.start_ns);
         let end_ns = start_ns.saturating_add((usage.wall_s * 1e9).round() as u64);
@@ -140,7 +140,7 @@ impl Sequence {
         new_track.into_iter().chain([begin, end]).collect()
     }
 
-    /// Gives the packet that begins a process's slice, with the process's pids, start and arguments. Texts are given by number, and
+    /// The packet that begins a process's slice, with the process's pids, start and arguments. Texts are given by number, and
     /// the packet declares those that are new.
     fn slice_begin(&mut self, process: &EndedProcess, track_uuid: u64) -> TracePacket {
         let (usage, start_ns) = (&process.usage, process.start_ns);

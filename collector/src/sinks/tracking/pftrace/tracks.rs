@@ -37,7 +37,7 @@ pub(super) struct Counter<S: 'static> {
     name: &'static str,
     /// `None`: bytes.
     unit: Option<&'static str>,
-    /// Gives the value that the counter has in an `S`. `None`: it is not known.
+    /// The value that the counter has in an `S`. `None`: it is not known.
     pub value: fn(&S) -> Option<f64>,
 }
 
@@ -66,7 +66,7 @@ const OTHERS: [Counter<TreeSample>; 6] = [
     other("CPU of the machine", "%", |sample| sample.system.cpu_percent),
 ];
 
-/// Gives the counter of a figure of a GPU.
+/// The counter of a figure of a GPU.
 const fn of_gpu(figure: GpuFigure) -> Counter<GpuSample> {
     let Row { title, unit, value, .. } = figure.row();
     Counter { name: title, unit, value }
@@ -88,17 +88,17 @@ pub(super) struct Value {
     pub value: f64,
 }
 
-/// Gives the counters of the tree from the top, each with the number of its track.
+/// The counters of the tree from the top, each with the number of its track.
 fn tree_counters() -> impl Iterator<Item = (u64, &'static Counter<TreeSample>)> {
     (FIRST_COUNTER..).zip(RAM.iter().chain(&LARGEST_RAM).chain(&OTHERS))
 }
 
-/// Gives the track of a counter of the tree, a child of the run's track. Tracks are shown in the order of their numbers.
+/// The track of a counter of the tree, a child of the run's track. Tracks are shown in the order of their numbers.
 fn tree_track(uuid: u64, counter: &Counter<TreeSample>) -> TrackDescriptor {
     counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32)
 }
 
-/// Gives the known values of all counters in a sample: those of the tree, then those of each GPU.
+/// The known values of all counters in a sample: those of the tree, then those of each GPU.
 pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
     let mut values = Vec::new();
     for (uuid, counter) in tree_counters() {
@@ -117,12 +117,12 @@ pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
     values
 }
 
-/// Gives these footprints, bytes, as values of the RAM counters.
+/// These footprints, bytes, as values of the RAM counters.
 pub(super) fn ram_values(bytes: Groups<u64>) -> Vec<Value> {
     groups_values(0, bytes.map(Some))
 }
 
-/// Gives these sizes, bytes, as values of the counters of the largest RAM so far. Unknown ones are left out.
+/// These sizes, bytes, as values of the counters of the largest RAM so far. Unknown ones are left out.
 pub(super) fn largest_ram_values(bytes: Groups<Option<u64>>) -> Vec<Value> {
     groups_values(RAM.len(), bytes)
 }
@@ -140,7 +140,7 @@ fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     values
 }
 
-/// Gives the field of `footprints` whose RAM the counter on this track shows. `None`: the counter shows something else.
+/// The field of `footprints` whose RAM the counter on this track shows. `None`: the counter shows something else.
 pub(super) fn footprint_of(track_uuid: u64, footprints: &mut Groups<u64>) -> Option<&mut u64> {
     // The counters of RAM are the first ones, in the order of [`RAM`].
     match track_uuid.checked_sub(FIRST_COUNTER)? {
@@ -171,7 +171,7 @@ fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
     }
 }
 
-/// Gives the tracks that each sequence declares first: that of the run of this command, and that of its processes.
+/// The tracks that each sequence declares first: that of the run of this command, and that of its processes.
 pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
     let (no_parent, rank) = (0, 0);
     let run = track(RUN, &command.join(" "), no_parent, rank);
@@ -183,7 +183,7 @@ pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
     ]
 }
 
-/// Gives the track of a GPU, the parent of its counters. It is drawn below the counters of the tree. `rank`: how many GPUs
+/// The track of a GPU, the parent of its counters. It is drawn below the counters of the tree. `rank`: how many GPUs
 /// come before it.
 pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
     let number = device.index.map(|index| format!(" {index}")).unwrap_or_default();
@@ -192,18 +192,18 @@ pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
     TrackDescriptor { child_ordering: Some(EXPLICIT), ..track(gpu_uuid(device), &name, RUN, rank) }
 }
 
-/// Gives the number of a GPU's track.
+/// The number of a GPU's track.
 fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
 
-/// Gives the number of the track for a lane of a sequence. Each sequence has numbers of its own, because it does not know where the
+/// The number of the track for a lane of a sequence. Each sequence has numbers of its own, because it does not know where the
 /// slices on another sequence's tracks end.
 pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
     (u64::from(sequence) << 32).saturating_add(lane)
 }
 
-/// Gives a track of processes of this command name. It has no rank, because such tracks are shown in the order of their first
+/// A track of processes of this command name. It has no rank, because such tracks are shown in the order of their first
 /// events.
 pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
     let any_rank = 0;
@@ -223,7 +223,7 @@ fn computed(key: impl Hash) -> u64 {
     (number ^ (number >> 33)) & (COMPUTED - 1) | COMPUTED
 }
 
-/// Gives a name as it is shown: hidden characters are escaped, and it has at most [`LONGEST_NAME`] characters.
+/// A name as it is shown: hidden characters are escaped, and it has at most [`LONGEST_NAME`] characters.
 pub(super) fn name(name: &str) -> String {
     let shown = escape(name);
     if shown.chars().count() <= LONGEST_NAME {

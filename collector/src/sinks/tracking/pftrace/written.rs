@@ -27,7 +27,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// Gives the key of a process.
+    /// The key of a process.
     pub(super) fn from_process(process: &EndedProcess) -> Self {
         Self::Process { pid: process.usage.pid.into(), start_ns: process.start_ns }
     }
@@ -63,7 +63,7 @@ pub(super) struct Written {
 impl Written {
     /// Notes what a packet of the file tells. The packets must come in the order of the file.
     ///
-    /// Gives whether the packet is the last one of an item. Such a packet has the key of a row or of revised RAM, or is the
+    /// Whether the packet is the last one of an item. Such a packet has the key of a row or of revised RAM, or is the
     /// end of a process or of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
@@ -118,12 +118,12 @@ impl Written {
         }
     }
 
-    /// Gives the key of the last row, CLOCK_MONOTONIC nanoseconds; 0: there is none.
+    /// The key of the last row, CLOCK_MONOTONIC nanoseconds; 0: there is none.
     pub(super) fn last_row_ns(&self) -> u64 {
         self.rows.back().map_or(0, |row| row.key_ns)
     }
 
-    /// Gives the row within whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. `None`: no such row is remembered.
+    /// The row within whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. `None`: no such row is remembered.
     pub(super) fn row_of(&mut self, at_ns: u64) -> Option<&mut WrittenRow> {
         let first_not_before = self.rows.partition_point(|row| row.key_ns < at_ns);
         self.rows.get_mut(first_not_before).filter(|row| row.begin_ns < at_ns)

@@ -53,12 +53,12 @@ pub(in crate::sinks::tracking) fn write(
     Ok(transaction.commit()?)
 }
 
-/// Gives a time as the other tables have it: seconds since the epoch.
+/// A time as the other tables have it: seconds since the epoch.
 fn timestamp(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Gives the time `seconds` after the start of the merged run, as seconds since the epoch.
+/// The time `seconds` after the start of the merged run, as seconds since the epoch.
 fn after(report: &Report, seconds: f64) -> f64 {
     timestamp(report.started_at + Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
@@ -175,7 +175,7 @@ fn summed_quantities(report: &Report) -> Vec<Quantity<'_>> {
     quantities
 }
 
-/// Gives the columns of a quantity, names and values: its lower bound, its mean and its upper bound.
+/// The columns of a quantity, names and values: its lower bound, its mean and its upper bound.
 fn columns_of<'a>((name, unit, track): &Quantity<'a>) -> [(String, &'a Vec<Option<f64>>); 3] {
     [("min", &track.min), ("mean", &track.mean), ("max", &track.max)]
         .map(|(which, list)| (format!("{name}_{which}{unit}"), list))

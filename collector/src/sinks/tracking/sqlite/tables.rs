@@ -49,12 +49,12 @@ impl ToSql for Value {
     }
 }
 
-/// Gives a number as SQLite's integer, which has a sign. One that is too large becomes the largest.
+/// A number as SQLite's integer, which has a sign. One that is too large becomes the largest.
 pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Gives the key of the last row of `data`, CLOCK_MONOTONIC nanoseconds; 0: there is no row, or no table.
+/// The key of the last row of `data`, CLOCK_MONOTONIC nanoseconds; 0: there is no row, or no table.
 pub(super) fn last_key(connection: &Connection) -> rusqlite::Result<u64> {
     if !has_tables(connection)? {
         return Ok(0);
@@ -112,7 +112,7 @@ fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Gives columns as CREATE TABLE has them: `NAME TYPE, ...`. The types are those that gpu_tracker's database library uses.
+/// Columns as CREATE TABLE has them: `NAME TYPE, ...`. The types are those that gpu_tracker's database library uses.
 fn declared<S>(columns: &[Column<S>]) -> String {
     let name_of = |kind| match kind {
         Kind::Text => "VARCHAR",
@@ -124,12 +124,12 @@ fn declared<S>(columns: &[Column<S>]) -> String {
     all.join(", ")
 }
 
-/// Gives the statement that inserts a row with these columns into a table, unless its key is there.
+/// The statement that inserts a row with these columns into a table, unless its key is there.
 fn insert<S>(table: &str, columns: &[Column<S>]) -> String {
     format!("INSERT OR IGNORE INTO {table} VALUES ({})", vec!["?"; columns.len()].join(", "))
 }
 
-/// Gives the values that columns have for `source`.
+/// The values that columns have for `source`.
 fn values<'a, S>(columns: &'a [Column<S>], source: &'a S) -> impl Iterator<Item = Value> + 'a {
     columns.iter().map(|column| (column.value)(source))
 }

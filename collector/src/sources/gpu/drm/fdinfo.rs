@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Gives the engine of this name, which is added if it is new.
+    /// The engine of this name, which is added if it is new.
     fn engine(&mut self, name: &str) -> &mut Engine {
         self.engines.entry(name.to_owned()).or_insert(Engine { capacity: 1, ..Engine::default() })
     }

@@ -87,7 +87,7 @@ impl Drm {
     }
 }
 
-/// Gives the id of a client's device: its PCI address, or that of the partition there whose render node was opened. A client of
+/// The id of a client's device: its PCI address, or that of the partition there whose render node was opened. A client of
 /// another node counts to the first partition, which has the nodes of the whole device.
 fn device_of(nodes: &[Node], client: &Client) -> String {
     let mut partitions = nodes.iter().filter(|node| node.partition.is_some() && node.address == client.pdev);

@@ -81,7 +81,7 @@ impl ClientUsage {
         devices
     }
 
-    /// Gives the process to which a client's use counts: the one in which it was first seen. If that has closed the client, the
+    /// The process to which a client's use counts: the one in which it was first seen. If that has closed the client, the
     /// first of the `holders` takes its place.
     fn owner(&mut self, key: &ClientKey, holders: &[u32]) -> u32 {
         let first = holders.first().copied().unwrap_or_default();
@@ -92,7 +92,7 @@ impl ClientUsage {
         *owner
     }
 
-    /// Gives the utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process
+    /// The utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process
     /// that was not read before has the busy time since its start. A process whose use is not known is left out.
     pub(super) fn by_process(&self, used: &DeviceClients) -> Vec<ProcessBusy> {
         let known = used.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
@@ -116,7 +116,7 @@ impl ClientUsage {
         self.seen = pids.iter().copied().collect();
     }
 
-    /// Gives the unit in which busy time is counted, nanoseconds: the time since the reading before, or 1 at the first reading.
+    /// The unit in which busy time is counted, nanoseconds: the time since the reading before, or 1 at the first reading.
     fn unit_ns(&self) -> f64 {
         self.span_ns.unwrap_or(1) as f64
     }
@@ -135,7 +135,7 @@ impl ClientUsage {
         }
     }
 
-    /// Gives the busy time of a client's engine since the reading before, as a part of the time since then. `now` is what the
+    /// The busy time of a client's engine since the reading before, as a part of the time since then. `now` is what the
     /// engine counts now, `last` what it counted at the reading before. An engine without a `last` counts from 0.
     ///
     /// `None`: the use is not known. The client was there before its `owner` got it, or it counts cycles whose rate is not known.

@@ -60,7 +60,7 @@ impl Accounting {
         self.must_restore
     }
 
-    /// Gives a warning if the mode could not be switched on. `None`: it was on, was switched on, or was not to be.
+    /// A warning if the mode could not be switched on. `None`: it was on, was switched on, or was not to be.
     pub(super) fn warning(&self) -> Option<String> {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))
     }
@@ -129,7 +129,7 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
     })
 }
 
-/// Gives the mean utilization over a process's life, percent. `None`: it is not known. The driver adds its samples to the
+/// The mean utilization over a process's life, percent. `None`: it is not known. The driver adds its samples to the
 /// accounts once a second. A process that ended before the first of them has 0% (open-gpu-kernel-modules, gpu_acct.c).
 fn utilization(stats: &nvmlAccountingStats_t) -> Option<u32> {
     let is_sampled = stats.gpuUtilization > 0 || stats.time >= SAMPLES.accounted_ms;

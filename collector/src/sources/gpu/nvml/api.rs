@@ -117,7 +117,7 @@ pub(super) use call;
 ///
 /// It has only numbers, pointers that may be null, and arrays and unions of those.
 pub(super) unsafe trait Plain: Copy {
-    /// Gives a value with all its bytes 0.
+    /// A value with all its bytes 0.
     fn zeroed() -> Self {
         // SAFETY: what implements this trait is valid so.
         unsafe { std::mem::zeroed() }
@@ -161,7 +161,7 @@ impl Api {
         Ok(api)
     }
 
-    /// Gives a function. `newest` is what the bindings found by its newest name; if they found none, the library is searched
+    /// A function. `newest` is what the bindings found by its newest name; if they found none, the library is searched
     /// for its `older` names.
     pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
         let newest = newest.as_ref().ok().copied();

@@ -45,7 +45,7 @@ impl Budget {
         self.repaid = (self.debt_ns / PLAN.repaid_within_ns as f64).min(self.share / 2.0);
     }
 
-    /// Gives when the next reading can be paid for, CLOCK_MONOTONIC nanoseconds. 0: at once.
+    /// When the next reading can be paid for, CLOCK_MONOTONIC nanoseconds. 0: at once.
     pub(super) fn ready_ns(&self) -> u64 {
         if self.share >= 1.0 || self.balance_ns >= 0.0 {
             return 0;
@@ -54,7 +54,7 @@ impl Budget {
         self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
     }
 
-    /// Gives the part of the share that does not pay back debt, 0.5 to 1.
+    /// The part of the share that does not pay back debt, 0.5 to 1.
     pub(super) fn free_part(&self) -> f64 {
         if self.debt_ns > 0.0 { 1.0 - self.repaid / self.share } else { 1.0 }
     }

@@ -31,7 +31,7 @@ impl Beginning {
         Self { at_ns, energy, took_ns: clock::monotonic_ns().saturating_sub(at_ns) }
     }
 
-    /// Gives the reading as a sample of the device with this id.
+    /// The reading as a sample of the device with this id.
     fn sample(&self, device: &str) -> DeviceSample {
         DeviceSample {
             at_ns: self.at_ns,

@@ -50,7 +50,7 @@ pub(super) struct Memory {
     pub reserved: Option<u64>,
 }
 
-/// Gives what the field `version` of the struct `T` must hold: the struct's size, and above 24 bits its version (nvml.h,
+/// What the field `version` of the struct `T` must hold: the struct's size, and above 24 bits its version (nvml.h,
 /// `NVML_STRUCT_VERSION`).
 fn struct_version<T>(version: c_uint) -> c_uint {
     size_of::<T>() as c_uint | version << 24
@@ -86,7 +86,7 @@ pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
     get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
 }
 
-/// Gives what a device's PCIe link carries one way at most, bytes a second. Generation and width are the largest that device and
+/// What a device's PCIe link carries one way at most, bytes a second. Generation and width are the largest that device and
 /// slot can do: an idle link runs slower. `None`: not known.
 pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     /// Bytes a second of one lane, by generation from 1 on, without encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).

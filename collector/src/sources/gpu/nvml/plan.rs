@@ -41,7 +41,7 @@ impl Costs {
         }
     }
 
-    /// Gives the median, which a few preempted readings do not change.
+    /// The median, which a few preempted readings do not change.
     fn median_ns(&self) -> u64 {
         let mut sorted: Vec<u64> = self.0.iter().copied().collect();
         sorted.sort_unstable();
@@ -143,7 +143,7 @@ impl Plan {
         self.due.iter().all(|(id, due)| kinds(id.is_some()).iter().all(|kind| due.contains_key(kind)))
     }
 
-    /// Gives what to do at `now_ns` (CLOCK_MONOTONIC). Memory and the process lists come before all other kinds.
+    /// What to do at `now_ns` (CLOCK_MONOTONIC). Memory and the process lists come before all other kinds.
     pub(super) fn next(&self, now_ns: u64) -> Step {
         let ready_ns = self.budget.ready_ns();
         // A first look at each device's memory and processes does not wait.
@@ -153,12 +153,12 @@ impl Plan {
         self.next_memory(now_ns).unwrap_or_else(|| self.next_other(now_ns))
     }
 
-    /// Gives the devices, without the `None` that stands for all devices at once.
+    /// The devices, without the `None` that stands for all devices at once.
     fn devices(&self) -> impl Iterator<Item = &Option<String>> {
         self.due.keys().filter(|id| id.is_some())
     }
 
-    /// Gives the reading of memory for the device where it is due first, with lists as far as those are due. `None`: no memory is
+    /// The reading of memory for the device where it is due first, with lists as far as those are due. `None`: no memory is
     /// due.
     fn next_memory(&self, now_ns: u64) -> Option<Step> {
         let first = self.devices().min_by_key(|id| self.due_ns(id, Kind::Memory))?;
@@ -186,7 +186,7 @@ impl Plan {
         due_ns == Some(0) || (is_cheap && due_ns.is_none_or(|due_ns| due_ns <= now_ns))
     }
 
-    /// Gives the next reading of figures other than memory and lists. If none is due, gives when the next figure of any kind is.
+    /// The next reading of figures other than memory and lists. If none is due, gives when the next figure of any kind is.
     fn next_other(&self, now_ns: u64) -> Step {
         // Utilization by process waits for a visit that reads that of the device.
         let of_visit = |id: &Option<String>| {
@@ -225,7 +225,7 @@ impl Plan {
         self.interval_ns_of(id, Kind::Utilization) <= lossless_ns.saturating_mul(PLAN.most_kept_up)
     }
 
-    /// Gives the kinds of figures that one visit of a device reads: `first`, and others that are due, as long as the visit is
+    /// The kinds of figures that one visit of a device reads: `first`, and others that are due, as long as the visit is
     /// short enough. The lists of other devices wait meanwhile.
     fn visit(&self, id: &Option<String>, first: Kind, now_ns: u64) -> Vec<Kind> {
         let is_due = |other: &Kind| *other != first && self.due_ns(id, *other) <= now_ns;
@@ -254,7 +254,7 @@ impl Plan {
         read
     }
 
-    /// Gives when a kind of figures is due, CLOCK_MONOTONIC nanoseconds.
+    /// When a kind of figures is due, CLOCK_MONOTONIC nanoseconds.
     fn due_ns(&self, id: &Option<String>, kind: Kind) -> u64 {
         if let Some(due_ns) = self.due.get(id).and_then(|due| due.get(&kind)) {
             return *due_ns;
@@ -269,7 +269,7 @@ impl Plan {
         }
     }
 
-    /// Gives what to read next at the end of the run.
+    /// What to read next at the end of the run.
     pub(super) fn next_at_end(&mut self) -> Step {
         let mut left = self.left_at_end.take().unwrap_or_else(|| self.all_at_end());
         let next = left.pop_front();
@@ -375,7 +375,7 @@ impl Plan {
         }
     }
 
-    /// Gives how much of the time until `at_ns` (CLOCK_MONOTONIC) a kind may lose if its last reading fails, nanoseconds. A counter
+    /// How much of the time until `at_ns` (CLOCK_MONOTONIC) a kind may lose if its last reading fails, nanoseconds. A counter
     /// loses nothing between two readings, so it is read no more often than that.
     fn longest_loss_ns(&self, id: &Option<String>, kind: Kind, at_ns: u64) -> u64 {
         if kind != Kind::Energy {
@@ -396,18 +396,18 @@ impl Plan {
         }
     }
 
-    /// Gives the usual cost of a kind, nanoseconds; 0: it was never read.
+    /// The usual cost of a kind, nanoseconds; 0: it was never read.
     fn cost_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
-    /// Gives the usual cost of a kind, nanoseconds. Until the kind was read once, the cost of memory in use stands in, which is a
+    /// The usual cost of a kind, nanoseconds. Until the kind was read once, the cost of memory in use stands in, which is a
     /// single call.
     fn estimate_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
     }
 
-    /// Gives the shares of the thread's time for memory with the lists, and for memory in use alone, which is a part of that.
+    /// The shares of the thread's time for memory with the lists, and for memory in use alone, which is a part of that.
     fn memory_shares(&self) -> [f64; 2] {
         let whole = [PLAN.memory_share, PLAN.in_use_share];
         // While the budget pays back a debt, as at the start, the lists keep their larger share.
@@ -416,12 +416,12 @@ impl Plan {
         shares.map(|share| share * self.scale_now())
     }
 
-    /// Gives what the shares are multiplied by now: less than `scale` while the budget pays back a debt.
+    /// What the shares are multiplied by now: less than `scale` while the budget pays back a debt.
     fn scale_now(&self) -> f64 {
         self.scale * self.budget.free_part()
     }
 
-    /// Gives how many devices there would be, if all were read as often as this one. Hidden devices are read more rarely, by
+    /// How many devices there would be, if all were read as often as this one. Hidden devices are read more rarely, by
     /// `PLAN.hidden_factor`. All devices at once (`None`) count as one.
     fn devices_like(&self, id: &Option<String>) -> f64 {
         if id.is_none() {
@@ -433,7 +433,7 @@ impl Plan {
         if is_hidden { devices * PLAN.hidden_factor } else { devices }
     }
 
-    /// Gives the time from one reading of a kind to the next that is wanted, whatever it costs, nanoseconds.
+    /// The time from one reading of a kind to the next that is wanted, whatever it costs, nanoseconds.
     fn wanted_interval_ns(&self, id: &Option<String>, kind: Kind) -> u64 {
         let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         let new_sample_ns = || self.interval_ns.max(known_ns(&self.sample_spacing_ns).unwrap_or(0));
@@ -454,7 +454,7 @@ impl Plan {
         }
     }
 
-    /// Gives the time from one reading of a kind to the next, nanoseconds. It is longer than the wanted one if the share of the
+    /// The time from one reading of a kind to the next, nanoseconds. It is longer than the wanted one if the share of the
     /// kind does not pay for that.
     fn interval_ns_of(&self, id: &Option<String>, kind: Kind) -> u64 {
         if matches!(kind, Kind::Ecc | Kind::Details) {
@@ -480,7 +480,7 @@ impl Plan {
         wanted_ns.max((paid_ns as u64).min(longest_ns))
     }
 
-    /// Gives the share of the thread's time for a kind of figures apart from memory. A kind without a share is not limited by
+    /// The share of the thread's time for a kind of figures apart from memory. A kind without a share is not limited by
     /// one.
     fn share(&self, kind: Kind) -> f64 {
         let of_kind = PLAN.shares.iter().find(|(other, _)| *other == kind);
@@ -488,7 +488,7 @@ impl Plan {
     }
 }
 
-/// Gives the kinds of figures of a device apart from memory, or those of all devices.
+/// The kinds of figures of a device apart from memory, or those of all devices.
 fn kinds(is_device: bool) -> &'static [Kind] {
     if is_device { &Kind::OTHERS } else { &[Kind::Events] }
 }

@@ -131,7 +131,7 @@ impl Known {
         pids.any(|pid| (0..LISTS.len()).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
     }
 
-    /// Gives what the list of this index in [`LISTS`] showed last: pids, and their memory in bytes. Empty if the list was not
+    /// What the list of this index in [`LISTS`] showed last: pids, and their memory in bytes. Empty if the list was not
     /// read, or could not be.
     fn listed(&self, number: usize) -> &[(u32, u64)] {
         match &self.entries[number] {
@@ -250,7 +250,7 @@ fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     STRIDES.into_iter().find(is_size).or_else(size_of_cleared).unwrap_or(named)
 }
 
-/// Gives pid and bytes of memory of each of `count` entries of `stride` bytes. Both fields have the same offsets in each layout.
+/// Pid and bytes of memory of each of `count` entries of `stride` bytes. Both fields have the same offsets in each layout.
 /// An entry without a pid is left out.
 fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     let entry = |entry: &[u8]| {

@@ -39,17 +39,17 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Gives for how long the driver keeps samples at least, nanoseconds. 0: not known.
+    /// For how long the driver keeps samples at least, nanoseconds. 0: not known.
     pub(super) fn memory_ns(&self) -> u64 {
         self.memory_us.saturating_mul(1000)
     }
 
-    /// Gives how far apart the driver's samples of the device are while it takes any, microseconds. `None`: not known.
+    /// How far apart the driver's samples of the device are while it takes any, microseconds. `None`: not known.
     pub(super) fn spacing_us(&self) -> Option<u64> {
         self.spacing.usual_us().map(|us| us.min(SAMPLES.longest_sample_us))
     }
 
-    /// Gives the time since the samples of processes were last read, as far as it is known. Notes that they are read again:
+    /// The time since the samples of processes were last read, as far as it is known. Notes that they are read again:
     /// `newest_us` is the newest by the driver's clock, microseconds; `None`: there is none. `now_ns`: CLOCK_MONOTONIC.
     /// `None`: it is the first reading, whose samples are from before the run.
     fn since_process_reading(&mut self, newest_us: Option<u64>, now_ns: u64) -> Option<Since> {
@@ -111,7 +111,7 @@ impl Spacing {
         self.gaps_us.drain(..excess);
     }
 
-    /// Gives the usual time between two samples, microseconds. `None`: not known yet.
+    /// The usual time between two samples, microseconds. `None`: not known yet.
     fn usual_us(&self) -> Option<u64> {
         let mut gaps_us: Vec<u64> = self.gaps_us.iter().copied().collect();
         gaps_us.sort_unstable();
@@ -119,7 +119,7 @@ impl Spacing {
         (gaps_us.len() >= Self::LEAST).then(|| gaps_us[(gaps_us.len() - 1) / 4])
     }
 
-    /// Gives the time that a sample stands for, microseconds, of the `gap_us` since the sample before it. In the rest of the gap
+    /// The time that a sample stands for, microseconds, of the `gap_us` since the sample before it. In the rest of the gap
     /// the device was idle.
     fn covered_us(&self, gap_us: u64) -> u64 {
         // A gap has idle time in it only if it is more than twice as long as usual.
@@ -145,12 +145,12 @@ struct Newest {
 }
 
 impl Newest {
-    /// Gives the time from `at_ns` to `now_ns`, microseconds; 0 if samples were never asked for.
+    /// The time from `at_ns` to `now_ns`, microseconds; 0 if samples were never asked for.
     fn age_us(&self, now_ns: u64) -> u64 {
         if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
     }
 
-    /// Gives the newest time that a sample can have by now, microseconds of the driver's clock. `None` until a sample of the run
+    /// The newest time that a sample can have by now, microseconds of the driver's clock. `None` until a sample of the run
     /// was read: the age of one from before is not known.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         let latest_us =
@@ -170,7 +170,7 @@ impl Newest {
         was_begun
     }
 
-    /// Gives the time from this sample to a later one, microseconds, without time before the first reading. `at_us` is the time
+    /// The time from this sample to a later one, microseconds, without time before the first reading. `at_us` is the time
     /// of the later one by the driver's clock. `older_us` is by how much that is older than the newest sample that was read with
     /// it. `now_ns`: when they were read, CLOCK_MONOTONIC.
     fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
@@ -254,7 +254,7 @@ pub(super) fn busy(
     read
 }
 
-/// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
+/// The driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
 /// The time before those is lost. If the rate can't be read, the reason is given, and no time counts as lost. Notes in `progress`
 /// that a rate covers this time.
 fn rated(

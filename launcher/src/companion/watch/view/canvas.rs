@@ -28,7 +28,7 @@ const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Magenta, Color::Green, Color::Yellow, Color::Blue, Color::Red];
 
 impl Look {
-    /// Gives the style on a terminal with colours, or without.
+    /// The style on a terminal with colours, or without.
     fn style(self, has_colour: bool) -> Style {
         let plain = Style::default();
         match self {
@@ -119,7 +119,7 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// Gives what a buffer shows as lines of text, without blanks at their ends and without empty lines at the end.
+/// What a buffer shows as lines of text, without blanks at their ends and without empty lines at the end.
 pub(super) fn lines(buffer: &Buffer) -> String {
     let area = buffer.area;
     let mut lines: Vec<String> = Vec::new();

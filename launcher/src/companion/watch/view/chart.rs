@@ -65,7 +65,7 @@ fn is_coloured(model: &Model) -> bool {
     model.is_interactive && model.console.has_colour && model.console.is_unicode
 }
 
-/// Gives what stands for a command.
+/// What stands for a command.
 fn mark(rank: usize, is_coloured: bool) -> &'static str {
     if is_coloured { EIGHTHS[8] } else { LETTERS[rank] }
 }
@@ -100,7 +100,7 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
     }
 }
 
-/// Gives what stands behind the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
+/// What stands behind the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
 fn head_note(model: &Model) -> String {
     if model.run.length_s.is_some() {
         let has_commands = model.history.commands_since_s().is_some();
@@ -131,7 +131,7 @@ enum Cell {
     Unsplit,
 }
 
-/// Gives the cells of a column from below, as many as its RAM takes. There are none if the RAM is 0 or unknown. `top`: the RAM of a
+/// The cells of a column from below, as many as its RAM takes. There are none if the RAM is 0 or unknown. `top`: the RAM of a
 /// full column of `rows` cells, bytes.
 fn stack(column: Option<&Column>, top: u64, rows: usize) -> Vec<Cell> {
     let Some(column) = column.filter(|column| column.ram_bytes > 0) else { return Vec::new() };

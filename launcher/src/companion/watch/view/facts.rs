@@ -12,7 +12,7 @@ const HEAD_WIDTH: usize = 9;
 /// Most columns of a GPU's name, which is last in its line.
 const GPU_NAME_WIDTH: usize = 24;
 
-/// Gives how many rows the GPUs want: a head, one for each, and one for the run's processes on them. 0 without GPUs.
+/// How many rows the GPUs want: a head, one for each, and one for the run's processes on them. 0 without GPUs.
 pub(super) fn gpu_rows(model: &Model) -> u16 {
     let rows = match model.frame.gpus.len() {
         0 => 0,
@@ -21,7 +21,7 @@ pub(super) fn gpu_rows(model: &Model) -> u16 {
     u16::try_from(rows).unwrap_or(u16::MAX)
 }
 
-/// Gives the run's processes that have GPU memory: the bytes of each, and a text of the process and its bytes. Those with most come
+/// The run's processes that have GPU memory: the bytes of each, and a text of the process and its bytes. Those with most come
 /// first.
 fn gpu_users(model: &Model) -> Vec<(u64, String)> {
     let user = |process: &crate::companion::watch::frame::Process| {
@@ -87,7 +87,7 @@ pub(super) fn alarms(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     section("ALERTS", &model.frame.alarms, rows, Look::Bad, canvas);
 }
 
-/// Gives how many rows the lines about how figures are known want, in so many columns.
+/// How many rows the lines about how figures are known want, in so many columns.
 pub(super) fn coverage_rows(model: &Model, width: usize) -> u16 {
     u16::try_from(wrapped(&model.frame.coverage, width).len()).unwrap_or(u16::MAX)
 }
@@ -97,7 +97,7 @@ pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     section("COVERAGE", &model.frame.coverage, rows, Look::Plain, canvas);
 }
 
-/// Gives how many rows the events want, in so many columns.
+/// How many rows the events want, in so many columns.
 pub(super) fn event_rows(model: &Model, width: usize) -> u16 {
     u16::try_from(wrapped(&model.frame.events, width).len()).unwrap_or(u16::MAX)
 }

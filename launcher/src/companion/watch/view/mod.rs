@@ -85,12 +85,12 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     }
 }
 
-/// Gives how many rows the parts below the processes want: GPUs, coverage and events.
+/// How many rows the parts below the processes want: GPUs, coverage and events.
 fn rows_below_wanted(model: &Model, width: usize) -> [u16; 3] {
     [facts::gpu_rows(model), facts::coverage_rows(model, width), facts::event_rows(model, width)]
 }
 
-/// Gives each part the rows that it wants, in the order of the parts, until none of `rows` is left. On a small terminal a part gets
+/// Each part the rows that it wants, in the order of the parts, until none of `rows` is left. On a small terminal a part gets
 /// at most [`MOST_FACT_ROWS`].
 fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
     wanted.map(|wanted| {

@@ -32,7 +32,7 @@ pub(super) fn count(value: Option<u64>) -> String {
     value.map_or(UNKNOWN.into(), |value| value.to_string())
 }
 
-/// Gives a name in exactly so many columns: cut in its middle, or filled up with blanks. Its hidden characters are escaped first,
+/// A name in exactly so many columns: cut in its middle, or filled up with blanks. Its hidden characters are escaped first,
 /// because they count.
 pub(super) fn column(name: &str, width: usize) -> String {
     let name = quote::cut_middle(&quote::escape(name), width);

@@ -4,11 +4,11 @@ use crate::model::groups::Groups;
 
 /// A figure, or one of each group. The default is none of it.
 pub(super) trait Amount: Copy + Default + PartialEq {
-    /// Gives the sum of both.
+    /// The sum of both.
     fn plus(self, other: Self) -> Self;
-    /// Gives the smaller of both, group by group.
+    /// The smaller of both, group by group.
     fn smaller(self, other: Self) -> Self;
-    /// Gives the larger of both, group by group.
+    /// The larger of both, group by group.
     fn larger(self, other: Self) -> Self;
 }
 

@@ -20,7 +20,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Gives for how long in all the figure could not be read, nanoseconds. A time that is not over ends at `until_ns`.
+    /// For how long in all the figure could not be read, nanoseconds. A time that is not over ends at `until_ns`.
     pub(super) fn ns(&self, until_ns: u64) -> u64 {
         self.ns + self.since_ns.map_or(0, |since_ns| until_ns.saturating_sub(since_ns))
     }

@@ -103,7 +103,7 @@ impl ListSums {
         }
     }
 
-    /// Gives the memory of all processes of the run, bytes. `None`: that of one is not known.
+    /// The memory of all processes of the run, bytes. `None`: that of one is not known.
     fn whole(&self) -> Option<u64> {
         let is_known = self.unreported().next().is_none() && self.by_process.values().all(Option::is_some);
         is_known.then_some(self.memory.combined)
@@ -166,27 +166,27 @@ impl DeviceUsage {
         self.figures.known.contains(&figure)
     }
 
-    /// Gives why a figure is not known by its last reading. `None`: it is known, or was never read.
+    /// Why a figure is not known by its last reading. `None`: it is known, or was never read.
     pub(crate) fn missing(&self, figure: Figure) -> Option<&Missing> {
         self.figures.missing.get(&figure)
     }
 
-    /// Gives the largest reading of a gauge, in the figure's unit. `None`: there was none.
+    /// The largest reading of a gauge, in the figure's unit. `None`: there was none.
     pub(crate) fn max(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).map(|gauge| gauge.max)
     }
 
-    /// Gives the mean of a gauge over time, in the figure's unit. `None`: it was never read.
+    /// The mean of a gauge over time, in the figure's unit. `None`: it was never read.
     pub(crate) fn mean(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).map(Gauge::mean)
     }
 
-    /// Gives what a counter counted over the run, in the figure's unit. `None`: it is not known.
+    /// What a counter counted over the run, in the figure's unit. `None`: it is not known.
     pub(crate) fn counted(&self, figure: Figure) -> Option<f64> {
         self.counters.get(&figure).and_then(Counter::total)
     }
 
-    /// Gives the figures of the device for a sample: the largest that became known since the sample began, or else the last ones.
+    /// The figures of the device for a sample: the largest that became known since the sample began, or else the last ones.
     /// A figure that was last read before `oldest_ns`, CLOCK_MONOTONIC nanoseconds, is too old to be known.
     pub(super) fn now(&self, oldest_ns: u64) -> GpuSample {
         let mut gauges = self.recent.gauges(oldest_ns);
@@ -216,7 +216,7 @@ impl DeviceUsage {
         self.last_ns != 0
     }
 
-    /// Gives for how long a figure could not be read, up to the last reading, nanoseconds.
+    /// For how long a figure could not be read, up to the last reading, nanoseconds.
     pub(crate) fn gap_ns(&self, gap: &Gap) -> u64 {
         gap.ns(self.last_ns)
     }
@@ -228,7 +228,7 @@ impl DeviceUsage {
         is_expected.then(|| self.lists.were_read_within(from_ns, to_ns))
     }
 
-    /// Gives why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: the
+    /// Why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: the
     /// utilisation is known, as far as the driver's answers show.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = POLICY.process_sample_interval_ns;
@@ -246,7 +246,7 @@ impl DeviceUsage {
         (!self.run.has_samples && is_foreign).then_some(Missing::ForeignPids)
     }
 
-    /// Gives the steps of memory since the last call.
+    /// The steps of memory since the last call.
     pub(super) fn take_steps(&mut self) -> Vec<MemoryStep> {
         self.steps.take()
     }
@@ -332,7 +332,7 @@ impl DeviceUsage {
             .or_insert_with(|| Counter::new(at_ns, value));
     }
 
-    /// Gives what a counter can count at most, whether it can wrap, and until when this reading may have counted.
+    /// What a counter can count at most, whether it can wrap, and until when this reading may have counted.
     fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
         let DeviceReading { at_ns, sample, .. } = *reading;
         match figure {

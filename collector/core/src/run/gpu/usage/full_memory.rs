@@ -26,7 +26,7 @@ pub struct FullMemory {
 }
 
 impl FullMemory {
-    /// Gives the state of a device if a reading shows no free memory, and the run holds some of it. `used_bytes`: memory in use by
+    /// The state of a device if a reading shows no free memory, and the run holds some of it. `used_bytes`: memory in use by
     /// all processes of the machine. `by_process`: the memory of the run's processes, bytes, by their ids.
     pub(super) fn new(
         device: &Device,

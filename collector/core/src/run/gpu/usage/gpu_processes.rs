@@ -47,7 +47,7 @@ pub struct ProcessGpu {
 }
 
 impl ProcessGpu {
-    /// Gives the process's figures on a device, by the device's id. If it has none there, they are made.
+    /// The process's figures on a device, by the device's id. If it has none there, they are made.
     pub(super) fn on_device(&mut self, device: &str) -> &mut DeviceUse {
         self.devices.entry(device.to_owned()).or_default()
     }
@@ -64,7 +64,7 @@ impl ProcessGpu {
         on_device.peak_bytes = on_device.peak_bytes.max(bytes);
     }
 
-    /// Gives its memory on all devices by the last reading of each, bytes; `None`: a driver does not report it.
+    /// Its memory on all devices by the last reading of each, bytes; `None`: a driver does not report it.
     fn held_bytes(&self) -> Option<u64> {
         let is_known = self.devices.values().all(|on| !on.is_unreported);
         is_known.then(|| self.held.last())
@@ -98,7 +98,7 @@ pub struct GpuProcesses {
 }
 
 impl GpuProcesses {
-    /// Gives the figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
+    /// The figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
     /// `None`: there are too many.
     pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
         if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
@@ -155,7 +155,7 @@ impl GpuProcesses {
         }
     }
 
-    /// Gives the memory of a process, by its id, on all devices by the last reading of each, bytes; 0: no driver has named the
+    /// The memory of a process, by its id, on all devices by the last reading of each, bytes; 0: no driver has named the
     /// process. `None`: a driver does not report it, or there are too many processes to know them all.
     pub(crate) fn held_bytes(&self, id: u64) -> Option<u64> {
         match self.by_id.get(&id) {

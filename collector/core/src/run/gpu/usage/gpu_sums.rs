@@ -6,7 +6,7 @@ use crate::model::tree_sample::GpuSums;
 use crate::run::gpu::policy::most_unread_ns;
 
 impl GpuUsage {
-    /// Gives the figures of the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds: the largest that became known since it began. If
+    /// The figures of the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds: the largest that became known since it began. If
     /// none did, the last one, unless that is too old.
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));

@@ -79,7 +79,7 @@ impl<T: Amount> HeldSum<T> {
         largest
     }
 
-    /// Gives the sum of the last readings, each of its own time.
+    /// The sum of the last readings, each of its own time.
     pub(super) fn last(&self) -> T {
         self.last.values().fold(T::default(), |sum, last| sum.plus(last.held))
     }

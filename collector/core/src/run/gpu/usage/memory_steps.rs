@@ -84,7 +84,7 @@ enum Known {
 }
 
 impl Known {
-    /// Gives a time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. That a process held
+    /// A time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. That a process held
     /// nothing before it was listed is never too old.
     fn since(self, oldest_ns: u64) -> Option<(u64, u64)> {
         match self {

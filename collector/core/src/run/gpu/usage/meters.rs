@@ -37,17 +37,17 @@ impl Gauge {
         self.last = (at_ns, value);
     }
 
-    /// Gives the integral over time, in the gauge's unit times seconds. `None`: there is a single reading.
+    /// The integral over time, in the gauge's unit times seconds. `None`: there is a single reading.
     pub(crate) fn integrated(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then_some(self.integral)
     }
 
-    /// Gives the time from the first reading to the last, seconds. `None`: there is a single reading.
+    /// The time from the first reading to the last, seconds. `None`: there is a single reading.
     pub(crate) fn span_s(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then(|| seconds(self.last.0 - self.first_ns))
     }
 
-    /// Gives the mean over time; of a single reading, its value.
+    /// The mean over time; of a single reading, its value.
     pub(crate) fn mean(&self) -> f64 {
         let length_s = seconds(self.last.0.saturating_sub(self.first_ns));
         // Rounding must not lead beyond the smallest and largest reading.
@@ -103,14 +103,14 @@ impl Counter {
         Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
     }
 
-    /// Gives how much it counted since the first reading, in its own unit. `None`: it was read once at most, or it could have
+    /// How much it counted since the first reading, in its own unit. `None`: it was read once at most, or it could have
     /// wrapped unseen.
     pub(crate) fn total(&self) -> Option<f64> {
         let since_step_back = self.after_step_back.map_or(0.0, |(_, counted)| counted);
         (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)
     }
 
-    /// Gives the time from the first reading to the last, which the count covers, seconds. `None`: it was read once.
+    /// The time from the first reading to the last, which the count covers, seconds. `None`: it was read once.
     pub(crate) fn span_s(&self) -> Option<f64> {
         self.has_counted.then(|| seconds(self.read_ns.1.saturating_sub(self.read_ns.0)))
     }
@@ -197,17 +197,17 @@ impl BusyMeter {
         self.lost_us += us as f64;
     }
 
-    /// Gives for how long the utilisation is known, seconds.
+    /// For how long the utilisation is known, seconds.
     pub(crate) fn measured_s(&self) -> f64 {
         self.covered_us / 1e6
     }
 
-    /// Gives for how long the driver no longer knew the utilisation, seconds.
+    /// For how long the driver no longer knew the utilisation, seconds.
     pub(crate) fn lost_s(&self) -> f64 {
         self.lost_us / 1e6
     }
 
-    /// Gives the mean utilisation over all stretches, percent. If none has a length, it is the largest. `None`: there is no stretch.
+    /// The mean utilisation over all stretches, percent. If none has a length, it is the largest. `None`: there is no stretch.
     pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 {
             self.max.map(|max| (self.busy / self.covered_us).min(max))
@@ -216,7 +216,7 @@ impl BusyMeter {
         }
     }
 
-    /// Gives the busy time, seconds, which is no more than the length of all stretches. `None`: no stretch has a length.
+    /// The busy time, seconds, which is no more than the length of all stretches. `None`: no stretch has a length.
     pub(crate) fn active_s(&self) -> Option<f64> {
         // A second of 100 percent, in the unit of `busy`.
         const PER_SECOND: f64 = 100.0 * 1e6;
@@ -244,7 +244,7 @@ impl ThrottleTimes {
         self.read_ns = Some((first_ns, at_ns));
     }
 
-    /// Gives nanoseconds by reason. `None`: the reasons were read once at most.
+    /// Nanoseconds by reason. `None`: the reasons were read once at most.
     pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
         self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
     }

@@ -91,7 +91,7 @@ impl GpuUsage {
         }
     }
 
-    /// Gives the steps of memory since the last call, each with its device and process, in the order of their times. No process: the
+    /// The steps of memory since the last call, each with its device and process, in the order of their times. No process: the
     /// step is of all of them.
     pub(crate) fn take_steps(&mut self) -> Vec<(MemoryStep, &Device, Option<&ProcessGpu>)> {
         let mut steps: Vec<(MemoryStep, usize)> = Vec::new();
@@ -106,13 +106,13 @@ impl GpuUsage {
             .collect()
     }
 
-    /// Gives for how long the process lists of a device were not read, nanoseconds, whether or not the driver refused them. It is
+    /// For how long the process lists of a device were not read, nanoseconds, whether or not the driver refused them. It is
     /// the time between readings further apart than two intervals, or as far from the run's start or end. Without any list it is 0.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.read.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
     }
 
-    /// Gives for how long the driver gave neither the process lists of a device nor a refusal, nanoseconds. It is the part of
+    /// For how long the driver gave neither the process lists of a device nor a refusal, nanoseconds. It is the part of
     /// [`Self::unread_ns`] that no gap of the figure has. Without any list it is 0, since the figure is missing as a whole.
     pub(crate) fn unanswered_ns(&self, device: &DeviceUsage) -> u64 {
         let lists = &device.lists;
@@ -123,13 +123,13 @@ impl GpuUsage {
         lists.answers.unread_ns(self.start_ns, self.end_of(device), most_unread_ns)
     }
 
-    /// Gives the longest time without an answer about a device's process lists, nanoseconds. The times from the run's start to
+    /// The longest time without an answer about a device's process lists, nanoseconds. The times from the run's start to
     /// the first answer and from the last one to the run's end count, too.
     pub(crate) fn longest_unanswered_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.answers.longest_unread_ns(self.start_ns, self.end_of(device))
     }
 
-    /// Gives until when a device should have been read, CLOCK_MONOTONIC nanoseconds: the end of the run. `None`: the run goes on,
+    /// Until when a device should have been read, CLOCK_MONOTONIC nanoseconds: the end of the run. `None`: the run goes on,
     /// or the device is lost, so that no process can be on it.
     fn end_of(&self, device: &DeviceUsage) -> Option<u64> {
         self.end_ns.filter(|_| device.loss.is_none_or(|loss| loss.is_back))

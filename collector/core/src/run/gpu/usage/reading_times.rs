@@ -40,7 +40,7 @@ impl ReadingTimes {
         self.last_ns = at_ns;
     }
 
-    /// Gives for how long nothing was read between the start of the run and its end, nanoseconds. It is the sum of all gaps that
+    /// For how long nothing was read between the start of the run and its end, nanoseconds. It is the sum of all gaps that
     /// are longer than `most_unread_ns`. The times before the first reading and after the last one are gaps, too. If `end_ns` is
     /// `None`, the latter does not count. Without any reading, the sum is 0.
     pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, most_unread_ns: u64) -> u64 {
@@ -48,12 +48,12 @@ impl ReadingTimes {
         self.unread_ns + outer_gaps_ns.filter(|gap_ns| *gap_ns > most_unread_ns).sum::<u64>()
     }
 
-    /// Gives the longest gap, as [`Self::unread_ns`] has them, nanoseconds.
+    /// The longest gap, as [`Self::unread_ns`] has them, nanoseconds.
     pub(super) fn longest_unread_ns(&self, start_ns: u64, end_ns: Option<u64>) -> u64 {
         self.outer_gaps_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
     }
 
-    /// Gives the time from the start of the run to the first reading, and from the last one to `end_ns`, nanoseconds. Both
+    /// The time from the start of the run to the first reading, and from the last one to `end_ns`, nanoseconds. Both
     /// are 0 if there is no reading; the second one is 0 if `end_ns` is `None`.
     fn outer_gaps_ns(&self, start_ns: u64, end_ns: Option<u64>) -> [u64; 2] {
         if self.count == 0 {
@@ -63,7 +63,7 @@ impl ReadingTimes {
         [self.first_ns.saturating_sub(start_ns), after_ns]
     }
 
-    /// Gives the mean time between two readings, nanoseconds. `None`: there are fewer than two.
+    /// The mean time between two readings, nanoseconds. `None`: there are fewer than two.
     pub(crate) fn mean_ns(&self) -> Option<f64> {
         let gaps = self.count.checked_sub(1).filter(|gaps| *gaps > 0)?;
         Some(self.last_ns.saturating_sub(self.first_ns) as f64 / gaps as f64)

@@ -27,7 +27,7 @@ impl<T: Amount> Recent<T> {
         self.last = Some((newest_ns, value));
     }
 
-    /// Gives the largest value since the sample began, or else the last one before. `None`: there is none, or a newer one could
+    /// The largest value since the sample began, or else the last one before. `None`: there is none, or a newer one could
     /// have been known before `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
         let last = self.last.filter(|(newest_ns, _)| *newest_ns >= oldest_ns);
@@ -62,7 +62,7 @@ impl RecentFigures {
         self.gauges.entry(figure).or_default().add(read_ns, value);
     }
 
-    /// Gives the largest of each gauge. What was read before `oldest_ns` is left out.
+    /// The largest of each gauge. What was read before `oldest_ns` is left out.
     pub(super) fn gauges(&self, oldest_ns: u64) -> BTreeMap<Figure, f64> {
         let known = |(figure, recent): (&Figure, &Recent<f64>)| Some((*figure, recent.get(oldest_ns)?));
         self.gauges.iter().filter_map(known).collect()

@@ -45,7 +45,7 @@ struct Known {
     uncertain_bytes: u64,
 }
 
-/// Gives by how much a process's anonymous memory has grown since its sharing was read, and by how much it has shrunk, bytes. One
+/// By how much a process's anonymous memory has grown since its sharing was read, and by how much it has shrunk, bytes. One
 /// of the two is 0.
 fn change(reading: &LastReading, sharing: &Sharing) -> (u64, u64) {
     let (now, then) = (reading.anonymous_bytes(), sharing.size.rss_bytes - sharing.size.shared_bytes);
@@ -60,7 +60,7 @@ fn carried(reading: &LastReading, sharing: &Sharing, then_bytes: u64) -> u64 {
 }
 
 impl Member<'_> {
-    /// Gives what is known of its anonymous pages, from its last reading and what it did since. All is 0 without a reading.
+    /// What is known of its anonymous pages, from its last reading and what it did since. All is 0 without a reading.
     fn known(&self, page_bytes: u64) -> Known {
         let Some(sharing) = &self.reading.sharing else { return Known::default() };
         let (grown, shrunk) = change(self.reading, sharing);
@@ -83,32 +83,32 @@ impl Member<'_> {
         is_alone && self.image != Image::Unknown
     }
 
-    /// Gives the anonymous pages that it alone had when its sharing was read, carried forward, bytes; 0: that was never read.
+    /// The anonymous pages that it alone had when its sharing was read, carried forward, bytes; 0: that was never read.
     /// Children that it has forked since have those pages, too.
     fn carried_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return 0 };
         carried(self.reading, sharing, sharing.private_anon_bytes())
     }
 
-    /// Gives an upper bound of the anonymous pages that it alone has, bytes: all that it has, if its sharing was never read.
+    /// An upper bound of the anonymous pages that it alone has, bytes: all that it has, if its sharing was never read.
     fn most_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return self.reading.anonymous_bytes() };
         carried(self.reading, sharing, sharing.most_private_anon_bytes())
     }
 
-    /// Gives when its sharing was read, CLOCK_MONOTONIC nanoseconds; 0: never.
+    /// When its sharing was read, CLOCK_MONOTONIC nanoseconds; 0: never.
     fn read_ns(&self) -> u64 {
         self.reading.sharing.map_or(0, |sharing| sharing.at_ns)
     }
 
-    /// Gives by how much its anonymous memory exceeds its parent's RSS at the fork, bytes: none of that is the parent's. 0 for a
+    /// By how much its anonymous memory exceeds its parent's RSS at the fork, bytes: none of that is the parent's. 0 for a
     /// process that is no fork child.
     fn grown_since_fork(&self) -> u64 {
         let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
         self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
-    /// Gives what a process with an older relative adds. For certain, that is its growth since the fork, or what it had alone
+    /// What a process with an older relative adds. For certain, that is its growth since the fork, or what it had alone
     /// when it was read. At most, that is what it faulted in, since each fault can be a page that it copied. If it is no fork
     /// child, that is all that it has.
     fn added_as_younger(&self, page_bytes: u64) -> Anonymous {
@@ -125,7 +125,7 @@ impl Member<'_> {
     }
 }
 
-/// Gives what each process of an image group adds to the footprint, oldest first. `are_read`: all were read since the group last
+/// What each process of an image group adds to the footprint, oldest first. `are_read`: all were read since the group last
 /// changed.
 pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     match members {
@@ -135,7 +135,7 @@ pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> V
     }
 }
 
-/// Gives what the only process of an image group adds to the footprint: all that it has. If its image is unknown, it may share
+/// What the only process of an image group adds to the footprint: all that it has. If its image is unknown, it may share
 /// pages with its parent. Then only a reading tells what it adds.
 fn of_one(member: &Member) -> Anonymous {
     let bytes = member.reading.anonymous_bytes();
@@ -151,7 +151,7 @@ fn of_one(member: &Member) -> Anonymous {
     Anonymous { certain_bytes, uncertain_bytes }
 }
 
-/// Gives what each member adds to the footprint of the descendants, oldest first. The command's first process has no entry.
+/// What each member adds to the footprint of the descendants, oldest first. The command's first process has no entry.
 /// `are_read`: all were read since the group last changed.
 pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     let main = members.iter().find(|member| member.is_main);
@@ -162,7 +162,7 @@ pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64
     }
 }
 
-/// Gives what each member adds, oldest first, if not all were read. The oldest adds all that it has, each other one what it does
+/// What each member adds, oldest first, if not all were read. The oldest adds all that it has, each other one what it does
 /// not share for certain.
 fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     let mut added = Vec::with_capacity(members.len());
@@ -193,7 +193,7 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     added
 }
 
-/// Gives how much younger members may share with each other alone, bytes: pages that their common parent copied after the forks of the
+/// How much younger members may share with each other alone, bytes: pages that their common parent copied after the forks of the
 /// older ones, which have the pages from before. `members`: oldest first.
 fn copied_between_forks(members: &[Member]) -> u64 {
     let mut forks = members.iter().filter(|member| matches!(member.image, Image::Forked { .. }));
@@ -207,7 +207,7 @@ fn copied_between_forks(members: &[Member]) -> u64 {
     forks.map(own).sum()
 }
 
-/// Gives how much memory a relative's reading at `read_ns` shows as shared with the members, though it no longer is, bytes.
+/// How much memory a relative's reading at `read_ns` shows as shared with the members, though it no longer is, bytes.
 /// Their own later readings tell that. `read_ns` is CLOCK_MONOTONIC.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let of_one =
@@ -238,7 +238,7 @@ impl LeftOut {
     }
 }
 
-/// Gives what each member adds, oldest first, if all were read. Together they add the sum of their proportional sizes. `without`
+/// What each member adds, oldest first, if all were read. Together they add the sum of their proportional sizes. `without`
 /// is a process of the group that is no member: its part of the pages that it shares with them is added. The oldest counts in
 /// full, and the others share the rest.
 ///
@@ -306,12 +306,12 @@ fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
     added
 }
 
-/// Gives how many more anonymous pages the members may have than their readings tell apart, bytes.
+/// How many more anonymous pages the members may have than their readings tell apart, bytes.
 pub(super) fn unseen_bytes(members: &[Member]) -> u64 {
     members.iter().filter_map(|member| Some(member.reading.sharing?.rollup.unseen_bytes)).sum()
 }
 
-/// Gives a process's proportional anonymous memory, as far as its last reading tells, bytes; 0: it was never read. `is_alone`: no
+/// A process's proportional anonymous memory, as far as its last reading tells, bytes; 0: it was never read. `is_alone`: no
 /// other process of its image group has memory.
 pub(super) fn proportional_bytes(member: &Member, is_alone: bool) -> u64 {
     if member.owns_all(is_alone) {
@@ -321,7 +321,7 @@ pub(super) fn proportional_bytes(member: &Member, is_alone: bool) -> u64 {
     carried(member.reading, sharing, sharing.rollup.pss_anon_bytes)
 }
 
-/// Gives a process's private anonymous memory, as far as its last reading and its growth tell, bytes. `is_alone`: no other
+/// A process's private anonymous memory, as far as its last reading and its growth tell, bytes. `is_alone`: no other
 /// process of its image group has memory.
 pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     if member.owns_all(is_alone) {
@@ -336,7 +336,7 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
-/// Gives how much private anonymous memory [`private_bytes`] may lack because the process's sharing was never read, bytes: the
+/// How much private anonymous memory [`private_bytes`] may lack because the process's sharing was never read, bytes: the
 /// most that can be its own, less what counts. If that is much of a footprint, the private part is reported as unknown.
 ///
 /// It is 0 if the process is alone, so that all its memory is its own. It is also 0 if the sharing was read, even long ago: what
@@ -357,7 +357,7 @@ pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: 
     most_bytes.saturating_sub(private_bytes(member, is_alone))
 }
 
-/// Gives the pages of files, shared memory and hugetlbfs that no other process had mapped when its sharing was read, bytes: its
+/// The pages of files, shared memory and hugetlbfs that no other process had mapped when its sharing was read, bytes: its
 /// private pages less the private anonymous ones. It is an upper bound, unless all of its anonymous pages are its own or smaps was
 /// read. 0: its sharing was never read. `is_alone`: no other process of its image group has memory.
 pub(super) fn private_of_files_bytes(member: &Member, is_alone: bool) -> u64 {

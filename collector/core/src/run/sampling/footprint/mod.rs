@@ -60,12 +60,12 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Gives the estimate of one process. `None`: the process was not live when the estimates were made.
+    /// The estimate of one process. `None`: the process was not live when the estimates were made.
     pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
         self.by_id.get(&id)
     }
 
-    /// Gives how much does not matter in the footprint of the tree, bytes.
+    /// How much does not matter in the footprint of the tree, bytes.
     fn negligible_bytes(&self) -> u64 {
         negligible_bytes(self.combined_footprint_bytes + self.uncertain_bytes)
     }
@@ -77,7 +77,7 @@ const NEGLIGIBLE_PART: u64 = 100;
 /// So many bytes do not matter in any sum.
 const NEGLIGIBLE_BYTES: u64 = 1 << 20;
 
-/// Gives how many bytes do not matter in a sum of this size.
+/// How many bytes do not matter in a sum of this size.
 fn negligible_bytes(of_bytes: u64) -> u64 {
     (of_bytes / NEGLIGIBLE_PART).max(NEGLIGIBLE_BYTES)
 }
@@ -118,7 +118,7 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     all
 }
 
-/// Gives a process that adds memory, and its last reading. `None`: it was never read, or runs in its parent's memory.
+/// A process that adds memory, and its last reading. `None`: it was never read, or runs in its parent's memory.
 fn counted<'a>(
     tree: &'a Tree,
     readings: Readings<'a>,
@@ -180,7 +180,7 @@ struct AddedAnonymous {
     descendants: Anonymous,
 }
 
-/// Gives what each process of an image group adds, oldest first. `are_read`: all were read since the group last changed.
+/// What each process of an image group adds, oldest first. `are_read`: all were read since the group last changed.
 fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<AddedAnonymous> {
     let combined = anonymous::of_group(members, are_read, page_bytes);
     let main_index = members.iter().position(|member| member.is_main);
@@ -265,7 +265,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
 }
 
-/// Gives what is known of a process's file pages: by its own mappings, or those of another process of its program.
+/// What is known of a process's file pages: by its own mappings, or those of another process of its program.
 fn known_files<'a>(readings: Readings<'a>, process: &Process, reading: &'a LastReading) -> KnownFiles<'a> {
     match &reading.files {
         Some(files) => KnownFiles::Own(files),
@@ -292,7 +292,7 @@ struct FilesReading {
 }
 
 impl FilesReading {
-    /// Gives what the last reading of a process says. `None`: its sharing was never read.
+    /// What the last reading of a process says. `None`: its sharing was never read.
     fn of_process(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
         let sharing = reading.sharing.as_ref()?;
         let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
@@ -331,7 +331,7 @@ fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_al
     estimate.stale_bytes = if reading.is_sharing_denied { 0 } else { stale_bytes };
 }
 
-/// Gives how large a `part` of something is that had the size `then` and has the size `now`. If `then` is 0, the part is all of
+/// How large a `part` of something is that had the size `then` and has the size `now`. If `then` is 0, the part is all of
 /// `now`.
 fn scale(part: u64, now: u64, then: u64) -> u64 {
     if then == 0 { now } else { (u128::from(part) * u128::from(now) / u128::from(then)) as u64 }
@@ -361,7 +361,7 @@ pub(super) fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
     tree.group(group).is_none_or(|group| group.members.iter().filter(has_memory).nth(1).is_none())
 }
 
-/// Gives the image groups of which several processes have memory, and not all were read since the group last changed.
+/// The image groups of which several processes have memory, and not all were read since the group last changed.
 pub(crate) fn unread_groups(
     tree: &Tree,
     readings: &FxHashMap<ProcessId, LastReading>,
@@ -381,7 +381,7 @@ fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bo
     !is_current(Some(reading), epoch(tree, id)) && tree.get(id).is_some_and(is_shared)
 }
 
-/// Gives the epoch of a process's image group: how often the group has changed. 0: the process or its group is not known.
+/// The epoch of a process's image group: how often the group has changed. 0: the process or its group is not known.
 pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
     tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
 }

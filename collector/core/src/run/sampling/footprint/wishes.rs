@@ -80,7 +80,7 @@ struct UnreadProgram {
 }
 
 impl Estimates {
-    /// Gives the reading that makes most of the footprint certain: of an image group, or of one process's mappings, which then
+    /// The reading that makes most of the footprint certain: of an image group, or of one process's mappings, which then
     /// stand for its program. What was `tried` for this sample is left out. `None`: no reading is worth its cost. `mark` is the
     /// largest RAM so far, bytes: the reading may go beyond the budget only if this sample can exceed that.
     pub(crate) fn next_unit(
@@ -114,7 +114,7 @@ impl Estimates {
         Some(Unit { members, order, credit })
     }
 
-    /// Gives the processes whose private and proportional sizes may be too wrong since they were read, the worst first. The
+    /// The processes whose private and proportional sizes may be too wrong since they were read, the worst first. The
     /// footprint does not depend on these sizes. How much is too wrong depends on the footprint of all descendants. For the
     /// command's first process, which has figures of its own, it depends on that process's footprint.
     ///
@@ -144,7 +144,7 @@ impl Estimates {
         units
     }
 
-    /// Gives how far beyond the budget a reading of these processes may go. There is credit only if the sample may set a new peak
+    /// How far beyond the budget a reading of these processes may go. There is credit only if the sample may set a new peak
     /// (above `mark`) and more of the footprint is uncertain than is negligible. If one of them still grows, the credit is
     /// smaller.
     fn credit(
@@ -165,7 +165,7 @@ impl Estimates {
         }
     }
 
-    /// Gives the image groups with uncertain anonymous memory, each with all its processes that can be read.
+    /// The image groups with uncertain anonymous memory, each with all its processes that can be read.
     fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, UncertainGroup> {
         // A process that runs in its parent's memory is not read: its /proc files show its parent's memory.
         let group_of = |id: ProcessId| {
@@ -211,7 +211,7 @@ impl Estimates {
         programs
     }
 
-    /// Gives which `members` of an image group to read, in order: those that were not read since the group last changed. If all
+    /// Which `members` of an image group to read, in order: those that were not read since the group last changed. If all
     /// were read since, gives all members, the most uncertain first.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
         if let Some(targets) = pages_of(tree, readings, members) {
@@ -231,7 +231,7 @@ impl Estimates {
     }
 }
 
-/// Gives what to read of a process to know its sharing. The footprint of the command's first process is without its fork
+/// What to read of a process to know its sharing. The footprint of the command's first process is without its fork
 /// children, and only its mappings tell which pages it shares with these.
 fn source_of_one(tree: &Tree, id: ProcessId) -> SharingSource {
     let has_relatives =
@@ -239,7 +239,7 @@ fn source_of_one(tree: &Tree, id: ProcessId) -> SharingSource {
     if tree.get(id).is_some_and(has_relatives) { SharingSource::Smaps } else { SharingSource::Rollup }
 }
 
-/// Gives the members of a unit that reads this process, and what to read of them: the process alone from `source`, unless it or a
+/// The members of a unit that reads this process, and what to read of them: the process alone from `source`, unless it or a
 /// fork relative is large.
 fn of_one(
     tree: &Tree,
