@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 
+use crate::support::descriptors::{Descriptor, descriptors};
+use crate::support::run::Running;
 use crate::support::{Run, kill, leftovers, program, skip, tracked, wait_until};
 
 // Requirement: FAULT-1
@@ -19,6 +21,56 @@ fn killed_collector_is_replaced_without_loss() {
     assert_eq!(run.status.code(), Some(0));
     report.assert_all_exact(4);
     report.assert_cpu_between(0.8, 0.1);
+}
+
+/// What other processes see of a collector: command line, signal masks and session, and which of its standard streams are /dev/null.
+fn look_of_collector(pid: u32) -> Vec<String> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    let line = read("cmdline");
+    let words: Vec<&str> = line.split_terminator('\0').filter(|word| word.parse::<u32>().is_err()).collect();
+    let status = read("status");
+    let masks = status.lines().filter(|line| line.starts_with("SigBlk") || line.starts_with("SigIgn"));
+    // SAFETY: takes a number.
+    let leads_session = unsafe { libc::getsid(pid.cast_signed()) } == pid.cast_signed();
+    let is_null = |fd: &Descriptor| fd.number < 3 && fd.target == "/dev/null";
+    let streams = descriptors(pid).into_iter().filter(is_null);
+    let mut look = vec![format!("{words:?}, a session's leader: {leads_session}"), read("comm")];
+    look.extend(masks.map(str::to_owned));
+    look.extend(streams.map(|fd| format!("stream {} is null", fd.number)));
+    look
+}
+
+// Requirement: FAULT-104
+#[test]
+fn collector_looks_alike_whether_it_was_forked_or_executed() {
+    let start = |prefix: &[&str]| {
+        let command = ["sh", "-c", "echo ready; read x; exit 0"];
+        let running = tracked(command).through(prefix).piped_stdin().start();
+        running.wait_for_output("ready");
+        running
+    };
+    let wait_for_look = |running: &Running| {
+        let mut look = Vec::new();
+        wait_until("the collector's name", || {
+            look = look_of_collector(running.wait_for_collector());
+            look[1] == "gpu-track-coll\n"
+        });
+        let segment = running.segment().to_str().unwrap().to_owned();
+        assert!(look[0].contains(&segment), "{look:?}");
+        look.into_iter().map(|line| line.replace(&segment, "SEGMENT")).collect::<Vec<_>>()
+    };
+    let mut forked = start(&[]);
+    let first = wait_for_look(&forked);
+    // What replaces a killed collector is executed.
+    forked.replace_collector();
+    assert_eq!(wait_for_look(&forked), first);
+    forked.stdin().write_all(b"go\n").unwrap();
+    forked.wait().assert_clean(0);
+
+    let mut executed = start(&[&program("own_cmdline")]);
+    assert_eq!(wait_for_look(&executed), first);
+    executed.stdin().write_all(b"go\n").unwrap();
+    executed.wait().assert_clean(0);
 }
 
 // Requirement: FAULT-103

@@ -1,4 +1,5 @@
-//! The collector process: the same executable, started again by another name.
+//! The collector process: the launcher's executable by another name. The first one of a run is [`forked`] from the launcher where that
+//! is possible. Others are executed.
 //!
 //! Its arguments are descriptors, then the paths of the segment and the state file. "-" stands for a descriptor that is missing:
 //!
@@ -8,13 +9,15 @@
 //! - the lock that ranks share
 //! - the locks of the report's files: a list with commas, one for each place of the report
 
+mod forked;
 mod pipes;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::process::Command;
 
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::model::config::{Config, ReportTarget};
@@ -55,6 +58,7 @@ impl Collector {
         shared: [Option<BorrowedFd>; 3],
         locks: &[Option<BorrowedFd>],
         config: &Config,
+        make_joint_report: MakeJointReport,
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let (orders_reader, orders_writer) = io::pipe()?;
@@ -66,23 +70,27 @@ impl Collector {
         let [pipe_fd, orders_fd] = [reader.as_raw_fd(), orders_writer.as_raw_fd()].map(Some);
         let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd, ranks_fd];
         let lock_fds: Vec<_> = locks.iter().map(|fd| fd.map(|fd| fd.as_raw_fd())).collect();
-        // A batch system waits until all processes of a task have closed its stdout.
-        let stdout = if writes_to_stdout(config) { Stdio::inherit() } else { Stdio::null() };
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
-        let inherited: Vec<RawFd> = fds.iter().chain(&lock_fds).copied().flatten().collect();
-        let mut command = own_program::command(name::of_collectors());
-        command.args(fds.iter().map(argument)).arg(lock_list);
-        command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
-        // The dynamic linker prints an error in each program if this names a library that is none (ld.so(8)).
-        command.env_remove("LD_AUDIT");
-        // An agent writes nothing to stderr, which is that of the job.
-        if config.report.node_part.as_ref().is_some_and(|part| part.is_agent) {
-            command.stderr(Stdio::null());
-        }
-        // SAFETY: what the closure calls is async-signal-safe. The descriptors are open until the command is spawned.
-        unsafe { command.pre_exec(move || prepare_child(&inherited)) };
-        let pid = command.spawn()?.id();
+        let numbers = fds.iter().map(argument).chain([lock_list]).map(OsString::from);
+        let paths = files.map(|file| file.path().into());
+        let null = || File::options().read(true).write(true).open("/dev/null");
+        let child = Child {
+            args: numbers.chain(paths).collect(),
+            inherited: fds.iter().chain(&lock_fds).copied().flatten().collect(),
+            null: null()?,
+            // A batch system waits until all processes of a task have closed its stdout.
+            has_stdout: writes_to_stdout(config),
+            // An agent writes nothing to stderr, which is that of the job.
+            has_stderr: !config.report.node_part.as_ref().is_some_and(|part| part.is_agent),
+        };
+        // What a killed collector may have died of stays behind where its successor is executed.
+        let is_first = config.restarts == 0;
+        let pid = if is_first && forked::is_possible() {
+            forked::start(&child, make_joint_report)?
+        } else {
+            child.command().spawn()?.id()
+        };
         // Only the collector may hold its ends of the pipes. If it ends at once, writing a long configuration must fail, not
         // block, and the pipe of orders must be seen to close.
         drop((reader, orders_writer));
@@ -91,9 +99,46 @@ impl Collector {
     }
 }
 
-/// Prepares the child that becomes the collector: it gets a session of its own, asks for a high priority, and keeps these
-/// descriptors over exec. Async-signal-safe.
-fn prepare_child(inherited: &[RawFd]) -> io::Result<()> {
+/// What a child of the launcher needs to become a collector.
+struct Child {
+    /// Its arguments, without its name.
+    args: Vec<OsString>,
+    /// The descriptors that the arguments name.
+    inherited: Vec<RawFd>,
+    /// /dev/null, for the standard streams that it does not have.
+    null: File,
+    has_stdout: bool,
+    has_stderr: bool,
+}
+
+impl Child {
+    /// Prepares to execute this program as the collector.
+    fn command(&self) -> Command {
+        let mut command = own_program::command(name::of_collectors());
+        command.args(&self.args);
+        // The dynamic linker prints an error in each program if this names a library that is none (ld.so(8)).
+        command.env_remove("LD_AUDIT");
+        let (inherited, null) = (self.inherited.clone(), self.null.as_raw_fd());
+        let streams = self.streams();
+        // SAFETY: what the closure calls is async-signal-safe. The descriptors are open until the command is spawned.
+        unsafe { command.pre_exec(move || prepare(&inherited, null, streams)) };
+        command
+    }
+
+    /// Its standard streams that are /dev/null.
+    fn streams(&self) -> [Option<RawFd>; 3] {
+        let unless = |has_it: bool, fd| (!has_it).then_some(fd);
+        [
+            Some(libc::STDIN_FILENO),
+            unless(self.has_stdout, libc::STDOUT_FILENO),
+            unless(self.has_stderr, libc::STDERR_FILENO),
+        ]
+    }
+}
+
+/// Prepares the child that becomes the collector: it gets a session of its own, asks for a high priority, keeps the descriptors
+/// `inherited` over exec, and has `null` as the standard `streams`. Async-signal-safe.
+fn prepare(inherited: &[RawFd], null: RawFd, streams: [Option<RawFd>; 3]) -> io::Result<()> {
     // SAFETY: setsid has no preconditions.
     unsafe { libc::setsid() };
     // The command starts at the same time, and may use every core.
@@ -102,6 +147,12 @@ fn prepare_child(inherited: &[RawFd]) -> io::Result<()> {
     for fd in inherited {
         // SAFETY: fcntl with F_SETFD only changes a flag of the descriptor.
         if unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    for stream in streams.into_iter().flatten() {
+        // SAFETY: the standard streams are numbers that nothing in this process owns.
+        if unsafe { libc::dup2(null, stream) } == -1 {
             return Err(io::Error::last_os_error());
         }
     }
@@ -118,7 +169,7 @@ fn writes_to_stdout(config: &Config) -> bool {
 
 /// Makes the joint report of all ranks, after the collector has written this rank's. The descriptor is the lock that the ranks
 /// share.
-type MakeJointReport = fn(&Config, OwnedFd);
+pub(crate) type MakeJointReport = fn(&Config, OwnedFd);
 
 /// Runs the collector, and gives its exit status. `None`: this process lacks the arguments or the descriptors of one.
 pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Option<i32> {

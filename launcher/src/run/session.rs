@@ -28,6 +28,7 @@ use thiserror::Error;
 use crate::attach::{Attachment, NotAttached};
 use crate::cli::Options;
 use crate::collector_process::Collector;
+use crate::nodes;
 use crate::process::reap::ChildChange;
 use crate::process::spawn::{Environment, SpawnError};
 use crate::run::config;
@@ -211,7 +212,8 @@ impl Session {
         let [socket, inbox] =
             [connector.map(|one| one.socket.as_fd()), connector.map(|one| one.inbox.as_fd())];
         let shared = [socket, inbox, self.ranks.as_ref().map(|lock| lock.as_fd())];
-        Collector::start(self.segment.named(), self.state.named(), shared, &locks, &self.config)
+        let (segment, state) = (self.segment.named(), self.state.named());
+        Collector::start(segment, state, shared, &locks, &self.config, nodes::make_joint_report)
             .map_err(SessionError::Collector)
     }
 
