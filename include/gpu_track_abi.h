@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #define GPU_TRACK_ENV_SESSION "GPU_TRACK_SESSION" /* colon-separated segment paths, outermost session first */
-#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v6."
+#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v7."
 
 #define GPU_TRACK_MAGIC 0x6b63617274757067ull /* "gputrack", little-endian */
-#define GPU_TRACK_ABI_VERSION 6u
+#define GPU_TRACK_ABI_VERSION 7u
 #define GPU_TRACK_HEADER_SIZE 4096u
 #define GPU_TRACK_RECORD_WORDS 48u
 #define GPU_TRACK_RING_CAPACITY 2048u
@@ -23,6 +23,7 @@
 
 #define GPU_TRACK_STATE_OPEN 1u
 #define GPU_TRACK_STATE_CLOSED 2u
+#define GPU_TRACK_STATE_RESTING 3u /* open, too */
 
 /* The live file beside the segment, with the segment's name and this suffix. It has a version of its own. */
 #define GPU_TRACK_LIVE_SUFFIX ".live"

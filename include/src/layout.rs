@@ -54,6 +54,9 @@ pub const STATE_OPEN: u32 = 1;
 /// [`Header::state`]: the report is written, and no more records are accepted.
 pub const STATE_CLOSED: u32 = 2;
 
+/// [`Header::state`]: the session takes records, and the reader sleeps until one comes.
+pub const STATE_RESTING: u32 = 3;
+
 /// A counter on a cache line of its own, so that writers and reader do not slow each other down.
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);
@@ -82,10 +85,10 @@ pub struct Header {
     pub created_monotonic_ns: u64,
     /// CLOCK_REALTIME at creation, nanoseconds since the epoch.
     pub created_realtime_ns: u64,
-    /// [`STATE_OPEN`] or [`STATE_CLOSED`].
+    /// [`STATE_OPEN`], [`STATE_CLOSED`] or [`STATE_RESTING`].
     pub state: AtomicU32,
-    /// Futex that the collector waits on. It is incremented and woken when a quarter of the ring is used, and when the
-    /// command ends.
+    /// Futex that the collector waits on. It is incremented and woken when a quarter of the ring is used, by the first record
+    /// after a rest, and when the command ends.
     pub doorbell: AtomicU32,
     /// Tickets that writers took.
     pub head: Line,
@@ -114,6 +117,26 @@ impl Header {
             && self.abi_version == ABI_VERSION
             && self.record_words as usize == RECORD_WORDS
             && self.ring_capacity as usize == RING_CAPACITY
+    }
+
+    /// Whether the session takes records.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state.load(Ordering::Relaxed), STATE_OPEN | STATE_RESTING)
+    }
+
+    /// Begins a rest of the reader: the next record is to ring the doorbell. A record that is written meanwhile may not. For the reader.
+    pub fn begin_rest(&self) {
+        let _ = self.state.compare_exchange(STATE_OPEN, STATE_RESTING, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Ends the reader's rest. Gives whether there was one: then the doorbell is to be rung.
+    pub fn end_rest(&self) -> bool {
+        // An exchange would take the cache line from the other writers.
+        self.state.load(Ordering::Relaxed) == STATE_RESTING
+            && self
+                .state
+                .compare_exchange(STATE_RESTING, STATE_OPEN, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Causes the header page's first page fault by a write that changes no counter. On a read fault the kernel would also

@@ -77,6 +77,7 @@ mod tests {
             ("FLAG_SPLIT_RSS", flag(layout::FLAG_SPLIT_RSS)),
             ("STATE_OPEN", flag(layout::STATE_OPEN)),
             ("STATE_CLOSED", flag(layout::STATE_CLOSED)),
+            ("STATE_RESTING", flag(layout::STATE_RESTING)),
             ("LIVE_SUFFIX", text(live::SUFFIX)),
             ("LIVE_MAGIC", format!("{:#x}ull", live::LIVE_MAGIC)),
             ("LIVE_VERSION", flag(live::LIVE_VERSION)),

@@ -6,7 +6,7 @@ use core::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 
-use gpu_track_abi::layout::{HEADER_SIZE, Header, RING_SIZE, STATE_OPEN};
+use gpu_track_abi::layout::{HEADER_SIZE, Header, RING_SIZE};
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS, Usage};
 use gpu_track_abi::ring::{Push, Ring};
 
@@ -39,7 +39,7 @@ fn pid_namespace_of(pid: u32) -> u32 {
 pub(crate) const TO_ALL: u32 = 0;
 
 /// Writes `event` to every open session whose header has none of the flags in `unless`. The record with which a quarter of the ring
-/// is used wakes the collector, unless system calls are forbidden. Where the ring is full, the record is appended behind the
+/// is used wakes the collector, and so does the first one after a rest, unless system calls are forbidden. Where the ring is full, the record is appended behind the
 /// segment, or counted as dropped.
 pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     // Encoded in place: a copy would call libc's memcpy, which costs a fork child a page fault.
@@ -47,13 +47,13 @@ pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     event.encode_into(origin, &mut record);
     for header in state::sessions() {
         // The report of a closed session is written already, so more records would only use memory.
-        if header.state.load(Relaxed) != STATE_OPEN || header.flags & unless != 0 {
+        if !header.is_open() || header.flags & unless != 0 {
             continue;
         }
         let Some(ring) = ring(header) else { continue };
         match ring.push(&record) {
-            Push::Stored => {}
-            Push::StoredWake => {
+            Push::Stored if !header.end_rest() => {}
+            Push::Stored | Push::StoredWake => {
                 // SYNC POINT: a reader that sees the new doorbell value sees the record.
                 header.doorbell.fetch_add(1, Release);
                 if state::may_call_kernel() {

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
-use gpu_track_abi::layout::{Header, MAGIC, STATE_OPEN, TRACKED_SIZE};
+use gpu_track_abi::layout::{Header, MAGIC, TRACKED_SIZE};
 use gpu_track_abi::{MAX_PATH, MAX_SESSIONS};
 
 use crate::{next, state, sys};
@@ -68,7 +68,7 @@ fn map(path: &[u8], user: u32) -> Option<&'static Header> {
     // SAFETY: the mapping is page-aligned and larger than a Header, for which any bytes are valid.
     let header = unsafe { &*address.cast::<Header>() };
     header.fault_in_for_writing();
-    if header.is_compatible() && header.state.load(Relaxed) == STATE_OPEN {
+    if header.is_compatible() && header.is_open() {
         sys::dont_dump(address, TRACKED_SIZE);
         // The launcher holds a record lock. Only in its own pid namespace is its pid the one in the header.
         if lock_holder != 0 && lock_holder == header.launcher_pid {

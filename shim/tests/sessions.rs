@@ -8,7 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_abi::layout::{FILE_SIZE, RING_CAPACITY, STATE_CLOSED, TRACKED_SIZE};
+use gpu_track_abi::layout::{
+    FILE_SIZE, RING_CAPACITY, STATE_CLOSED, STATE_OPEN, STATE_RESTING, TRACKED_SIZE,
+};
 use gpu_track_abi::overflow::MAX_UNREAD_BYTES;
 use gpu_track_abi::record::RECORD_WORDS;
 use gpu_track_abi::ring::Push;
@@ -144,6 +146,27 @@ fn no_record_is_written_after_the_session_closes() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert_eq!(kinds(&session.events()), "");
+}
+
+/// Only the first of the records wakes it.
+// Requirement: SEE-126
+#[test]
+fn record_ends_the_readers_rest_and_rings_the_doorbell_once() {
+    let session = Session::new();
+    session.header().begin_rest();
+    assert_eq!(session.header().state.load(Ordering::Relaxed), STATE_RESTING);
+    let (events, output) = session.case(&program("waits", &[]), &["waitpid"]);
+    assert_clean(&output);
+    assert_eq!(kinds(&events), "SFERE");
+    let header = session.header();
+    assert_eq!(
+        (header.state.load(Ordering::Relaxed), header.doorbell.load(Ordering::Relaxed)),
+        (STATE_OPEN, 1)
+    );
+    // A closed session stays closed.
+    header.state.store(STATE_CLOSED, Ordering::Relaxed);
+    header.begin_rest();
+    assert!(!header.end_rest() && !header.is_open());
 }
 
 /// A shell script that writes more records than the ring holds, and how many are too many. They are START and EXIT of

@@ -199,14 +199,15 @@ impl ConnectorQueue {
 
     /// Reads the events that wait, after it has updated the members: adds those that other layers found, and removes ended ones.
     /// Events about the tree go to `journal` at once, since they cannot be read again, and stay in the queue. Gives the connector
-    /// up if the first read shows that no events arrive, or if events of other processes cost too much.
-    pub(crate) fn read(&mut self, mut journal: impl FnMut(&[KernelEvent])) {
+    /// up if the first read shows that no events arrive, or if events of other processes cost too much. Gives the number of events,
+    /// those of other processes included.
+    pub(crate) fn read(&mut self, mut journal: impl FnMut(&[KernelEvent])) -> usize {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
         }
         self.remove_ended();
         let start_ns = clock::thread_cpu_ns();
-        let Some(Received { all, ours, has_lost }) = self.receive(&mut journal) else { return };
+        let Some(Received { all, ours, has_lost }) = self.receive(&mut journal) else { return 0 };
         let used_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
         let has_lost = self.note_loss(has_lost, &mut journal);
         // Each event counts as equally expensive.
@@ -219,6 +220,7 @@ impl ConnectorQueue {
         }
         // The proof is asked for once, at the first read.
         self.has_proof = true;
+        all
     }
 
     /// Receives all events that wait, updates the members by them, and journals and queues those about the tree. The fork of this

@@ -36,9 +36,9 @@ impl<'a> Merge<'a> {
     }
 
     /// Queues the connector's new events, and journals them.
-    pub(super) fn read_connector(&mut self) {
+    pub(super) fn read_connector(&mut self) -> usize {
         let journal = &mut self.journal;
-        self.queue.read(|events| journal.write_events(events));
+        self.queue.read(|events| journal.write_events(events))
     }
 
     /// Adds a finding to those that are sent and journaled next. `words` are those of a record; 0 for a connector event.

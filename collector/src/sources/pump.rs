@@ -27,6 +27,11 @@ use crate::sys::{clock, priority};
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 /// Longest time between two looks with the process connector: an ordinary user's socket buffer holds some 500 events.
 const CONNECTOR_NAP: Duration = Duration::from_millis(10);
+/// After so long without findings the thread rests: it looks every [`LONGEST_NAP`], and the next record wakes it. Not where programs
+/// write no records: those that they start would be gone before they are read.
+const QUIET_NS: u64 = 500_000_000;
+/// So many events of other processes since the last look keep the thread from resting: the socket's buffer may be too small for a nap.
+const MANY_EVENTS: usize = 16;
 /// Longest time between two looks in the first [`YOUNG_NS`]. No record tells that the command's first uninstrumented program
 /// began, and what that starts may be over in 10 ms. A nap of 1 ms would make each spawn of that time 5-10% dearer.
 const YOUNG_NAP: Duration = Duration::from_millis(4);
@@ -66,6 +71,8 @@ struct Shared {
     has_connector: AtomicBool,
     /// Findings are read every millisecond, see [`EAGER_NS`].
     is_eager: AtomicBool,
+    /// Uninstrumented programs were seen.
+    has_uninstrumented: AtomicBool,
     /// The thread must end.
     must_end: AtomicBool,
     /// When the thread was started, CLOCK_MONOTONIC nanoseconds.
@@ -124,17 +131,19 @@ impl Shared {
         let mut merge = Merge::resume(&self.segment, self.journal.as_ref(), self.begin, queue);
         // The doorbell may have rung before this thread started.
         let mut rang = true;
+        let mut busy_ns = self.begun_ns;
         while !self.must_end.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
             // This comes after `now_ns` was read. So earlier events are in the socket by now, and later ones stay in the queue.
-            merge.read_connector();
+            let events = merge.read_connector();
             self.has_connector.store(merge.queue.is_active(), Ordering::Relaxed);
             if self.must_distrust.load(Ordering::Relaxed) {
                 reader.give_up();
             }
             let has_room = self.waiting.load(Ordering::Relaxed) < MAX_WAITING;
-            let is_drained = has_room && self.drain(&mut reader, &mut merge, batches, now_ns);
+            let (is_drained, findings) =
+                if has_room { self.drain(&mut reader, &mut merge, batches, now_ns) } else { (false, 0) };
             self.turns.fetch_add(1, Ordering::Release);
             let grace_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { START_GRACE_NS };
             let is_unreported = merge.queue.take_unreported(now_ns.saturating_sub(grace_ns));
@@ -145,7 +154,15 @@ impl Shared {
             self.is_reading.store(false, Ordering::SeqCst);
             // Events in the queue would be lost with this collector, so their turn must come soon.
             let is_all = is_drained && merge.queue.len() == 0;
-            self.segment.wait_doorbell(doorbell, self.nap(is_all, now_ns));
+            if findings > 0 || events >= MANY_EVENTS {
+                busy_ns = now_ns;
+            }
+            let rests = is_all && self.may_rest(now_ns.saturating_sub(busy_ns));
+            if rests {
+                self.segment.header().begin_rest();
+            }
+            let nap = if rests { LONGEST_NAP } else { self.nap(is_all, now_ns) };
+            self.segment.wait_doorbell(doorbell, nap);
             self.is_reading.store(true, Ordering::SeqCst);
             rang = self.segment.doorbell() != doorbell;
         }
@@ -153,14 +170,15 @@ impl Shared {
     }
 
     /// Sends the records in the ring and the overflow area, merged with the connector's events. Returns whether all records and
-    /// events from before `now_ns` (CLOCK_MONOTONIC) were sent. If so, the collector finds that time in `complete_ns`.
+    /// events from before `now_ns` (CLOCK_MONOTONIC) were sent, and the number of findings. If all were, the collector finds that time in
+    /// `complete_ns`.
     fn drain(
         &self,
         reader: &mut RecordReader,
         merge: &mut Merge,
         batches: &Sender<Vec<Finding>>,
         now_ns: u64,
-    ) -> bool {
+    ) -> (bool, usize) {
         let is_drained = reader.drain(&self.segment, now_ns, |batch| {
             // This comes after the batch was read. So records that were appended before one of the batch was written are noted.
             merge.overflow.note_appended(&self.segment, now_ns);
@@ -184,23 +202,34 @@ impl Shared {
         if merge.overflow.is_damaged() {
             reader.give_up();
         }
-        self.send(reader, merge, batches);
+        let findings = self.send(reader, merge, batches);
         if is_drained {
             self.complete_ns.store(now_ns, Ordering::Release);
         }
-        is_drained
+        (is_drained, findings)
     }
 
-    /// Sends the findings to the collector, and shows it how many records were read from the overflow area and were damaged.
-    fn send(&self, reader: &RecordReader, merge: &mut Merge, batches: &Sender<Vec<Finding>>) {
+    /// Sends the findings to the collector, and shows it how many records were read from the overflow area and were damaged. Gives the
+    /// number of findings.
+    fn send(&self, reader: &RecordReader, merge: &mut Merge, batches: &Sender<Vec<Finding>>) -> usize {
         let findings = std::mem::take(&mut merge.findings);
-        self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
-        // The collector outlives this thread, so the channel is open.
-        let _ = batches.send(findings);
+        let count = findings.len();
+        if count > 0 {
+            self.waiting.fetch_add(count, Ordering::Relaxed);
+            // The collector outlives this thread, so the channel is open.
+            let _ = batches.send(findings);
+        }
         let damaged = reader.damaged() + u64::from(merge.overflow.is_damaged());
         self.damaged.store(damaged, Ordering::Relaxed);
         self.overflow_read.store(merge.overflow.count(), Ordering::Relaxed);
         self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
+        count
+    }
+
+    /// Whether the thread may rest, after so long without findings.
+    fn may_rest(&self, quiet_ns: u64) -> bool {
+        let has_urgent = [&self.is_eager, &self.has_uninstrumented];
+        quiet_ns >= QUIET_NS && !has_urgent.iter().any(|urgent| urgent.load(Ordering::Relaxed))
     }
 
     /// How long the thread sleeps at most. `is_all`: all records and events were sent.
@@ -248,6 +277,7 @@ impl Pump {
             must_distrust: AtomicBool::new(false),
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
+            has_uninstrumented: AtomicBool::new(sources.uninstrumented > 0),
             must_end: AtomicBool::new(false),
             begun_ns: clock::monotonic_ns(),
             turns: AtomicU64::new(0),
@@ -299,12 +329,14 @@ impl Pump {
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
     }
 
-    /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed.
+    /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed, and the
+    /// thread rest no more.
     /// Meanwhile programs get no grace to report, see [`Self::reported_by_ns`]. It must be called at each look at the tree: the
     /// first call after that time ends the frequent reading.
     pub(crate) fn note_uninstrumented(&mut self, count: u64, now_ns: u64) {
         if count != self.uninstrumented {
             self.uninstrumented = count;
+            self.shared.has_uninstrumented.store(true, Ordering::Relaxed);
             self.eager_until_ns = now_ns.saturating_add(EAGER_NS);
         }
         let is_eager = now_ns < self.eager_until_ns;

@@ -228,8 +228,8 @@ impl Segment {
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);
         match self.ring().push(&record) {
-            Push::Stored => {}
-            Push::StoredWake => self.ring_doorbell(),
+            Push::Stored if !self.header().end_rest() => {}
+            Push::Stored | Push::StoredWake => self.ring_doorbell(),
             Push::Full if self.append(&record).is_ok() => {}
             Push::Full => self.ring().count_drop(),
         }
@@ -276,7 +276,7 @@ impl Segment {
 
     /// Whether processes may write records.
     pub(crate) fn is_open(&self) -> bool {
-        self.header().state.load(Ordering::Acquire) == STATE_OPEN
+        self.header().is_open()
     }
 
     /// Closes the segment: processes see that they must write no more records.
