@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Most bytes of a line. The longest line of a tracking file is that of the report, which is far shorter.
+/// Maximum number of bytes of a line. The longest line of a tracking file is that of the report, which is far shorter.
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// The lines of a file, without their line breaks. The last one may lack a line break. After an error, as for a line that is

@@ -14,13 +14,13 @@ use crate::model::report::Exit;
 use crate::report::over_time::{self, Detail, Fixed, MOST_CELLS, Moment, RecordedProcess, Recording};
 use crate::sys::given_file::{self, GivenFile, MOST_OF_ROWS};
 
-/// Reads a file of one form. The error is a text to put behind the file's name.
+/// Reads a file of one form. The error is a text to put after the file's name.
 type Reader = fn(&Path, Detail) -> Result<Recording, String>;
 
 /// The extensions of tracking files, each with the reader of its form.
 const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
 
-/// Most processes that are kept in memory.
+/// Maximum number of processes that are kept in memory.
 const MOST_PROCESSES: usize = 1 << 22;
 /// The columns of `static_data` that are read.
 const FIXED: [&str; 3] = ["ram_unit", "gpu_ram_unit", "system_gpu_count"];
@@ -43,7 +43,7 @@ const PROCESS: [&str; 10] = [
 /// Reads a tracking file. Its extension says the form. `None`: the extension is not that of a tracking file.
 ///
 /// # Errors
-/// If the file can't be read or has another form. The error is a text to put behind the file's name.
+/// If the file can't be read or has another form. The error is a text to put after the file's name.
 pub fn read(path: &Path, detail: Detail) -> Option<Result<Recording, String>> {
     let extension = path.extension()?.to_str()?;
     let (_, reader) = FORMS.iter().find(|(form, _)| *form == extension)?;
@@ -161,7 +161,7 @@ fn known<'a, const N: usize>(
     }
 }
 
-/// Makes a text to put behind a file's name: that it has more rows than are kept in memory.
+/// Makes a text to put after a file's name: that it has more rows than are kept in memory.
 fn too_many(read: usize, what: &str) -> String {
     format!("has more than {read} {what}, the most that are read")
 }

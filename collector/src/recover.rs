@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn record_behind_the_segment_is_read_although_the_ring_has_no_unread_one() {
         let dir = tempfile::tempdir().unwrap();
-        // The ring is full of them, so the last record is behind it.
+        // The ring is full of them, so the last record is after it.
         let mut starts = vec![(4_000_001, 1); RING_CAPACITY];
         starts.push((4_000_002, 2));
         let stale = killed(dir.path(), 1, &starts);
@@ -354,7 +354,7 @@ mod tests {
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let state = StateFile::from_named(NamedFile::held(path, file.into())).unwrap();
         let host = crate::sources::host::of_this_machine(&ProcRoot::default(), None);
-        // Read up to the last one of the ring, and behind that, if records came after the segment was copied.
+        // Read up to the last one of the ring, and after that, if records came after the segment was copied.
         for position in [RING_CAPACITY as u64, RING_CAPACITY as u64 + 5] {
             let mut run = RunState::of_run(&config(1), &host);
             run.found.position = position;

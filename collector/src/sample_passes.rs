@@ -12,7 +12,7 @@ use crate::store::replay_journal::JournaledRun;
 pub(crate) struct Passes {
     sampler: Sampler,
     budget: Budget,
-    /// How many processes [`Self::read_other_peaks`] has passed so far. The next call goes on behind the last of them.
+    /// How many processes [`Self::read_other_peaks`] has passed so far. The next call goes on after the last of them.
     peak_cursor: usize,
 }
 
@@ -63,8 +63,8 @@ impl Passes {
         true
     }
 
-    /// Reads those peaks that are due, except of new images, while there is budget. Goes on behind the process at which the
-    /// sample before stopped, so that each process has its turn.
+    /// Reads the peaks that are due of processes other than `new_images`, until the budget is used up. Starts after the process at
+    /// which the previous sample stopped, so that each process has its turn.
     fn read_other_peaks(
         &mut self,
         sampling: &Sampling,

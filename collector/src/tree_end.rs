@@ -208,7 +208,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sends SIGTERM and SIGCONT to the processes that have not got them, but for clean-up, launchers and collectors. Notes which
+    /// Sends SIGTERM and SIGCONT to the processes that have not got them, except for clean-up, launchers and collectors. Notes which
     /// processes got SIGTERM or may not be signalled, and at the first look when that was done. `found`: the live processes of the
     /// tree, each with the pid of its parent.
     fn ask_to_end(&mut self, found: &BTreeMap<Member, u32>) {

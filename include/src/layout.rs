@@ -5,7 +5,7 @@
 //! | Header   | RING_CAPACITY slots    |
 //! ```
 //!
-//! Records that find the ring full are appended behind it in the same file ([`crate::overflow`]).
+//! Records that find the ring full are appended after it in the same file ([`crate::overflow`]).
 //!
 //! A tracked process maps header and event ring, less than 1 MiB. If it mapped more, an unprivileged `mlockall` in the process could
 //! fail. An all-zero ring is a valid empty one.

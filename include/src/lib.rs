@@ -39,7 +39,7 @@ pub const ENV_SESSION: &str = "GPU_TRACK_SESSION";
 /// The dynamic linker's list of libraries to load first (ld.so(8)).
 pub const ENV_PRELOAD: &str = "LD_PRELOAD";
 
-/// Most sessions that one process writes to: the outermost ones. Four levels of nesting are more than is met in
+/// Maximum number of sessions that one process writes to: the outermost ones. Four levels of nesting are more than is met in
 /// practice.
 pub const MAX_SESSIONS: usize = 4;
 

@@ -39,7 +39,7 @@ pub struct Section {
     pub size: u32,
     /// Bytes of an entry.
     pub entry_size: u32,
-    /// Most entries.
+    /// Maximum number of entries.
     pub capacity: u32,
 }
 

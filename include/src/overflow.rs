@@ -20,7 +20,7 @@ pub const SLOT: usize = (RECORD_BYTES + size_of::<u64>()).next_power_of_two();
 /// The first slot's offset in the file.
 pub const START: u64 = FILE_SIZE as u64;
 
-/// Most bytes of slots that wait to be read: some 65,000 records. This bounds the memory that a stopped collector can cost.
+/// Maximum number of bytes of slots that wait to be read: some 65,000 records. This bounds the memory that a stopped collector can cost.
 pub const MAX_UNREAD_BYTES: u64 = 16 << 20;
 
 /// Bytes of a block in `st_blocks` (stat(2)).
@@ -52,7 +52,7 @@ pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
 }
 
 /// Whether another record may be appended to a file of this size and number of blocks (`st_size`, `st_blocks` of stat(2)). The
-/// blocks behind the segment show how much is unread, because the reader frees those that it has read. To a file that was truncated
+/// blocks after the segment show how much is unread, because the reader frees those that it has read. To a file that was truncated
 /// nothing may be appended.
 pub fn has_space(size_bytes: u64, blocks: u64) -> bool {
     size_bytes >= START && blocks.saturating_mul(BLOCK_BYTES) < START + MAX_UNREAD_BYTES

@@ -195,7 +195,7 @@ events! {
         child: u32,
         /// The effective user that the program will run as, in the writer's user namespace, or [`SAME_USER`].
         user: u32,
-        /// The arguments of a program of [`crate::client`], each with a NUL behind it, as far as there is room. The first is without
+        /// The arguments of a program of [`crate::client`], each with a NUL after it, as far as there is room. The first is without
         /// its directory. All zeros: the program is none of those.
         arguments: [u8; ARGUMENT_BYTES],
     }
@@ -211,7 +211,7 @@ type Reader<'a> = core::slice::Iter<'a, u32>;
 trait Field: Sized {
     /// Writes the value as the next words, as far as there is room.
     fn put(&self, words: &mut Words<'_>);
-    /// Reads the value from the next words. Words behind the record's end read as 0.
+    /// Reads the value from the next words. Words beyond the record's end read as 0.
     fn take(words: &mut Reader<'_>) -> Self;
 }
 

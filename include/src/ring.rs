@@ -213,7 +213,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         Pop::Record(record)
     }
 
-    /// Frees the slot at `position` for the next lap and moves `tail` behind it. For the reader only.
+    /// Frees the slot at `position` for the next lap and moves `tail` after it. For the reader only.
     pub fn release(&self, position: u64) {
         if let Some((slot, lap)) = self.slot(position) {
             for cell in slot {

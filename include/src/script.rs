@@ -4,7 +4,7 @@
 //! It is the first argument that is no option, and no option's value. Code in the command line (`-c CODE`) has no name. If the
 //! program is no known interpreter, nothing is looked for.
 
-/// Most arguments that are read in search of the script. It is large because java is often started with dozens of options.
+/// Maximum number of arguments that are read in search of the script. It is large because java is often started with dozens of options.
 pub const MOST_ARGUMENTS: usize = 64;
 
 /// An interpreter. Its names and options are code and not tables, because pointers in a table would have to be relocated in every

@@ -8,11 +8,11 @@ use crate::slot::Slot;
 /// The word of a whole number that is not known.
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// Most GPUs that have an entry: eight devices of seven MIG instances each, and themselves.
+/// Maximum number of GPUs that have an entry: eight devices of seven MIG instances each, and themselves.
 pub const GPU_CAPACITY: usize = 64;
-/// Most processes that have an entry.
+/// Maximum number of processes that have an entry.
 pub const PROCESS_CAPACITY: usize = 256;
-/// Most bytes of the summary.
+/// Maximum number of bytes of the summary.
 pub const SUMMARY_CAPACITY: usize = 64 * 1024;
 
 /// Words of a table between its sequence and its entries: the time, the number of entries, the number of others, and four zeros.
@@ -36,7 +36,7 @@ pub trait Entry: Sized {
     /// How many words it has.
     const WORDS: usize;
 
-    /// Its words.
+    /// The [`Self::WORDS`] words by which the table stores it.
     fn words(&self) -> impl Iterator<Item = u64>;
 
     /// Makes an entry of its words. Figures whose words are missing are not known.
@@ -90,7 +90,7 @@ fn end_of_character(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Gives bytes as words, with zeros after the last byte.
+/// Packs bytes into words, with zeros after the last byte.
 pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

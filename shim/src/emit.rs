@@ -39,8 +39,8 @@ fn pid_namespace_of(pid: u32) -> u32 {
 pub(crate) const TO_ALL: u32 = 0;
 
 /// Writes `event` to every open session whose header has none of the flags in `unless`. The record with which a quarter of the ring
-/// is used wakes the collector, and so does the first one after a rest, unless system calls are forbidden. Where the ring is full, the record is appended behind the
-/// segment, or counted as dropped.
+/// is used wakes the collector, and so does the first one after a rest, unless system calls are forbidden. Where the ring is full, the
+/// record is appended after the segment, or counted as dropped.
 pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     // Encoded in place: a copy would call libc's memcpy, which costs a fork child a page fault.
     let mut record = [0; RECORD_WORDS];

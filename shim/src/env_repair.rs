@@ -1,5 +1,5 @@
 //! Environment repair: if the environment of a new program lacks the shim or the session (`env -i`, a hand-made
-//! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is.
+//! envp), they are put back. A foreign LD_PRELOAD is kept after the shim, and every other byte stays as it is.
 //!
 //! If the new program can't see the shim's file (bubblewrap, chroot), the dynamic linker would print an error line. Such a program
 //! gets an LD_PRELOAD without the shim, and is counted. So does a program that is started under a seccomp filter, which may kill it
@@ -130,7 +130,7 @@ impl Repair {
         Some(Self { entries, adds_session, preload })
     }
 
-    /// The size of the new array and of the new LD_PRELOAD's text behind it, bytes. The array has room for the old entries, two
+    /// The size of the new array and of the new LD_PRELOAD's text after it, bytes. The array has room for the old entries, two
     /// new ones, and the null.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();

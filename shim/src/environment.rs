@@ -30,7 +30,7 @@ impl Strings {
     pub(crate) fn iter(self) -> impl Iterator<Item = Text> {
         let mut next = self.0;
         core::iter::from_fn(move || {
-            // SAFETY: promised to `new`; nothing is read behind the null.
+            // SAFETY: promised to `new`; nothing is read after the null.
             unsafe {
                 let string = next.as_ref().copied().filter(|s| !s.is_null())?;
                 next = next.add(1);
@@ -106,7 +106,7 @@ impl Text {
     pub(crate) fn value_of(self, name: &str) -> Option<&'static [u8]> {
         let mut at = self.0.cast::<u8>();
         for wanted in name.as_bytes().iter().chain(b"=") {
-            // SAFETY: all bytes before were those of the name, so the string's NUL is not behind.
+            // SAFETY: all bytes before were those of the name, so none of them was the string's NUL.
             unsafe {
                 if at.read() != *wanted {
                     return None;
@@ -183,7 +183,7 @@ pub(crate) fn hide_shim() {
         && let Some((before, after)) = around_shim(value)
     {
         let (to, from, length) = (before.len(), value.len() - after.len(), after.len() + 1);
-        // SAFETY: what is behind the shim moves to its place, with the NUL, within the value.
+        // SAFETY: what is after the shim moves to its place, with the NUL, within the value.
         unsafe {
             let value = entry.0.cast_mut().add(ENV_PRELOAD.len() + 1);
             value.add(to).copy_from(value.add(from), length);

@@ -31,9 +31,9 @@ const LIBRARIES: [&[u8]; 7] = [
     b"libze_loader.so",
     b"libigdrcl.so",
 ];
-/// Most objects that are read. No program has more, so a longer list may be damaged.
+/// Maximum number of objects that are read. No program has more, so a longer list may be damaged.
 const MOST_OBJECTS: usize = 4096;
-/// Most bytes of a name that are read. A longer name is no library's.
+/// Maximum number of bytes of a name that are read. A longer name is no library's.
 const MOST_NAME_BYTES: usize = 4096;
 /// `r_state` when no object is being added or removed.
 const RT_CONSISTENT: c_int = 0;
@@ -125,7 +125,7 @@ unsafe fn is_gpu_library(name: *const c_char) -> bool {
 unsafe fn begins_with(text: *const u8, prefix: &[u8]) -> bool {
     let mut at = text;
     prefix.iter().all(|wanted| {
-        // SAFETY: all bytes before were those of the prefix, so the string's end is not behind.
+        // SAFETY: all bytes before were those of the prefix, so none of them was the string's NUL.
         let is_same = unsafe { at.read_volatile() } == *wanted;
         at = at.wrapping_add(1);
         is_same

@@ -1,4 +1,4 @@
-//! Appends a record behind the segment when the ring is full.
+//! Appends a record after the segment when the ring is full.
 
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;

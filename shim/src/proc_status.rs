@@ -12,7 +12,7 @@ pub(crate) fn vm_hwm_kib() -> u64 {
     buffer.get(..length).map_or(0, parse)
 }
 
-/// Gives VmHWM in the text of /proc/self/status, KiB; 0: the text does not have it.
+/// VmHWM in the text of /proc/self/status, KiB; 0: the text does not have it.
 fn parse(text: &[u8]) -> u64 {
     let Some(line) = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"VmHWM:")) else {
         return 0;

@@ -29,7 +29,7 @@ pub(crate) unsafe fn strings(array: *const *const c_char) -> impl Iterator<Item 
             next = core::ptr::null();
             return Some(None);
         }
-        // SAFETY: an element of the array; nothing is read behind the null.
+        // SAFETY: an element of the array; nothing is read after the null.
         let string = unsafe { next.read_unaligned() };
         if string.is_null() {
             return None;

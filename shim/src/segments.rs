@@ -57,7 +57,7 @@ pub(crate) fn open(path: &[u8], flags: c_int, user: u32) -> Option<(usize, libc:
 /// its session is closed.
 fn map(path: &[u8], user: u32) -> Option<&'static Header> {
     let (fd, found) = open(path, 0, user)?;
-    // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping, because
+    // The size is checked because an access beyond the file's end is a SIGBUS. The magic is read before mapping, because
     // `fault_in_for_writing` would change the times of a file that is no segment.
     let is_segment = found.st_size >= TRACKED_SIZE as libc::off_t
         && sys::read_number(fd, offset_of!(Header, magic)) == Some(MAGIC);

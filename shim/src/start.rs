@@ -120,7 +120,7 @@ struct Names {
     search: Option<Search>,
 }
 
-/// Most bytes of an interpreter's name, so that the script's name has space after a long one.
+/// Maximum number of bytes of an interpreter's name, so that the script's name has space after a long one.
 const MAX_PROGRAM_BYTES: usize = 31;
 
 impl Default for Names {

@@ -46,7 +46,7 @@ fn closed_session_is_not_used() {
     inert(&session);
 }
 
-/// An access behind the file's end would be a SIGBUS.
+/// An access beyond the file's end would be a SIGBUS.
 // Requirement: SHIM-12
 #[test]
 fn truncated_file_is_not_used() {

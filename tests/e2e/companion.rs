@@ -140,7 +140,7 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
     assert!(lines[1].starts_with("b.json ") && lines[1].contains(" OK "), "{table}");
     assert!(lines[2].starts_with("a.json ") && lines[2].contains("FAILED, exit 4"), "{table}");
     assert!(lines[3].starts_with("2 runs, 1 not OK: "), "{table}");
-    // Directories below it, but for those of a run's nodes and of bundles.
+    // Directories below it, except those of a run's nodes and of bundles.
     for name in ["below/c.json", "b.json.d/n1.json", ".hidden/d.json"] {
         fs::create_dir(Path::new(&path(name)).parent().unwrap()).unwrap();
         fs::copy(path("b.json"), path(name)).unwrap();

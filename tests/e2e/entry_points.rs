@@ -6,7 +6,7 @@ use crate::support::{program, skip, tracked};
 /// The scan layer is left out: it would also find long-lived processes that lack the shim.
 const LAYERS: &[&str] = &["--layers", "preload,wait,subreaper"];
 
-/// Runs the program plainly and behind `env -i`; all of its processes must be exact, with `work_s` of CPU time.
+/// Runs the program plainly and by `env -i`; all of its processes must be exact, with `work_s` of CPU time.
 fn assert_exact_with_and_without_environment(name: &str, words: &[&str], processes: u64, work_s: f64) {
     for prefix in [&[][..], &["env", "-i"]] {
         let mut command: Vec<String> = prefix.iter().map(|word| (*word).to_owned()).collect();

@@ -330,7 +330,7 @@ fn slow_gpu_driver_is_left_to_the_command() {
         assert!(
             warnings.contains(" s apart, instead of every 0.10 s: shorter peaks are missing on all 16 GPUs.")
         );
-        let percent = format!("at most {:.0}% of its time are used", most * 100.0);
+        let percent = format!("at most {:.0}% of its time is used", most * 100.0);
         assert!(warnings.contains(&percent), "{warnings}");
     }
 }

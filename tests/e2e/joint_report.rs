@@ -1,4 +1,4 @@
-//! `--nodes=auto` behind an MPI launcher: each rank has a launcher of its own, and the last one makes one report of all. With a
+//! `--nodes=auto` below an MPI launcher: each rank has a launcher of its own, and the last one makes one report of all. With a
 //! cluster (GPU_TRACK_TEST_CLUSTER), the ranks are on two hosts.
 
 use std::fs;

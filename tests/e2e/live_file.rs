@@ -151,7 +151,7 @@ impl Printed {
     }
 }
 
-/// Fields of /proc/PID/stat behind the command: parent, and CPU time in clock ticks.
+/// Fields of /proc/PID/stat after the command: parent, and CPU time in clock ticks.
 fn proc_stat(pid: i64) -> (i64, i64) {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<i64> =

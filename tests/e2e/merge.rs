@@ -198,7 +198,7 @@ fn what_is_no_report_is_named_and_the_others_are_merged() {
     let clean: Value = serde_json::from_str(&clean).unwrap();
 
     let whole = fs::read_to_string(path("run.0.json")).unwrap();
-    // Between two values. Half of the file can end behind the point of a number, for which serde_json has other words.
+    // Between two values. Half of the file can end after the point of a number, for which serde_json has other words.
     fs::write(path("a torn one.json"), &whole[..whole.find("\"schema_version\"").unwrap()]).unwrap();
     fs::write(path("zcopy.json"), &whole).unwrap();
     fs::write(path("empty.json"), "").unwrap();

@@ -17,7 +17,7 @@ pub fn module() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/python").canonicalize().unwrap()
 }
 
-/// A Python that the module is for, and that runs behind the words of `prefix`: the first one on PATH can be root's alone.
+/// A Python that the module is for, and that runs after the words of `prefix`: the first one on PATH can be root's alone.
 pub fn python(prefix: &[String]) -> Result<Vec<String>, &'static str> {
     let behind = |python: &str| [prefix, &[python.to_owned()]].concat();
     let is_new = |words: &Vec<String>| {

@@ -281,7 +281,7 @@ fn clock_of_a_node_that_is_ahead_is_put_right_in_the_sums() {
     let largest = |report: &Value| report["max_ram_bytes"]["combined"]["total_rss"].as_f64().unwrap();
     let sum = largest(&own) + largest(&agent);
     assert!(largest(&report) > 0.95 * sum, "{} of {sum}", largest(&report));
-    // Both began and ended to hold it at one time, but for what srun and samples of 0.1 s need.
+    // Both began and ended to hold it at one time, except for what srun and samples of 0.1 s need.
     let [one, other] = ["n1", "n2"].map(|node| high(&report, node));
     assert!((one.0 - other.0).abs() < 0.5 && (one.1 - other.1).abs() < 0.5, "{one:?} {other:?}");
 

@@ -366,7 +366,7 @@ fn stopped_view_gives_the_terminal_back_and_goes_on_with_its_keys() {
     let tmux = Tmux::start();
     let pid = tmux.watch(running.pid());
     kill(pid, libc::SIGTSTP);
-    // 128 + SIGTSTP: the shell goes on with what stands behind the view.
+    // 128 + SIGTSTP: the shell goes on with what stands after the view.
     tmux.assert_ended(148);
     tmux.keys(&["clear; fg; stty -g >>", tmux.path("settings").to_str().unwrap(), "; echo again", "Enter"]);
     tmux.expect("q end");

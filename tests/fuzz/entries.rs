@@ -226,7 +226,7 @@ fn files<const N: usize>(files: [(&str, &[u8]); N]) -> (tempfile::TempDir, [Path
     (directory, paths)
 }
 
-/// Makes the files of such an input: a database, and behind it what its writer left, as a journal and as a write-ahead log. `None`: it
+/// Makes the files of such an input: a database, and after it what its writer left, as a journal and as a write-ahead log. `None`: it
 /// does not say where that begins.
 pub fn database_files(bytes: &[u8]) -> Option<(tempfile::TempDir, [PathBuf; 3])> {
     let (database, log) = database_and_log(bytes)?;

@@ -92,9 +92,9 @@ fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
 
 /// The end of a path, whole names of it, in at most `max_width` columns. `None`: its last name is wider.
 fn end_of_path(path: &str, max_width: usize) -> Option<String> {
-    /// Most bytes for a column, those of characters without a width included. What is before them is not looked at.
-    const BYTES: usize = 16;
-    let least = path.len().saturating_sub(max_width * BYTES);
+    /// Maximum number of bytes for a column, those of characters without a width included. What is before them is not looked at.
+    const MAX_BYTES: usize = 16;
+    let least = path.len().saturating_sub(max_width * MAX_BYTES);
     let first = (least..=path.len()).find(|at| path.is_char_boundary(*at))?;
     let starts = path[first..].match_indices('/').map(|(at, _)| first + at + 1);
     let whole = (first == 0).then_some(0);

@@ -132,7 +132,7 @@ pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
     filtered(peak(report).into_iter().chain(of_run(report)).collect(), filter)
 }
 
-/// The events of the run that the report lists, but for the RAM peak: [`peak`] gives it for every report.
+/// The events of the run that the report lists, except for the RAM peak: [`peak`] gives it for every report.
 fn of_run(report: &Report) -> impl Iterator<Item = Event> {
     let events = report.events.iter().flat_map(|events| &events.list);
     events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {

@@ -124,7 +124,7 @@ pub fn cut(text: &str, max_width: usize) -> String {
     beginning(text, max_width.saturating_sub(MARK.len())).to_owned() + &MARK[..MARK.len().min(max_width)]
 }
 
-/// Cuts `text`, which can be a list, to `max_width` columns: behind a whole entry, if one fits.
+/// Cuts `text`, which can be a list, to `max_width` columns: after a whole entry, if one fits.
 pub fn cut_list(text: &str, max_width: usize) -> String {
     const LEFT_OUT: &str = ", ...";
     if fits(text, max_width) {
@@ -175,7 +175,7 @@ pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
     shown
 }
 
-/// Cuts `text` to `max_width` columns: its first ones, and what stands behind its first `same` bytes.
+/// Cuts `text` to `max_width` columns: its first ones, and what stands after its first `same` bytes.
 fn cut_around(text: &str, same: usize, max_width: usize) -> String {
     let first = beginning(&text[..same], max_width / 3);
     let rest = max_width.saturating_sub(width(first) + MARK.len());
@@ -193,12 +193,12 @@ fn fits(text: &str, max_width: usize) -> bool {
     text.len() <= max_width || width(text) <= max_width
 }
 
-/// Gives as much of the beginning of `text` as fits into these columns.
+/// As much of the beginning of `text` as fits into these columns.
 fn beginning(text: &str, max_width: usize) -> &str {
     &text[..bytes_within(text.chars(), max_width)]
 }
 
-/// Gives as much of the end of `text` as fits into these columns.
+/// As much of the end of `text` as fits into these columns.
 fn end(text: &str, max_width: usize) -> &str {
     &text[text.len() - bytes_within(text.chars().rev(), max_width)..]
 }

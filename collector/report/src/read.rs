@@ -48,9 +48,9 @@ pub enum NotRead {
     Damaged(serde_json::Error),
 }
 
-/// Most columns of an error's detail, which can quote the text.
+/// Maximum number of columns of an error's detail, which can quote the text.
 const MOST_DETAIL: usize = 300;
-/// Most bytes of a report of an older schema, which has no series.
+/// Maximum number of bytes of a report of an older schema, which has no series.
 const MOST_OLDER_BYTES: usize = 4 << 20;
 
 /// The key that tells how the rest is to be read.

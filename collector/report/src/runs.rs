@@ -214,7 +214,7 @@ fn column(runs: &[RunRow], cell: impl Fn(&RunRow) -> String) -> Vec<String> {
 }
 
 impl Amount {
-    /// Writes what was used, and behind a slash what was given if both are known. `form` writes each.
+    /// Writes what was used, and after a slash what was given if both are known. `form` writes each.
     fn text(self, form: impl Fn(f64) -> String) -> String {
         let used = self.used.map_or(UNKNOWN.to_owned(), &form);
         match self.given {

@@ -39,8 +39,8 @@ impl Units {
     /// Writes RAM in the report's unit. If the number would have more than four digits and the user asked for no unit, the unit
     /// is a larger one.
     pub(super) fn bytes(&self, bytes: u64) -> String {
-        const MOST: f64 = 9_999.5;
-        let is_readable = self.asked_ram.is_some() || self.ram.convert(bytes as f64) < MOST;
+        const MAX_READABLE: f64 = 9_999.5;
+        let is_readable = self.asked_ram.is_some() || self.ram.convert(bytes as f64) < MAX_READABLE;
         let unit = if is_readable { self.ram } else { RamUnit::that_fits(bytes as f64) };
         format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
     }

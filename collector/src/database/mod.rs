@@ -24,7 +24,7 @@ pub(crate) use journal::{
 };
 pub(crate) use reader::{DatabaseReader, unreadable};
 
-/// Most bytes of a database that is copied, and of its log.
+/// Maximum number of bytes of a database that is copied, and of its log.
 const MOST_COPIED: u64 = 4 << 30;
 
 /// Opens the database at an absolute path without links, to write it. No write waits for the disk, and nothing goes to temporary files.

@@ -32,14 +32,14 @@ const PRAGMAS: [(&str, &str); 5] = [
     ("temp_store", "MEMORY"),
     ("cache_size", "-64"),
 ];
-/// Most bytes of memory that SQLite takes in this process. It has a few MB, for a database of any size.
-const HEAP: &str = "67108864";
+/// Maximum number of bytes of memory that SQLite takes in this process. It has a few MB, for a database of any size.
+const MAX_HEAP_BYTES: &str = "67108864";
 /// How many steps of SQLite's machine are between two looks at their number.
 const STEPS: i32 = 1000;
 /// Steps that any database may take, and how many more for each byte of its file. A value takes a step, and at least a byte.
 const LEAST_STEPS: u64 = 1_000_000;
 const STEPS_PER_BYTE: u64 = 4;
-/// Most bytes of content. A year of samples each second has about that many values.
+/// Maximum number of bytes of content. A year of samples each second has about that many values.
 const MOST_CONTENT: u64 = 1 << 30;
 /// What is said of a database that has more in it than its file has bytes.
 const ENDLESS: &str = "is damaged: its tables have more content than a file of its size can have";
@@ -57,7 +57,7 @@ impl DatabaseReader {
     /// Opens the database at `path`.
     ///
     /// # Errors
-    /// If it can't be read without a change to it or to what is beside it. The error is a text to put behind the file's name.
+    /// If it can't be read without a change to it or to what is beside it. The error is a text to put after the file's name.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let file = snapshot::open(path).map_err(|error| error.to_string())?;
         let size = file.metadata().map_err(unreadable)?.len();
@@ -69,7 +69,7 @@ impl DatabaseReader {
     /// computed when they are read.
     ///
     /// # Errors
-    /// If it can't be read, or is no table. The error is a text to put behind the file's name.
+    /// If it can't be read, or is no table. The error is a text to put after the file's name.
     pub(crate) fn columns_if_any(&self, table: &str) -> Result<Option<Vec<String>>, String> {
         // Not sqlite_master, where a virtual table is a table, too.
         let kind = "SELECT type FROM pragma_table_list(?) WHERE schema = 'main'";
@@ -112,7 +112,7 @@ impl DatabaseReader {
     /// Hands the rows of a table to `take`, each with the columns `names` in this order.
     ///
     /// # Errors
-    /// If they can't be read. An error of `take` is returned as it is, and ends the reading. Both are texts to put behind the file's
+    /// If they can't be read. An error of `take` is returned as it is, and ends the reading. Both are texts to put after the file's
     /// name.
     pub(crate) fn rows(
         &self,
@@ -176,7 +176,7 @@ fn connect(file: &File, size: u64) -> rusqlite::Result<Connection> {
     ] {
         connection.set_db_config(config, value)?;
     }
-    connection.pragma_update_and_check(None, "hard_heap_limit", HEAP, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "hard_heap_limit", MAX_HEAP_BYTES, |_| Ok(()))?;
     let mut left = LEAST_STEPS.saturating_add(size.saturating_mul(STEPS_PER_BYTE)) / STEPS as u64;
     let is_beyond = move || {
         left = left.saturating_sub(1);
@@ -196,12 +196,12 @@ fn select(names: &[impl AsRef<str>], table: &str) -> String {
     format!("SELECT {} FROM main.\"{table}\" NOT INDEXED", quoted.join(", "))
 }
 
-/// Makes a text to put behind a file's name: that it can't be read, and why.
+/// Makes a text to put after a file's name: that it can't be read, and why.
 pub(crate) fn unreadable(error: impl std::fmt::Display) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Makes a text to put behind a file's name, of an error of SQLite.
+/// Makes a text to put after a file's name, of an error of SQLite.
 fn sqlite_error(error: rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         // By the handler of `connect`.

@@ -24,8 +24,8 @@ use thiserror::Error;
 
 use super::{MOST_COPIED, journal, locks, vfs};
 
-/// Most bytes of a database. A year of samples each second has about that.
-const MOST: u64 = 16 << 30;
+/// Maximum number of bytes of a database. A year of samples each second has about that.
+const MAX_BYTES: u64 = 16 << 30;
 /// How long to wait for a writer. A transaction of `--tf` takes milliseconds.
 const WAIT: Duration = Duration::from_secs(10);
 /// How often to look for its end.
@@ -41,7 +41,7 @@ const WRITE_AHEAD: u8 = 2;
 pub(super) enum NotOpened {
     #[error("is no regular file")]
     NotAFile,
-    #[error("has {0} bytes: at most {MOST} are read")]
+    #[error("has {0} bytes: at most {MAX_BYTES} are read")]
     TooLarge(u64),
     #[error("is in use by a program that writes it: try again later, or close it there")]
     Locked,
@@ -126,7 +126,7 @@ pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
     if !found.is_file() {
         return Err(NotOpened::NotAFile);
     }
-    if found.len() > MOST {
+    if found.len() > MAX_BYTES {
         return Err(NotOpened::TooLarge(found.len()));
     }
     until(|| locks::share(&database))?;
@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(rows(&path("link.sqlite")), Ok(ROWS));
         mknodat(CWD, path("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         fs::create_dir(path("directory")).unwrap();
-        File::create(path("sparse")).unwrap().set_len(MOST + 1).unwrap();
+        File::create(path("sparse")).unwrap().set_len(MAX_BYTES + 1).unwrap();
         for (name, problem) in [
             ("pipe", "is no regular file"),
             ("directory", "is no regular file"),

@@ -71,7 +71,7 @@ struct OpenFile {
     file: File,
     /// How many more bytes may be read.
     readable: u64,
-    /// Most bytes that the file may get.
+    /// Maximum number of bytes that the file may get.
     most: u64,
     characteristics: c_int,
 }
@@ -250,7 +250,7 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, buffer: *mut c_void, length: 
     open.readable = readable;
     while !rest.is_empty() {
         match open.file.read_at(rest, offset) {
-            // What is behind the end reads as 0.
+            // What is beyond the end reads as 0.
             Ok(0) => return ffi::SQLITE_IOERR_SHORT_READ,
             Ok(count) => {
                 offset += count as u64;

@@ -45,7 +45,7 @@ pub(super) enum Collector {
     Reads,
 }
 
-/// Loads the newest snapshot, then applies the journal, records and events behind it. A state in which no process is known
+/// Loads the newest snapshot, then applies the journal, records and events after it. A state in which no process is known
 /// gives no run: it is an error. `segment_file`: the segment, or a copy of it; `None`: its name was removed. `now_ns`: when the findings
 /// are applied, CLOCK_MONOTONIC nanoseconds.
 pub(super) fn load_run(

@@ -22,9 +22,9 @@ use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
 use crate::sys::clock;
 
-/// Most time between two reports-so-far.
+/// Longest time between two reports-so-far.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
-/// Most time between two reports-so-far in a format that a program scrapes. Prometheus scrapes every 15 to 60 s.
+/// Longest time between two reports-so-far in a format that a program scrapes. Prometheus scrapes every 15 to 60 s.
 const LONGEST_SCRAPED_NS: u64 = 15_000_000_000;
 
 /// The time between a report-so-far of a run of this age and the next one. It is the run's age, so the next one comes when

@@ -59,7 +59,7 @@ impl Session {
             self.listen(messages)?;
             // If a sample is due, the pump first reads all that waits, so that the sample knows its processes.
             if matches!(self.decide(), Decision::Sample(_)) {
-                self.pump.freshen();
+                self.pump.read_pending();
             }
             let complete_ns = self.drain();
             self.finalize(complete_ns, AbsenceCheck::Due);

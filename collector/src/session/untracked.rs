@@ -19,7 +19,7 @@ use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Most processes that are named as still running.
+/// Maximum number of processes that are named as still running.
 const MOST_LISTED: usize = 100;
 
 /// What the launcher knows of a command that no collector tracks.

@@ -53,7 +53,7 @@ struct Manifest<'a> {
     command: &'a [String],
     started_at: String,
     files: Vec<FileEntry>,
-    missing: Vec<Missing>,
+    missing: Vec<MissingFile>,
 }
 
 /// A file of the bundle.
@@ -65,7 +65,7 @@ struct FileEntry {
 
 /// A file that a bundle lacks.
 #[derive(Debug, Clone, Serialize)]
-struct Missing {
+struct MissingFile {
     name: &'static str,
     reason: String,
 }
@@ -195,7 +195,7 @@ pub(crate) fn of_asked(
 
 /// The content of a file that a bundle lacks for this reason.
 fn lacking(name: &'static str, reason: &str) -> Content {
-    (name, Err(Missing { name, reason: reason.to_owned() }))
+    (name, Err(MissingFile { name, reason: reason.to_owned() }))
 }
 
 /// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Gives the new one's path.

@@ -19,7 +19,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
 use crate::sys::{clock, local_time};
 
-/// Most readings of a device whose lines are not written yet.
+/// Maximum number of readings of a device whose lines are not written yet.
 const MOST_HELD: u32 = 5;
 
 /// Where the lines go.

@@ -23,7 +23,7 @@ use crate::sys::own_program;
 
 /// The name of a keeper. Its argument is how many reports are kept. Its stdin is the report, and its stdout the directory.
 pub const KEEPER: &str = "gpu-track-keeper";
-/// Most bytes of a report's JSON. A longer report is not kept.
+/// Maximum number of bytes of a report's JSON. A longer report is not kept.
 const MOST_BYTES: usize = 1_000_000;
 /// How long the directory may take to open, counted from the collector's start. So only a run that is shorter than this waits
 /// for the directory at its end. The keeper may take as long to start.

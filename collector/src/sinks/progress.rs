@@ -18,7 +18,8 @@ use crate::model::tree_sample::TreeSample;
 use crate::report::progress;
 use crate::sys::{clock, signal_mask};
 
-/// Most columns of a line where stderr is no terminal. A pipe takes so many bytes and a line break in one piece (PIPE_BUF, 4096).
+/// Maximum number of columns of a line where stderr is no terminal. A pipe takes so many bytes and a line break in one piece
+/// (PIPE_BUF, 4096).
 const MOST_COLUMNS: usize = 4095;
 /// Lines that wait for the thread.
 const QUEUE: usize = 4;
@@ -29,7 +30,7 @@ const AT_END: Duration = Duration::from_millis(200);
 
 struct Progress {
     grid: Grid,
-    /// Most columns of a line.
+    /// Maximum number of columns of a line.
     columns: usize,
     /// `None`: the sink is not open, or the report has come.
     writer: Option<Writer>,

@@ -14,8 +14,8 @@ use crate::model::tree_sample::Wants;
 use crate::run::outbox::{Missed, Outgoing};
 use crate::sys::signal_mask;
 
-/// Most tasks that wait for a sink.
-const QUEUE: usize = 1024;
+/// Maximum number of tasks that wait for a sink.
+const MAX_TASKS: usize = 1024;
 
 /// Bytes of the stack of a sink's thread. SQLite needs most of it.
 const STACK: usize = 256 * 1024;
@@ -88,7 +88,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts the thread of a sink, which opens it. If it can't be started, the sink has failed, which [`Self::news`] tells.
     pub(super) fn start(sink: Box<dyn Sink>, resume: Resume) -> Self {
-        let (queue, tasks) = sync_channel(QUEUE);
+        let (queue, tasks) = sync_channel(MAX_TASKS);
         let (alive, end) = channel();
         let progress = Arc::new(Progress::default());
         let mut worker = Self {
@@ -351,7 +351,7 @@ mod tests {
     fn full_queue_drops_and_counts_and_no_call_waits() {
         let (mut worker, open, seen) = gated(u64::MAX);
         assert_eq!(worker.first_open(), None);
-        let handed = QUEUE as u64 + 100;
+        let handed = MAX_TASKS as u64 + 100;
         for number in 0..handed {
             worker.hand(number, &sample(number));
         }
@@ -373,14 +373,14 @@ mod tests {
         assert_eq!(worker.close(soon()), None);
         let seen: Vec<u64> = seen.iter().collect();
         // The one that made room came after those that were dropped.
-        assert!(seen.len() as u64 == taken && seen.starts_with(&(0..QUEUE as u64).collect::<Vec<_>>()));
+        assert!(seen.len() as u64 == taken && seen.starts_with(&(0..MAX_TASKS as u64).collect::<Vec<_>>()));
     }
 
     #[test]
     fn report_that_finds_the_queue_full_is_no_missing_line() {
         let (mut worker, open, _seen) = gated(u64::MAX);
         // One is with the thread, and the others fill the queue.
-        for number in 0..=QUEUE as u64 {
+        for number in 0..=MAX_TASKS as u64 {
             while worker.queue(Task::Item(number, sample(number))) == Queued::IsFull {
                 std::thread::yield_now();
             }
@@ -390,7 +390,7 @@ mod tests {
         assert!(!worker.lacks_report, "a later one follows");
         worker.hand_report(&report, Stage::Over);
         assert!(worker.news().is_empty());
-        (0..=QUEUE).for_each(|_| open.send(()).unwrap());
+        (0..=MAX_TASKS).for_each(|_| open.send(()).unwrap());
         worker.end();
         let line = worker.close(soon()).unwrap();
         assert!(line.contains("too slowly to take the report") && !line.contains("1 of"), "{line}");

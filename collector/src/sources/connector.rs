@@ -64,7 +64,8 @@ pub enum SubscribeError {
     /// The kernel's end of the connector is in the initial network namespace.
     #[error("not in the initial network namespace")]
     OtherNetworkNamespace,
-    /// CONFIG_PROC_EVENTS is off.
+    /// CONFIG_CONNECTOR is off. If only CONFIG_PROC_EVENTS is off, the request succeeds and no event comes
+    /// ([`AbsenceReason::NoEvents`](crate::model::kernel_event::AbsenceReason::NoEvents)).
     #[error("the kernel was built without it")]
     NotBuilt,
     /// Any other error.

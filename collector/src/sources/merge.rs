@@ -1,4 +1,4 @@
-//! Records of the ring, records behind it, and connector events, merged in order of time and written to the journal.
+//! Records of the ring, records after it, and connector events, merged in order of time and written to the journal.
 
 use gpu_track_abi::record::RECORD_WORDS;
 

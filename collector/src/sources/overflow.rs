@@ -1,4 +1,4 @@
-//! Reads the overflow area behind the segment: records that found the ring full, in the order of their writes.
+//! Reads the overflow area after the segment: records that found the ring full, in the order of their writes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

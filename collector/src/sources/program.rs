@@ -12,7 +12,7 @@ use crate::model::observation::{Program, ProgramQuestion, ProgramSeen, Unreporte
 use crate::sys::pidfd;
 use crate::sys::proc_fs::{CommandLine, ProcRoot};
 
-/// Most bytes of a command line that are read.
+/// Maximum number of bytes of a command line that are read.
 const MOST_ARGS_BYTES: u64 = 4096;
 
 /// Reads the arguments of a process. `None`: it has none, or is gone.

@@ -39,7 +39,7 @@ const YOUNG_NS: u64 = 200_000_000;
 /// Longest time between two looks while a slot of the ring is incomplete, or processes must be read before they are gone.
 const SHORT_NAP: Duration = Duration::from_millis(1);
 /// How long the collector waits for the thread at a time.
-const FRESHEN_WAIT: Duration = Duration::from_millis(2);
+const PENDING_WAIT: Duration = Duration::from_millis(2);
 /// Findings that may wait in memory (14 MB). Beyond that, records stay in the ring, which counts what it drops.
 const MAX_WAITING: usize = 1 << 16;
 /// After an uninstrumented program was seen, findings are read every millisecond for this time: such programs must be read from
@@ -347,15 +347,16 @@ impl Pump {
         }
     }
 
-    /// Wakes the thread if records or events are unread, and waits up to `FRESHEN_WAIT` for it to read them. So a sample
-    /// finds its processes known.
-    pub(crate) fn freshen(&self) {
+    /// Has the thread read all records and events that wait. Waits for that, for `PENDING_WAIT` at most. Called before a sample, so
+    /// that the processes that it reads are known.
+    pub(crate) fn read_pending(&self) {
         let header = self.shared.segment.header();
-        // Acquire: if the thread has taken the records out of the ring and not sent them, `is_reading` is seen, too.
+        // The thread sets `is_reading` before it takes records out of the ring. Acquire: a load that sees the new tail makes that
+        // visible, too.
         let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Acquire);
         if has_records || self.has_events() || self.shared.is_reading.load(Ordering::SeqCst) {
             self.shared.segment.ring_doorbell();
-            std::thread::park_timeout(FRESHEN_WAIT);
+            std::thread::park_timeout(PENDING_WAIT);
         }
     }
 
@@ -376,7 +377,7 @@ impl Pump {
         let begun = Instant::now();
         while !is_complete() && begun.elapsed() < at_most {
             self.shared.segment.ring_doorbell();
-            std::thread::park_timeout(FRESHEN_WAIT);
+            std::thread::park_timeout(PENDING_WAIT);
         }
     }
 
@@ -393,7 +394,7 @@ impl Pump {
                 return false;
             }
             self.shared.segment.ring_doorbell();
-            std::thread::park_timeout(FRESHEN_WAIT);
+            std::thread::park_timeout(PENDING_WAIT);
         }
         true
     }

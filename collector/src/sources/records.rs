@@ -19,9 +19,9 @@ const WRITER_GRACE_NS: u64 = 2_000_000;
 /// A record's time that is further ahead than this, nanoseconds, and has not passed yet comes from another time namespace.
 const MAX_AHEAD_NS: u64 = 100_000_000;
 
-/// Most records that are passed on together. Their slots are freed together afterwards.
-const BATCH: usize = 32;
-/// Most rings full of records that one call reads: a writer at full speed must not keep the thread here.
+/// Maximum number of records that are passed on together. Their slots are freed together afterwards.
+const BATCH_RECORDS: usize = 32;
+/// Maximum number of rings full of records that one call reads: a writer at full speed must not keep the thread here.
 const MAX_RINGS: usize = 4;
 
 /// Whether a record was written after `now_ns`, so that it has to wait: connector events from before it may be unread.
@@ -66,7 +66,7 @@ enum Stop {
 }
 
 impl RecordReader {
-    /// A reader that continues behind the records that an earlier collector has read. `position` is that of the next
+    /// A reader that continues after the records that an earlier collector has read. `position` is that of the next
     /// record, as the run state has it. Ring and state can differ by what that collector did last before it was killed.
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl RecordReader {
     /// events of other layers can be merged before them. An untrusted ring has no records to read.
     pub(crate) fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
         let ring = segment.ring();
-        for _ in 0..MAX_RINGS * RING_CAPACITY / BATCH {
+        for _ in 0..MAX_RINGS * RING_CAPACITY / BATCH_RECORDS {
             if self.untrusted {
                 return true;
             }
@@ -122,12 +122,12 @@ impl RecordReader {
         false
     }
 
-    /// Reads the records of the next [`BATCH`] slots into `batch`. A record that can't be decoded is counted and left out. Returns
+    /// Reads the records of the next [`BATCH_RECORDS`] slots into `batch`. A record that can't be decoded is counted and left out. Returns
     /// why reading stopped before that many slots. `None`: it did not.
     fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
         self.batch.clear();
         let ring = segment.ring();
-        for _ in 0..BATCH {
+        for _ in 0..BATCH_RECORDS {
             let record = match ring.peek(self.position) {
                 Pop::Record(record) => record,
                 Pop::Empty => return Some(Stop::Empty),
@@ -241,7 +241,7 @@ mod tests {
     fn slots_are_freed_after_their_records_were_passed_on() {
         let dir = tempfile::tempdir().unwrap();
         let segment = segment(dir.path());
-        let count = 2 * BATCH + 1;
+        let count = 2 * BATCH_RECORDS + 1;
         (0..count).for_each(|error| push(&segment, error as i32));
         let (mut reader, mut sizes) = (RecordReader::default(), Vec::new());
         let is_all = reader.drain(&segment, 1, |batch| {
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!(batch.first().map(|(record, _)| record.position), Some(freed));
             sizes.push(batch.len());
         });
-        assert_eq!((is_all, sizes), (true, vec![BATCH, BATCH, 1]));
+        assert_eq!((is_all, sizes), (true, vec![BATCH_RECORDS, BATCH_RECORDS, 1]));
         assert_eq!(segment.header().tail.0.load(Ordering::Relaxed), count as u64);
     }
 

@@ -15,7 +15,7 @@ use crate::sys::proc_fs::ProcRoot;
 /// Threads are read once in this time at most.
 const PERIOD_NS: u64 = 250_000_000;
 
-/// Most threads that one reading looks at. Each takes 5.4 us of CPU time (Linux 6.18): 32 of them each
+/// Maximum number of threads that one reading looks at. Each takes 5.4 us of CPU time (Linux 6.18): 32 of them each
 /// 250 ms are 0.07% of a core.
 const MOST_TASKS: usize = 32;
 

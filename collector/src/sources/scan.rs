@@ -11,7 +11,7 @@ use super::helpers::Helpers;
 use super::program::{self, is_static, runs_other_than};
 use crate::model::ids::{Key, Parent, ProcessId, Target};
 use crate::model::observation::{ChildSeen, Observation, OverBefore, ProgramQuestion};
-use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
+use crate::model::process_lookup::{KnownProgram, ProcessLookup, ProgramOrigin};
 use crate::sys::clock::Timer;
 use crate::sys::proc_fs::{ProcRoot, Stat, read_held};
 use crate::sys::{clock, pidfd};
@@ -44,7 +44,7 @@ pub struct Scanner {
     launcher_pid: u32,
     /// Tells orphans of the tree from the launcher's other children. `None`: none are looked for.
     helpers: Option<Helpers>,
-    /// Most time that a sample looks around.
+    /// Longest time for which a sample looks around.
     limit: Duration,
     /// When the next check is due, see [`CHECK_NS`].
     checks: Timer,
@@ -104,7 +104,7 @@ impl Scanner {
     /// Begins a round that looks for children of all live processes, unless the last round is not over or no process is new.
     /// Gives the deadline for [`Self::next`], which goes on with the round, if there is one. `None`: do not look now. `is_check`:
     /// another source finds children, so a scan comes once in [`CHECK_NS`]. `now_ns`: CLOCK_MONOTONIC.
-    pub fn begin(&mut self, table: &impl ProcessTable, now_ns: u64, is_check: bool) -> Option<Instant> {
+    pub fn begin(&mut self, table: &impl ProcessLookup, now_ns: u64, is_check: bool) -> Option<Instant> {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
         }
@@ -120,7 +120,7 @@ impl Scanner {
 
     /// Continues the round until it finds something, which must be applied to `table` before the next call. `None`: nothing is
     /// left to look at, or the deadline has passed.
-    pub fn next(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Observation> {
+    pub fn next(&mut self, table: &impl ProcessLookup, deadline: Instant) -> Option<Observation> {
         while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
                 Look::Process(id) => self.look_at_process(table, id),
@@ -163,7 +163,7 @@ impl Scanner {
     }
 
     /// Queues the children of a process. Reads and gives its program, if the process has not reported that.
-    fn look_at_process(&mut self, table: &impl ProcessTable, id: ProcessId) -> Option<Observation> {
+    fn look_at_process(&mut self, table: &impl ProcessLookup, id: ProcessId) -> Option<Observation> {
         let (target, known) = table.target(id).zip(table.program(id))?;
         // Another process may have the pid by now.
         let stat = self.root.stat(target.pid).filter(|stat| self.is_shown(&target, stat))?;
@@ -187,7 +187,7 @@ impl Scanner {
 
     /// What is new about a child (see [`Self::news_of_child`]). If something is, queues the child, so that its program and
     /// its own children are looked at next.
-    fn look_at_child(&mut self, table: &impl ProcessTable, parent: Parent, pid: u32) -> Option<Observation> {
+    fn look_at_child(&mut self, table: &impl ProcessLookup, parent: Parent, pid: u32) -> Option<Observation> {
         let found = self.news_of_child(table, parent, pid);
         match &found {
             // The table gives it an id only when the caller has applied what was found.
@@ -206,7 +206,7 @@ impl Scanner {
     /// - a child that was a zombie before the run began.
     ///
     /// `None`: the table has the child, or the process is gone or no child of this parent by now.
-    fn news_of_child(&self, table: &impl ProcessTable, parent: Parent, pid: u32) -> Option<Observation> {
+    fn news_of_child(&self, table: &impl ProcessLookup, parent: Parent, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
         let seen_ns = clock::monotonic_ns();
         let stat = self.root.stat(pid)?;
@@ -299,7 +299,7 @@ impl Scanner {
     /// nanoseconds) found two programs in it. Gives nothing if the second program has reported its start.
     pub fn look_at_changed(
         &self,
-        table: &impl ProcessTable,
+        table: &impl ProcessLookup,
         id: ProcessId,
         since_ns: u64,
         now_ns: u64,
@@ -322,7 +322,7 @@ impl Scanner {
     /// `start_stack`: the bottom of its stack at that reading, which was at `now_ns` (CLOCK_MONOTONIC nanoseconds).
     pub fn look_at_newcomer(
         &self,
-        table: &impl ProcessTable,
+        table: &impl ProcessLookup,
         id: ProcessId,
         start_stack: u64,
         now_ns: u64,

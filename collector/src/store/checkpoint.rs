@@ -63,7 +63,7 @@ fn first_unread(segment: &Segment) -> ReadUpTo {
 pub(crate) struct CheckpointWriter {
     state: Arc<StateFile>,
     sequence: u64,
-    /// Number of findings in the last snapshot.
+    /// How many findings (event records and connector events) had been applied when the last snapshot was saved.
     saved: u64,
     /// The earliest time of the next snapshot, CLOCK_MONOTONIC nanoseconds.
     next_ns: u64,
@@ -93,7 +93,6 @@ impl CheckpointWriter {
         (Self { state, sequence, saved, next_ns: 0, kept, happened }, run_state)
     }
 
-    /// The state file.
     pub(crate) fn state(&self) -> Arc<StateFile> {
         Arc::clone(&self.state)
     }

@@ -1,4 +1,5 @@
-//! The files of a session whose run goes on, for a process outside the run. They are opened read-only, so nothing in the run changes.
+//! Opens the files of a session whose run goes on, for a program outside the run that makes a report of it so far. They are opened
+//! read-only. The only effect on the run is that [`LiveSession::is_stale`] locks the state file for a moment.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -19,8 +20,9 @@ use crate::sys::segment::named::NamedFile;
 
 /// Bytes that are copied with one call at most.
 const CHUNK: u64 = 1 << 20;
-/// Bytes that are copied of the overflow area behind the segment at most. Writers leave at most 16 MiB there unread; more is damage.
-const MOST_BEHIND: u64 = 2 * MAX_UNREAD_BYTES;
+/// Maximum number of bytes that are copied of the overflow area after the segment. Writers leave at most 16 MiB there unread; more is
+/// damage.
+const MAX_OVERFLOW_BYTES: u64 = 2 * MAX_UNREAD_BYTES;
 
 /// The files of a session.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl LiveSession {
         let (header, end) = (HEADER_SIZE as u64, FILE_SIZE as u64);
         let length = segment.metadata()?.len();
         let copy = File::from(in_memory()?);
-        copy_range(segment, &copy, end.min(length)..length, MOST_BEHIND)?;
+        copy_range(segment, &copy, end.min(length)..length, MAX_OVERFLOW_BYTES)?;
         copy_range(segment, &copy, 0..header.min(length), header)?;
         copy_range(segment, &copy, header.min(length)..end.min(length), end)?;
         // Holes at its end are no part of what was written.

@@ -46,7 +46,7 @@ pub enum NoLock {
     },
 }
 
-/// Says what it means for the report. [`NoLock::InUse`] gives a text to put behind the report's name, [`NoLock::Foreign`] a
+/// Says what it means for the report. [`NoLock::InUse`] gives a text to put after the report's name, [`NoLock::Foreign`] a
 /// sentence.
 impl fmt::Display for NoLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,7 +24,7 @@ use crate::sys::clock;
 
 /// The version of this program, which a journal must have to be replayed.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Most bytes of a part that are read. A damaged file can claim any length.
+/// Maximum number of bytes of a part that are read. A damaged file can claim any length.
 const LONGEST_PART: usize = 1 << 30;
 
 /// A part of a journal after its head.

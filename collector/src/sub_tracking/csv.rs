@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Most bytes of a row. A file can be any program's, so a longer row must not fill the memory.
+/// Maximum number of bytes of a row. A file can be any program's, so a longer row must not fill the memory.
 const LONGEST_ROW: u64 = 1 << 20;
 
 /// What comes next in a file.
@@ -120,7 +120,7 @@ impl<R: BufRead> Rows<R> {
                     match (before, byte) {
                         // Two quotes within quotes are one.
                         (CellPosition::Quoted, _) | (CellPosition::AtQuote, b'"') => CellPosition::Quoted,
-                        // As in Python, text behind the closing quote belongs to the cell.
+                        // As in Python, text after the closing quote belongs to the cell.
                         _ => CellPosition::Plain,
                     }
                 }
@@ -134,7 +134,7 @@ impl<R: BufRead> Rows<R> {
 enum CellPosition {
     /// At the start of the cell.
     Start,
-    /// In a cell without quotes, or behind the closing quote.
+    /// In a cell without quotes, or after the closing quote.
     Plain,
     /// Within quotes.
     Quoted,
@@ -147,7 +147,7 @@ fn length_without_line_break(line: &[u8]) -> usize {
     line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1)
 }
 
-/// Begins the cell behind the first `count` ones, and counts it. Uses the memory of an earlier row's cell again.
+/// Begins the cell after the first `count` ones, and counts it. Uses the memory of an earlier row's cell again.
 fn begin_cell(cells: &mut Vec<Vec<u8>>, count: &mut usize) {
     match cells.get_mut(*count) {
         Some(cell) => cell.clear(),

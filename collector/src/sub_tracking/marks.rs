@@ -18,7 +18,7 @@ pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "positio
 /// Reads a file, and hands its marks to `take`. Gives how many lines at its end are left out, because the file ends within a row.
 ///
 /// # Errors
-/// If the file can't be read or has another form. The error is a text to put behind the file's name. An error of `take` is
+/// If the file can't be read or has another form. The error is a text to put after the file's name. An error of `take` is
 /// returned as it is, and ends the reading.
 pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     match Form::from_extension(path)? {
@@ -36,7 +36,7 @@ fn position(number: i64) -> Option<Position> {
     }
 }
 
-/// Makes a text to put behind a file's name: that it has no such column.
+/// Makes a text to put after a file's name: that it has no such column.
 fn lacks_column(column: &str) -> String {
     format!("is no sub-tracking file: it has no column \"{column}\"")
 }

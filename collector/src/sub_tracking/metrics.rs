@@ -19,7 +19,7 @@ pub fn read(path: &Path, take: impl FnMut(MetricValue)) -> Result<Vec<String>, S
     values(path, take).map_err(|problem| named(path, &problem))
 }
 
-/// Does what [`read`] does. An error is a text to put behind the file's name.
+/// Does what [`read`] does. An error is a text to put after the file's name.
 fn values(path: &Path, mut take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
     let mut rows = Rows::new(BufReader::new(super::open(path)?));
     let head = match rows.next().map_err(unreadable)? {

@@ -31,7 +31,7 @@ impl Form {
     /// The form that the extension of a path says.
     ///
     /// # Errors
-    /// If it says none. The error is a text to put behind the file's name.
+    /// If it says none. The error is a text to put after the file's name.
     fn from_extension(path: &Path) -> Result<Self, String> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("csv") => Ok(Self::Csv),
@@ -41,7 +41,7 @@ impl Form {
     }
 }
 
-/// Opens a file that is read row by row. The error is a text to put behind the file's name.
+/// Opens a file that is read row by row. The error is a text to put after the file's name.
 fn open(path: &Path) -> Result<GivenFile, String> {
     given_file::open(path, MOST_OF_ROWS).map_err(|error| error.to_string())
 }

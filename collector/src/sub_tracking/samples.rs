@@ -16,7 +16,7 @@ use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 /// because it ends within a row.
 ///
 /// # Errors
-/// If the file can't be read or has another form. The error is a text to put behind the file's name.
+/// If the file can't be read or has another form. The error is a text to put after the file's name.
 pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     match Form::from_extension(path)? {
         Form::Csv => of_csv(path, blocks),

@@ -18,13 +18,13 @@ use thiserror::Error;
 
 use super::given_path::{GivenPath, directory_of};
 
-/// Most bytes of a JSON report. One with ten thousand command names has 3 MB.
+/// Maximum number of bytes of a JSON report. One with ten thousand command names has 3 MB.
 pub const MOST_OF_REPORT: u64 = 32 << 20;
-/// Most bytes of an analysis of code blocks in JSON, of which each block has about 4 kB.
+/// Maximum number of bytes of an analysis of code blocks in JSON, of which each block has about 4 kB.
 pub const MOST_OF_ANALYSIS: u64 = 64 << 20;
-/// Most bytes of what a user writes by hand: options, and the plan of a study.
+/// Maximum number of bytes of what a user writes by hand: options, and the plan of a study.
 pub const MOST_OF_OPTIONS: u64 = 1 << 20;
-/// Most bytes of a file that is read row by row. A year of samples each second has about that.
+/// Maximum number of bytes of a file that is read row by row. A year of samples each second has about that.
 pub const MOST_OF_ROWS: u64 = 16 << 30;
 
 /// The names of stdin. If stdin is a socket, the second one can't be opened.
@@ -53,7 +53,7 @@ pub enum NotReadable {
 #[derive(Debug)]
 pub struct GivenFile {
     file: File,
-    /// Most bytes to be read.
+    /// Maximum number of bytes to be read.
     most: u64,
     /// How many of them are left.
     left: u64,
@@ -66,7 +66,8 @@ pub struct GivenFile {
 /// Opens the file at `path`, of which at most `most` bytes are read. `-` is stdin.
 ///
 /// # Errors
-/// If it is no regular file or open pipe, is larger, is reached by another user's link, or can't be opened.
+/// If it is no regular file or open pipe, has more than `most` bytes, or can't be opened. Also if another user's link leads to it, in
+/// a sticky directory where all users may write (/tmp).
 pub fn open(path: &Path, most: u64) -> Result<GivenFile, NotReadable> {
     let stream = |file: OwnedFd| GivenFile {
         file: file.into(),

@@ -2,8 +2,8 @@
 //!
 //! This process, the runner, is this executable, in a session of its own. It is the subreaper of all that CMD starts, so no process of
 //! CMD becomes the launcher's child, where it would be an orphan of the run. The runner ends when all processes of CMD have ended, and
-//! ends them itself after [`MOST`]. On its stdout it tells the launcher the [`Outcome`], as JSON. If the launcher ends, the runner goes
-//! on, but closes the launcher's stderr.
+//! ends them itself after [`TIME_LIMIT`]. On its stdout it tells the launcher the [`Outcome`], as JSON. If the launcher ends, the runner
+//! goes on, but closes the launcher's stderr.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Write};
@@ -27,8 +27,8 @@ use crate::process::spawn::Environment;
 /// milliseconds, and CMD.
 pub(crate) const RUNNER: &str = "gpu-track-alert";
 /// The time that CMD, and all that it starts, may take.
-const MOST: Duration = Duration::from_secs(30);
-/// From SIGTERM, after [`MOST`], to SIGKILL.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// From SIGTERM, after [`TIME_LIMIT`], to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
 /// How often the runner looks whether CMD or the launcher has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -46,22 +46,23 @@ pub(crate) struct Outcome {
     pub(crate) is_cut: bool,
 }
 
-/// Starts a runner of CMD. Its environment is the launcher's without these `variables`, and with the `facts` of the alert.
+/// Starts a runner of CMD. Its environment is the launcher's, without the variables `removed` (those of an alert of a run around this
+/// one), and with those of this alert, `added`.
 ///
 /// # Errors
 /// If no process can be made.
 pub(crate) fn start(
     command: &OsStr,
     segment: &Path,
-    variables: &[&str],
-    facts: Environment,
+    removed: &[&str],
+    added: Environment,
 ) -> io::Result<Child> {
     let mut runner = own_program::command(RUNNER);
-    for name in variables {
+    for name in removed {
         runner.env_remove(name);
     }
     runner.arg(segment).arg(std::process::id().to_string());
-    runner.arg(MOST.as_millis().to_string()).arg(command).envs(facts);
+    runner.arg(TIME_LIMIT.as_millis().to_string()).arg(command).envs(added);
     runner.stdin(Stdio::null()).stdout(Stdio::piped());
     // SAFETY: setsid(2) is async-signal-safe.
     unsafe {

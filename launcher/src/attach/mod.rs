@@ -22,7 +22,7 @@ use crate::process::end_watch;
 
 /// Where there is no pidfd (before Linux 5.3, or a seccomp filter), /proc is read this often until the process has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most bytes that are read of the process's arguments.
+/// Maximum number of bytes that are read of the process's arguments.
 const MOST_ARGS_BYTES: u64 = 64 << 10;
 
 /// Why a process can't be attached to.

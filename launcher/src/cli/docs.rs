@@ -36,7 +36,7 @@ pub(super) fn completions(command: &Command, shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, NAME, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    // The word behind one of these options is its value, and no command.
+    // The word after one of these options is its value, and no command.
     let with_value = shown.get_opts().filter(|arg| arg.get_action().takes_values()).flat_map(names);
     let with_value: Vec<String> = with_value.collect();
     match shell {
@@ -54,7 +54,7 @@ fn names(option: &Arg) -> Vec<String> {
     short.into_iter().chain(long.into_iter().map(|long| format!("--{long}"))).collect()
 }
 
-/// Adds to clap's script for Bash, whose function completes the options, a function that completes the command behind them. There
+/// Adds to clap's script for Bash, whose function completes the options, a function that completes the command after them. There
 /// bash-completion's `_command_offset` takes over, which has another name from 2.12 on. Without that package, commands and files are
 /// offered. `i` is the word at which the command begins. clap's script ends with its registration, which is changed to our function.
 ///

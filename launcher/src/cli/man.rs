@@ -7,7 +7,7 @@ use clap_mangen::Man;
 /// A section of terms, each with its meaning.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// The sections behind those of `--help`. A test compares the first one with the source code.
+/// The sections after those of `--help`. A test compares the first one with the source code.
 const SECTIONS: [Section; 2] = [
     (
         "ENVIRONMENT",
@@ -234,7 +234,7 @@ mod tests {
     /// Files that name variables and obey none: this one, and one that writes them down.
     const OTHER: [&str; 2] = ["cli/man.rs", "bundle/evidence.rs"];
 
-    /// The source files at or below a path, but for tests and [`OTHER`].
+    /// The source files at or below a path, except for tests and [`OTHER`].
     fn files(path: &Path) -> Vec<String> {
         if path.is_dir() {
             let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Bytes of a limit at most. Above 2^53, which is a little more, an f64 has not every whole number.
 pub(super) const LARGEST: f64 = 9.0e15;
 
-/// Most limits, and most alerts, in one value of an option: more than anybody means.
+/// Maximum number of limits, and of alerts, in one value of an option: more than anybody means.
 pub(super) const MOST_LIMITS: usize = 64;
 
 /// Why a value is not allowed.
@@ -252,7 +252,7 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     Ok(uuids)
 }
 
-/// Splits the value of an option into the name of a file and the keys behind it. The name may have commas, and ends where one of `keys`
+/// Splits the value of an option into the name of a file and the keys after it. The name may have commas, and ends where one of `keys`
 /// begins.
 pub(super) fn split_at_key<'a>(given: &'a [u8], keys: &[&str]) -> (&'a [u8], &'a [u8]) {
     let is_key = |at: &usize| keys.iter().any(|key| given[*at..].starts_with(key.as_bytes()));

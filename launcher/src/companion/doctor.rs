@@ -44,7 +44,7 @@ enum State {
 }
 
 /// Something that a run needs or can use.
-struct Finding {
+struct DoctorFinding {
     name: &'static str,
     state: State,
     /// What was found, what it means for a run, and what to do.
@@ -77,7 +77,7 @@ fn short_run() -> Result<Report, String> {
 }
 
 /// What was found, the most important first.
-fn findings(report: Result<&Report, &String>) -> Vec<Finding> {
+fn findings(report: Result<&Report, &String>) -> Vec<DoctorFinding> {
     let mut all = vec![tracking(report), shared_memory()];
     if let Ok(report) = report {
         // A run that was not tracked did not try these.
@@ -96,16 +96,16 @@ fn findings(report: Result<&Report, &String>) -> Vec<Finding> {
     all
 }
 
-fn finding(name: &'static str, is_ok: bool, words: impl Into<String>) -> Finding {
-    Finding { name, state: if is_ok { State::Ok } else { State::No }, words: words.into() }
+fn finding(name: &'static str, is_ok: bool, words: impl Into<String>) -> DoctorFinding {
+    DoctorFinding { name, state: if is_ok { State::Ok } else { State::No }, words: words.into() }
 }
 
-fn information(name: &'static str, words: impl Into<String>) -> Finding {
-    Finding { name, state: State::Info, words: words.into() }
+fn information(name: &'static str, words: impl Into<String>) -> DoctorFinding {
+    DoctorFinding { name, state: State::Info, words: words.into() }
 }
 
 /// Whether a program loads the shim and is counted exactly.
-fn tracking(report: Result<&Report, &String>) -> Finding {
+fn tracking(report: Result<&Report, &String>) -> DoctorFinding {
     match report {
         Ok(report) if report.coverage.layers.preload == Some(1) => {
             finding(TRACKING, true, "a program loads the shim, and its CPU time and peak are exact")
@@ -121,7 +121,7 @@ fn tracking(report: Result<&Report, &String>) -> Finding {
 }
 
 /// Whether there is room for the records of a run.
-fn shared_memory() -> Finding {
+fn shared_memory() -> DoctorFinding {
     let directory = "/dev/shm";
     match statvfs(directory) {
         Ok(found) => {
@@ -142,7 +142,7 @@ fn shared_memory() -> Finding {
 }
 
 /// Whether the kernel tells of programs that do not load the shim.
-fn connector(report: &Report) -> Finding {
+fn connector(report: &Report) -> DoctorFinding {
     const NAME: &str = "connector";
     match &report.coverage.connector_absent {
         None => finding(NAME, true, "the kernel tells of static and setuid programs, too"),
@@ -158,7 +158,7 @@ fn connector(report: &Report) -> Finding {
 }
 
 /// Whether a cgroup can be made for a command.
-fn cgroup(report: &Report) -> Finding {
+fn cgroup(report: &Report) -> DoctorFinding {
     const NAME: &str = "cgroup";
     match report.cgroup.as_ref().map(|cgroup| &cgroup.reason) {
         Some(None) => finding(NAME, true, "--cgroup has the kernel's own figures of a command"),
@@ -172,7 +172,7 @@ fn cgroup(report: &Report) -> Finding {
 }
 
 /// How much memory a command may use.
-fn memory(report: &Report) -> Finding {
+fn memory(report: &Report) -> DoctorFinding {
     let memory = &report.usable.memory;
     let whose = match memory.source {
         Some(MemorySource::Cgroup) => "the limit of the cgroup",
@@ -188,7 +188,7 @@ fn memory(report: &Report) -> Finding {
 }
 
 /// How many cores a command may use.
-fn cores(report: &Report) -> Finding {
+fn cores(report: &Report) -> DoctorFinding {
     let whose = match report.usable.cores.source {
         CoresSource::NExpectedCores => "as expected",
         CoresSource::Affinity => "by the affinity mask",
@@ -200,7 +200,7 @@ fn cores(report: &Report) -> Finding {
 }
 
 /// Whether the kernel tells how long processes waited for a CPU.
-fn pressure() -> Finding {
+fn pressure() -> DoctorFinding {
     match fs::read(PRESSURE) {
         Ok(_) => finding("pressure", true, "the kernel tells when processes of the machine wait for a CPU"),
         Err(error) => finding(
@@ -214,7 +214,7 @@ fn pressure() -> Finding {
 }
 
 /// Which GPUs can be read.
-fn gpus(listing: &Result<Listing, String>) -> Finding {
+fn gpus(listing: &Result<Listing, String>) -> DoctorFinding {
     const NAME: &str = "GPUs";
     match listing {
         Err(problem) => finding(NAME, false, problem.clone()),
@@ -237,7 +237,7 @@ fn gpus(listing: &Result<Listing, String>) -> Finding {
 }
 
 /// Whether containers are started by a daemon here. `None`: Docker is not there.
-fn docker() -> Option<Finding> {
+fn docker() -> Option<DoctorFinding> {
     let problem = match fs::metadata(DOCKER) {
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         _ => "a daemon starts containers, so they are not in the command's tree",
@@ -246,7 +246,7 @@ fn docker() -> Option<Finding> {
 }
 
 /// Where reports are kept.
-fn kept() -> Finding {
+fn kept() -> DoctorFinding {
     const NAME: &str = "kept";
     let Some(keep) = keep::of_user(&keep::own_variable) else {
         return finding(
@@ -270,7 +270,7 @@ fn kept() -> Finding {
 }
 
 /// Which program and kernel this is.
-fn machine() -> Finding {
+fn machine() -> DoctorFinding {
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy();
     let container = ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists());
@@ -278,11 +278,11 @@ fn machine() -> Finding {
     information("program", format!("gpu-track {}, Linux {kernel}{container}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Writes findings, a line for each that is not longer than `columns`, and lines behind it for the rest of its words.
-fn text(findings: &[Finding], columns: usize) -> String {
+/// Writes findings, a line for each that is not longer than `columns`, and lines after it for the rest of its words.
+fn text(findings: &[DoctorFinding], columns: usize) -> String {
     let room = columns.saturating_sub(NAME + STATE).max(40);
     let mut out = String::new();
-    for Finding { name, state, words } in findings {
+    for DoctorFinding { name, state, words } in findings {
         let state = match state {
             State::Ok => "ok",
             State::No => "no",

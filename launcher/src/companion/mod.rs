@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The options and arguments of a command and its subcommands that name files, each behind the words before it.
+    /// The options and arguments of a command and its subcommands that name files, each after the words before it.
     fn that_name_files(command: &Command, before: &str) -> Vec<String> {
         let is_path = |arg: &&Arg| {
             let hints =

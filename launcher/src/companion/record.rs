@@ -21,7 +21,7 @@ use crate::console::{self, message};
 use crate::keep;
 use crate::process::signals;
 
-/// Most bytes of the context, and of the metadata.
+/// Maximum number of bytes of the context, and of the metadata.
 const MOST_BYTES: usize = 64 << 10;
 /// The directory of bundles in that of the kept reports.
 const DIRECTORY: &str = "bundles";

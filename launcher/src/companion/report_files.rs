@@ -12,11 +12,11 @@ use thiserror::Error;
 
 use crate::console::message;
 
-/// Most bytes of a report of one node or rank.
+/// Maximum number of bytes of a report of one node or rank.
 const MOST_BYTES: u64 = 8 << 20;
 /// So many bytes tell whether a file can be JSON at all, before the rest of it is read.
 const FIRST_BYTES: u64 = 4096;
-/// Most files of a directory that are looked at: those whose names come first.
+/// Maximum number of files of a directory that are looked at: those whose names come first.
 pub(crate) const MOST_FILES: usize = 200_000;
 
 /// Why a file can't be read. The message follows the file's name.

@@ -149,7 +149,7 @@ fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<S
 }
 
 /// Merges these reports, and writes the result to the places of the joint report, except for files that another run writes to.
-/// Gives whether the report is written, and has all ranks.
+/// Returns whether the report is written, and has all ranks.
 fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, reports: &[PathBuf]) -> bool {
     // The locks are held until this returns.
     let (mut targets, mut locks) = (Vec::new(), Vec::new());

@@ -60,7 +60,8 @@ impl InheritedState {
     /// Gives the command its signal state and closed descriptors back. Async-signal-safe.
     fn restore(&self) {
         for fd in before_main::closed_descriptors() {
-            // SAFETY: the descriptor is the runtime's /dev/null, and this process does not use it any more.
+            // SAFETY: Rust's runtime opened /dev/null under this number before `main` ([`before_main`]). This process is about to exec
+            // and does not use the descriptor any more.
             unsafe { libc::close(fd) };
         }
         self.restore_signals();

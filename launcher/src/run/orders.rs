@@ -1,4 +1,5 @@
-//! Carries out the orders of the core. The limit of wall time needs no order: the launcher has its timer, and acts by itself.
+//! Carries out the orders of the collector. At a limit of wall time that ends the tree, the launcher acts by its own timer and
+//! needs no order.
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;

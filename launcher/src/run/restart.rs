@@ -9,8 +9,8 @@ const SHORT_LIFE_NS: u64 = 20_000_000;
 pub(crate) const MAX_SHORT_LIVES: u32 = 100;
 /// A collector that a fault's signal ends within this time after its start counts as crashed.
 const CRASH_LIFE_NS: u64 = 60_000_000_000;
-/// Number of crashes in a row after which the next collector does not load NVIDIA's library. That is the only code in
-/// the collector that is not this project's.
+/// Number of crashes in a row after which the next collector does not load NVIDIA's library. That is the only library that a
+/// collector opens with dlopen(3), and the likeliest cause.
 const MAX_CRASHES: u32 = 3;
 
 /// The collectors of a run that were killed.

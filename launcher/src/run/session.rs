@@ -38,7 +38,7 @@ use crate::shim_on_disk::shim_file::ShimFileError;
 
 /// Why a command could not be started with tracking, or a process could not be attached to.
 #[derive(Debug, Error)]
-pub(crate) enum SessionError {
+pub(crate) enum StartError {
     #[error(transparent)]
     Segment(#[from] SegmentError),
     #[error("cannot create {path}: {source}")]
@@ -81,7 +81,7 @@ impl Session {
         preload: Option<Preload>,
         output_locks: Rc<[Option<OutputLock>]>,
         ranks: Option<Rc<OwnedFd>>,
-    ) -> Result<Self, SessionError> {
+    ) -> Result<Self, StartError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
         stale::remove_all(&options.diagnosis.session_dir, uid);
@@ -110,7 +110,7 @@ impl Session {
         let segment = Segment::create(&path, &new)?;
         let state = StateFile::create(&state_path).map_err(|source| {
             let _ = segment.named().unlink();
-            SessionError::State { path: state_path, source }
+            StartError::State { path: state_path, source }
         })?;
         // Created last, because nothing below fails and would have to remove it.
         config.cgroups.own = options
@@ -163,7 +163,7 @@ impl Session {
     ///
     /// # Errors
     /// If the process has ended.
-    pub(crate) fn attach(&mut self, attachment: &Attachment) -> Result<Attached, SessionError> {
+    pub(crate) fn attach(&mut self, attachment: &Attachment) -> Result<Attached, StartError> {
         let attached = attachment.begin()?;
         self.config.attached = Some(attached);
         self.config.report.warnings.extend(attachment.refused_figures());
@@ -174,7 +174,6 @@ impl Session {
         Ok(attached)
     }
 
-    /// The path of the segment.
     pub(crate) fn segment_path(&self) -> &Path {
         self.segment.named().path()
     }
@@ -204,8 +203,9 @@ impl Session {
         self.preload.as_ref().and_then(Preload::upkeep)
     }
 
-    /// Starts the collector.
-    pub(crate) fn start_collector(&self) -> Result<Collector, SessionError> {
+    /// Starts a collector of this session. It inherits the segment, the state file, the process connector and the locks of the
+    /// reports, and gets the configuration. Fails if no process or pipe can be made.
+    pub(crate) fn start_collector(&self) -> Result<Collector, StartError> {
         let locks = self.output_locks.iter().map(|lock| lock.as_ref().map(|lock| lock.file().file()));
         let locks: Vec<_> = locks.collect();
         let connector = self.connector.as_ref();
@@ -214,7 +214,7 @@ impl Session {
         let shared = [socket, inbox, self.ranks.as_ref().map(|lock| lock.as_fd())];
         let (segment, state) = (self.segment.named(), self.state.named());
         Collector::start(segment, state, shared, &locks, &self.config, nodes::make_joint_report)
-            .map_err(SessionError::Collector)
+            .map_err(StartError::Collector)
     }
 
     /// Starts a collector that continues the work of a killed one, and counts the restart. `main_pid`: the command's first process,
@@ -224,7 +224,7 @@ impl Session {
         &mut self,
         main_pid: Option<u32>,
         crashed_by: Option<i32>,
-    ) -> Result<Collector, SessionError> {
+    ) -> Result<Collector, StartError> {
         self.config.gpu.crashed_by = self.config.gpu.crashed_by.or(crashed_by);
         self.config.restarts += 1;
         self.config.main_pid = main_pid;

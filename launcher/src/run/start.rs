@@ -20,7 +20,7 @@ use crate::process::main_process::MainProcess;
 use crate::process::reap;
 use crate::process::signals::{self, SignalSet};
 use crate::process::spawn::{self, Environment, InheritedState, SpawnError};
-use crate::run::session::{Session, SessionError};
+use crate::run::session::{Session, StartError};
 use crate::run::started::{Started, Subject};
 use crate::run::supervise::{Account, Supervisor};
 use crate::run::tracked::Tracked;
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     let locks = Rc::clone(&held.locks);
     let ranks = held.ranks.as_ref().map(RankLock::descriptor);
     let session =
-        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks, ranks));
+        preload.map_err(StartError::from).and_then(|preload| Session::new(options, preload, locks, ranks));
     let (attachment, ready_fd) = (held.attachment.take(), held.ready_fd.take());
     // For the report of a run that can't attach: `attach` takes the attachment.
     let named = attachment.as_ref().map(|attachment| (attachment.named(), attachment.args.clone()));
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     });
     match started {
         Ok((account, started)) => supervise(options, account, started, &state, held),
-        Err(SessionError::Spawn(SpawnError::Exec(error))) => {
+        Err(StartError::Spawn(SpawnError::Exec(error))) => {
             command_not_executed(options, &state, held, &error)
         }
         Err(error) => match named {
@@ -135,7 +135,7 @@ fn start(
     mut session: Session,
     state: &ProcessState,
     nodes: Option<&mut NodeRun>,
-) -> Result<(Tracked, Started), SessionError> {
+) -> Result<(Tracked, Started), StartError> {
     let mut env = session.environment(&options.command.words);
     if let Some(nodes) = nodes {
         env.extend(nodes.start_agents(session.segment_path(), state.inherited));
@@ -175,7 +175,7 @@ fn attach(
     mut session: Session,
     attachment: Attachment,
     ready_fd: Option<ReadyFd>,
-) -> Result<(Tracked, Started), SessionError> {
+) -> Result<(Tracked, Started), StartError> {
     session.subscribe(options);
     let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
@@ -184,7 +184,7 @@ fn attach(
     // runners of `--on-alert`, which are forked from now on, take no lock before their exec.
     let has_ended = attachment.watch().map_err(|error| {
         cancel(&session, &mut collector);
-        SessionError::Watch(error)
+        StartError::Watch(error)
     })?;
     if let Some(ready_fd) = ready_fd {
         ready_fd.tell(session.variables());
@@ -201,13 +201,14 @@ fn attach(
 
 /// Says why the run could not attach to its process, on stderr and in the report's files. Otherwise a report of an earlier run
 /// there would be taken for this run's. `process`: the process to attach to, and its arguments. Gives the exit status.
-fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &SessionError) -> ExitCode {
+fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &StartError) -> ExitCode {
     console::error(format_args!("--attach: {error}"));
     let why = format!("The process could not be attached to: {error}.");
     report_without_figures(options, None, Some(process), why);
     match error {
-        // The process has ended since the command line was read. An earlier end would have been an error of usage.
-        SessionError::NotAttached(_) => ExitCode::from(UsageError::status(name::is_this_gpu_tracker())),
+        // The process ended after the command line was read. If it had ended before, `--attach` would have been refused as an error
+        // of usage. The exit status is the same in both cases.
+        StartError::NotAttached(_) => ExitCode::from(UsageError::status(name::is_this_gpu_tracker())),
         _ => ExitCode::FAILURE,
     }
 }
@@ -251,7 +252,7 @@ fn spawn(
 
 /// Runs the command without a session, because of `error`: tracking must not keep a command from running. The launcher reports what a
 /// parent knows. Where it can't even have a child, it becomes the command.
-fn run_untracked(options: &Options, state: &ProcessState, held: Held, error: &SessionError) -> ExitCode {
+fn run_untracked(options: &Options, state: &ProcessState, held: Held, error: &StartError) -> ExitCode {
     // An agent's stderr is that of the MPI launcher.
     if options.diagnosis.agent.is_none() {
         console::message(format_args!("the command runs untracked: {error}"));

@@ -61,7 +61,7 @@ pub(crate) struct Supervisor<A> {
     account: A,
     subject: Subject,
     /// How the run's subject, such as the command, ended. `None`: it has not.
-    exit: Option<CommandExit>,
+    exit: Option<CommandEnd>,
     /// `--wait-all`: the run lasts until the tree is empty.
     wait_all: bool,
     /// The launcher is a subreaper.
@@ -76,7 +76,7 @@ pub(crate) struct Supervisor<A> {
 
 /// How and when the command ended.
 #[derive(Debug, Clone, Copy)]
-struct CommandExit {
+struct CommandEnd {
     /// Wait status. `None`: the process is another program's child.
     status: Option<i32>,
     /// Tracking of an attached process was ended, and the process runs on.
@@ -135,7 +135,7 @@ impl<A: Account> Supervisor<A> {
                     self.reap_ending_orphans();
                     // With --wait-all, the run has lasted until now.
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
-                    self.finish(CommandExit { at_ns, ..exit })?;
+                    self.finish(CommandEnd { at_ns, ..exit })?;
                     return Ok(self.own_status(exit));
                 }
                 self.note_waiting(exit);
@@ -158,7 +158,7 @@ impl<A: Account> Supervisor<A> {
     }
 
     /// How the launcher ends: as the command did, or as timeout(1) does at a limit. If the run attached to a process, the status is 0.
-    fn own_status(&self, exit: CommandExit) -> ExitStatus {
+    fn own_status(&self, exit: CommandEnd) -> ExitStatus {
         if let Some(status) = self.executor.exit_status() {
             return status;
         }
@@ -206,12 +206,12 @@ impl<A: Account> Supervisor<A> {
             // notes its end with the wait status, and `get_or_insert` changes nothing.
             self.reap();
             let at_ns = clock::monotonic_ns();
-            self.exit.get_or_insert(CommandExit { status, runs_on: false, at_ns });
+            self.exit.get_or_insert(CommandEnd { status, runs_on: false, at_ns });
         }
     }
 
     /// Tells the account once that the command has ended, and since when the run waits for its tree.
-    fn note_waiting(&mut self, exit: CommandExit) {
+    fn note_waiting(&mut self, exit: CommandEnd) {
         if !self.account.messages().iter().any(|message| matches!(message, Message::WaitingForTree { .. })) {
             self.account.tell(Message::WaitingForTree { since_ns: exit.at_ns });
         }
@@ -270,7 +270,7 @@ impl<A: Account> Supervisor<A> {
             return;
         }
         let status = Some(change.status);
-        let exit = CommandExit { status, runs_on: false, at_ns: clock::monotonic_ns() };
+        let exit = CommandEnd { status, runs_on: false, at_ns: clock::monotonic_ns() };
         if let Subject::Attached { pid, .. } = self.subject {
             // The attached process can be this process's child. Other children are not of the run.
             if pid == change.pid {
@@ -319,7 +319,7 @@ impl<A: Account> Supervisor<A> {
     /// Ends the run at a request to end, or stops with the terminal's job: the attached process gets no signal.
     fn signal_of_attached(&mut self, signal: i32, at_ns: u64) {
         if signals::requests_end(signal) {
-            self.exit.get_or_insert(CommandExit { status: None, runs_on: true, at_ns });
+            self.exit.get_or_insert(CommandEnd { status: None, runs_on: true, at_ns });
         } else if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
             // SAFETY: raise has no preconditions; this returns after a SIGCONT.
             unsafe { libc::raise(libc::SIGSTOP) };
@@ -354,7 +354,7 @@ impl<A: Account> Supervisor<A> {
 
     /// Writes gpu_tracker's last line to stdout if this is gpu_tracker. Gives up the alerts that wait, and tells the account what
     /// failed of `--on-alert`, and that the run has ended. Then waits for the report.
-    fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
+    fn finish(&mut self, exit: CommandEnd) -> io::Result<()> {
         if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);
         }

@@ -24,7 +24,7 @@ use crate::run::orders::OrderExecutor;
 use crate::run::supervise::Account;
 use crate::run::wakeups::Wakeups;
 
-/// Most records of ended children that are kept. What further ones used is added to the last record.
+/// Maximum number of records of ended children that are kept. What further ones used is added to the last record.
 const MOST_REAPED: usize = 10_000;
 /// How often the launcher looks at signals while the report is written.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -76,7 +76,8 @@ impl Untracked {
     }
 }
 
-/// Writes a report of what is known to the report's files whose form can say why a figure is null. A failure is said on stderr.
+/// Writes a report of `known` to those of the report's files whose format has a place for why a figure is null (gpu_tracker's has
+/// none). A failure is said on stderr.
 pub(crate) fn report_to_files(config: &Config, known: &KnownToParent) {
     if has_files(&config.report)
         && let Err(error) = write_files(&config.report, &untracked(config, known))

@@ -201,7 +201,8 @@ fn saw_trace_stop() {
 }
 
 /// Writes REAPED for a child that ended, with its wait status and usage. Under a seccomp filter this process can't read its own pid
-/// and peak, so the record has those that were read before.
+/// and peak. The record then has those that were read before the filter was installed. If the pid was not read, as in a fork child,
+/// no record is written.
 fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
     state::forget_filter_of(child.cast_unsigned());
     if !wants_records() {

@@ -145,7 +145,7 @@ impl Session {
         }
     }
 
-    /// The records that were appended behind the segment, each with the ring's head.
+    /// The records that were appended after the segment, each with the ring's head.
     pub fn appended(&self) -> Vec<((Origin, Event), u64)> {
         let file = fs::read(&self.path).unwrap();
         let slots = file.get(overflow::START as usize..).unwrap_or_default().chunks(overflow::SLOT);

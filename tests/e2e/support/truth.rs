@@ -72,7 +72,7 @@ impl KernelRecorder {
         Ok(Self { root, listening: Some(listening), cgroup, directory })
     }
 
-    /// The command behind a shell that writes down its pid, enters the cgroup, and execs the command. The tree has no
+    /// The command line of a shell that writes down its pid, enters the cgroup, and execs the command. The tree has no
     /// further process.
     pub fn wrap<S: Into<OsString>>(&self, command: impl IntoIterator<Item = S>) -> Vec<OsString> {
         // The first number of schedstat is the shell's CPU time in ns, read before and after it enters the cgroup.

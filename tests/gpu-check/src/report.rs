@@ -41,7 +41,7 @@ pub(crate) struct Gpu {
     pub pcie: Pcie,
     pub max_temperature_c: Option<f64>,
     pub processes: Vec<Process>,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingFigure>,
     /// Absent in older versions.
     pub reading: Option<Reading>,
 }
@@ -101,7 +101,7 @@ pub(crate) struct Process {
 
 /// A figure that is not known, and why.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Missing {
+pub(crate) struct MissingFigure {
     pub figure: String,
     pub reason: String,
 }

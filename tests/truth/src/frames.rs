@@ -83,7 +83,7 @@ impl FrameTables {
     }
 }
 
-/// Entries `first..first + count` of one of the files. Those behind its end are 0.
+/// Entries `first..first + count` of one of the files. Those beyond its end are 0.
 fn entries(file: &File, first: u64, count: usize) -> Result<Vec<u64>, String> {
     let mut entries = Vec::with_capacity(count);
     let mut bytes = vec![0; count.min(BATCH) * ENTRY];

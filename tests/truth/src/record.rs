@@ -83,7 +83,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs the command and records the tree behind the mark.
+/// Runs the command and records the tree after the mark.
 ///
 /// # Errors
 /// Anything that makes the record doubtful: lost messages, a process without an exit event, a tree that never began.

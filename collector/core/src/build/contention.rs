@@ -19,8 +19,8 @@ struct Policy {
     least_ticks: f64,
     /// Fewer cores of others than this, and fewer waiting threads, do not count. An idle machine's own work takes less.
     least_cores: f64,
-    /// Fewer than this part of the cores that the run had do not count either: without others the run would hardly have been
-    /// faster.
+    /// Others' cores, and waiting threads, also don't count below this part of the cores that the run used: without the others the
+    /// run would hardly have been faster.
     least_part: f64,
     /// How long threads waited is known if those that were read ran and waited for this long together, nanoseconds. They must also
     /// have run for `least_task_part` of the run's CPU time.
@@ -123,10 +123,10 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
 
 /// Computes how many cores others had and how many threads waited, and concludes from both. The result's `reason` says why a
 /// figure is unknown. The caller adds `allowed_cores`.
-fn judge(facts: &Measured) -> Contention {
-    let Measured { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
+fn judge(measured: &Measured) -> Contention {
+    let Measured { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *measured;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
-    if facts.ticks < POLICY.least_ticks {
+    if measured.ticks < POLICY.least_ticks {
         return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
     }
     // What neither the run nor its launcher and collector used is that of others.
@@ -139,8 +139,8 @@ fn judge(facts: &Measured) -> Contention {
     let others_s = others_s.max(stolen_s);
     // In cores: CPU time over the span.
     let [others, stolen] = [others_s, stolen_s].map(|s| s / span_s);
-    let waiting = waiting_threads(facts);
-    let is_contended = is_contended(facts, others, waiting);
+    let waiting = waiting_threads(measured);
+    let is_contended = is_contended(measured, others, waiting);
     let reason = match waiting {
         None => Some("how long its threads waited for a core is unknown"),
         // If the wait is known, only a quota leaves open what caused it.
@@ -159,8 +159,8 @@ fn judge(facts: &Measured) -> Contention {
 
 /// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether they waited
 /// for others or for a CPU quota. `others`: cores that others used. `waiting`: threads that waited, if that is known.
-fn is_contended(facts: &Measured, others: f64, waiting: Option<f64>) -> Option<bool> {
-    let own_cores = facts.own_s / facts.span_s;
+fn is_contended(measured: &Measured, others: f64, waiting: Option<f64>) -> Option<bool> {
+    let own_cores = measured.own_s / measured.span_s;
     // Fewer cores than this do not matter, nor do fewer threads that waited for one.
     let least = POLICY.least_cores.max(own_cores * POLICY.least_part);
     if others < least {
@@ -168,10 +168,10 @@ fn is_contended(facts: &Measured, others: f64, waiting: Option<f64>) -> Option<b
     }
     let has_waited = match waiting {
         Some(waiting) => Some(waiting >= least),
-        None => has_waited_by_switches(facts, others),
+        None => has_waited_by_switches(measured, others),
     };
     // If others left fewer cores than the quota allows, the run could not reach the quota.
-    let reachable_quota = facts.quota_cores.filter(|quota| f64::from(facts.cores) - others >= *quota);
+    let reachable_quota = measured.quota_cores.filter(|quota| f64::from(measured.cores) - others >= *quota);
     match reachable_quota {
         // The run used the quota up, so the quota made it wait.
         Some(quota) if own_cores >= quota * POLICY.whole_quota => Some(false),
@@ -183,14 +183,14 @@ fn is_contended(facts: &Measured, others: f64, waiting: Option<f64>) -> Option<b
 
 /// How many threads of the run waited for a core, on average. Those that were read stand for all. `None`: they used too
 /// little of the run's CPU time for that.
-fn waiting_threads(facts: &Measured) -> Option<f64> {
-    let TaskTimes { ran_ns, waited_ns } = facts.tasks;
+fn waiting_threads(measured: &Measured) -> Option<f64> {
+    let TaskTimes { ran_ns, waited_ns } = measured.tasks;
     // Whether they ran for at least this part of the run's CPU time.
-    let ran_for = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
+    let ran_for = |part: f64| ran_ns as f64 / 1e9 >= measured.own_s * part;
     let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
     let is_enough = ran_for(POLICY.whole_task_part) || (is_long && ran_for(POLICY.least_task_part));
     // On average `busy_cores` threads ran. Those that were read show how many waited for each that ran.
-    let busy_cores = facts.own_s / facts.span_s;
+    let busy_cores = measured.own_s / measured.span_s;
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
 }
 
@@ -198,15 +198,15 @@ fn waiting_threads(facts: &Measured) -> Option<f64> {
 ///
 /// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
 /// `None`: only one of both is so, or the switches are not known.
-fn has_waited_by_switches(facts: &Measured, others: f64) -> Option<bool> {
-    let used_cores = others + (facts.own_s + facts.tools_s) / facts.span_s;
-    let is_full = f64::from(facts.cores) - used_cores < f64::from(facts.cores) * POLICY.full;
-    let (voluntary, involuntary) = facts.switches.voluntary.zip(facts.switches.involuntary)?;
-    let least_switches = facts.span_s * POLICY.least_switches_per_s;
+fn has_waited_by_switches(measured: &Measured, others: f64) -> Option<bool> {
+    let used_cores = others + (measured.own_s + measured.tools_s) / measured.span_s;
+    let is_full = f64::from(measured.cores) - used_cores < f64::from(measured.cores) * POLICY.full;
+    let (voluntary, involuntary) = measured.switches.voluntary.zip(measured.switches.involuntary)?;
+    let least_switches = measured.span_s * POLICY.least_switches_per_s;
     if (voluntary.saturating_add(involuntary) as f64) < least_switches {
         return Some(false);
     }
-    let is_preempted = involuntary as f64 >= least_switches.max(facts.own_s * POLICY.preempted_per_s);
+    let is_preempted = involuntary as f64 >= least_switches.max(measured.own_s * POLICY.preempted_per_s);
     (is_full == is_preempted).then_some(is_full)
 }
 
@@ -216,7 +216,7 @@ mod tests {
 
     /// Ten seconds on two cores, of which the run used one. Others used so many, and for each second that its threads ran they
     /// waited so long.
-    fn facts(others: f64, waited: f64) -> Measured {
+    fn measured(others: f64, waited: f64) -> Measured {
         Measured {
             span_s: 10.0,
             ticks: 1000.0,
@@ -231,14 +231,14 @@ mod tests {
         }
     }
 
-    fn verdict(facts: Measured) -> Option<bool> {
-        judge(&facts).is_contended
+    fn verdict(measured: Measured) -> Option<bool> {
+        judge(&measured).is_contended
     }
 
     // Requirement: CPU-11
     #[test]
     fn others_with_cores_that_the_run_waited_for_are_in_its_way() {
-        let judged = judge(&facts(1.0, 0.9));
+        let judged = judge(&measured(1.0, 0.9));
         let figure = |figure: Option<f64>| (figure.unwrap() * 1000.0).round();
         assert_eq!((figure(judged.others_cores), figure(judged.waiting_threads)), (1000.0, 900.0));
         assert_eq!((judged.is_contended, judged.reason), (Some(true), None));
@@ -250,7 +250,7 @@ mod tests {
             (0.11, 3.0, true, "a tenth of what it had"),
             (1.0, 0.09, false, "it hardly waited"),
         ] {
-            assert_eq!(verdict(facts(others, waited)), Some(is_contended), "{why}");
+            assert_eq!(verdict(measured(others, waited)), Some(is_contended), "{why}");
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
             own_s: 600.0,
             busy_s: 600.0 + 20.2,
             tasks: TaskTimes { ran_ns: 6_000_000_000, waited_ns: 1_000_000_000 },
-            ..facts(0.0, 0.0)
+            ..measured(0.0, 0.0)
         };
         assert_eq!(verdict(large), Some(false), "2 of 60 cores");
         assert_eq!(verdict(Measured { busy_s: 600.0 + 70.0, ..large }), Some(true));
@@ -271,7 +271,7 @@ mod tests {
             own_s: 0.1,
             busy_s: 20.0,
             tasks: TaskTimes { ran_ns: 10_000_000, waited_ns: 900_000_000 },
-            ..facts(0.0, 0.0)
+            ..measured(0.0, 0.0)
         };
         assert_eq!(verdict(starved), Some(true));
     }
@@ -279,7 +279,7 @@ mod tests {
     // Requirement: CPU-11
     #[test]
     fn stolen_time_is_that_of_others() {
-        let stolen = Measured { stolen_s: 5.0, ..facts(0.0, 0.5) };
+        let stolen = Measured { stolen_s: 5.0, ..measured(0.0, 0.5) };
         let judged = judge(&stolen);
         assert_eq!((judged.is_contended, judged.stolen_cores), (Some(true), Some(0.5)));
         // The run's time has it where the kernel does not account for it.
@@ -290,14 +290,15 @@ mod tests {
     // Requirement: CPU-11
     #[test]
     fn wait_within_a_quota_is_not_by_others_that_leave_it_room() {
-        let quota = |quota_cores, others| Measured { quota_cores: Some(quota_cores), ..facts(others, 2.0) };
+        let quota =
+            |quota_cores, others| Measured { quota_cores: Some(quota_cores), ..measured(others, 2.0) };
         assert_eq!(verdict(quota(1.1, 0.9)), Some(false), "the run used it up");
         assert_eq!(verdict(quota(1.5, 0.9)), Some(true), "others left less than that");
         // Others of the same group may have used it.
         let judged = judge(&quota(1.5, 0.4));
         assert_eq!((judged.is_contended, judged.may_be_contended()), (None, true));
         assert_eq!(judged.reason.as_deref(), Some("a CPU quota made its threads wait, too"));
-        assert_eq!(verdict(Measured { quota_cores: Some(1.5), ..facts(0.4, 0.05) }), Some(false));
+        assert_eq!(verdict(Measured { quota_cores: Some(1.5), ..measured(0.4, 0.05) }), Some(false));
     }
 
     // Requirement: CPU-11
@@ -308,14 +309,14 @@ mod tests {
             busy_s: 19.6,
             tasks: TaskTimes { ran_ns, waited_ns },
             switches: ContextSwitches { voluntary: Some(2), involuntary: Some(1) },
-            ..facts(0.0, 0.0)
+            ..measured(0.0, 0.0)
         };
         assert_eq!(verdict(asleep(600_000, 2_000_000)), Some(false));
         assert_eq!(verdict(asleep(0, 0)), Some(false), "it had too few switches to wait long");
         // Of a program that computes, its first milliseconds say nothing.
         let of_start = judge(&Measured {
             tasks: TaskTimes { ran_ns: 600_000, waited_ns: 2_000_000 },
-            ..facts(1.0, 0.0)
+            ..measured(1.0, 0.0)
         });
         assert_eq!(of_start.waiting_threads, None);
     }
@@ -325,7 +326,7 @@ mod tests {
     fn what_cannot_be_known_is_null_with_a_reason() {
         let unread = |others, involuntary| {
             let switches = ContextSwitches { voluntary: Some(30), involuntary };
-            let judged = judge(&Measured { tasks: TaskTimes::default(), switches, ..facts(others, 0.0) });
+            let judged = judge(&Measured { tasks: TaskTimes::default(), switches, ..measured(others, 0.0) });
             assert!(judged.waiting_threads.is_none() && judged.reason.is_some());
             (judged.is_contended, judged.may_be_contended())
         };
@@ -335,13 +336,13 @@ mod tests {
         assert_eq!(unread(0.98, None), (None, true));
         assert_eq!(unread(0.98, Some(19)), (Some(false), false), "it was hardly ever off its core");
         assert_eq!(unread(0.5, Some(50)), (Some(false), false), "a core was idle at times");
-        let short = judge(&Measured { ticks: 49.0, ..facts(1.0, 1.0) });
+        let short = judge(&Measured { ticks: 49.0, ..measured(1.0, 1.0) });
         assert_eq!((short.is_contended, short.others_cores), (None, None));
         assert_eq!(short.reason.as_deref(), Some("the run took less than 50 clock ticks"));
-        let lacking = judge(&Measured { busy_s: 7.0, ..facts(0.0, 0.0) });
+        let lacking = judge(&Measured { busy_s: 7.0, ..measured(0.0, 0.0) });
         assert_eq!((lacking.others_cores, lacking.may_be_contended()), (None, false));
         assert!(lacking.reason.unwrap().contains("less CPU time"));
-        let rounded = judge(&Measured { busy_s: 9.0, ..facts(0.0, 0.0) });
+        let rounded = judge(&Measured { busy_s: 9.0, ..measured(0.0, 0.0) });
         assert_eq!((rounded.is_contended, rounded.others_cores), (Some(false), Some(0.0)));
     }
 }

@@ -12,7 +12,7 @@ use crate::model::report::{
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
-use crate::run::gpu::usage::gpu_processes::ProcessGpu as Used;
+use crate::run::gpu::usage::gpu_processes::ProcessGpuUse;
 use crate::run::gpu::usage::meters::{Counter, Gauge};
 use crate::run::tree::ProcessSummary;
 use crate::run::usage::Totals;
@@ -250,7 +250,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         errors: errors_of(gpu),
         processes: processes_on(usage, &device.id),
         missing: missing_of(gpu).into_iter().map(missing).collect(),
-        gaps: gaps_of(usage, gpu),
+        gaps: gaps_in_report(usage, gpu),
         id: device.id,
     }
 }
@@ -283,7 +283,7 @@ fn errors_of(gpu: &DeviceUsage) -> GpuErrors {
 /// Lists the figures of a device that could not be read for a while ([`gaps`]), and for how long in all.
 ///
 /// Process lists can have two gaps: of the time in which the driver refused them, and of that in which it did not answer.
-fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
+fn gaps_in_report(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     let gap = |figure: Figure, reason: &Missing, ns: u64| GpuGap {
         figure: figure.name().into(),
         reason: reason.to_string(),
@@ -356,7 +356,7 @@ fn has_idle_energy_counter(gpu: &DeviceUsage) -> bool {
 
 /// Lists the processes of the run that used a device, with their use of it. The largest peak comes first.
 fn processes_on(usage: &GpuUsage, device_id: &str) -> Vec<GpuProcess> {
-    let use_of_device = |process: &Used| {
+    let use_of_device = |process: &ProcessGpuUse| {
         let used_here = process.devices.get(device_id)?;
         Some(GpuProcess {
             pid: process.pid,
@@ -375,7 +375,7 @@ fn processes_on(usage: &GpuUsage, device_id: &str) -> Vec<GpuProcess> {
 }
 
 /// The largest SM utilization of a process on any device, percent; `None` if no driver gave one.
-fn max_sm(used: &Used) -> Option<f64> {
+fn max_sm(used: &ProcessGpuUse) -> Option<f64> {
     used.devices.values().filter_map(|on| on.busy.max).reduce(f64::max)
 }
 
@@ -529,7 +529,7 @@ mod tests {
         for at_s in 41..=60 {
             read(lists(at_s, Ok(vec![])));
         }
-        let gaps = gaps_of(&state.usage, &state.usage.devices[0]);
+        let gaps = gaps_in_report(&state.usage, &state.usage.devices[0]);
         let told: Vec<(&str, f64)> = gaps.iter().map(|gap| (gap.reason.as_str(), gap.time_s)).collect();
         assert_eq!(told, [("no", 29.0), ("not read for longer than two intervals", 7.0)]);
     }

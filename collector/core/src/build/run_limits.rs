@@ -17,7 +17,8 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let gpu = run.gpu.usage.now(inputs.end.at_ns);
     let entry = |(limit, exceeded): (&Rule, Option<&Exceeded>)| {
         let unit = limit.unit();
-        // A percentage of memory that is unknown by now allowed a known amount when the limit was exceeded.
+        // What a percentage allows may be unknown by now, as when a GPU was lost. Then the amount that it allowed when the limit was
+        // exceeded is reported.
         let allowed = run.rules.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.by.allowed as f64));
         RunLimitUse {
             limit: limit.words.clone(),

@@ -1,4 +1,4 @@
-//! The run over time, as a report has it: at most [`MOST_POINTS`] points, and [`COMMANDS`] commands beside all others.
+//! The run over time, as a report has it: at most [`MOST_POINTS`] points, and [`MAX_COMMANDS`] commands beside all others.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -13,12 +13,12 @@ use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
 use crate::run::over_time::{self, OverTime, Sets, Values};
 
-/// Most points. A picture in a report is hardly wider, and the report's file stays small.
+/// Maximum number of points. A picture in a report is hardly wider, and the report's file stays small.
 pub(super) const MOST_POINTS: usize = 300;
 /// Values have seven digits, so two that differ by less than this part of them count as equal.
 const ROUNDING: f64 = 1e-6;
 /// Commands with lists of their own: half of them for their RAM, the others for their CPU time.
-const COMMANDS: usize = 10;
+const MAX_COMMANDS: usize = 10;
 
 /// A point of the report, made of one or more points of the run.
 struct Point {
@@ -230,7 +230,7 @@ impl Axis<'_> {
         let mut listed: Vec<&CommandTracks> = commands.kept().iter().collect();
         // The first half of the list has the commands with the most RAM. All others follow by CPU time.
         listed.sort_by_key(|tracks| Reverse(tracks.max_ram_bytes));
-        let (half, count) = (COMMANDS / 2, COMMANDS.min(listed.len()));
+        let (half, count) = (MAX_COMMANDS / 2, MAX_COMMANDS.min(listed.len()));
         if listed.len() > half {
             listed[half..].sort_by_key(|tracks| Reverse(tracks.cpu_ns));
         }

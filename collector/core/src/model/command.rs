@@ -1,4 +1,4 @@
-//! Command names: the base name of argv\[0\], with the script's behind it for an interpreter.
+//! Command names: the base name of argv\[0\], with the script's after it for an interpreter.
 
 use gpu_track_abi::record::NAME_BYTES;
 use gpu_track_abi::script::{Found, Search};
@@ -8,7 +8,7 @@ fn joined(name: &str, script: &str) -> String {
     if script.is_empty() { name.to_owned() } else { format!("{name} {script}") }
 }
 
-/// The part of a path behind its last slash.
+/// The part of a path after its last slash.
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -45,7 +45,7 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
 /// and no program's name is in its place. `line`: /proc/PID/cmdline, or its first bytes. `executable` gives the path of the program's
 /// file, if that is known, and `area_bytes` how long the arguments were at the start of the program; 0: that is not known.
 ///
-/// A title leaves zero bytes behind it, or grows into the environment, which the kernel shows as well (`get_mm_cmdline`). Perl leaves
+/// A title leaves zero bytes after it, or grows into the environment, which the kernel shows as well (`get_mm_cmdline`). Perl leaves
 /// blanks. A name by `exec -a`, or that of a login shell, is no title.
 pub fn is_title(
     line: &[u8],

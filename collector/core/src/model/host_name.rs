@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// The name of a node without the domain, and without the boot id that a merged report may have behind the name. An
+/// The name of a node without the domain, and without the boot id that a merged report may have after the name. An
 /// address has no domain, so it stays whole.
 pub fn short(name: &str) -> &str {
     let host = name.split(' ').next().unwrap_or_default();

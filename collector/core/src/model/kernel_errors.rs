@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Leaves out the numbers that Rust puts behind the words of the kernel's errors: ` (os error 2)`. Where other words stand before such a
+/// Leaves out the numbers that Rust puts after the words of the kernel's errors: ` (os error 2)`. Where other words stand before such a
 /// number, it is a part of a name.
 pub fn without_numbers(text: &str) -> String {
     const BEGIN: &str = " (os error ";

@@ -26,7 +26,7 @@ pub mod named;
 pub mod observation;
 pub mod order;
 pub mod policy;
-pub mod process_table;
+pub mod process_lookup;
 pub mod quality;
 pub mod record_or_event;
 pub mod report;

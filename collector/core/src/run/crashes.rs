@@ -29,12 +29,12 @@ const FAULTS: [i32; 9] = [
     libc::SIGXFSZ,
 ];
 
-/// Most pairs of signal and command that are counted by themselves; the others share a name.
-const PAIRS: usize = 1000;
+/// Maximum number of pairs of signal and command that are counted by themselves; the others share a name.
+const MAX_PAIRS: usize = 1000;
 /// Name of the rest.
 const OTHER: &str = "(other)";
-/// Most crashes that are kept one by one, to be compared with those of their parents and children: the last ones.
-const RECENT: usize = 64;
+/// Maximum number of crashes that are kept one by one, to be compared with those of their parents and children: the last ones.
+const MAX_RECENT: usize = 64;
 /// A process passes the signal of its child on within this time: it only has to wake up.
 const PASSED_ON_NS: u64 = 1_000_000_000;
 
@@ -43,7 +43,7 @@ const PASSED_ON_NS: u64 = 1_000_000_000;
 pub(crate) struct Crashes {
     /// How many, by signal and command. Processes that SIGKILL ended are here, too.
     counts: BTreeMap<(i32, Arc<str>), u64>,
-    /// The last [`RECENT`] crashes by a fault.
+    /// The last [`MAX_RECENT`] crashes by a fault.
     recent: VecDeque<RecentCrash>,
 }
 
@@ -97,17 +97,17 @@ impl Crashes {
             self.take_back(index);
         }
         let counted_as = self.count(signal, &process.name.command);
-        if self.recent.len() >= RECENT {
+        if self.recent.len() >= MAX_RECENT {
             self.recent.pop_front();
         }
         self.recent.push_back(RecentCrash { counted_as, ..crash });
     }
 
-    /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`PAIRS`] pairs already. Gives the
+    /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`MAX_PAIRS`] pairs already. Gives the
     /// pair under which the crash was counted.
     fn count(&mut self, signal: i32, command: &Arc<str>) -> (i32, Arc<str>) {
         let own = (signal, command.clone());
-        let is_full = self.counts.len() >= PAIRS && !self.counts.contains_key(&own);
+        let is_full = self.counts.len() >= MAX_PAIRS && !self.counts.contains_key(&own);
         let counted_as = if is_full { (signal, OTHER.into()) } else { own };
         *self.counts.entry(counted_as.clone()).or_default() += 1;
         counted_as
@@ -251,6 +251,6 @@ mod tests {
         let many: Vec<_> =
             (0..3000).map(|pid| dead(pid + 20, 10, &format!("x{pid}"), libc::SIGSEGV, S)).collect();
         let listed = listed(&many, 0);
-        assert_eq!((listed.len(), &listed[0]), (PAIRS + 1, &listed_crash("SIGSEGV", OTHER, 2000)));
+        assert_eq!((listed.len(), &listed[0]), (MAX_PAIRS + 1, &listed_crash("SIGSEGV", OTHER, 2000)));
     }
 }

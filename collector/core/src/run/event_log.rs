@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::alert::{EventKind, RunEvent};
 
-/// Most events in the list. When there is one more, every second event of the older half is dropped.
-pub(super) const MOST: usize = 10_000;
+/// Maximum number of events in the list. When there is one more, every second event of the older half is dropped.
+pub(super) const MAX_EVENTS: usize = 10_000;
 
 /// The events of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -33,11 +33,11 @@ impl EventLog {
         self.count(event.kind);
         self.told += 1;
         self.list.push(event);
-        if self.list.len() > MOST {
+        if self.list.len() > MAX_EVENTS {
             let mut index = 0;
             self.list.retain(|_| {
                 index += 1;
-                index > MOST / 2 || index % 2 == 0
+                index > MAX_EVENTS / 2 || index % 2 == 0
             });
         }
     }
@@ -61,8 +61,8 @@ mod tests {
         }
         log.count(EventKind::Jump);
         assert_eq!((log.count, log.told, log.by_kind[&EventKind::Warning]), (50_001, 50_000, 50_000));
-        assert!(log.list.len() <= MOST && log.list.len() > MOST / 2, "{}", log.list.len());
-        let young: Vec<f64> = log.list.iter().rev().take(MOST / 4).map(|event| event.at_s).collect();
+        assert!(log.list.len() <= MAX_EVENTS && log.list.len() > MAX_EVENTS / 2, "{}", log.list.len());
+        let young: Vec<f64> = log.list.iter().rev().take(MAX_EVENTS / 4).map(|event| event.at_s).collect();
         assert!(young.windows(2).all(|two| two[0] - two[1] == 1.0), "the younger ones are all there");
         assert!(log.list[0].at_s < 20_000.0, "some of the first are there: {}", log.list[0].at_s);
         assert!(log.list.is_sorted_by(|a, b| a.at_s < b.at_s));

@@ -9,7 +9,7 @@ use super::tree::ProcessSummary;
 use crate::model::report::Exit;
 
 /// How many ended processes are kept of each kind: the last ones.
-const KEPT: usize = 4;
+const MAX_KEPT: usize = 4;
 
 /// Failed processes of a run. The size of this state is bounded, however many there are.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -90,9 +90,9 @@ fn is_timed_out(process: &ProcessSummary) -> bool {
     &*process.name.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
 }
 
-/// Adds a process to a list of the last [`KEPT`] ones.
+/// Adds a process to a list of the last [`MAX_KEPT`] ones.
 fn push_last(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {
-    if list.len() >= KEPT {
+    if list.len() >= MAX_KEPT {
         list.pop_front();
     }
     list.push_back(process.clone());

@@ -6,12 +6,12 @@ use crate::model::live::{Ended, LiveCoverage, LiveEvent, LiveSummary};
 use crate::model::signal::signal_name;
 use crate::model::tree_sample::TreeSample;
 
-/// Most alerts in the list.
-const ALERTS: usize = 8;
-/// Most events of a kind (signals, crashes, outputs) in the list.
-const EVENTS: usize = 6;
-/// Most characters of a text that came from outside.
-const LONGEST: usize = 100;
+/// Maximum number of alerts in the list.
+const MAX_ALERTS: usize = 8;
+/// Maximum number of events of a kind (signals, crashes, outputs) in the list.
+const MAX_EVENTS: usize = 6;
+/// Maximum number of characters of a text that came from outside.
+const MAX_CHARACTERS: usize = 100;
 
 /// Builds the summary of the run and its open sample `now`. Lists at most `most_commands` commands of ended processes.
 pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> LiveSummary {
@@ -39,21 +39,22 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
     }
 }
 
-/// The first [`ALERTS`] of the alerts that are on, as events.
+/// The first [`MAX_ALERTS`] of the alerts that are on, as events.
 fn alerts(run: &RunState) -> Vec<RunEvent> {
-    let is_on = run.rules.alerts().iter().filter_map(|alert| alert.now.as_ref()).take(ALERTS);
+    let is_on = run.rules.alerts().iter().filter_map(|alert| alert.now.as_ref()).take(MAX_ALERTS);
     is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()
 }
 
-/// The first [`EVENTS`] of each kind (signals, crashes, troubles of outputs), and how many others there were.
+/// The first [`MAX_EVENTS`] of each kind (signals, crashes, troubles of outputs), and how many others there were.
 fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
     let signals = run.signals.iter().map(|received| LiveEvent::Signal {
         at_ns: received.at_ns,
         signal: signal_name(received.signal),
         sender: received.sender.command.as_deref().map(short),
     });
-    // 0 out-of-memory kills: how many there were is known at the end. Until then no SIGKILL counts as a crash.
-    let crashes = run.failures.crashes.list(0);
+    // Until the end it is not known how many processes the kernel's OOM killer ended. With 0, `list` leaves out all SIGKILLs.
+    let known_oom_kills = 0;
+    let crashes = run.failures.crashes.list(known_oom_kills);
     let crashed = crashes.iter().map(|crash| LiveEvent::Crash {
         signal: crash.signal_name.clone(),
         command: crash.command.as_deref().map(short),
@@ -66,14 +67,14 @@ fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
     });
     let all = run.signals.len() + crashes.len() + run.health.sinks.0.len();
     let listed: Vec<LiveEvent> =
-        signals.take(EVENTS).chain(crashed.take(EVENTS)).chain(outputs.take(EVENTS)).collect();
+        signals.take(MAX_EVENTS).chain(crashed.take(MAX_EVENTS)).chain(outputs.take(MAX_EVENTS)).collect();
     let others = (all - listed.len()) as u64;
     (listed, others)
 }
 
-/// Shortens a text to [`LONGEST`] characters.
+/// Shortens a text to [`MAX_CHARACTERS`] characters.
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    text.chars().take(MAX_CHARACTERS).collect()
 }
 
 #[cfg(test)]

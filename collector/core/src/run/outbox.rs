@@ -9,8 +9,8 @@ use super::tree::ProcessSummary;
 use crate::model::alert::RunEvent;
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 
-/// Most items that are kept; beyond it the oldest ones are dropped. The sinks that are behind count what they miss.
-const MOST: usize = 1024;
+/// Maximum number of items that are kept; beyond it the oldest ones are dropped. The sinks that are behind count what they miss.
+const MAX_ITEMS: usize = 1024;
 
 /// Something for the sinks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl Outbox {
     /// Adds an item. If there are too many, the oldest item is dropped. That one counts as missed, unless the sinks were given it.
     fn push(&mut self, item: Outgoing) {
         self.items.push_back(item);
-        if self.items.len() > MOST
+        if self.items.len() > MAX_ITEMS
             && let Some(dropped) = self.items.pop_front()
         {
             if self.first >= self.given {

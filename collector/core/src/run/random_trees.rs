@@ -26,7 +26,7 @@ use machine::{Exe, Life, Machine, Rules, SimProcess, tolerance};
 
 /// So much the core takes for rounding errors in the sums of a process.
 const ROUNDING_US: u64 = 100;
-/// Most processes that live at a time.
+/// Maximum number of processes that live at a time.
 const MOST_ALIVE: usize = 24;
 
 /// What one process, or the collector, does next.

@@ -13,9 +13,9 @@ use super::tree::{ProcessSummary, Tree};
 use crate::model::mpi_daemons;
 use crate::model::report::{Exit, JobRank, OwnRank, UnseenRanks};
 
-/// Most ranks that are counted. If there are more, it is not concluded how many are missing.
+/// Maximum number of ranks that are counted. If there are more, it is not concluded how many are missing.
 const MOST_RANKS: u64 = 1 << 17;
-/// Most ranks whose usage is kept: more than a node has cores.
+/// Maximum number of ranks whose usage is kept: more than a node has cores.
 const MOST_USED: usize = 4096;
 
 /// The ranks of which a process was seen.
@@ -150,7 +150,7 @@ impl Ranks {
         others.filter_map(|(rank, totals)| totals.report(*rank, start_ns)).collect()
     }
 
-    /// Gives of how many ranks the usage is not kept, since there are too many.
+    /// How many ranks' usage is not kept, since there are too many.
     pub(crate) fn left_out(&self) -> u64 {
         self.seen_count.saturating_sub(MOST_USED as u64)
     }

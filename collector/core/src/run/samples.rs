@@ -19,7 +19,7 @@ use crate::model::tree_sample::{
 };
 
 /// Commands of a sample: this many with most RAM, and as many others with most CPU time.
-const COMMANDS: usize = 5;
+const MAX_COMMANDS: usize = 5;
 
 /// The open sample, and what is kept of the closed ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ impl Samples {
     }
 
     /// Closes the open sample, which goes to the points of the run and to the sinks. The machine's largest figures begin anew.
-    /// Gives the sample's key, `at_ns`. `None`: none is open.
+    /// Returns the sample's key, `at_ns`. `None`: none is open.
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;
@@ -229,13 +229,13 @@ fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum
     RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }
 
-/// The commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` is sorted by RAM, most first.
+/// The commands that use most: [`MAX_COMMANDS`] by RAM, and as many others by CPU time. `all` is sorted by RAM, most first.
 fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
-    let (first, rest) = all.split_at(COMMANDS.min(all.len()));
+    let (first, rest) = all.split_at(MAX_COMMANDS.min(all.len()));
     // Beyond the largest, a command counts only if one of its processes lives.
     let mut rest: Vec<&CommandSample> = rest.iter().filter(|command| command.processes > 0).collect();
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
-    first.iter().chain(rest.into_iter().take(COMMANDS)).cloned().collect()
+    first.iter().chain(rest.into_iter().take(MAX_COMMANDS)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -596,7 +596,8 @@ impl RunState {
         self.tree.memberships_to_check().collect()
     }
 
-    /// The orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC).
+    /// The orders to send to the launcher at `now_ns` (CLOCK_MONOTONIC nanoseconds): new ones, and unanswered ones that are due to be
+    /// sent again. They count as sent from now on.
     pub fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.orders.take(now_ns)
     }

@@ -33,7 +33,7 @@ pub(super) struct Storage {
 struct Cancelled {
     /// At the first reading of the run.
     first_bytes: u64,
-    /// The most at a later one. `None`: there was none.
+    /// The largest sum of a later reading. `None`: there was no later reading.
     most_bytes: Option<u64>,
 }
 

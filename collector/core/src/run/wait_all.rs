@@ -9,9 +9,9 @@ use crate::model::order::{Action, Order, OrderId, OrderedBy};
 
 /// From the command's end to the line, nanoseconds. Most trees end with their command, or soon after it.
 const TOLD_AFTER_NS: u64 = 1_000_000_000;
-/// Most processes that the line names.
+/// Maximum number of processes that the line names.
 const MOST_NAMED: usize = 8;
-/// Most characters of a name: with [`MOST_NAMED`] and escaped, the order fits into its line.
+/// Maximum number of characters of a name: with [`MOST_NAMED`] and escaped, the order fits into its line.
 const LONGEST_NAME: usize = 40;
 /// There is one line in a run.
 const ID: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 0 };

@@ -14,7 +14,7 @@ use crate::statistics::summary;
 pub use text::{markdown, text};
 
 /// Commands that are compared one by one: those with most CPU time.
-const COMMANDS: usize = 10;
+const MAX_COMMANDS: usize = 10;
 
 /// A run to be compared.
 #[derive(Debug, Clone)]
@@ -132,7 +132,7 @@ fn commands(ways: &[RunsOfWay]) -> Vec<CommandMetrics> {
     heaviest_commands(ways).into_iter().map(compared).collect()
 }
 
-/// The names of the [`COMMANDS`] commands with the most CPU time in a single run of any way, the heaviest first.
+/// The names of the [`MAX_COMMANDS`] commands with the most CPU time in a single run of any way, the heaviest first.
 fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
     let mut most_cpu_s: BTreeMap<&str, f64> = BTreeMap::new();
     let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
@@ -142,7 +142,7 @@ fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
     }
     let mut most_cpu_s: Vec<(&str, f64)> = most_cpu_s.into_iter().collect();
     most_cpu_s.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    most_cpu_s.into_iter().take(COMMANDS).map(|(command, _)| command).collect()
+    most_cpu_s.into_iter().take(MAX_COMMANDS).map(|(command, _)| command).collect()
 }
 
 /// The number of a command's processes, their CPU time and peak RSS in each way. A run without the command counts as 0

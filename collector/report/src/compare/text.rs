@@ -5,8 +5,8 @@ use crate::figures::{bytes, readable, short};
 use crate::text::table::aligned;
 use crate::{quantities, quote};
 
-/// Most columns of a way's name.
-const NAME: usize = 28;
+/// Maximum number of columns of a way's name.
+const NAME_COLUMNS: usize = 28;
 
 /// Renders a comparison as text, with a newline at its end.
 pub fn text(comparison: &Comparison) -> String {
@@ -40,7 +40,7 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
     rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
     for command in &comparison.commands {
-        let title = quote::cut(&quote::escape(&command.command), NAME);
+        let title = quote::cut(&quote::escape(&command.command), NAME_COLUMNS);
         rows.push(vec![title]);
         let metrics = command.metrics.iter();
         rows.extend(
@@ -56,7 +56,7 @@ fn heads(comparison: &Comparison) -> Vec<String> {
     let names: Vec<String> = comparison.ways.iter().map(|way| quote::escape(&way.name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut heads: Vec<String> = Vec::new();
-    for (at, head) in quote::shorten(&names, NAME).into_iter().enumerate() {
+    for (at, head) in quote::shorten(&names, NAME_COLUMNS).into_iter().enumerate() {
         let same = names[..at].iter().filter(|other| **other == names[at]).count();
         heads.push(if same > 0 { format!("{head} ({})", same + 1) } else { head });
     }
@@ -76,7 +76,7 @@ fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     [label.to_owned()].into_iter().chain(cells).collect()
 }
 
-/// A cell for each way: mean, standard deviation and, behind the first way, the ratio to the first one's mean. If the
+/// A cell for each way: mean, standard deviation and, after the first way, the ratio to the first one's mean. If the
 /// quantity is not known in all runs of a way, the cell also says in how many.
 fn cells<'a>(metric: &'a Metric, comparison: &'a Comparison) -> impl Iterator<Item = String> + 'a {
     let ways = metric.ways.iter().zip(&metric.ratios).zip(&comparison.ways).enumerate();

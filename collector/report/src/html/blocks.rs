@@ -158,7 +158,7 @@ fn toned(tone: Tone, text: &str) -> String {
     if tone == Tone::Plain { text } else { format!("<span class=\"{}\">{text}</span>", class(tone)) }
 }
 
-/// Draws a part of a whole, from 0 to 1, as a bar, and writes it in percent behind that. More than the whole fills the bar.
+/// Draws a part of a whole, from 0 to 1, as a bar, and writes it in percent after that. More than the whole fills the bar.
 fn bar(part: f64) -> String {
     let filled = (part.clamp(0.0, 1.0) * BAR_WIDTH).round();
     format!(

@@ -24,11 +24,11 @@ use crate::model::timestamp::rfc3339;
 use blocks::Renderer;
 use escape::escape;
 
-/// Most columns of the command above the page. The JSON form has all of it.
+/// Maximum number of columns of the command above the page. The JSON form has all of it.
 const COMMAND_COLUMNS: usize = 300;
-/// Most columns of the command under the pointer.
+/// Maximum number of columns of the command under the pointer.
 const WHOLE_COMMAND_COLUMNS: usize = 1000;
-/// Most columns of the page's title, which is the name of a tab.
+/// Maximum number of columns of the page's title, which is the name of a tab.
 const TITLE_COLUMNS: usize = 80;
 
 /// Renders the report as a page, with a newline at its end.

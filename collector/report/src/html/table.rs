@@ -4,11 +4,11 @@ use super::escape::escape;
 use crate::document::{Column, Table};
 use crate::quote;
 
-/// Most rows of a table; the JSON form has all of them.
+/// Maximum number of rows of a table; the JSON form has all of them.
 pub(super) const MOST_ROWS: usize = 40;
-/// Most rows of a table that is there once for each GPU.
+/// Maximum number of rows of a table that is there once for each GPU.
 pub(super) const MOST_ROWS_OF_DEVICE: usize = 10;
-/// Most columns of a cell.
+/// Maximum number of columns of a cell.
 const CELL_COLUMNS: usize = 160;
 
 /// Renders at most `most_rows` rows of a table, and below the table how many more there are. `title` names the table for screen

@@ -21,9 +21,9 @@ use crate::model::report::{
 };
 use crate::model::timestamp;
 
-/// Most missing nodes that are named in the coverage.
+/// Maximum number of missing nodes that are named in the coverage.
 const MOST_NAMES: usize = 1000;
-/// Most nodes without a report that are listed.
+/// Maximum number of nodes without a report that are listed.
 const MOST_MISSING: usize = 2000;
 /// Why private and proportional RAM are null.
 const NO_SHARING: &str = "reports don't have it over time, so that of all nodes together is unknown";
@@ -59,7 +59,7 @@ impl Merger {
             ..of_totals
         };
         let hints = self.hints_of_all(self.common.hints(is_one_report_a_node));
-        // Nodes without a report come behind the others, with nothing but a name.
+        // Nodes without a report come after the others, with nothing but a name.
         self.nodes.extend(missing.names.iter().take(MOST_MISSING).map(|node| Node {
             node: node.clone(),
             state: NodeState::NeverCheckedIn,
@@ -184,7 +184,7 @@ impl Merger {
     }
 
     /// Finds the nodes of the job of which there is no report. Names with and without a domain are those of one node.
-    fn missing(&self) -> Missing {
+    fn missing(&self) -> MissingNodes {
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
         let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
         let told = self.told_nodes.names.iter().map(|name| (short(name), name));
@@ -197,7 +197,7 @@ impl Merger {
         // Reports can count more nodes than they name.
         let by_count = self.told_nodes.most.saturating_sub(self.read_nodes.len() as u64);
         let count = (names.len() as u64).max(by_count);
-        Missing { names, count }
+        MissingNodes { names, count }
     }
 
     /// Figures whose sums lack the reports in which they are unknown, each with the number of these reports.
@@ -327,7 +327,7 @@ impl Merger {
 }
 
 /// Nodes without a report.
-struct Missing {
+struct MissingNodes {
     /// Those whose names are known.
     names: Vec<String>,
     /// How many there are at least.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::head::cut;
 
-/// Most commands that are told apart.
-const MOST: usize = 100;
-/// Most words of one that are kept.
+/// Maximum number of commands that are told apart.
+const MAX_COMMANDS: usize = 100;
+/// Maximum number of words of one that are kept.
 const MOST_WORDS: usize = 100;
 
 /// The commands so far, each with how many reports have it and the first start, microseconds since the epoch.
@@ -19,7 +19,7 @@ impl Commands {
     /// many others.
     pub(super) fn add(&mut self, words: &[String], start_us: i64) {
         let words: Vec<String> = words.iter().take(MOST_WORDS).map(|word| cut(word)).collect();
-        if self.0.len() < MOST || self.0.contains_key(&words) {
+        if self.0.len() < MAX_COMMANDS || self.0.contains_key(&words) {
             let (count, first_us) = self.0.entry(words).or_insert((0, start_us));
             *count += 1;
             *first_us = start_us.min(*first_us);

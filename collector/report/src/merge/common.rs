@@ -9,7 +9,7 @@ use crate::model::report::{
 const CONTENTION: &str = "the reports of the nodes have it";
 /// Why there are no hints where reports are of parts of nodes.
 const SEVERAL: &str = "several reports are of one node, so none tells what a node needs";
-/// Most GPUs that are named as held and idle.
+/// Maximum number of GPUs that are named as held and idle.
 const MOST_IDLE: usize = 100;
 
 /// What the reports so far have in common.

@@ -30,13 +30,13 @@ impl Cover {
         self.first.joined(span) == self.first
     }
 
-    /// Whether the first report covers all of the time, but for a negligible part.
+    /// Whether the first report covers all of the time, except for a negligible part.
     pub(super) fn is_whole(self) -> bool {
         let (first_us, all_us) = (u128::from(self.first.length_us()), u128::from(self.all.length_us()));
         (all_us - first_us) * NEGLIGIBLE <= all_us
     }
 
-    /// Whether a report of this time would cover all of the time, its own included, but for a negligible part.
+    /// Whether a report of this time would cover all of the time, its own included, except for a negligible part.
     pub(super) fn is_whole_for(self, span: Span) -> bool {
         Self { first: span, ..self.with(span) }.is_whole()
     }

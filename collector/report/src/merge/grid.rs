@@ -1,8 +1,8 @@
 //! One grid of wall-clock time for all nodes: bins of equal width.
 
-/// Most points of a merged series, as in the report of one node.
+/// Maximum number of points of a merged series, as in the report of one node.
 pub(super) const MOST_POINTS: usize = 300;
-/// Most bins. A report has 150 to 300 points, so a point of a run of the whole length has two to five bins.
+/// Maximum number of bins. A report has 150 to 300 points, so a point of a run of the whole length has two to five bins.
 pub(super) const MOST_BINS: i64 = 600;
 /// The least width of a bin, microseconds: the start of a report is known no better.
 const LEAST_BIN_US: i64 = 1000;

@@ -15,7 +15,7 @@ use crate::model::report::{NodePart, Report};
 use crate::model::timestamp;
 use crate::read::{self, NotRead};
 
-/// Most characters of a name that is kept: of a host, a command, a process.
+/// Maximum number of characters of a name that is kept: of a host, a command, a process.
 const MOST_NAME: usize = 255;
 
 /// What a first look at a report tells.
@@ -92,7 +92,7 @@ impl Head {
         .into()
     }
 
-    /// The host name.
+    /// The name of the machine that the report is of. `None`: the report does not have it.
     pub fn hostname(&self) -> Option<&str> {
         self.hostname.as_deref()
     }

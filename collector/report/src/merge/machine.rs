@@ -12,7 +12,7 @@ use super::totals::{Known, millionths, saturated};
 use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::{Gpu, GpuDevice, MaxGpuRam, Percent, Report, Track};
 
-/// Most GPUs of a machine that are told apart.
+/// Maximum number of GPUs of a machine that are told apart.
 const MOST_GPUS: usize = 1024;
 
 /// Sums over machines.

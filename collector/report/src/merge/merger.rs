@@ -25,13 +25,13 @@ use crate::read::ReadReport;
 
 /// Points that the series of all nodes have together: with 1,000 nodes, 30 each.
 const NODE_POINTS: usize = 30_000;
-/// Most nodes that are listed.
+/// Maximum number of nodes that are listed.
 const MOST_NODES: usize = 10_000;
-/// Most GPUs that are listed.
+/// Maximum number of GPUs that are listed.
 const MOST_GPUS: usize = 20_000;
-/// Most files that are named because they are not in the report.
+/// Maximum number of files that are named because they are not in the report.
 const MOST_UNREAD: usize = 1000;
-/// Most nodes whose names are kept because a report names them.
+/// Maximum number of nodes whose names are kept because a report names them.
 const MOST_TOLD: usize = 10_000;
 
 /// A merged report.
@@ -133,7 +133,7 @@ impl Merger {
         }
     }
 
-    /// The plan.
+    /// What of the reports is merged, and in which bins of time.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -287,7 +287,7 @@ fn part_of_run(plan: &Plan, number: usize, read: ReadReport) -> Report {
     report
 }
 
-/// Notes that a file is not in the report.
+/// Notes that a file is not in the report. Only the first [`MOST_UNREAD`] are named.
 fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
     files.unread += 1;
     if files.unread_files.len() < MOST_UNREAD {

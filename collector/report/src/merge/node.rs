@@ -17,9 +17,9 @@ use crate::model::report::{
 };
 use crate::model::timestamp;
 
-/// Most GPUs of a node that are listed.
+/// Maximum number of GPUs of a node that are listed.
 const MOST_GPUS: usize = 64;
-/// Most processors of an affinity mask.
+/// Maximum number of processors of an affinity mask.
 const MOST_CPUS: u32 = 1 << 16;
 /// The most cores that a report may use: more is forged.
 const MOST_CORES: f64 = 1e6;

@@ -2,10 +2,10 @@
 
 use crate::model::report::{Report, Series, Track};
 
-/// Most points of a series: no version writes more than 300.
+/// Maximum number of points of a series: no version writes more than 300.
 const MOST_POINTS: usize = 1000;
 /// The largest value of a quantity: more is forged, and would overflow sums of values and time.
-const MOST: u64 = 1 << 62;
+const MAX_UNITS: u64 = 1 << 62;
 /// The longest run, microseconds: ten years.
 const MOST_RUN_US: f64 = 315e12;
 /// A clock is ahead or behind by no more than this, seconds: longer than all times that a report can have (1970 to 9999). Times
@@ -108,9 +108,9 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// Converts a figure of a report to whole units. A forged one, such as a negative one, is kept within 0 and [`MOST`].
+    /// Converts a figure of a report to whole units. A forged one, such as a negative one, is kept within 0 and [`MAX_UNITS`].
     pub(super) fn units(self, value: f64) -> u64 {
-        (value * self.factor()).round().clamp(0.0, MOST as f64) as u64
+        (value * self.factor()).round().clamp(0.0, MAX_UNITS as f64) as u64
     }
 
     /// Converts whole units back to a figure as a report has it.

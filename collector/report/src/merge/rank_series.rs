@@ -1,4 +1,4 @@
-//! Ranks over time. A job can have any number of ranks, so at most [`MOST`] have a series. They are all ranks, or every second
+//! Ranks over time. A job can have any number of ranks, so at most [`MAX_SERIES`] have a series. They are all ranks, or every second
 //! one, every fourth one, and so on. Which ranks these are does not depend on the order of the reports.
 
 use super::grid::Grid;
@@ -7,9 +7,9 @@ use super::quantity::Quantity;
 use super::sum::Sum;
 use crate::model::report::{NodeSeries, RankPlace, RankSeries};
 
-/// Most ranks with a series.
-const MOST: usize = 64;
-/// Most points of a series.
+/// Maximum number of ranks with a series.
+const MAX_SERIES: usize = 64;
+/// Maximum number of points of a series.
 const MOST_POINTS: usize = 120;
 
 /// Which ranks have a series.
@@ -46,11 +46,11 @@ impl Sampling {
 
     /// Drops series until there are few enough. `ranks`: all ranks that were opened, with their numbers.
     pub(super) fn limit<'a>(&mut self, ranks: impl Iterator<Item = (u32, &'a mut Option<OpenSeries>)>) {
-        if self.count <= MOST {
+        if self.count <= MAX_SERIES {
             return;
         }
         let mut kept: Vec<_> = ranks.filter(|(_, series)| series.is_some()).collect();
-        while kept.len() > MOST {
+        while kept.len() > MAX_SERIES {
             // A step above all numbers of ranks leaves the rank 0 of each job. If those are too many, no rank has a series.
             self.step = self.step.filter(|step| *step <= u64::from(u32::MAX)).map(|step| step * 2);
             for (_, series) in kept.iter_mut().filter(|(rank, _)| !self.has(*rank)) {

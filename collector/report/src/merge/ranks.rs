@@ -17,9 +17,9 @@ use crate::quote;
 
 /// How many ranks are listed of each kind.
 const LISTED: usize = 10;
-/// Most ranks without figures that are named.
+/// Maximum number of ranks without figures that are named.
 const MOST_MISSING: usize = 100;
-/// Most ranks that are kept. With more, which are missing is not known.
+/// Maximum number of ranks that are kept. With more, which are missing is not known.
 const MOST_RANKS: usize = 1 << 18;
 
 /// The number of the job, how many ranks it has, and the rank.

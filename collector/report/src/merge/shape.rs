@@ -16,7 +16,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Finds the largest and the smallest value of a report in each bin that it touches.
+    /// Finds, for each bin of time that the report touches, the largest value that the report can have had there and the smallest.
     pub(super) fn new(quantity: &Quantity, grid: Grid) -> Self {
         let Span { start_us, end_us } = quantity.span;
         // The start of a report is cut to milliseconds. So all of its times can be later by up to [`START_ROUNDING_US`].

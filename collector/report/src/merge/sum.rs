@@ -153,7 +153,7 @@ impl Sum {
         }
     }
 
-    /// Adds a point to the means of the bins that it touches. Its time behind the end of the grid does not count, although the
+    /// Adds a point to the means of the bins that it touches. Its time beyond the end of the grid does not count, although the
     /// last bin can end later.
     fn add_over_time(&mut self, point: &Point) {
         let Some(mean) = point.mean else { return };
@@ -189,12 +189,12 @@ impl Sum {
         self.is_bounded = false;
     }
 
-    /// The grid.
+    /// The bins of time that the sum is over.
     pub(super) fn grid(&self) -> Grid {
         self.grid
     }
 
-    /// Gives of how many reports the quantity is not known.
+    /// How many reports do not have the quantity.
     pub(super) fn unknown(&self) -> u64 {
         self.unknown
     }

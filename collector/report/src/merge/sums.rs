@@ -47,7 +47,7 @@ pub(super) struct Quantities {
 }
 
 impl Quantities {
-    /// Those of a report.
+    /// The quantities of one report, as far as its series have them.
     pub(super) fn from_report(report: &Report, axis: &Axis) -> Self {
         let series = &report.series;
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);

@@ -6,11 +6,11 @@ use crate::model::report::{
     ContextSwitches, Coverage, CpuTime, Faults, Io, Layers, OtherUser, Peaks, Report, StartedElsewhere,
 };
 
-/// Most executables that are listed, as in the report of one node.
+/// Maximum number of executables that are listed, as in the report of one node.
 const MOST_STATIC: usize = 100;
-/// Most other users that are listed.
+/// Maximum number of other users that are listed.
 const MOST_USERS: usize = 100;
-/// Most entries of what was started elsewhere.
+/// Maximum number of entries of what was started elsewhere.
 const MOST_ELSEWHERE: usize = 1000;
 /// The largest mean of RAM, bytes: no node has an exabyte, and a larger number is forged.
 const MOST_MEAN_BYTES: f64 = 1e18;
@@ -131,7 +131,7 @@ pub(super) struct Totals {
 struct Reason {
     /// How many reports have a reason.
     count: u64,
-    /// The first one, behind the name of its node.
+    /// The first one, after the name of its node.
     first: Option<String>,
 }
 

@@ -8,16 +8,16 @@ use crate::command_line;
 use crate::figures::short;
 use crate::model::report::{Node, NodeState, Report, ReportFiles, Topic, UnseenRanks, Warning};
 
-/// Most warnings of reports that are kept; more are only counted.
+/// Maximum number of warnings of reports that are kept; more are only counted.
 const MOST_KEPT: usize = 2000;
-/// Most of them that are listed.
+/// Maximum number of them that are listed.
 const MOST_LISTED: usize = 30;
-/// Most characters of a warning.
+/// Maximum number of characters of a warning.
 const MOST_TEXT: usize = 1000;
-/// Most columns of a command.
+/// Maximum number of columns of a command.
 const COMMAND_WIDTH: usize = 60;
 /// How many of several nodes, jobs, files or commands a warning names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The warnings of the reports so far.
 #[derive(Debug, Default)]
@@ -84,28 +84,28 @@ pub(super) struct Found<'a> {
 }
 
 /// Lists all warnings: those about the merge itself, then those of the reports.
-pub(super) fn warnings(facts: &Found) -> Vec<Warning> {
+pub(super) fn warnings(found: &Found) -> Vec<Warning> {
     // Each is `None` if there is nothing to warn of.
     let own: [(Topic, Option<String>); 10] = [
-        (Topic::Tracking, missing(facts)),
-        (Topic::Tracking, idle(facts)),
-        (Topic::Tracking, unfinished(facts.nodes)),
-        (Topic::Figures, commands(facts.commands)),
-        (Topic::Figures, jobs(facts.plan)),
-        (Topic::Figures, times(facts.plan)),
-        (Topic::Figures, apart(facts.plan)),
-        (Topic::Figures, several_of_a_node(facts.nodes)),
-        (Topic::Figures, one_machine(facts)),
-        (Topic::Figures, unknown(facts)),
+        (Topic::Tracking, missing(found)),
+        (Topic::Tracking, idle(found)),
+        (Topic::Tracking, unfinished(found.nodes)),
+        (Topic::Figures, commands(found.commands)),
+        (Topic::Figures, jobs(found.plan)),
+        (Topic::Figures, times(found.plan)),
+        (Topic::Figures, apart(found.plan)),
+        (Topic::Figures, several_of_a_node(found.nodes)),
+        (Topic::Figures, one_machine(found)),
+        (Topic::Figures, unknown(found)),
     ];
     let own = own.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
-    own.chain(facts.of_nodes.list()).collect()
+    own.chain(found.of_nodes.list()).collect()
 }
 
 /// Names the first of several, and says how many more there are: `n1, n2 and 3 others`.
 pub(super) fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let all = names.len();
-    let shown: Vec<&str> = names.take(NAMED).collect();
+    let shown: Vec<&str> = names.take(MAX_NAMED).collect();
     match all.saturating_sub(shown.len()) {
         0 => shown.join(", "),
         1 => format!("{} and 1 other", shown.join(", ")),
@@ -125,10 +125,10 @@ fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
 
 /// Names the nodes of which there is a report, and no process in it, if ranks are missing: they may have run there. `None`: there
 /// are none.
-fn idle(facts: &Found) -> Option<String> {
-    facts.ranks?;
+fn idle(found: &Found) -> Option<String> {
+    found.ranks?;
     let is_idle = |node: &&Node| node.reports > 0 && node.processes == Some(0);
-    let idle: Vec<&Node> = facts.nodes.iter().filter(is_idle).collect();
+    let idle: Vec<&Node> = found.nodes.iter().filter(is_idle).collect();
     (!idle.is_empty()).then(|| {
         format!(
             "No process was seen on {} ({}). What an MPI launcher starts by ssh in a job of Slurm does not report to the run.",
@@ -139,15 +139,15 @@ fn idle(facts: &Found) -> Option<String> {
 }
 
 /// Says what no figure has: nodes and ranks without a report, and files that could not be read. `None`: nothing is missing.
-fn missing(facts: &Found) -> Option<String> {
-    let never = of_state(facts.nodes, NodeState::NeverCheckedIn);
-    let nodes = (facts.missing_nodes > 0).then(|| {
+fn missing(found: &Found) -> Option<String> {
+    let never = of_state(found.nodes, NodeState::NeverCheckedIn);
+    let nodes = (found.missing_nodes > 0).then(|| {
         let names = named(never.iter().map(|node| node.node.as_str()));
         let names = if names.is_empty() { names } else { format!(" ({names})") };
-        format!("{}{names}", counted(facts.missing_nodes, "node"))
+        format!("{}{names}", counted(found.missing_nodes, "node"))
     });
-    let ranks = facts.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
-    let files = facts.files;
+    let ranks = found.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    let files = found.files;
     let unread = files.unread_files.first().map(|first| {
         let all = files.read + files.unread;
         let such_as = if files.unread > 1 { "such as " } else { "" };
@@ -187,7 +187,7 @@ fn commands(commands: &[(&[String], u64)]) -> Option<String> {
     }
     let texts: Vec<String> = commands
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED)
         .map(|(words, count)| format!("{count} of {}", command_line::command(words, COMMAND_WIDTH)))
         .collect();
     let more = if commands.len() > texts.len() { ", ..." } else { "" };
@@ -247,25 +247,25 @@ fn several_of_a_node(nodes: &[Node]) -> Option<String> {
 }
 
 /// Says that some nodes are the same machine. `None`: there are as many machines as nodes with a report.
-fn one_machine(facts: &Found) -> Option<String> {
-    let with_reports = facts.nodes.iter().filter(|node| node.reports > 0).count() as u64;
-    (with_reports > facts.machines).then(|| {
+fn one_machine(found: &Found) -> Option<String> {
+    let with_reports = found.nodes.iter().filter(|node| node.reports > 0).count() as u64;
+    (with_reports > found.machines).then(|| {
         format!(
             "By their boot ids, {with_reports} nodes are {}: containers, for example. Its cores, memory and GPUs count once.",
-            counted(facts.machines, "machine")
+            counted(found.machines, "machine")
         )
     })
 }
 
 /// Names the figures that are unknown of some reports. `None`: all are known of all.
-fn unknown(facts: &Found) -> Option<String> {
-    let unknown = facts.unknown.iter().filter(|(_, reports)| *reports > 0);
+fn unknown(found: &Found) -> Option<String> {
+    let unknown = found.unknown.iter().filter(|(_, reports)| *reports > 0);
     let parts: Vec<String> =
         unknown.map(|(figure, reports)| format!("{figure} (in {})", counted(*reports, "report"))).collect();
     (!parts.is_empty()).then(|| {
         format!(
             "Unknown in some of {}, and in no sum: {}. These sums are of the other reports.",
-            counted(facts.files.read, "report"),
+            counted(found.files.read, "report"),
             parts.join(", ")
         )
     })

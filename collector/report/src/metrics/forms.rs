@@ -7,8 +7,8 @@ use crate::figures::{UNKNOWN, bytes, short};
 use crate::quote;
 use crate::text::table::aligned;
 
-/// Most columns of a name.
-const NAME: usize = 48;
+/// Maximum number of columns of a name.
+const NAME_COLUMNS: usize = 48;
 /// What the name of a metric in bytes ends in.
 const BYTES: &str = "_bytes";
 
@@ -18,7 +18,7 @@ pub fn text(rows: &[MetricRow]) -> String {
     let line = |row: &MetricRow| {
         let cell = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| readable(&row.name, value));
         let mut cells = vec![
-            quote::cut_middle(&quote::escape(&row.name), NAME),
+            quote::cut_middle(&quote::escape(&row.name), NAME_COLUMNS),
             row.process_id.to_string(),
             row.count.to_string(),
         ];
@@ -107,7 +107,7 @@ loss         7         3       0.31      -12,345    2.00e9    1.00e-5
 a,\"b\"\\x1b   7         3       n/a       -12,345    2.00e9    1.00e-5    1
 torch_bytes  7         3       2.00 MB   -12.3 kB   2.00 GB   0 B
 ";
-        // The last words of a line have no padding behind them.
+        // The last words of a line have no padding after them.
         let words = |text: &str| -> Vec<Vec<String>> {
             text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
         };

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::{MetricSummary, MetricValue};
 use crate::over_time::{Clock, Column, Joining, METRIC, OverTime};
 
-/// Most metrics that are joined. A program that makes a name of each step has no use for a column of each.
-const MOST: usize = 256;
+/// Maximum number of metrics that are joined. A program that makes a name of each step has no use for a column of each.
+const MAX_METRICS: usize = 256;
 /// By so much a value can be before the start or after the end, seconds. A report has the start of its run to the millisecond.
 const ROUNDING_S: f64 = 0.002;
 
@@ -45,7 +45,7 @@ pub struct MetricPoints {
     summary: MetricSummary,
     /// How many values are before the first point or after the last one.
     outside: u64,
-    /// How many values are of metrics beyond [`MOST`].
+    /// How many values are of metrics beyond [`MAX_METRICS`].
     beyond: u64,
 }
 
@@ -63,7 +63,7 @@ impl MetricPoints {
         }
     }
 
-    /// Adds the next value of the file to its point and to the summary. One outside of the run, or of a metric beyond [`MOST`],
+    /// Adds the next value of the file to its point and to the summary. One outside of the run, or of a metric beyond [`MAX_METRICS`],
     /// is only counted for [`MetricPoints::notes`].
     pub fn add(&mut self, value: MetricValue) {
         let at_s = value.timestamp_s - self.clock.zero_s;
@@ -76,7 +76,7 @@ impl MetricPoints {
         // The value belongs to the first point that ends then or later. One shortly after the run belongs to the last point.
         let point = self.ends_s.partition_point(|end_s| *end_s < at_s).min(self.ends_s.len() - 1);
         let key = (value.name.clone(), value.process_id);
-        if self.found.len() >= MOST && !self.found.contains_key(&key) {
+        if self.found.len() >= MAX_METRICS && !self.found.contains_key(&key) {
             self.beyond += 1;
             return;
         }
@@ -104,10 +104,9 @@ impl MetricPoints {
         }
         match self.beyond {
             0 => {}
-            1 => notes.push(format!("1 value is left out: it is of more than {MOST} metrics")),
-            values => {
-                notes.push(format!("{values} values are left out: they are of more than {MOST} metrics"))
-            }
+            1 => notes.push(format!("1 value is left out: it is of more than {MAX_METRICS} metrics")),
+            values => notes
+                .push(format!("{values} values are left out: they are of more than {MAX_METRICS} metrics")),
         }
         notes
     }

@@ -10,8 +10,8 @@ use crate::{metrics, quote};
 
 /// Columns of a figure in text.
 const FIGURE: usize = 10;
-/// Most columns of a name in text. Each line is as wide as the widest, and a metric can have any name.
-const NAME: usize = 64;
+/// Maximum number of columns of a name in text. Each line is as wide as the widest, and a metric can have any name.
+const NAME_COLUMNS: usize = 64;
 
 /// What a quantity was during a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -76,8 +76,10 @@ pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
     let statistics = statistics(over_time);
     let title = format!("{} points in {} s", over_time.points.len(), short(last_s));
-    let names: Vec<String> =
-        statistics.iter().map(|column| quote::cut_middle(&quote::escape(&column.name), NAME)).collect();
+    let names: Vec<String> = statistics
+        .iter()
+        .map(|column| quote::cut_middle(&quote::escape(&column.name), NAME_COLUMNS))
+        .collect();
     let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
         let cells = cells.map(|cell| right(&cell, FIGURE)).join("  ");

@@ -20,9 +20,9 @@ const NS_PER_S: f64 = 1e9;
 /// point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
-/// Most cells of samples that are kept in memory, of 16 bytes: of our files, about 25 days of samples each second.
+/// Maximum number of cells of samples that are kept in memory, of 16 bytes: of our files, about 25 days of samples each second.
 pub const MOST_CELLS: usize = 1 << 26;
-/// Most samples of a file whose moments are kept. Beyond that, every two neighbours become one.
+/// Maximum number of samples of a file whose moments are kept. Beyond that, every two neighbours become one.
 const MOST_MOMENTS: usize = 20_000;
 
 /// How much of a tracking file is kept.
@@ -281,7 +281,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     OverTime { points, columns }
 }
 
-/// Gives bytes per second, read and written, for the time of each sample.
+/// Bytes per second, read and written, for the time of each sample.
 ///
 /// I/O is read less often than sampled, so several samples carry one reading. All samples between two readings have the mean rate
 /// of that time. `None`: there is no reading on one of its sides.
@@ -319,7 +319,7 @@ fn tree_values(sample: &TreeSample, before: Option<&TreeSample>) -> Vec<Option<f
 /// The points of a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
 ///
 /// # Errors
-/// If it has another form, as a text to put behind the file's name.
+/// If it has another form, as a text to put after the file's name.
 pub fn from_csv(mut lines: impl Iterator<Item = String>) -> Result<Recording, String> {
     // The form: names and values of what holds for all rows, then the names of the columns, then rows.
     let mut cells =
@@ -375,7 +375,7 @@ pub struct Fixed {
 /// The points of a table in gpu_tracker's form, by the names of its columns.
 ///
 /// # Errors
-/// If a column or a unit is missing, as a text to put behind the file's name.
+/// If a column or a unit is missing, as a text to put after the file's name.
 pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) -> Result<Recording, String> {
     let table_columns = table_columns(names, rows, fixed)?;
     // gpu_tracker's own files have the wall clock alone, in seconds.
@@ -427,7 +427,7 @@ fn place(names: &[String], name: &str) -> Option<usize> {
 /// Finds the place of a column that every table has.
 ///
 /// # Errors
-/// If it is not there, as a text to put behind the file's name.
+/// If it is not there, as a text to put after the file's name.
 fn needed_place(names: &[String], name: &str) -> Result<usize, String> {
     place(names, name).ok_or_else(|| format!("is no tracking file: it has no column {name}"))
 }
@@ -456,7 +456,7 @@ impl TableColumn {
 /// The bytes of a unit of this name.
 ///
 /// # Errors
-/// If there is no such unit, as a text to put behind the file's name.
+/// If there is no such unit, as a text to put after the file's name.
 fn bytes_of_unit(unit: &str) -> Result<f64, String> {
     let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
     known
@@ -467,7 +467,7 @@ fn bytes_of_unit(unit: &str) -> Result<f64, String> {
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
 ///
 /// # Errors
-/// If a column or a unit is missing, as a text to put behind the file's name.
+/// If a column or a unit is missing, as a text to put after the file's name.
 fn table_columns(
     names: &[String],
     rows: &[Vec<Option<f64>>],

@@ -355,7 +355,7 @@ fn missing_key_is_unknown_or_refused_by_its_name() {
     assert!(unknown > 100 && refused > 50, "{unknown} {refused}");
 }
 
-/// Puts a key that no version has into every object, but for those whose keys are names of limits, variables and kinds.
+/// Puts a key that no version has into every object, except those whose keys are names of limits, variables and kinds.
 fn put_unknown_keys(value: &mut Value) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(put_unknown_keys),

@@ -6,7 +6,7 @@ use crate::model::counts_in_words::times;
 use crate::model::report::{AlertUse, Report};
 use crate::units::Units;
 
-/// Most lines of the remark.
+/// Maximum number of lines of the remark.
 const MOST_LINES: usize = 2;
 
 /// Makes a row for each alert, and one that counts the events by kind if the run wrote them.

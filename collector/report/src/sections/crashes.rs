@@ -5,9 +5,9 @@ use crate::figures::thousands;
 use crate::model::counts_in_words::processes;
 use crate::model::report::{Cause, Crash, CrashPlace, DeadProcess, Report};
 
-/// Most kinds of crashes that the summary names.
-const MOST: usize = 3;
-/// Most lines of each of them.
+/// Maximum number of kinds of crashes that the summary names.
+const MAX_KINDS: usize = 3;
+/// Maximum number of lines of each of them.
 const MOST_LINES: usize = 1;
 
 /// Writes `, but 3 processes crashed,`. The test programs of build systems do not count: they may crash. `None`: no other did.
@@ -49,11 +49,11 @@ fn is_told(report: &Report, crash: &Crash) -> bool {
     crash.count == 1 && (report.ending.exit.signal == Some(crash.signal) || process.is_some_and(is_of))
 }
 
-/// Makes a line for each signal and command, the first [`MOST`] of them. Two more lines count the other crashes and the probes.
+/// Makes a line for each signal and command, the first [`MAX_KINDS`] of them. Two more lines count the other crashes and the probes.
 /// Gives the first `most_lines` of all these lines. A crash of which the headline or the evidence tells has none.
 pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     let kinds: Vec<&Crash> = of_the_job(report).filter(|crash| !is_told(report, crash)).collect();
-    let (shown, others) = kinds.split_at(kinds.len().min(MOST));
+    let (shown, others) = kinds.split_at(kinds.len().min(MAX_KINDS));
     let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };
     let mut remarks: Vec<Block> = shown.iter().map(|crash| remark(Tone::Bad, sentence(crash))).collect();
     if !others.is_empty() {

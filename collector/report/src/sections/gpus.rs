@@ -6,8 +6,8 @@ use crate::figures::{energy, number, short};
 use crate::model::report::{GpuDevice, Report};
 use crate::units::Units;
 
-/// Most rows of used GPUs in the summary.
-const MOST: usize = 4;
+/// Maximum number of rows of used GPUs in the summary.
+const MAX_ROWS: usize = 4;
 
 /// Makes a section for each GPU.
 pub(super) fn gpus(gpus: &[GpuDevice], units: Units) -> Section {
@@ -97,7 +97,7 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
     let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
-    let shown = if used.len() > MOST { MOST - 1 } else { used.len() };
+    let shown = if used.len() > MAX_ROWS { MAX_ROWS - 1 } else { used.len() };
     let (single, others) = used.split_at(shown);
     let mut rows: Vec<_> = single.iter().map(|gpu| row(gpu, units)).collect();
     if !others.is_empty() {

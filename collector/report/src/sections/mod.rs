@@ -24,7 +24,7 @@ pub(crate) use next_job::slurm_options;
 pub(crate) use processes::most_at_once;
 pub(crate) use usage::busy_cores;
 
-/// Most lines of evidence in the summary.
+/// Maximum number of lines of evidence in the summary.
 const MOST_EVIDENCE: usize = 3;
 
 /// The command that shows all of a kept report.

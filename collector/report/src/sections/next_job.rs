@@ -185,7 +185,7 @@ fn are_hints_of_use(report: &Report) -> bool {
     is_batch_job || report.hints.is_any_given() || report.hints.is_any_above_least()
 }
 
-/// The remarks behind Slurm's options, about what the options can't say.
+/// The remarks after Slurm's options, about what the options can't say.
 fn remarks(report: &Report, units: Units) -> Vec<String> {
     let hints = &report.hints;
     let mut remarks = Vec::new();

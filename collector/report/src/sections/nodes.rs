@@ -10,10 +10,10 @@ use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, 
 use crate::quote;
 use crate::units::Units;
 
-/// Most nodes that a row of the summary names.
-const NAMED: usize = 3;
-/// Most columns of a node's name in the summary.
-const NAME: usize = 24;
+/// Maximum number of nodes that a row of the summary names.
+const MAX_NAMED: usize = 3;
+/// Maximum number of columns of a node's name in the summary.
+const NAME_COLUMNS: usize = 24;
 /// An upper bound is not shown if it is above the lower bound by no more than this part of that.
 const NEGLIGIBLE: f64 = 0.01;
 
@@ -84,7 +84,7 @@ fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
         let ram = node.ram.max_bytes.map_or(UNKNOWN.to_owned(), |bytes| units.bytes(bytes));
         format!("{} {ram}", short_name(&node.node))
     };
-    let mut named: Vec<String> = nodes.iter().take(NAMED).map(ram).collect();
+    let mut named: Vec<String> = nodes.iter().take(MAX_NAMED).map(ram).collect();
     let others = merged.nodes.saturating_sub(named.len() as u64);
     if others > 0 {
         named.push(format!("{} other{}", thousands(others as f64), if others == 1 { "" } else { "s" }));
@@ -175,7 +175,7 @@ fn ended(how: Exit) -> String {
 /// Joins the first of some texts, and counts the others. `None`: there are none.
 fn listed(texts: impl Iterator<Item = String>) -> Option<String> {
     let all: Vec<String> = texts.collect();
-    let (shown, others) = all.split_at(all.len().min(NAMED));
+    let (shown, others) = all.split_at(all.len().min(MAX_NAMED));
     let more = (!others.is_empty()).then(|| format!("{} more", others.len()));
     let shown: Vec<String> = shown.iter().cloned().chain(more).collect();
     (!shown.is_empty()).then(|| shown.join(", "))
@@ -183,7 +183,7 @@ fn listed(texts: impl Iterator<Item = String>) -> Option<String> {
 
 /// A node's name for the summary.
 fn short_name(node: &str) -> String {
-    quote::cut(&quote::escape(node), NAME)
+    quote::cut(&quote::escape(node), NAME_COLUMNS)
 }
 
 /// Makes the section of the nodes.

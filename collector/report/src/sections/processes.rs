@@ -8,14 +8,14 @@ use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
 use crate::model::report::{CommandUsage, Coverage, HeavyProcess, Peaks, Processes, Report};
 use crate::units::Units;
 
-/// Longest command line in a table, in columns: what an outline of 80 columns has room for behind the figures.
+/// Longest command line in a table, in columns: what an outline of 80 columns has room for after the figures.
 const COMMAND: usize = 36;
 /// Longest command line beside it, in columns.
-const WHOLE_COMMAND: usize = 250;
-/// Most rows of the processes with most RAM.
+const WHOLE_COMMAND_COLUMNS: usize = 250;
+/// Maximum number of rows of the processes with most RAM.
 const MOST_BY_RAM: usize = 5;
-/// Most commands in the summary.
-const MOST: usize = 5;
+/// Maximum number of commands in the summary.
+const MAX_COMMANDS: usize = 5;
 
 /// Makes the section of all processes. An untracked run has only what its launcher was told.
 pub(super) fn processes(report: &Report, units: Units) -> Section {
@@ -124,7 +124,7 @@ fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
         usage
             .args
             .as_ref()
-            .map(|args| command_line::process(Some(args), &usage.command, WHOLE_COMMAND))
+            .map(|args| command_line::process(Some(args), &usage.command, WHOLE_COMMAND_COLUMNS))
             .unwrap_or_default()
     };
     table.tips = processes.iter().map(whole).collect();
@@ -256,7 +256,7 @@ pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> 
         return None;
     }
     // One line is for the heads, one for the others.
-    let most = MOST.min(most_lines - 2);
+    let most = MAX_COMMANDS.min(most_lines - 2);
     // A line for "1 other" is better spent on that one.
     let shown = if all.len() <= most + 1 { all.len().min(most_lines - 1) } else { most };
     let (shown, others) = all.split_at(shown);

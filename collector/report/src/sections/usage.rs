@@ -10,10 +10,10 @@ use crate::units::Units;
 
 /// A line of fewer spans of time shows nothing.
 const LEAST_SPANS: usize = 4;
-/// Most commands that the summary names as holders of the peak.
-const HOLDERS: usize = 3;
-/// Most columns of the name of one of them.
-const HOLDER: usize = 24;
+/// Maximum number of commands that the summary names as holders of the peak.
+const MAX_HOLDERS: usize = 3;
+/// Maximum number of columns of the name of one of them.
+const HOLDER_COLUMNS: usize = 24;
 
 /// Makes the section of CPU time.
 pub(super) fn cpu_time(report: &Report, units: Units) -> Section {
@@ -212,8 +212,8 @@ fn above_limit(report: &Report) -> Option<Block> {
 
 /// Makes the row of the commands that held the RAM at its peak. `None`: it was a single process.
 fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
-    let (named, others) = peak.by_command.split_at(peak.by_command.len().min(HOLDERS));
-    // Commands behind the first few, and those that the report does not name either, are summed.
+    let (named, others) = peak.by_command.split_at(peak.by_command.len().min(MAX_HOLDERS));
+    // Commands after the first few, and those that the report does not name either, are summed.
     let unnamed = peak.other_commands.map(|others| (others.count, others.added_bytes));
     let others = others.iter().map(|command| (command.count, command.added_bytes)).chain(unnamed);
     let (mut other_count, mut other_bytes) = (0_u64, 0_u64);
@@ -230,7 +230,7 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
         format!("{count}{name} {}", units.bytes(bytes))
     };
     let names: Vec<String> = named.iter().map(|command| quote::escape(&command.command)).collect();
-    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), HOLDER);
+    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), HOLDER_COLUMNS);
     let parts = named.iter().zip(names);
     let mut parts: Vec<String> =
         parts.map(|(command, name)| held(name, command.count, command.added_bytes)).collect();

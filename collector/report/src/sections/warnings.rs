@@ -3,9 +3,9 @@
 use crate::document::{Block, Section, Tone};
 use crate::model::report::{Cause, Report, Topic, Warning};
 
-/// Most warnings that the summary shows.
-const MOST: usize = 2;
-/// Most lines of each.
+/// Maximum number of warnings that the summary shows.
+const MAX_WARNINGS: usize = 2;
+/// Maximum number of lines of each.
 const MOST_LINES: usize = 2;
 
 pub(super) fn warnings(report: &Report) -> Section {
@@ -22,7 +22,7 @@ pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
     };
     let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said_elsewhere(warning)).collect();
     unsaid.sort_by_key(|warning| warning.topic);
-    let (shown, others) = unsaid.split_at(unsaid.len().min(MOST));
+    let (shown, others) = unsaid.split_at(unsaid.len().min(MAX_WARNINGS));
     let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };
     let mut remarks: Vec<_> =
         shown.iter().map(|warning| remark(Tone::Caution, warning.text.clone())).collect();

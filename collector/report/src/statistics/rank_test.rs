@@ -5,8 +5,8 @@
 
 use super::normal;
 
-/// Most values for which the distribution of ranks is counted out. The number of ways to choose half of them is below 2^53, so an
-/// `f64` has it exactly.
+/// Maximum number of values for which the distribution of ranks is counted out. The number of ways to choose half of them is below
+/// 2^53, so an `f64` has it exactly.
 const MOST_EXACT: usize = 50;
 
 /// How two sets compare.

@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::plan::{Variant, file_stem};
 use crate::quote;
 
-/// Most variants of a study.
+/// Maximum number of variants of a study.
 const MOST_VARIANTS: usize = 1_000;
 
 /// A command as the user gives it.
@@ -138,7 +138,7 @@ fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: 
     }
 }
 
-/// The begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on behind it.
+/// The begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on after it.
 fn free_stem(stem: &str, others: &[Variant]) -> String {
     let is_free = |stem: &str| others.iter().all(|other| other.file != stem);
     let mut free = stem.to_owned();
@@ -171,7 +171,7 @@ fn fill(text: &str, values: &Values) -> String {
                 filled += value;
                 rest = after;
             }
-            // Only the brace is passed: a placeholder can begin right behind it.
+            // Only the brace is passed: a placeholder can begin right after it.
             None => {
                 filled.push('{');
                 rest = behind;

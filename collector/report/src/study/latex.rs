@@ -22,7 +22,7 @@ pub(super) fn latex(study: &Study) -> String {
     text + &comments.map(|line| format!("% {}\n", quote::escape(&line))).collect::<String>()
 }
 
-/// Writes mean and deviation in mathematical mode, and `n/a` as it is. Braces keep the mode from adding a space behind a comma
+/// Writes mean and deviation in mathematical mode, and `n/a` as it is. Braces keep the mode from adding a space after a comma
 /// between thousands.
 fn cell(cell: &Cell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(r" \pm {deviation}")).unwrap_or_default();

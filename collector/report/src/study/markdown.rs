@@ -20,7 +20,7 @@ pub(super) fn markdown(study: &Study) -> String {
     text + &below.iter().map(|line| format!("\n{}\n", escape(line))).collect::<String>()
 }
 
-/// Writes `mean ± deviation`, and behind it a star if the difference is sure. A backslash keeps that from being markup.
+/// Writes `mean ± deviation`, and after it a star if the difference is sure. A backslash keeps that from being markup.
 fn cell(cell: &Cell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " \\*" } else { "" })

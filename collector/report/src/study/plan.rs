@@ -38,7 +38,7 @@ pub struct Variant {
     pub command: String,
     /// The command line that prepares each of its runs, and is not tracked.
     pub prepare: Option<String>,
-    /// What the names of its files begin with.
+    /// Prefix of the names of the files of its runs.
     pub file: String,
 }
 
@@ -71,7 +71,7 @@ struct Head {
     form_version: u32,
 }
 
-/// Most runs of a variant, and most to warm up.
+/// Maximum number of runs of a variant, and of runs to warm up.
 pub const MOST_RUNS: usize = 10_000;
 
 impl Plan {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(firsts.len(), 3, "{order:?}");
         assert_eq!(plan(20, 7).order, order);
         assert_ne!(plan(20, 8).order, order);
-        // More runs are added behind those that there are.
+        // More runs are added after those that there are.
         assert_eq!(plan(5, 7).with_runs(20).order, order);
         assert_eq!(plan(1, 7).warmup_order().len(), 6);
     }

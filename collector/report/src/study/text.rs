@@ -5,8 +5,8 @@ use super::{Estimate, Row, Study, sentences};
 use crate::quote;
 use crate::text::table::aligned;
 
-/// Most columns of a variant's name.
-const NAME: usize = 40;
+/// Maximum number of columns of a variant's name.
+const NAME_COLUMNS: usize = 40;
 
 /// Writes a study as text.
 pub(super) fn text(study: &Study) -> String {
@@ -46,7 +46,7 @@ fn with_details(study: &Study, details: Vec<Vec<String>>) -> String {
 /// The variants' names, cut where they are long.
 fn names(study: &Study) -> Vec<String> {
     let names: Vec<String> = study.variants.iter().map(|variant| quote::escape(&variant.name)).collect();
-    quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), NAME)
+    quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), NAME_COLUMNS)
 }
 
 /// A table of one quantity: a row for each variant, a column for each statistic. The first six are in the
@@ -89,7 +89,7 @@ fn missing_runs(study: &Study) -> Option<String> {
     (missing > 0).then(|| format!("not over: {missing} of {planned} runs have no report"))
 }
 
-/// Writes `mean ± deviation`, and behind it a star if the difference is sure.
+/// Writes `mean ± deviation`, and after it a star if the difference is sure.
 fn cell(cell: &Cell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " *" } else { "" })

@@ -10,7 +10,7 @@ use super::calls::{Block, Blocks};
 use super::moments::Moments;
 use super::ordered::Ordered;
 
-/// Most columns of a file: each block has figures for each of them.
+/// Maximum number of columns of a file: each block has figures for each of them.
 const MOST_COLUMNS: usize = 1_000;
 /// The column with the time of a sample, seconds since the epoch.
 const TIME: &str = "timestamp";
@@ -80,7 +80,7 @@ pub struct CodeBlock {
     pub num_non_empty_calls: u64,
     /// How long its calls took.
     pub compute_time: ComputeTime,
-    /// Each column of the tracking file, but for the time.
+    /// Each column of the tracking file, except for the time.
     pub resource_usage: Ordered<Summary>,
 }
 

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::ordered::Ordered;
 
-/// Most code blocks of a file. Each sample is looked up in each of them, so more would take hours.
+/// Maximum number of code blocks of a file. Each sample is looked up in each of them, so more would take hours.
 const MOST_BLOCKS: usize = 10_000;
 
 /// What a mark says.

@@ -27,7 +27,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Its name.
+    /// Its name, as [`Self::of_name`] takes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -42,7 +42,7 @@ impl Statistic {
         STATISTICS.into_iter().find(|statistic| statistic.name() == name)
     }
 
-    /// Gives this statistic of a quantity. `None`: it is not known.
+    /// This statistic of a quantity. `None`: it is not known.
     fn value(self, summary: &Summary) -> Option<Number> {
         match self {
             Self::Min => summary.min.clone(),

@@ -5,8 +5,8 @@ use serde_json::{Number, Value};
 use super::python;
 use crate::quote;
 
-/// Most columns of a name or text: each line of a table is as wide as the widest. A file can have any names.
-const WIDEST: usize = 256;
+/// Maximum number of columns of a name or text: each line of a table is as wide as the widest. A file can have any names.
+const MAX_COLUMNS: usize = 256;
 /// What stands for a figure that is not known, in place of pandas' NaN.
 const UNKNOWN: &str = "n/a";
 
@@ -39,7 +39,7 @@ impl Column {
 
 /// A name or text as it is shown.
 fn shown(text: &str) -> String {
-    quote::cut_middle(&quote::escape(text), WIDEST)
+    quote::cut_middle(&quote::escape(text), MAX_COLUMNS)
 }
 
 /// Writes a number. A whole one that is not negative has a space for its sign.
@@ -103,6 +103,6 @@ mod tests {
         let text = table("", &[&long, "y"], &[Column::numbers(&long, &[Some(1.into()), None])]);
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(widths.len() == 3 && widths.iter().all(|width| *width == widths[0]), "{widths:?}");
-        assert!(widths[0] > 2 * WIDEST && widths[0] < 2 * WIDEST + 5, "{widths:?}");
+        assert!(widths[0] > 2 * MAX_COLUMNS && widths[0] < 2 * MAX_COLUMNS + 5, "{widths:?}");
     }
 }

@@ -14,8 +14,8 @@ use crate::text::table::aligned;
 
 /// The columns of the table of all blocks that are whole numbers.
 const COUNTS: [&str; 2] = ["calls", "samples"];
-/// Most columns of a block's name in that table.
-const BLOCK: usize = 24;
+/// Maximum number of columns of a block's name in that table.
+const BLOCK_COLUMNS: usize = 24;
 
 /// Writes an analysis: the whole run, what does not change, and each code block.
 pub fn analysis(analysis: &Analysis) -> String {
@@ -76,7 +76,7 @@ pub fn blocks(analysis: &Analysis) -> String {
     let has_gpus = columns[6..].iter().any(|(_, values)| values.iter().flatten().any(|value| *value > 0.0));
     let columns = &columns[..if has_gpus { 8 } else { 6 }];
     let names: Vec<String> = blocks.iter().map(|block| quote::escape(&block.name)).collect();
-    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), BLOCK);
+    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), BLOCK_COLUMNS);
     let cell = |head: &str, value: Option<f64>| match value {
         None => UNKNOWN.to_owned(),
         Some(count) if COUNTS.contains(&head) => thousands(count),

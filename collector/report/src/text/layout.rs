@@ -34,7 +34,7 @@ const PERCENT: usize = " >999 %".len();
 const LEAST_CELLS: usize = 4;
 /// Cells of a bar after two figures: those of a narrow terminal, and of a wide one.
 const BAR_CELLS: (usize, usize) = (8, 20);
-/// Most lines of a paragraph.
+/// Maximum number of lines of a paragraph.
 const MOST_LINES: usize = 3;
 
 /// Columns of the first line, if the terminal is wide enough and the command is not longer.
@@ -150,7 +150,7 @@ impl Page {
         if self.form == Form::Outline { WIDTH } else { self.look.width() }
     }
 
-    /// How many columns are left behind a label of the summary.
+    /// How many columns are left after a label of the summary.
     fn room(&self) -> usize {
         self.look.width() - MARGIN - LABEL
     }
@@ -203,14 +203,14 @@ impl Page {
         }
     }
 
-    /// Adds words behind a label, in at most [`MOST_LINES`] lines.
+    /// Adds words after a label, in at most [`MOST_LINES`] lines.
     fn paragraph(&mut self, indent: usize, label: &str, text: &str) {
         for (i, line) in self.wrapped(text, self.room(), MOST_LINES).into_iter().enumerate() {
             self.row(indent, if i == 0 { label } else { "" }, &[Cell::Text(Tone::Plain, line)]);
         }
     }
 
-    /// Breaks a text between words, and cuts it behind `most` lines.
+    /// Breaks a text between words, and cuts it after `most` lines.
     fn wrapped(&self, text: &str, width: usize, most: usize) -> Vec<String> {
         let mut lines = self.look.wrap(text, width);
         if lines.len() > most {

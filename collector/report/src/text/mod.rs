@@ -14,7 +14,7 @@ use super::{quote, sections};
 use crate::model::report::{Report, Topic};
 use crate::model::style::{Console, Style};
 
-/// Most lines of the summary.
+/// Maximum number of lines of the summary.
 const MOST_LINES: usize = 30;
 
 /// Renders the report as text, with a newline at its end.

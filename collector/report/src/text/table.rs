@@ -7,7 +7,7 @@ use crate::text::terminal::left;
 pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
-        // A title alone in its row may reach into the columns behind it.
+        // A title alone in its row may reach into the columns after it.
         let rows = rows.iter().filter(|row| row.len() > 1);
         rows.filter_map(|row| row.get(column)).map(|cell| quote::width(cell)).max().unwrap_or(0)
     };

@@ -7,7 +7,7 @@ use crate::quote;
 
 /// Columns of a page.
 pub(super) const WIDTH: usize = 100;
-/// Most columns of the summary.
+/// Maximum number of columns of the summary.
 const MOST_WIDTH: usize = 120;
 /// The fewest columns that the summary is laid out for; lines of a narrower terminal wrap.
 const LEAST_WIDTH: usize = 60;

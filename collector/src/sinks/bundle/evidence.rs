@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::Missing;
+use super::MissingFile;
 use crate::model::config::Config;
 
 /// Bytes that are read of a file of the kernel at most.
@@ -61,7 +61,7 @@ const PREFIXES: [&str; 7] = ["OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "NUME
 const SECRET: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "CREDENTIAL"];
 
 /// A file of a bundle: its name, and its text or why the bundle lacks it.
-pub(super) type Content = (&'static str, Result<String, Missing>);
+pub(super) type Content = (&'static str, Result<String, MissingFile>);
 
 /// The file of variables.
 pub(super) const ENVIRONMENT: &str = "environment.json";
@@ -80,7 +80,7 @@ fn cgroups(config: &Config) -> Content {
         own.chain(groups.memory_limits.iter().map(|limit| limit.dir.as_path())).collect();
     if directories.is_empty() {
         let reason = "no cgroup with a limit of memory can be read".to_owned();
-        return (NAME, Err(Missing { name: NAME, reason }));
+        return (NAME, Err(MissingFile { name: NAME, reason }));
     }
     let paths: Vec<_> = directories.iter().flat_map(|dir| CGROUP.map(|name| dir.join(name))).collect();
     (NAME, Ok(files(paths.iter().map(|path| path.as_path()))))

@@ -44,7 +44,7 @@ impl Sink for CsvFile {
     /// Opens the file, and takes the key of its last row.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let rows = RowFile::open(&self.target, head(self.form).len() as u64)?;
-        // The key is `at_ns`, the last column. Spaces behind it lengthen a row to the end of its page.
+        // The key is `at_ns`, the last column. Spaces after it lengthen a row to the end of its page.
         let key = |row: &str| row.rsplit(',').next()?.trim().parse().ok();
         self.intervals.last_ns = rows.find_last(key)?.unwrap_or(0);
         self.rows = Some(rows);

@@ -44,7 +44,7 @@ impl LineFile {
             let end = (begin + BLOCK).min(self.0.end());
             rest.extend(self.0.read(begin, end)?);
             begin = end;
-            // The bytes behind the last line break begin a line that ends in a later block.
+            // The bytes after the last line break begin a line that ends in a later block.
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             let left = rest.split_off(whole);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {

@@ -9,7 +9,7 @@
 //!   time at which the interval begins.
 //! - Each collector writes a [`sequence`] of packets of its own. A collector that lost packets to a full disk begins a new one.
 //! - All packets of a row or of a process are written at once, and the last of them can be recognised. So the next collector finds
-//!   an incomplete row or process, cuts it off, and goes on behind the complete ones.
+//!   an incomplete row or process, cuts it off, and goes on after the complete ones.
 
 mod annotations;
 mod lanes;

@@ -5,8 +5,8 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashSet;
 
-/// Most keys that are kept. A collector writes far fewer items between two savings of its state, and no others can come again.
-const MOST: usize = 65_536;
+/// Maximum number of keys that are kept. A collector writes far fewer items between two savings of its state, and no others can come again.
+const MAX_KEYS: usize = 65_536;
 
 /// The keys that were added last.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl<K: Copy + Eq + Hash> Recent<K> {
             return false;
         }
         self.in_order.push_back(key);
-        if self.in_order.len() > MOST
+        if self.in_order.len() > MAX_KEYS
             && let Some(oldest) = self.in_order.pop_front()
         {
             self.keys.remove(&oldest);
@@ -46,6 +46,6 @@ mod tests {
         let mut recent = Recent::default();
         assert!((0..100_000).all(|key| recent.insert(key)));
         assert!((50_000..100_000).all(|key| !recent.insert(key)));
-        assert_eq!((recent.keys.len(), recent.in_order.len()), (MOST, MOST));
+        assert_eq!((recent.keys.len(), recent.in_order.len()), (MAX_KEYS, MAX_KEYS));
     }
 }

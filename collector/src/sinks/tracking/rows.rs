@@ -98,7 +98,7 @@ impl RowFile {
         Ok(())
     }
 
-    /// Lengthens the file's last line to the end of its page, unless a line of `length` bytes fits behind it.
+    /// Lengthens the file's last line to the end of its page, unless a line of `length` bytes fits after it.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         let Some(line_break) = self.end.checked_sub(1) else { return Ok(()) };
         // Spaces and a new line break overwrite the old line break. The rest of the last line stays.
@@ -129,7 +129,7 @@ impl RowFile {
     }
 }
 
-/// Lengthens the last of `lines` with spaces to the end of its page, unless a line of `length` bytes fits behind it.
+/// Lengthens the last of `lines` with spaces to the end of its page, unless a line of `length` bytes fits after it.
 /// `lines` begin at byte `begin` of the file, and end in a line break.
 fn lengthen(lines: &mut Vec<u8>, begin: u64, length: usize) {
     let end = begin + lines.len() as u64;

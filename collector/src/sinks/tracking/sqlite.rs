@@ -40,8 +40,8 @@ const BUSY: Duration = Duration::from_millis(100);
 /// How long the open waits for that. Without it there are no rows at all, and the sink's thread has a queue.
 const BUSY_AT_OPEN: Duration = Duration::from_secs(10);
 /// A batch of so many rows and processes is written at once.
-const MOST: usize = 4096;
-/// Most rows and processes that are kept while another program has the database locked.
+const BATCH_ROWS: usize = 4096;
+/// Maximum number of rows and processes that are kept while another program has the database locked.
 const MOST_KEPT: usize = 65_536;
 /// How often the last transaction is tried.
 const LAST_TRIES: u32 = 3;
@@ -187,11 +187,11 @@ impl Database {
         self.gather(|batch| batch.rows.push(DataRow { form, interval: row, epoch_ns: batch.epoch_ns }));
     }
 
-    /// Writes the batch, if it is due or has just got [`MOST`] rows and processes.
+    /// Writes the batch, if it is due or has just got [`BATCH_ROWS`] rows and processes.
     fn write_if_due(&mut self) -> io::Result<()> {
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
         // Not `>=`: a larger batch has found the database locked, and is tried only once a second (`due`).
-        let is_full = self.batch.len() == MOST;
+        let is_full = self.batch.len() == BATCH_ROWS;
         if is_due || is_full { self.write(None) } else { Ok(()) }
     }
 

@@ -75,7 +75,7 @@ fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
 }
 
 /// Enables as many of [`CONTROLLERS`] as possible for the command's group. Notes in `run` which were enabled, and why others were
-/// not, but for those that processes in `home` prevent.
+/// not, except those that processes in `home` prevent.
 ///
 /// # Errors
 /// If processes in `home` prevent it.

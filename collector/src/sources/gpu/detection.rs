@@ -72,7 +72,6 @@ fn is_served(node: &Path) -> bool {
     opened.err().is_none_or(|error| !absent.contains(&error.raw_os_error()))
 }
 
-/// Whether there are signs of a DRM or KFD driver.
 fn may_have_drm(config: &GpuConfig) -> bool {
     ["/sys/class/drm", "/sys/class/kfd"].iter().any(|path| config.path(path).is_dir())
 }

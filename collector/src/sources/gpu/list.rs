@@ -76,7 +76,7 @@ struct Known {
 }
 
 impl Lister {
-    /// Starts the backends.
+    /// Starts a worker for each backend that may have devices.
     pub fn start(config: &GpuConfig) -> Self {
         // All devices are listed. The options for devices only mark some of them.
         let everything = GpuConfig {

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(super) struct ReadingPolicy {
     /// The facts of /proc about a process outside the run are read again after this time: 800 such processes cost 0.6% of a core.
     pub stranger_interval: Duration,
-    /// Most processes outside the run whose facts are kept, which bounds the memory.
+    /// Maximum number of processes outside the run whose facts are kept, which bounds the memory.
     pub most_strangers: usize,
     /// Shortest time between two readings of a backend: a driver call can take milliseconds.
     pub shortest_interval: Duration,
@@ -19,7 +19,7 @@ pub(super) struct ReadingPolicy {
     pub list_pause_factor: u32,
     /// A driver call that takes longer makes the driver unresponsive in the report, nanoseconds.
     pub unresponsive_ns: u64,
-    /// Most readings that wait to be taken. If there are more, the oldest is dropped, which bounds the memory.
+    /// Maximum number of readings that wait to be taken. If there are more, the oldest is dropped, which bounds the memory.
     pub most_waiting: usize,
     /// At the end of the run the report waits this long for a last reading. It does not wait for a driver that is unresponsive, or
     /// still being initialised.

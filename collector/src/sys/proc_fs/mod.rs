@@ -229,7 +229,7 @@ impl ProcRoot {
         Some(CommandLine::Args(bytes.split(|byte| *byte == 0).map(text).collect()))
     }
 
-    /// Reads /proc/PID/environ: the variables that the process was started with, each with a zero byte behind it. `None`: the
+    /// Reads /proc/PID/environ: the variables that the process was started with, each with a zero byte after it. `None`: the
     /// process is gone, or another user's.
     pub(crate) fn environ(&self, pid: u32) -> Option<Vec<u8>> {
         read_whole(&self.open(pid, "environ").ok()?, MOST_ENVIRONMENT_BYTES).ok()

@@ -215,7 +215,6 @@ impl MappingKind {
 }
 
 impl Mapping {
-    /// Its addresses.
     pub(super) fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.end - self.start)
     }

@@ -5,8 +5,9 @@
 //! it, too, but not how many have it. Fork relatives have a page that they share at the same address, as fork(2) copies the page
 //! table. So relatives are read together, one chunk of addresses after another.
 //!
-//! Root sees which pages these are. Without that, the pages that several relatives share at an address count as one page. There can
-//! be more, as 2 + 2 processes may share a page each. So the sum is a lower bound, and how many more there can be is counted, too.
+//! Only root sees the frame number of a page, which tells whether two processes have the same one. For other users, all shared pages
+//! of relatives at one address count as one page. There can be more: of four relatives, two may share one page and two another. So
+//! the sum is a lower bound. How many more pages there can be is counted, too.
 
 use std::fs::File;
 use std::io;

@@ -130,17 +130,14 @@ impl LiveFile {
         }
     }
 
-    /// The table of GPUs.
     fn gpu_table(&self) -> &GpuTable {
         self.table(GPUS)
     }
 
-    /// The table of processes.
     fn process_table(&self) -> &ProcessTable {
         self.table(PROCESSES)
     }
 
-    /// The table that has the summary.
     fn summary_table(&self) -> &SummaryTable {
         self.table(SUMMARY)
     }

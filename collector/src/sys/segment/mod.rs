@@ -190,7 +190,7 @@ impl Segment {
         guard::SEGMENT.is_lost()
     }
 
-    /// The header.
+    /// The header, at the start of the file. Processes of the tree change its atomics at any time.
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
@@ -205,7 +205,7 @@ impl Segment {
         }
     }
 
-    /// The event ring.
+    /// The ring to which the processes of the tree write their records.
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
         const WORDS: usize = RING_SIZE / size_of::<u64>();
         const _: () = assert!(WORDS == RING_CAPACITY * RECORD_WORDS && SLOT_SIZE == RECORD_WORDS * 8);

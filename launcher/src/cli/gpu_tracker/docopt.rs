@@ -1,7 +1,7 @@
 //! Reads a command line as docopt 0.6.2 reads it with the usage of gpu_tracker 5.0.1.
 //!
 //! In docopt, a long option can be shortened to any prefix that no other option has. Short options can stand together
-//! (`-etrue`), and options can stand behind words. A line that fits no form of the usage is refused.
+//! (`-etrue`), and options can stand after words. A line that fits no form of the usage is refused.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -132,7 +132,7 @@ enum Piece {
     Word(OsString),
 }
 
-/// Reads the words behind the program's name. `--help` and `--version` go before everything else.
+/// Reads the words after the program's name. `--help` and `--version` go before everything else.
 ///
 /// # Errors
 /// If docopt refuses them.
@@ -241,7 +241,7 @@ fn long<'a>(bytes: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Resu
     }
 }
 
-/// Reads letters behind one hyphen, each an option, and adds them to `pieces`. The first one that takes a value takes the letters behind
+/// Reads letters after one hyphen, each an option, and adds them to `pieces`. The first one that takes a value takes the letters after
 /// it. Without such letters, it takes the next word of `rest`.
 fn shorts<'a>(
     mut letters: &[u8],

@@ -1,6 +1,6 @@
-//! What `gpu-tracker -h` prints, and the usage behind a refusal.
+//! What `gpu-tracker -h` prints, and the usage after a refusal.
 
-/// The forms of the command line. docopt prints them behind every refusal.
+/// The forms of the command line. docopt prints them after every refusal.
 pub(super) const USAGE: &str = "\
 Usage:
     gpu-tracker -h | --help
@@ -14,7 +14,7 @@ Usage:
 <name>=<file-path>...] [--stat=<statistic>]
 ";
 
-/// What stands behind the usage.
+/// What stands after the usage.
 pub(super) const OPTIONS: &str = "\
 Options:
     -h --help               Print this.

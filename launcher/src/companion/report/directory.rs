@@ -19,7 +19,7 @@ use super::CSV;
 use crate::cli::{ReportPlaces, UsageError};
 use crate::console::{self, message};
 
-/// Most directories that are looked at.
+/// Maximum number of directories that are looked at.
 const MOST_DIRECTORIES: usize = 10_000;
 /// How the directory of a run's nodes ends. Its reports are in that of the run.
 const OF_NODES: &str = "d";

@@ -184,7 +184,7 @@ pub(super) fn accounted(results: &mut Results, check: &Check, switches_on: bool)
 mod tests {
     use super::super::testing::{failures, gpu};
     use super::*;
-    use crate::report::{MaxGpuRam, Missing};
+    use crate::report::{MaxGpuRam, MissingFigure};
 
     const CONTEXT: u64 = 300 * MIB;
 
@@ -239,7 +239,7 @@ mod tests {
         let forget = |held: &mut AllHeld| held.processes.iter_mut().for_each(|held| held.nvml_bytes = None);
         let what = ["memory by process is unknown, and so is its sum"];
         assert_eq!(judged(|held, _| forget(held)), what);
-        let missing = Missing { figure: "memory by process".into(), reason: "other pids".into() };
+        let missing = MissingFigure { figure: "memory by process".into(), reason: "other pids".into() };
         let unknown = judged(|held, report| {
             forget(held);
             report.gpus[0].missing.push(missing.clone());

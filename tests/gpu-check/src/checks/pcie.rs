@@ -5,7 +5,7 @@ use crate::report::Gpu;
 use crate::results::{Results, rounded};
 
 /// The counter has what the copies need besides: the headers of the packets, and the driver's own traffic.
-const MOST: f64 = 1.3;
+const MAX_RATIO: f64 = 1.3;
 
 /// A known number of bytes that is copied to the device.
 pub(super) fn all(results: &mut Results, check: &Check) {
@@ -25,7 +25,7 @@ fn judge(results: &mut Results, gpu: &Gpu, copied: f64) {
     match (gpu.lacks("PCIe bytes received"), gpu.pcie.rx_bytes) {
         (Some(reason), None) => results.skip(what, reason),
         (_, received) => {
-            let is_right = received.is_some_and(|received| (copied..copied * MOST).contains(&received));
+            let is_right = received.is_some_and(|received| (copied..copied * MAX_RATIO).contains(&received));
             results.check(what, is_right, &format!("{} for {copied} copied", rounded(received)));
         }
     }
@@ -35,14 +35,14 @@ fn judge(results: &mut Results, gpu: &Gpu, copied: f64) {
 mod tests {
     use super::super::testing::{failures, gpu};
     use super::*;
-    use crate::report::Missing;
+    use crate::report::MissingFigure;
 
     #[test]
     fn received_bytes_are_those_that_were_copied_and_a_little_more() {
         let judged = |received: Option<f64>, missing: &[&str]| {
             let mut gpu = gpu(&[]);
             gpu.pcie.rx_bytes = received;
-            let reason = |figure: &&str| Missing { figure: (*figure).into(), reason: "why".into() };
+            let reason = |figure: &&str| MissingFigure { figure: (*figure).into(), reason: "why".into() };
             gpu.missing = missing.iter().map(reason).collect();
             failures(|results| judge(results, &gpu, 1000.0)).len()
         };

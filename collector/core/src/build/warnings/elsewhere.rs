@@ -7,7 +7,8 @@ use super::{Context, MOST_NAMED};
 use crate::model::batch::Job;
 use crate::model::report::{ElsewhereKind, StartedElsewhere};
 
-/// Most characters of all names in a warning, so that the advice behind them is in the lines of the summary. The coverage has all.
+/// Maximum number of characters of all names in a warning, so that the advice after them is in the lines of the summary. The
+/// coverage has all.
 const MOST_CHARACTERS: usize = 40;
 
 /// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: neither is known of.

@@ -323,14 +323,15 @@ fn slow_readings(inputs: &Inputs) -> Option<String> {
     let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|gpu| is_slow(usage, gpu)).collect();
     let slowest = slow.iter().filter_map(|gpu| gpu.lists.answers.mean_ns()).reduce(f64::max)?;
     let longest = slow.iter().map(|gpu| gpu.lists.answers.longest_ns).max().unwrap_or(0);
+    // Only NVIDIA's driver is read within a share of its time (`driver_percent`), which is larger if the user gives --st.
     let why = match inputs.config.gpu.driver_percent {
         _ if slow.iter().all(|gpu| gpu.device.vendor != Some(Vendor::Nvidia)) => {
             "The driver is slow.".to_owned()
         }
         percent if percent < GIVEN_PERCENT => format!(
-            "The driver is slow, and at most {percent}% of its time are used; with --st given, {GIVEN_PERCENT}%."
+            "The driver is slow, and at most {percent}% of its time is used; with --st given, {GIVEN_PERCENT}%."
         ),
-        percent => format!("The driver is slow, and at most {percent}% of its time are used."),
+        percent => format!("The driver is slow, and at most {percent}% of its time is used."),
     };
     Some(format!(
         "GPU memory by process was read every {:.2} s, at most {:.2} s apart, instead of every {:.2} s: shorter peaks are missing \
@@ -367,9 +368,10 @@ fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
 /// Warns of processes that lived between two readings of the GPUs. A driver with accounting switched on reports every process,
 /// sampled or not: then there is no warning.
 fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
-    let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
-    (usage.unsampled.combined > 0 && has_gap).then(|| {
+    let lacks_accounting = whole(usage).any(|device| !device.knows(Figure::Accounting));
+    (usage.unsampled.combined > 0 && lacks_accounting).then(|| {
         let is_null = may_have_missed(usage).combined && usage.max.memory.is_none_or(|max| max.combined == 0);
+        // Where the driver is slow, a smaller --st does not make it answer more often.
         let cure = if is_any_slow(usage) { "" } else { ", or a smaller --st" };
         format!(
             "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing{}. Use \

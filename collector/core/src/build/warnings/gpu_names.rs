@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::device::DeviceUsage;
 
-/// Most devices that are named one by one.
+/// Maximum number of devices that are named one by one.
 const MOST_NAMED: usize = 2;
 
 /// Names some devices of the run in a warning. Up to two are named by id, more as `all 16 GPUs` or `GPUs 0-3, 7`. If they have no

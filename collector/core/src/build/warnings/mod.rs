@@ -14,7 +14,7 @@ use crate::model::report::{
     Allowed, Cause, Cgroup, Coverage, CpuTime, Ending, MaxRam, Stage, Topic, Warning,
 };
 
-/// Most processes that one warning names.
+/// Maximum number of processes that one warning names.
 const MOST_NAMED: usize = 10;
 
 /// What the warnings are concluded from: the inputs, and parts of the report.
@@ -261,7 +261,7 @@ fn other_users(context: &Context) -> Option<String> {
     ))
 }
 
-/// Says what is missing of programs that can't carry the shim, but for those that [`other_users`] tells of. `None`: there were none, or
+/// Says what is missing of programs that can't carry the shim, except those that [`other_users`] tells of. `None`: there were none, or
 /// nothing is missing.
 fn uninstrumented(context: &Context) -> Option<String> {
     let of_other_users: u64 = context.coverage.other_users.iter().map(|user| user.processes).sum();

@@ -1,6 +1,6 @@
 //! Slurm's lists of nodes, such as `n[1-2,07],m`.
 
-/// Most bytes of a name before its number, and of a number. No node's name has more, and each expanded name would repeat them.
+/// Maximum number of bytes of a name before its number, and of a number. No node's name has more, and each expanded name would repeat them.
 const MOST_BYTES: usize = 255;
 
 /// Expands a list of nodes, and gives the first `most` names: of `n[1-2,07],m` n1, n2, n07 and m. Parts that are in no such form

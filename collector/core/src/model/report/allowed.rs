@@ -126,7 +126,7 @@ impl Allowed {
 pub struct Cgroup {
     /// Its directory.
     pub path: Option<String>,
-    /// Most memory, with page cache and kernel memory (memory.peak), bytes.
+    /// Largest amount of memory, with page cache and kernel memory (memory.peak), bytes.
     pub memory_peak_bytes: Option<u64>,
     /// Out-of-memory kills in it (memory.events).
     pub oom_kills: Option<u64>,

@@ -114,7 +114,7 @@ pub struct OutOfMemory {
     pub cgroup: Option<String>,
     /// Its memory limit, bytes; `None`: the machine was out of memory.
     pub limit_bytes: Option<u64>,
-    /// Most charged to it, with page cache, bytes.
+    /// Largest charge to it, with page cache, bytes.
     pub peak_bytes: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ pub struct Coverage {
     pub processes: u64,
     /// Processes with a CPU time from an EXIT or REAPED record, or the zombie's CPU clock.
     pub exact: u64,
-    /// Processes with the CPU time of their last sample.
+    /// Processes whose CPU time is a lower bound, usually that of their last sample.
     pub sampled: u64,
     /// Processes without a CPU time of their own; mostly it is in that of their reaper.
     pub unknown: u64,

@@ -52,13 +52,13 @@ pub struct Cpu {
     /// This part of the tree.
     #[serde(default)]
     pub combined: Percent,
-    /// Most threads at a sample.
+    /// Maximum number of threads at a sample.
     #[serde(rename = "main_n_threads")]
     pub main_threads: Option<u64>,
-    /// Most threads at a sample.
+    /// Maximum number of threads at a sample.
     #[serde(rename = "descendants_n_threads")]
     pub descendants_threads: Option<u64>,
-    /// Most threads at a sample.
+    /// Maximum number of threads at a sample.
     #[serde(rename = "combined_n_threads")]
     pub combined_threads: Option<u64>,
 }

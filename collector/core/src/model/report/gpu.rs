@@ -15,16 +15,16 @@ pub struct MaxGpuRam {
     /// Memory of the tracked GPUs, bytes.
     #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
-    /// Most in use by all processes, bytes.
+    /// Largest amount in use by all processes, bytes.
     #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
-    /// Most in use by this part of the tree, bytes.
+    /// Largest amount in use by this part of the tree, bytes.
     #[serde(rename = "main")]
     pub main_bytes: Option<u64>,
-    /// Most in use by this part of the tree, bytes.
+    /// Largest amount in use by this part of the tree, bytes.
     #[serde(rename = "descendants")]
     pub descendants_bytes: Option<u64>,
-    /// Most in use by this part of the tree, bytes.
+    /// Largest amount in use by this part of the tree, bytes.
     #[serde(rename = "combined")]
     pub combined_bytes: Option<u64>,
 }
@@ -125,13 +125,13 @@ pub struct GpuReading {
 pub struct GpuMemory {
     /// What it has, bytes.
     pub total_bytes: Option<u64>,
-    /// Most in use by all processes, bytes.
+    /// Largest amount in use by all processes, bytes.
     pub max_used_bytes: Option<u64>,
-    /// Most in use by this part of the tree, bytes.
+    /// Largest amount in use by this part of the tree, bytes.
     pub max_main_bytes: Option<u64>,
-    /// Most in use by this part of the tree, bytes.
+    /// Largest amount in use by this part of the tree, bytes.
     pub max_descendants_bytes: Option<u64>,
-    /// Most in use by this part of the tree, bytes.
+    /// Largest amount in use by this part of the tree, bytes.
     pub max_combined_bytes: Option<u64>,
 }
 

@@ -156,7 +156,7 @@ pub struct GpusHint {
 pub struct GpuMemoryHint {
     /// What one GPU should have, bytes.
     pub bytes: u64,
-    /// Most that the run held on one GPU, bytes.
+    /// The most that the run held on one GPU, bytes.
     pub basis_bytes: u64,
     /// Id of that GPU.
     pub device: String,

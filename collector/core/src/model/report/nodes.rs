@@ -144,7 +144,7 @@ pub struct NodeRam {
     pub at_most_bytes: Option<u64>,
     /// Mean over the time of its reports, bytes.
     pub mean_bytes: Option<f64>,
-    /// Most in use on the machine, bytes.
+    /// Largest amount in use on the machine, bytes.
     pub max_used_bytes: Option<u64>,
     /// What the run may use, bytes.
     pub usable_bytes: Option<u64>,

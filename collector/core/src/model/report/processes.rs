@@ -12,7 +12,7 @@ use crate::model::quality::Quality;
 pub struct Processes {
     /// All that ever lived, the first process included.
     pub total: u64,
-    /// Most alive at one time.
+    /// Maximum number alive at one time.
     pub max_concurrent: Option<u64>,
     /// How many outlived the run.
     pub still_running: Option<u64>,

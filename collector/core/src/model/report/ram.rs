@@ -26,7 +26,7 @@ pub struct MaxRam {
     /// Memory of the machine (MemTotal of /proc/meminfo), bytes.
     #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
-    /// Most in use on the machine (MemTotal - MemAvailable), bytes.
+    /// Largest amount in use on the machine (MemTotal - MemAvailable), bytes.
     #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
     /// This part of the tree.

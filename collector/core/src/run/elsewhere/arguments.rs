@@ -14,7 +14,7 @@ pub(super) enum Value {
 /// Where the value of an option is. The option is a letter, or a long name without its dashes.
 pub(super) type Syntax = fn(&str) -> Value;
 
-/// The options of a program, and the words behind them.
+/// The options of a program, and the words after them.
 pub(super) struct Options<'a> {
     /// Letters and long names, with their values.
     list: Vec<(&'a str, Option<&'a str>)>,

@@ -29,7 +29,8 @@ pub(super) const COPIES: [&str; 12] = [
     "duplicity",
 ];
 
-/// What a call of this client starts elsewhere. `args`: those behind the program. `None`: nothing, as far as they tell.
+/// What a call of this client starts elsewhere. `args`: those after the program. `None`: nothing, as far as they tell. The functions
+/// for single clients below return the same.
 pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     match program {
         "docker" | "docker-compose" | "nerdctl" | "podman" | "podman-remote" => container(program, args),
@@ -55,7 +56,8 @@ pub(super) fn cut(program: &str) -> Option<Started<'static>> {
     Some(Started { kind, target: None })
 }
 
-/// A shell in a container of systemd, or another program there.
+/// The container of systemd in which a call of machinectl starts a shell or another program. `None`: it starts none, such as
+/// `machinectl list`.
 fn machine(args: &[String]) -> Option<Started<'_>> {
     let options = Options::parse(args, |name| next_if(is_one_of(name, "H M uid setenv E host machine")));
     let (verb, rest) = options.operands.split_first()?;
@@ -63,7 +65,7 @@ fn machine(args: &[String]) -> Option<Started<'_>> {
     ["shell", "login", "start"].contains(&verb.as_str()).then_some(Started { kind: Container, target })
 }
 
-/// Gives [`Value::Next`] if an option takes a value.
+/// Where the value of an option is, if it `takes_value`.
 fn next_if(takes_value: bool) -> Value {
     if takes_value { Value::Next } else { Value::None }
 }
@@ -73,7 +75,7 @@ fn is_one_of(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| word == name)
 }
 
-/// Options before the subcommand of docker, its compose, and programs like it.
+/// Whether an option before the subcommand of docker, its compose, or a program like it takes a value.
 fn docker_option(name: &str) -> Value {
     let names = "c H l n a f p config context host log-level tlscacert tlscert tlskey namespace address connection url identity \
                  root runroot storage-driver snapshotter file project-name profile env-file project-directory progress parallel \
@@ -81,7 +83,7 @@ fn docker_option(name: &str) -> Value {
     next_if(is_one_of(name, names))
 }
 
-/// Options of `docker run` and `exec`: those without a value are fewer.
+/// Whether an option of `docker run` or `exec` takes a value. `flags` lists those that take none, since they are fewer.
 fn docker_run_option(name: &str) -> Value {
     let flags = "d i t P q T detach interactive tty rm privileged init read-only publish-all no-healthcheck oom-kill-disable \
                  sig-proxy disable-content-trust quiet help replace rmi tls-verify no-hosts no-hostname rootfs env-host \
@@ -89,12 +91,13 @@ fn docker_run_option(name: &str) -> Value {
     next_if(!is_one_of(name, flags))
 }
 
-/// Options of `docker start` and `restart`.
+/// Whether an option of `docker start` or `restart` takes a value.
 fn docker_start_option(name: &str) -> Value {
     next_if(is_one_of(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir"))
 }
 
-/// A container, or the build of an image, which a daemon runs. A local podman runs containers itself, below the tree.
+/// The container, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
+/// as `docker ps`, or it is a local podman, which runs containers itself, below the tree.
 fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     /// Subcommands that have subcommands.
     const GROUPS: [&str; 9] =
@@ -125,12 +128,13 @@ fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     (!options.has_any(&["help"])).then_some(Started { kind: Container, target })
 }
 
-/// Options of ssh.
+/// Whether an option of ssh takes a value.
 fn ssh_option(name: &str) -> Value {
     next_if(ssh_takes_value(name))
 }
 
-/// A command or a shell on another host. Forwards, questions to the client itself and file servers are none.
+/// The host on which a call of ssh starts a command or a shell. `None`: it only forwards ports, asks the client itself, or starts a
+/// file server.
 fn host(args: &[String]) -> Option<Started<'_>> {
     let before = Options::parse(args, ssh_option);
     let (host, rest) = before.operands.split_first()?;
@@ -157,7 +161,7 @@ fn is_file_server(command: &[String]) -> bool {
             && has(&["serve", "-server", "server", "--server"]))
 }
 
-/// A command on several hosts. Copies of files are none.
+/// The hosts on which a call of pdsh or a program like it starts a command. `None`: it starts none, such as a copy of files.
 fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     const NAMES: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
     let options = Options::parse(args, |name| next_if(is_one_of(name, NAMES)));
@@ -170,7 +174,7 @@ fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     (!options.has_any(starts_nothing)).then_some(Started { kind: Host, target })
 }
 
-/// GNU parallel, if it is told of other hosts.
+/// The hosts on which a call of GNU parallel starts commands. `None`: its arguments name no other host.
 fn parallel(args: &[String]) -> Option<Started<'_>> {
     let options = Options::parse(args, |name| {
         let names = "j S I N n L s P a C d E J jobs max-procs sshlogin sshloginfile slf arg-file colsep delimiter load memfree \
@@ -184,7 +188,8 @@ fn parallel(args: &[String]) -> Option<Started<'_>> {
     is_elsewhere.then_some(Started { kind: Host, target: logins })
 }
 
-/// A unit, which the service manager runs. With `--scope`, systemd-run becomes the command itself.
+/// The unit that a call of systemd-run or run0 has the service manager run. `None`: it starts none. With `--scope`, systemd-run becomes
+/// the command itself.
 fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     let options = Options::parse(args, |name| {
         let names = "H M u p E C g D host machine unit property setenv slice uid gid nice working-directory description \
@@ -198,13 +203,14 @@ fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     is_elsewhere.then_some(Started { kind: Unit, target: unit })
 }
 
-/// Work in a cluster of Kubernetes.
+/// Pods that a call of kubectl or oc starts in a Kubernetes cluster. `None`: it starts none, such as `kubectl get`.
 fn pod(args: &[String]) -> Option<Started<'_>> {
     let global = Options::parse(args, |name| {
         next_if(is_one_of(name, "n s v namespace context cluster kubeconfig server user token as"))
     });
     let (verb, rest) = global.operands.split_first()?;
     let options = Options::parse(rest, |name| {
+        // These take no value; all others do.
         let flags = "i t q rm stdin tty attach quiet command expose privileged wait help";
         next_if(!is_one_of(name, flags))
     });
@@ -219,7 +225,7 @@ fn pod(args: &[String]) -> Option<Started<'_>> {
     (is_elsewhere && !options.has_any(&["help"])).then_some(Started { kind: Pod, target })
 }
 
-/// A job that is handed to a batch system, or to atd.
+/// The job that a call hands to a batch system, or to atd. `None`: it starts none, such as `sbatch --test-only`.
 fn job<'a>(program: &str, args: &[String]) -> Option<Started<'a>> {
     let has_word = |words: &[&str]| args.iter().any(|word| words.contains(&word.as_str()));
     let starts_nothing: &[&str] = match program {

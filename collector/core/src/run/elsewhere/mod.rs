@@ -16,9 +16,9 @@ use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
 pub(crate) use nodes::Here;
 use nodes::RemoteStarts;
 
-/// Most entries that are kept of clients.
+/// Maximum number of entries that are kept of clients.
 const MOST_ENTRIES: usize = 1000;
-/// Most characters of a target.
+/// Maximum number of characters of a target.
 const MOST_TARGET: usize = 100;
 /// The program that tracks what runs elsewhere.
 const TRACKER: &str = "gpu-track-run";
@@ -92,12 +92,12 @@ impl Elsewhere {
     }
 }
 
-/// The client that these arguments are of, and those behind its name. `None`: the program is no client.
+/// The client that these arguments are of, and those after its name. `None`: the program is no client.
 pub(crate) fn client(args: &[String]) -> Option<(&str, &[String])> {
     program(args).filter(|(program, _)| is_client(program.as_bytes()))
 }
 
-/// The name of the program that these arguments are of, and those behind it. Of an interpreter, that is its script. `None`: there
+/// The name of the program that these arguments are of, and those after it. Of an interpreter, that is its script. `None`: there
 /// are no arguments.
 fn program(args: &[String]) -> Option<(&str, &[String])> {
     let (program, rest) = args.split_first()?;
@@ -121,7 +121,7 @@ pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String
     let Some(used) = arguments.get(..end).filter(|used| !used.is_empty()) else { return Vec::new() };
     let mut arguments: Vec<_> =
         used.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
-    // The last one has no NUL behind it.
+    // The last one has no NUL after it.
     if used.len() == ARGUMENT_BYTES {
         arguments.pop();
         arguments.push(CUT.to_owned());
@@ -142,7 +142,7 @@ fn is_tracked(args: &[String]) -> bool {
     words(args).any(|word| base_name(word) == TRACKER)
 }
 
-/// The part of a path behind its last slash.
+/// The part of a path after its last slash.
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use crate::model::host_name::short;
 use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
 
-/// Most hosts of daemons, listed nodes and sruns that are kept.
+/// Maximum number of hosts of daemons, listed nodes and sruns that are kept.
 const MOST_NAMES: usize = 1000;
 
 /// The machines that the arguments of the tree's processes named.
@@ -53,8 +53,8 @@ impl Srun {
         Self { nodes: number("N", "nodes"), tasks: number("n", "ntasks") }
     }
 
-    /// Gives on how many nodes it runs at most: as many as it asks for, or else all of the job (`allocated`); outside of a job, 1.
-    /// There are no more than it has tasks.
+    /// The largest number of nodes on which it can run: as many as it asks for, or else all of the job (`allocated`). Outside of a
+    /// job that is 1. There are no more than it has tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))
@@ -80,7 +80,7 @@ impl Here<'_> {
 
 impl RemoteStarts {
     /// Keeps the machines that the call of a client names. Gives whether it is one that starts processes on nodes: an srun, or an ssh
-    /// that starts a daemon. `args`: those behind the program. `starter`: the program that started it; empty: unknown.
+    /// that starts a daemon. `args`: those after the program. `starter`: the program that started it; empty: unknown.
     pub(super) fn add(&mut self, program: &str, args: &[String], starter: &str) -> bool {
         match program {
             "ssh" | "rsh" => {
@@ -109,7 +109,7 @@ impl RemoteStarts {
         }
     }
 
-    /// Gives on which machines the sruns without a list ran: names, and a number of machines besides this one. If one of them ran
+    /// The machines on which the sruns without a list ran: names, and a number of machines besides this one. If one of them ran
     /// on all nodes of the job, the names are those of the nodes, and the number is 0. Otherwise no name is known, and the number
     /// is that of the srun on most nodes.
     fn nodes_of_sruns(&self, here: &Here) -> (Vec<String>, u64) {

@@ -8,9 +8,9 @@ pub(super) struct GpuPolicy {
     pub accounting_slack_us: u64,
     /// How long an ended process stays in the pid table: readings arrive one tick later, and a slow driver's later still.
     pub ended_kept_ns: u64,
-    /// Most ended processes in the pid table, which bounds the memory of a run of many short processes.
+    /// Maximum number of ended processes in the pid table, which bounds the memory of a run of many short processes.
     pub most_ended: usize,
-    /// Most processes with GPU figures of their own, which bounds the state file; the sums count all.
+    /// Maximum number of processes with GPU figures of their own, which bounds the state file; the sums count all.
     pub most_processes: usize,
     /// How long the times of readings are kept. When a process is forgotten, they tell whether its device was read while it lived.
     pub times_kept_ns: u64,
@@ -29,7 +29,7 @@ pub(super) struct GpuPolicy {
     /// How long the utilization of a device waits for that of the others. Drivers keep samples for less, and reading all devices
     /// takes less.
     pub busy_kept_ns: u64,
-    /// Most steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
+    /// Maximum number of steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
     pub most_busy_steps: usize,
     /// A device that was not read for two intervals is unread, but not before this time. A busy machine delays a thread for that
     /// long.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most points: as many as a picture can show.
+/// Maximum number of points: as many as a picture can show.
 pub(crate) const MOST_POINTS: usize = 500;
 
 /// A stretch of time: that of a sample, or of several in a row.

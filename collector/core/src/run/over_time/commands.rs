@@ -1,4 +1,4 @@
-//! RAM and CPU of commands over the run. [`KEPT`] of them have tracks of their own: those with most RAM, and those with most CPU
+//! RAM and CPU of commands over the run. [`MAX_TRACKS`] of them have tracks of their own: those with most RAM, and those with most CPU
 //! time. The others are one sum.
 
 use std::cmp::Reverse;
@@ -12,8 +12,8 @@ use crate::model::tree_sample::CommandSample;
 use crate::run::sampling::Sample;
 use crate::run::tree::Tree;
 
-/// Most commands with tracks of their own.
-pub(super) const KEPT: usize = 32;
+/// Maximum number of commands with tracks of their own.
+pub(super) const MAX_TRACKS: usize = 32;
 
 /// One command over the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,18 +119,18 @@ impl Commands {
             let mut tracks = CommandTracks::new(&command.command);
             tracks.put(at, Some(command));
             self.kept.push(tracks);
-            if self.kept.len() > KEPT {
+            if self.kept.len() > MAX_TRACKS {
                 self.merge_least();
             }
         }
     }
 
-    /// Adds the least of the kept commands to the others. The commands with most RAM, half of [`KEPT`], stay. Of the rest the one
+    /// Adds the least of the kept commands to the others. The commands with most RAM, half of [`MAX_TRACKS`], stay. Of the rest the one
     /// with least CPU time goes.
     fn merge_least(&mut self) {
         let mut by_ram: Vec<usize> = (0..self.kept.len()).collect();
         by_ram.sort_by_key(|index| Reverse(self.kept[*index].max_ram_bytes));
-        let mut rest = by_ram.split_off(KEPT / 2);
+        let mut rest = by_ram.split_off(MAX_TRACKS / 2);
         rest.sort_by_key(|index| Reverse(self.kept[*index].cpu_ns));
         let Some(least) = rest.last() else { return };
         let CommandTracks { ram_bytes, cpu_percent, .. } = self.kept.remove(*least);
@@ -191,9 +191,9 @@ mod tests {
             commands.put(at(number), &[sample(&format!("step{number}"), 1000, 10_000_000)]);
         }
         let names: Vec<&str> = commands.kept().iter().map(|tracks| &*tracks.command).collect();
-        assert_eq!(names.len(), KEPT);
+        assert_eq!(names.len(), MAX_TRACKS);
         assert!(names.contains(&"large") && names.contains(&"busy"), "{names:?}");
-        assert_eq!(commands.others, 201 - KEPT as u64);
+        assert_eq!(commands.others, 201 - MAX_TRACKS as u64);
         for point in (0..200).filter(|point| *point != 100) {
             let kept = commands.kept.iter().filter_map(|tracks| tracks.ram_bytes.get(point));
             let sum: f32 = kept.chain(commands.others_ram_bytes.get(point)).map(|values| values.mean).sum();

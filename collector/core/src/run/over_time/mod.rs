@@ -60,7 +60,7 @@ pub(crate) struct Revision {
     pub at_ns: u64,
     /// The largest footprints, bytes.
     pub footprint_bytes: Groups<u64>,
-    /// Most processes.
+    /// Maximum number of processes.
     pub processes: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::model::observation::{
     ChildSeen, Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState,
     Request, Size, UnreportedMemory, Vitals,
 };
-use crate::model::process_table::ProcessTable;
+use crate::model::process_lookup::ProcessLookup;
 use crate::model::tree_sample::Wants;
 use crate::run::RunState;
 use crate::run::sampling::Sampling;

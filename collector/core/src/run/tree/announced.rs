@@ -9,9 +9,9 @@ use super::tolerance::Tolerance;
 use super::{Key, Parent, Process, Tree};
 use crate::run::elsewhere::{ClientCall, client};
 
-/// Most announcements that are kept. Those of live processes alone are needed.
-const MOST: usize = 4096;
-/// Most shells between a client and the program that had it started.
+/// Maximum number of announcements that are kept. Those of live processes alone are needed.
+const MAX_ANNOUNCED: usize = 4096;
+/// Maximum number of shells between a client and the program that had it started.
 const MOST_SHELLS: usize = 3;
 /// Shells that are passed over, if they run no script.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
@@ -71,7 +71,7 @@ impl Tree {
     ) {
         let writer = self.youngest_alive(Key { pid_ns: origin.pid_ns, pid: origin.pid });
         let at_ns = self.time_of(writer, origin, now_ns);
-        if self.announced.len() < MOST || self.announced.contains_key(&key) {
+        if self.announced.len() < MAX_ANNOUNCED || self.announced.contains_key(&key) {
             // Before that program becomes another one.
             let process = self.youngest_alive(key).and_then(|id| self.processes.get(&id));
             let started_by = process.map(|process| self.starter(process));

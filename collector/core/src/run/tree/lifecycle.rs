@@ -147,7 +147,8 @@ impl Tree {
         }
     }
 
-    /// Moves a process to another image group. A helper is in none.
+    /// Moves a process to another image group: live processes that may share anonymous pages. Does nothing for a helper, a process
+    /// of gpu-track itself, which is in no group.
     pub(super) fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
         let process = self.processes.get(&id).filter(|process| !process.ids.is_helper);
         let Some(old) = process.map(|process| process.program.group) else { return };

@@ -32,7 +32,7 @@ mod namespace;
 mod namespaces;
 mod peak;
 pub(crate) mod process;
-mod process_table;
+mod process_lookup;
 pub(in crate::run) mod program;
 mod reaped;
 mod records;

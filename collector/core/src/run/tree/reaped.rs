@@ -51,7 +51,7 @@ impl Tree {
             found = self.match_in_namespace(&query);
         }
         // A tracer also sees the ends of others' children. A late record is about a process that is finalized.
-        if found.is_none() && (reaper.is_tracer || self.note_late_reaping(child_key, now_ns)) {
+        if found.is_none() && (reaper.is_tracer || self.take_awaited_reaping(child_key, now_ns)) {
             return;
         }
         // The child had ended before the run began, so none of the record is the run's.
@@ -80,8 +80,9 @@ impl Tree {
         let key = process.ids.key;
         let is_inner_init = key.pid == 1 && key.pid_ns != self.context.pid_ns;
         if process.is_alive() {
-            // Its reaper may have waited long after its end. A signal ends all threads at once, so the connector's event about
-            // the first thread dates that end.
+            // Its reaper may have waited long after its end, so an earlier time is looked for. The connector reports the exit of
+            // the first thread. That is the end of the process only if a signal ended it, which ends all threads at once.
+            // Otherwise a sample may have seen the process dead.
             let killed = process.end.kernel_exit.filter(|exit| libc::WIFSIGNALED(exit.status));
             let dead_ns = killed.map(|exit| exit.at_ns).or(process.lifetime.seen_dead_ns);
             self.end(id, dead_ns.map_or(at_ns, |dead| dead.min(at_ns)));
@@ -221,9 +222,9 @@ impl Tree {
             .map(|process| process.ids.id)
     }
 
-    /// Whether a REAPED record is about a process of this pid that was finalized a moment ago without one. Notes that the process
-    /// is reaped: the next such record is about another one.
-    fn note_late_reaping(&mut self, key: Key, now_ns: u64) -> bool {
+    /// Whether a process of this pid was finalized a moment ago and still awaits its REAPED record. Then the record at hand is
+    /// that one. The process awaits none from now on, so that the next record is about another process.
+    fn take_awaited_reaping(&mut self, key: Key, now_ns: u64) -> bool {
         let waiting = self.recently_finalized.iter_mut().find(|finalized| {
             finalized.key == key
                 && finalized.awaits_reaping

@@ -90,7 +90,7 @@ impl CpuUsage {
     }
 
     /// Ends the last window with the run, at `end_ns`. That window is incomplete, and counts only if there was no complete one.
-    /// Gives its utilisation, percent; `None`: it does not count.
+    /// Returns its utilisation, percent; `None`: it does not count.
     pub(crate) fn finish(&mut self, end_ns: u64) -> Groups<Option<f64>> {
         if self.max_percent.combined.is_some() {
             return Groups::default();

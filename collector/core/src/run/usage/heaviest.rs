@@ -9,7 +9,7 @@ use crate::run::tree::ProcessSummary;
 /// Three lists of processes, each with the largest first.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Heaviest {
-    /// Most processes in each list.
+    /// Maximum number of processes in each list.
     most: usize,
     /// With the CPU time, microseconds.
     by_cpu: Vec<(u64, ProcessSummary)>,

@@ -37,7 +37,7 @@ impl Largest {
 /// A sample, and the largest figures within its time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct RememberedSample {
-    /// The key of the sample, CLOCK_MONOTONIC nanoseconds.
+    /// The time of the sample, CLOCK_MONOTONIC nanoseconds, which identifies it.
     at_ns: u64,
     largest: Largest,
     is_closed: bool,

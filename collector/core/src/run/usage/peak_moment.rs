@@ -17,10 +17,10 @@ use crate::run::tree::{Contribution, LiveInterval, Process, Tree};
 
 use super::tolerance::is_private_known;
 
-/// Most processes that are listed one by one.
-const LARGEST: usize = 10;
-/// Most command names with sums of their own.
-const COMMANDS: usize = 10;
+/// Maximum number of processes that are listed one by one.
+const MAX_LISTED: usize = 10;
+/// Maximum number of command names with sums of their own.
+const MAX_COMMANDS: usize = 10;
 
 /// The tree's RAM at its largest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,9 +36,9 @@ pub struct PeakMoment {
 /// The processes at the peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakHolders {
-    /// The [`LARGEST`] by RSS, the largest first.
+    /// The [`MAX_LISTED`] by RSS, the largest first.
     pub largest: Vec<Holder>,
-    /// Sums of all processes by command name: the [`COMMANDS`] largest sums, the largest first.
+    /// Sums of all processes by command name: the [`MAX_COMMANDS`] largest sums, the largest first.
     pub by_command: Vec<CommandHolders>,
     /// The sum of all other names. `None`: there are no others.
     pub other_commands: Option<OtherHolders>,
@@ -134,7 +134,7 @@ impl SteadyHolders {
         Self { largest: largest_live(steady), commands }
     }
 
-    /// Keeps the names of the [`COMMANDS`] largest commands only, and the sum of the others.
+    /// Keeps the names of the [`MAX_COMMANDS`] largest commands only, and the sum of the others.
     pub(super) fn keep_largest(&mut self) {
         self.commands.keep_largest();
     }
@@ -167,7 +167,7 @@ impl Commands {
         sum.added_bytes = sum.added_bytes.saturating_add(added_bytes);
     }
 
-    /// Keeps the sums of the [`COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first. A
+    /// Keeps the sums of the [`MAX_COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first. A
     /// command that is added to again after it went to `others` counts as another one.
     fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
@@ -175,7 +175,7 @@ impl Commands {
             let largest_first = (b.added_bytes, b.count).cmp(&(a.added_bytes, a.count));
             largest_first.then_with(|| a_name.cmp(b_name))
         });
-        for (_, sum) in all.drain(all.len().min(COMMANDS)..) {
+        for (_, sum) in all.drain(all.len().min(MAX_COMMANDS)..) {
             self.others.commands += 1;
             self.others.count += sum.count;
             self.others.added_bytes = self.others.added_bytes.saturating_add(sum.added_bytes);
@@ -200,19 +200,19 @@ fn live_holders<'a>(tree: &'a Tree, sample: &'a Sample) -> impl Iterator<Item = 
     sample.holders.iter().filter_map(|held| Some((tree.get(held.id)?, held)))
 }
 
-/// The [`LARGEST`] holders by RSS, the largest first. Those without memory are left out.
+/// The [`MAX_LISTED`] holders by RSS, the largest first. Those without memory are left out.
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders.retain(|holder| holder.rss_bytes > 0);
     holders.sort_unstable_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
-    holders.truncate(LARGEST);
+    holders.truncate(MAX_LISTED);
     holders
 }
 
-/// The [`LARGEST`] of live processes by RSS, the largest first.
+/// The [`MAX_LISTED`] of live processes by RSS, the largest first.
 fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
-    if live.len() > LARGEST {
-        live.select_nth_unstable_by_key(LARGEST, |(_, held)| Reverse(held.rss_bytes));
-        live.truncate(LARGEST);
+    if live.len() > MAX_LISTED {
+        live.select_nth_unstable_by_key(MAX_LISTED, |(_, held)| Reverse(held.rss_bytes));
+        live.truncate(MAX_LISTED);
     }
     let holders = live.into_iter().map(|(process, held)| {
         let Contribution { added_bytes, private_bytes, .. } = held.contribution;
@@ -225,11 +225,11 @@ fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
 }
 
 /// Adds the memory of `intervals`, which was there for a part of the time between two samples, to `holders`, which held theirs
-/// all that time. A process that is in both counts once, with the larger figures. Gives the [`LARGEST`] by RSS.
+/// all that time. A process that is in both counts once, with the larger figures. Gives the [`MAX_LISTED`] by RSS.
 fn with_memory_of_intervals(mut holders: Vec<Holder>, intervals: &[&LiveInterval]) -> Vec<Holder> {
     let mut memory: Vec<_> = intervals.iter().filter(|interval| !interval.is_process).collect();
     memory.sort_unstable_by_key(|interval| Reverse(interval.rss_bytes));
-    for interval in memory.into_iter().take(LARGEST) {
+    for interval in memory.into_iter().take(MAX_LISTED) {
         let Contribution { added_bytes, private_bytes, .. } = interval.memory;
         let is_known = |unread_bytes| is_private_known(unread_bytes, interval.rss_bytes);
         let private_bytes = Some(private_bytes).filter(|_| interval.unread_bytes.is_some_and(is_known));

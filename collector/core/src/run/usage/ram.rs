@@ -95,9 +95,9 @@ pub struct RamUsage {
     pub peak: Option<PeakMoment>,
     /// The largest figures within the time of each of the last samples.
     pub largest_by_sample: LargestBySample,
-    /// Most processes at once.
+    /// Maximum number of processes at once.
     pub max_processes: u64,
-    /// Most threads at once.
+    /// Maximum number of threads at once.
     pub threads: Groups<u64>,
     /// Largest memory in use on the machine, bytes.
     pub system_bytes: Option<u64>,

@@ -13,16 +13,16 @@ use crate::model::report::{CommandUsage, Exit, Peaks, Running};
 use crate::run::elsewhere::Elsewhere;
 use crate::run::tree::{FoundBy, MissingRam, ProcessSummary, Quality, Rusage};
 
-/// Most command names with sums of their own; the others share one.
-const COMMANDS: usize = 10_000;
+/// Maximum number of command names with sums of their own; the others share one.
+const MAX_COMMANDS: usize = 10_000;
 /// Name of the sum that the others share.
 const OTHER: &str = "(other)";
-/// Most survivors that are listed.
-const SURVIVORS: usize = 100;
-/// Most static executables that are listed.
-const STATIC: usize = 100;
-/// Most other users that are listed.
-const USERS: usize = 100;
+/// Maximum number of survivors that are listed.
+const MAX_SURVIVORS: usize = 100;
+/// Maximum number of static executables that are listed.
+const MAX_STATIC: usize = 100;
+/// Maximum number of other users that are listed.
+const MAX_USERS: usize = 100;
 
 /// What the processes used in all.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub(crate) struct Totals {
     /// The first process's own usage; `None`: not known, or not final yet.
     pub main: Option<Rusage>,
     /// The first process; `None`: its figures are not final yet.
-    pub main_process: Option<MainProcess>,
+    pub main_process: Option<MainProcessEnd>,
     /// Lower bounds of the largest RAM.
     pub floors: Groups<Floor>,
     /// CPU time that could not be attributed to a process, microseconds.
@@ -45,11 +45,11 @@ pub(crate) struct Totals {
     pub coverage: CoverageCounts,
     /// What was started outside of the tree.
     pub elsewhere: Elsewhere,
-    /// Processes without an EXIT record, by their users, the first [`USERS`] that are not the launcher's.
+    /// Processes without an EXIT record, by their users, the first [`MAX_USERS`] that are not the launcher's.
     pub other_users: BTreeMap<u32, u64>,
     /// How many processes each layer found, in the order of [`FoundBy`]. A process with a record counts for the preload.
     pub found: [u64; 5],
-    /// Executables without a dynamic loader, the first [`STATIC`].
+    /// Executables without a dynamic loader, the first [`MAX_STATIC`].
     static_executables: BTreeSet<String>,
     /// Sums by command name.
     commands: HashMap<Arc<str>, Command>,
@@ -90,7 +90,7 @@ pub struct CoverageCounts {
     pub processes: u64,
     /// Processes with CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
     pub exact: u64,
-    /// Processes with CPU time from the last sample only.
+    /// Processes whose CPU time is a lower bound ([`Quality::Sampled`]). Most often it is that of the last sample.
     pub sampled: u64,
     /// Processes whose CPU time is unknown, or of which only a bound is known.
     pub unknown: u64,
@@ -102,9 +102,9 @@ pub struct CoverageCounts {
     pub peaks: Peaks,
 }
 
-/// The run's first process.
+/// The run's first process: its name, and how it ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct MainProcess {
+pub(crate) struct MainProcessEnd {
     /// Its command name.
     pub command: Arc<str>,
     /// How it ended; `None`: it has not.
@@ -118,7 +118,7 @@ pub(crate) struct Survivors {
     pub count: u64,
     /// How many of them have CPU time from a sample.
     pub sampled: u64,
-    /// Pids and commands of the first [`SURVIVORS`].
+    /// Pids and commands of the first [`MAX_SURVIVORS`].
     pub listed: Vec<Running>,
 }
 
@@ -147,7 +147,7 @@ impl Totals {
         if process.ids.is_main {
             self.main = (process.own_usage.quality != Quality::Unknown).then_some(process.own_usage.usage);
             let exit = (!process.is_still_running).then_some(process.exit);
-            self.main_process = Some(MainProcess { command: Arc::clone(&process.name.command), exit });
+            self.main_process = Some(MainProcessEnd { command: Arc::clone(&process.name.command), exit });
         }
         self.floors.raise(process);
         if process.is_still_running {
@@ -184,7 +184,7 @@ impl Totals {
         coverage.uninstrumented += u64::from(process.provenance.ended_without_exit_record);
         coverage.joined += u64::from(process.provenance.joined);
         if let Some(user) = process.other_user.filter(|_| process.provenance.ended_without_exit_record)
-            && (self.other_users.len() < USERS || self.other_users.contains_key(&user))
+            && (self.other_users.len() < MAX_USERS || self.other_users.contains_key(&user))
         {
             *self.other_users.entry(user).or_default() += 1;
         }
@@ -194,16 +194,16 @@ impl Totals {
             *found += 1;
         }
         if let Some(path) = &process.name.static_executable
-            && self.static_executables.len() < STATIC
+            && self.static_executables.len() < MAX_STATIC
         {
             self.static_executables.insert(path.clone());
         }
     }
 
-    /// Adds a process to the sums of its command, or to those of [`OTHER`] commands, if there are [`COMMANDS`].
+    /// Adds a process to the sums of its command, or to those of [`OTHER`] commands, if there are [`MAX_COMMANDS`].
     fn add_command(&mut self, process: &ProcessSummary) {
         let is_new = !self.commands.contains_key(&process.name.command);
-        let name = if is_new && self.commands.len() >= COMMANDS {
+        let name = if is_new && self.commands.len() >= MAX_COMMANDS {
             OTHER.into()
         } else {
             process.name.command.clone()
@@ -274,11 +274,11 @@ impl Command {
 }
 
 impl Survivors {
-    /// Counts a process that still runs, and lists it if it is one of the first [`SURVIVORS`].
+    /// Counts a process that still runs, and lists it if it is one of the first [`MAX_SURVIVORS`].
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         self.sampled += u64::from(process.own_usage.quality == Quality::Sampled);
-        if self.listed.len() < SURVIVORS {
+        if self.listed.len() < MAX_SURVIVORS {
             self.listed.push(Running { pid: process.ids.pid(), command: process.name.command.to_string() });
         }
     }

@@ -22,7 +22,7 @@ const BUSIEST: &str = "largest in 100 ms";
 const AT_MOST: &str = "at most, of all";
 /// The note of a chart of several nodes, which has no commands.
 const SEVERAL_NODES_NOTE: &str = "Line: an upper bound in each point, the sum of the nodes' largest values.";
-/// Most columns of a name in the head of a table.
+/// Maximum number of columns of a name in the head of a table.
 const NAME_COLUMNS: usize = 40;
 /// A series counts as one of the whole run if it ends before the run by less than this part of the run.
 const NEGLIGIBLE: f64 = 0.01;

@@ -24,12 +24,12 @@ const BAR_HEIGHT: f64 = 13.0;
 const BASELINE: f64 = 11.0;
 /// A bar is at least this part of the plot, so that it can be seen.
 const LEAST_PART: f64 = 0.0015;
-/// Most bars.
+/// Maximum number of bars.
 const MOST_BARS: usize = 60;
-/// Most columns of a name beside a bar.
+/// Maximum number of columns of a name beside a bar.
 const NAME_COLUMNS: usize = 32;
-/// Most columns of a command under the pointer.
-const WHOLE_COMMAND: usize = 250;
+/// Maximum number of columns of a command under the pointer.
+const WHOLE_COMMAND_COLUMNS: usize = 250;
 
 /// Draws how many processes lived at a time. `None`: it is not known.
 pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
@@ -149,7 +149,7 @@ fn command_colour(report: &Report, bar: &Bar) -> &'static str {
     report.series.commands.iter().position(is_same).map_or(colours::OTHERS, colour)
 }
 
-/// Draws the bar in row `at` from the top, and its name where there is room: behind it, before it, or on it.
+/// Draws the bar in row `at` from the top, and its name where there is room: after it, before it, or on it.
 fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     let (end_s, words) = match bar.end {
         End::At(end_s) => (end_s, ""),
@@ -161,7 +161,7 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     let y = ABOVE + at as f64 * ROW_HEIGHT;
     let usage = &bar.process.usage;
     let name = format!("{} {}{words}", self::name(usage, NAME_COLUMNS), usage.pid);
-    // A name takes up to 30% of the plot. So it has room behind a bar that ends before 70%, or before one that starts after 30%.
+    // A name takes up to 30% of the plot. So it has room after a bar that ends before 70%, or before one that starts after 30%.
     // It keeps 6 pixels from the bar's end.
     let (x, dx, anchor, fill) = match (left, right) {
         (_, ..0.7) => (right, 6, "start", "currentColor"),
@@ -173,7 +173,7 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
          y=\"{}\" text-anchor=\"{anchor}\" fill=\"{fill}\">{}</text>\n",
         percent(left),
         percent(right - left),
-        escape(&self::name(usage, WHOLE_COMMAND)),
+        escape(&self::name(usage, WHOLE_COMMAND_COLUMNS)),
         percent(x),
         y + BASELINE,
         escape(&name)

@@ -22,11 +22,11 @@ const BASELINE: f64 = 11.0;
 const NAME_TO_PLOT: u32 = 6;
 /// Size of the letters of a row's name, pixels.
 const FONT_SIZE: u32 = 11;
-/// Most columns of a name beside a row: what the style leaves room for.
+/// Maximum number of columns of a name beside a row: what the style leaves room for.
 const NAME_COLUMNS: usize = 16;
-/// Most columns of a name in the table.
+/// Maximum number of columns of a name in the table.
 const TABLE_NAME_COLUMNS: usize = 40;
-/// Most cells of a row.
+/// Maximum number of cells of a row.
 const MOST_CELLS: usize = 120;
 /// Parts of the run, each a column, in the table.
 const PARTS: f64 = 5.0;
@@ -66,7 +66,7 @@ impl HeatMap {
         let points = time.start_s.len().min(time.end_s.len());
         let points_per_cell = points.div_ceil(MOST_CELLS).max(1);
         let cells: Vec<Vec<Option<f64>>> =
-            rows.iter().map(|row| joined(time, &row.values, points_per_cell)).collect();
+            rows.iter().map(|row| cell_means(time, &row.values, points_per_cell)).collect();
         let largest =
             cells.iter().flatten().flatten().copied().reduce(f64::max).filter(|value| *value > 0.0)?;
         // In a merged report all points have one length, but the last, which can be shorter. So all cells are as wide as the
@@ -130,9 +130,9 @@ impl HeatMap {
     }
 }
 
-/// Joins every `points_per_cell` points of time to a cell: the mean of their values over the time in which they are known. A value that is
+/// The values of a row's cells. Each is the mean of `points_per_cell` points over the time in which they are known. A value that is
 /// negative or not finite counts as unknown.
-fn joined(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Vec<Option<f64>> {
+fn cell_means(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Vec<Option<f64>> {
     let points: Vec<(f64, f64, usize)> = time.points(0..).collect();
     let mean = |points: &[(f64, f64, usize)]| {
         let (mut known_s, mut sum) = (0.0, 0.0);
@@ -279,7 +279,8 @@ mod tests {
     // Requirement: NODE-17
     #[test]
     fn points_are_joined_by_their_mean_to_at_most_120_cells() {
-        let cells = |points: usize, values: &[Option<f64>]| with_time(points, |time| joined(time, values, 2));
+        let cells =
+            |points: usize, values: &[Option<f64>]| with_time(points, |time| cell_means(time, values, 2));
         let values = [Some(1.0), Some(2.0), None, Some(4.0), None, None, Some(f64::NAN), Some(-1.0)];
         assert_eq!(cells(9, &values), [Some(1.5), Some(4.0), None, None, None]);
         let long: Vec<Option<f64>> = (0..300).map(|at| Some(f64::from(at % 2))).collect();

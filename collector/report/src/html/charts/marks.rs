@@ -22,7 +22,7 @@ const WORDS_ABOVE_LIMIT: f64 = 5.0;
 const WORDS_ABOVE_DOT: f64 = 8.0;
 /// What keeps words readable on areas.
 const HALO: &str = "class=\"halo\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"";
-/// Most columns of a name on an area. A longer one is in the legend alone.
+/// Maximum number of columns of a name on an area. A longer one is in the legend alone.
 const NAME_COLUMNS: usize = 24;
 
 /// Writes the name of an area where the area is highest. `None`: the name is too long, or fits nowhere.

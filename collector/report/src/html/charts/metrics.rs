@@ -11,13 +11,13 @@ use crate::quote;
 
 /// Height of a plot, pixels.
 const HEIGHT: f64 = 90.0;
-/// Most points of a plot, which is a third as wide as others.
+/// Maximum number of points of a plot, which is a third as wide as others.
 const MOST_POINTS: f64 = 100.0;
-/// Most metrics of a page: each adds to its bytes.
+/// Maximum number of metrics of a page: each adds to its bytes.
 const MOST_METRICS: usize = 12;
 /// Parts of the run, each a row, in the table.
 const PARTS: f64 = 5.0;
-/// Most columns of a name.
+/// Maximum number of columns of a name.
 const NAME_COLUMNS: usize = 32;
 /// A metric has a chart if its largest value is in here: an axis begins at 0, and its numbers are written out.
 const DRAWN: std::ops::Range<f64> = 1e-9..1e12;

@@ -8,8 +8,8 @@ use crate::html::colours::PLACES;
 
 /// Height of the plot, pixels.
 const HEIGHT: f64 = 150.0;
-/// Most lines, without that of the others: each colour is used for a solid and a dashed one.
-pub(super) const MOST: usize = 2 * PLACES.len();
+/// Maximum number of lines, without that of the others: each colour is used for a solid and a dashed one.
+pub(super) const MAX_LINES: usize = 2 * PLACES.len();
 
 /// Dashes of the second line of a colour: in the plot, and in the legend.
 const DASHED: [&str; 2] = ["7 3", "4 2"];
@@ -20,7 +20,7 @@ const DOTTED: [&str; 2] = ["1.5 3", "1.5 2"];
 pub(super) struct PlaceLines<'a> {
     pub(super) label: String,
     pub(super) unit: &'static str,
-    /// [`MOST`] at most.
+    /// [`MAX_LINES`] at most.
     pub(super) lines: Vec<Line<'a>>,
     /// One line for all others together.
     pub(super) others: Option<Line<'a>>,

@@ -19,9 +19,9 @@ use crate::quote;
 use crate::sections::busy_cores;
 use crate::units::Units;
 
-/// Most rows of a heat map: each adds to the bytes of the page.
+/// Maximum number of rows of a heat map: each adds to the bytes of the page.
 const MOST_ROWS: usize = 64;
-/// Most columns of a name in the head of a table.
+/// Maximum number of columns of a name in the head of a table.
 const NAME_COLUMNS: usize = 40;
 
 /// A node or a rank.
@@ -126,13 +126,13 @@ impl Shown<'_> {
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of the first [`place_lines::MOST`] nodes, and one for the mean of the others. Nodes of which nothing
+    /// Draws a line for each of the first [`place_lines::MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing
     /// is known are left out. `nodes`: the largest first. `None`: all values are zero.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, most, figure, .. } = self;
         let title = format!("{name} by node");
         let known: Vec<&Place> = nodes.iter().filter(|node| node.is_known()).collect();
-        let (drawn, others) = known.split_at(known.len().min(place_lines::MOST));
+        let (drawn, others) = known.split_at(known.len().min(place_lines::MAX_LINES));
         let lines = drawn.iter().map(|node| Line {
             name: quote::cut_middle(&quote::escape(&node.name), NAME_COLUMNS),
             values: &node.values,

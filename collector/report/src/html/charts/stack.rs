@@ -15,7 +15,7 @@ const FILLED: f64 = 0.86;
 const MOST_OF_LIMIT: f64 = 2.0;
 /// A command whose largest value is a smaller part of the plot can't be seen, and counts as one of the others.
 const LEAST_PART: f64 = 0.01;
-/// Most columns of a name.
+/// Maximum number of columns of a name.
 const NAME_COLUMNS: usize = 40;
 
 /// A command over time, an area of the chart.

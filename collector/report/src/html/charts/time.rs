@@ -76,7 +76,7 @@ impl<'a> Time<'a> {
     }
 
     /// The start and at most `most` other round moments of the run, for the numbers of an axis. Each is the part of the run
-    /// that is over then, and the moment as text. The last text has the unit behind it.
+    /// that is over then, and the moment as text. The last text has the unit after it.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let whole = self.unit.convert(self.wall_s);
         let ticks = super::axis::ticks(whole, most);

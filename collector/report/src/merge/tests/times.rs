@@ -7,7 +7,7 @@ use crate::merge::{Head, Merger, Plan, Source};
 use crate::model::report::Report;
 use crate::read::ReadReport;
 
-/// Whether two figures are the same, but for rounding.
+/// Whether two figures are the same, except for rounding.
 fn is_about(figure: Option<f64>, expected: f64) -> bool {
     figure.is_some_and(|figure| (figure - expected).abs() < 1e-6 * expected)
 }

@@ -6,7 +6,7 @@ use crate::figures::percent;
 use crate::quote;
 use crate::text::terminal::{left, right};
 
-/// Most rows; the JSON form has all of them.
+/// Maximum number of rows; the JSON form has all of them.
 const MOST_ROWS: usize = 15;
 /// Fewest columns of words on a terminal.
 const NAME: usize = 19;
@@ -16,7 +16,7 @@ const COUNT: usize = 8;
 const FIGURE: usize = 9;
 /// Columns before a bar.
 const GAP_OF_BAR: usize = 2;
-/// Most cells of a bar.
+/// Maximum number of cells of a bar.
 const MOST_CELLS: usize = 12;
 
 impl Page {

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-/// Most tracks that are remembered. A large machine has so many processes.
-const MOST: usize = 65_536;
+/// Maximum number of tracks that are remembered. A large machine has so many processes.
+const MAX_TRACKS: usize = 65_536;
 
 /// The tracks of processes, by the names of the processes.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Lanes {
     /// CLOCK_MONOTONIC nanoseconds.
     pub(super) fn take(&mut self, name: &str, start_ns: u64, end_ns: u64) -> Lane {
         // Forgotten tracks get no more slices. New tracks follow them.
-        if self.remembered >= MOST {
+        if self.remembered >= MAX_TRACKS {
             (self.by_name, self.remembered) = (FxHashMap::default(), 0);
         }
         // `entry` alone would copy the name each time.
@@ -118,8 +118,8 @@ mod tests {
         let mut lanes = Lanes::default();
         assert_ne!(lanes.take("a", 1, 2).number, lanes.take("b", 3, 4).number);
         assert!(!lanes.take("a", 3, 4).is_new);
-        let all_at_once = (0..2 * MOST as u64 + 10).map(|_| lanes.take("a", 5, 6));
+        let all_at_once = (0..2 * MAX_TRACKS as u64 + 10).map(|_| lanes.take("a", 5, 6));
         assert!(all_at_once.map(|lane| lane.number).is_sorted_by(|a, b| a < b));
-        assert!(lanes.by_name.values().map(BTreeSet::len).sum::<usize>() <= MOST);
+        assert!(lanes.by_name.values().map(BTreeSet::len).sum::<usize>() <= MAX_TRACKS);
     }
 }

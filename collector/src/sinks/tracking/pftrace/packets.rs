@@ -12,9 +12,9 @@ use crate::sinks::tracking::growing::{BLOCK, GrowingFile};
 
 /// The first byte before a packet: field 1 of a message, with a length.
 const FIELD: u8 = 0x0a;
-/// Most bytes of a length. Packets that this program writes have at most some kilobytes.
+/// Maximum number of bytes of a length. Packets that this program writes have at most some kilobytes.
 const MOST_LENGTH_BYTES: usize = 5;
-/// Most bytes before a packet: the field and the length.
+/// Maximum number of bytes before a packet: the field and the length.
 const MOST_HEAD: u64 = MOST_LENGTH_BYTES as u64 + 1;
 
 /// A file of packets.

@@ -14,7 +14,7 @@ use crate::model::ended_process::EndedProcess;
 use crate::report::quote;
 use crate::sys::clock as now;
 
-/// Most bytes of the texts whose numbers are remembered. Beyond that, all are forgotten, and get new numbers.
+/// Maximum number of bytes of the texts whose numbers are remembered. Beyond that, all are forgotten, and get new numbers.
 const MOST_TEXT: usize = 1024 * 1024;
 
 /// What a sequence has declared so far.

@@ -29,7 +29,7 @@ pub(super) const PROCESSES: u64 = 2;
 const FIRST_COUNTER: u64 = 16;
 /// The highest bit of computed numbers of tracks, which no other number has. They have 56 bits, which a varint has in 8 bytes.
 const COMPUTED: u64 = 1 << 55;
-/// Most characters of a track's name.
+/// Maximum number of characters of a track's name.
 const LONGEST_NAME: usize = 80;
 
 /// A quantity over time.

@@ -9,7 +9,7 @@ use crate::model::ended_process::EndedProcess;
 use crate::model::groups::Groups;
 use crate::sinks::tracking::recent::Recent;
 
-/// Most rows that are remembered. The core remembers fewer samples, and can revise only those.
+/// Maximum number of rows that are remembered. The core remembers fewer samples, and can revise only those.
 const MOST_ROWS: usize = 4096;
 
 /// The key of an item that is no row.

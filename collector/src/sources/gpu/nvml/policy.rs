@@ -6,9 +6,9 @@ use super::figure_kind::Kind;
 
 /// What is read when.
 pub(super) struct PlanPolicy {
-    /// Most of the thread's time that memory and the process lists may take, 1 for all of it. They have the largest share, since
-    /// a peak that they miss is lost. Together with `shares` it is [`Self::whole_share`]. With calls of 50 us, eight devices take
-    /// 7% at an interval of 0.1 s.
+    /// The part of the thread's time that memory and the process lists may take, 1 for all of it. Theirs is the largest, since a peak
+    /// that they miss is lost. Together with `shares` it is [`Self::whole_share`]. With calls of 50 us, eight devices take 7% at an
+    /// interval of 0.1 s.
     pub memory_share: f64,
     /// The part of that share, of all the thread's time, for the calls that ask how much memory is in use. Such a call shows
     /// whether the lists must be read. With calls of 4.5 ms, eight devices can be asked every 105 ms.
@@ -16,7 +16,7 @@ pub(super) struct PlanPolicy {
     /// `memory_share` and `in_use_share` where the driver may be kept busy for less than `whole_share`. Memory in use shows a
     /// change, so the lists are read less often. The time saved goes to the other figures.
     pub shares_at_less: [f64; 2],
-    /// Most of the thread's time that each other kind of figures may take.
+    /// The part of the thread's time that each other kind of figures may take.
     pub shares: [(Kind, f64); 9],
     /// The sum of the shares. Where the driver may be kept busy for less, each is smaller by the same factor.
     pub whole_share: f64,
@@ -126,12 +126,12 @@ pub(super) struct CallPolicy {
     pub first_samples: usize,
     /// Largest capacity of a list, entries, which bounds the memory.
     pub most_entries: usize,
-    /// Most MIG instances asked for; a device has seven at most.
+    /// Maximum number of MIG instances that are asked for; a device has seven at most.
     pub most_instances: c_uint,
     /// How long a call for the next event may wait, milliseconds. It is not 0, whose meaning is not documented: cuda-python's
     /// cuda.core says that 0 waits indefinitely.
     pub event_wait_ms: c_uint,
-    /// Most events taken at a reading: a device that fails again and again must not hold the thread.
+    /// Maximum number of events that are taken at a reading: a device that fails again and again must not hold the thread.
     pub most_events: usize,
     /// If memory in use grows by this much more than the compute list shows, bytes, another list may show the rest.
     pub unlisted_bytes: u64,

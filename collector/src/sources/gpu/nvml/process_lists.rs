@@ -176,20 +176,20 @@ impl Known {
     /// # Errors
     /// If no list could be read, or if the device has a compute list that could not be read.
     fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
-        // What earlier readings showed, and what fresh ones show.
-        let mut processes: [BTreeMap<u32, Reading<u64>>; 2] = Default::default();
-        let (mut failure, mut is_any) = (None, false);
+        // The memory of each pid: by lists of earlier readings, and by lists that were read now.
+        let (mut earlier, mut now) = (BTreeMap::new(), BTreeMap::new());
+        let (mut failure, mut is_any_readable) = (None, false);
         for (number, (entries, is_fresh)) in self.entries.iter().zip(is_fresh).enumerate() {
             match entries {
                 None => {}
                 Some(Ok(entries)) => {
-                    is_any = true;
+                    is_any_readable = true;
                     for (pid, bytes) in entries {
                         let bytes =
                             if *bytes == NOT_AVAILABLE { Err(Missing::NotReported) } else { Ok(*bytes) };
-                        let [earlier, now] = &mut processes;
-                        let processes = if is_fresh { now } else { earlier };
+                        let processes = if is_fresh { &mut now } else { &mut earlier };
                         let known = processes.entry(*pid).or_insert(Err(Missing::NotReported));
+                        // If several lists show a process, its largest memory counts.
                         *known = either(known.clone(), bytes, u64::max);
                     }
                 }
@@ -203,17 +203,17 @@ impl Known {
                 },
             }
         }
-        if !is_any {
+        if !is_any_readable {
             return Err(failure.unwrap_or(Missing::NoCall));
         }
-        let [mut all, now] = processes;
-        all.extend(now);
-        Ok(all.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect())
+        earlier.extend(now);
+        Ok(earlier.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect())
     }
 }
 
 impl List {
-    /// Reads a list. `capacity` is the number of entries that had room when it was read last, and is updated.
+    /// Reads a list. `capacity`: for how many entries the buffer sufficed at the last reading. It is updated. The buffer is filled
+    /// with [`PATTERN`] first, so that [`stride`] can tell how much of it was written.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
         grow(CALLS.first_processes.max(*capacity), |capacity| {

@@ -96,8 +96,8 @@ struct Spacing {
 }
 
 impl Spacing {
-    /// Most gaps that are kept.
-    const KEPT: usize = 64;
+    /// Maximum number of gaps that are kept.
+    const MAX_KEPT: usize = 64;
     /// Fewer gaps do not show what is usual.
     const LEAST: usize = 3;
     /// Two samples that are closer than this, microseconds, are one that the driver repeated.
@@ -107,7 +107,7 @@ impl Spacing {
     fn add(&mut self, samples: &[(u64, f64)]) {
         let gaps = samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
         self.gaps_us.extend(gaps.filter(|gap_us| *gap_us >= Self::SHORTEST_US));
-        let excess = self.gaps_us.len().saturating_sub(Self::KEPT);
+        let excess = self.gaps_us.len().saturating_sub(Self::MAX_KEPT);
         self.gaps_us.drain(..excess);
     }
 

@@ -15,7 +15,7 @@ pub struct Gap {
     ns: u64,
     /// Since when the figure can't be read now, CLOCK_MONOTONIC nanoseconds. `None`: it can.
     since_ns: Option<u64>,
-    /// Most memory in use on the device during these times by all processes of the machine, bytes.
+    /// Largest amount of memory in use on the device during these times by all processes of the machine, bytes.
     pub used_bytes: Option<u64>,
 }
 

@@ -9,7 +9,7 @@ use crate::model::gpu::Device;
 
 /// Memory is exhausted above this part of it: allocations come in blocks of 2 MiB and more, and what is free may be in pieces.
 const EXHAUSTED: f64 = 0.97;
-/// Most processes that are named.
+/// Maximum number of processes that are named.
 const MOST_HOLDERS: usize = 5;
 
 /// A device without free memory.

@@ -29,7 +29,7 @@ pub struct DeviceUse {
 
 /// A process that used a GPU.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProcessGpu {
+pub struct ProcessGpuUse {
     /// Its pid in the collector's pid namespace; in its own, if that one is not known.
     pub pid: u32,
     /// Its pid as the driver has it.
@@ -46,7 +46,7 @@ pub struct ProcessGpu {
     held: HeldSum<u64>,
 }
 
-impl ProcessGpu {
+impl ProcessGpuUse {
     /// The process's figures on a device, by the device's id. If it has none there, they are made.
     pub(super) fn on_device(&mut self, device: &str) -> &mut DeviceUse {
         self.devices.entry(device.to_owned()).or_default()
@@ -94,17 +94,17 @@ impl ProcessGpu {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GpuProcesses {
     /// By their id in the run.
-    pub by_id: BTreeMap<u64, ProcessGpu>,
+    pub by_id: BTreeMap<u64, ProcessGpuUse>,
 }
 
 impl GpuProcesses {
     /// The figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
     /// `None`: there are too many.
-    pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
+    pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpuUse> {
         if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
             return None;
         }
-        let process = self.by_id.entry(entry.id).or_insert_with(|| ProcessGpu {
+        let process = self.by_id.entry(entry.id).or_insert_with(|| ProcessGpuUse {
             pid: entry.own_pid,
             driver_pid,
             command: entry.command.clone(),

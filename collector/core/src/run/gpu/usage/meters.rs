@@ -81,7 +81,7 @@ pub struct Counter {
     is_unsure: bool,
     /// A reading was larger than 32 bits hold, so it does not wrap.
     is_wide: bool,
-    /// The last reading that was not after a step back.
+    /// The last reading. After a step back it stays, until a reading passes it: see [`Self::step_back`].
     last: f64,
     /// When `last` was begun, CLOCK_MONOTONIC nanoseconds.
     last_ns: u64,

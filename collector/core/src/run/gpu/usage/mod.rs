@@ -31,7 +31,7 @@ use super::policy::{POLICY, most_unread_ns};
 use crate::model::gpu::{BackendsAtEnd, Batch, Device, TrackedDevice};
 use crate::model::groups::Groups;
 use device::{DeviceReading, DeviceUsage};
-use gpu_processes::{GpuProcesses, ProcessGpu};
+use gpu_processes::{GpuProcesses, ProcessGpuUse};
 use maxima::Maxima;
 pub(crate) use memory_steps::MemoryStep;
 
@@ -93,7 +93,7 @@ impl GpuUsage {
 
     /// The steps of memory since the last call, each with its device and process, in the order of their times. No process: the
     /// step is of all of them.
-    pub(crate) fn take_steps(&mut self) -> Vec<(MemoryStep, &Device, Option<&ProcessGpu>)> {
+    pub(crate) fn take_steps(&mut self) -> Vec<(MemoryStep, &Device, Option<&ProcessGpuUse>)> {
         let mut steps: Vec<(MemoryStep, usize)> = Vec::new();
         for (number, device) in self.devices.iter_mut().enumerate() {
             steps.extend(device.take_steps().into_iter().map(|step| (step, number)));

@@ -2,9 +2,9 @@
 
 use super::{Image, ProcessId, Tree};
 use crate::model::ids::{Key, Target};
-use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
+use crate::model::process_lookup::{KnownProgram, ProcessLookup, ProgramOrigin};
 
-impl ProcessTable for Tree {
+impl ProcessLookup for Tree {
     fn has_main(&self) -> bool {
         Self::has_main(self)
     }

@@ -3,7 +3,7 @@
 use super::ids::{Key, ProcessId, Target};
 
 /// The processes whose figures are not final, as sources see them.
-pub trait ProcessTable {
+pub trait ProcessLookup {
     /// Whether the command's first process, or the process that the run attached to, is known.
     fn has_main(&self) -> bool;
 
