@@ -48,8 +48,14 @@ class Done:
     messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The messages of a kind."""
-        return [content for found, content in self.messages if found == kind]
+        """The messages of a kind. What a cell writes to a stream can come in several: they are one here."""
+        contents = [content for found, content in self.messages if found == kind]
+        if kind != "stream":
+            return contents
+        texts: dict[str, str] = {}
+        for content in contents:
+            texts[content["name"]] = texts.get(content["name"], "") + content["text"]
+        return [{"name": name, "text": text} for name, text in texts.items()]
 
     def figures(self) -> dict[str, Any]:
         """Those of the only line of the cell."""
