@@ -25,7 +25,7 @@ use crate::sys::{clock, pidfd};
 use pages::PageMap;
 
 pub use parse::{Io, Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
-use parse::{line, parse_fork_count, parse_task_times, parse_u64};
+use parse::{parse_fork_count, parse_task_times, parse_u64};
 pub(crate) use shared_pages::{AddressSpace, count_pages};
 
 /// An exec takes no more (execve(2)). By prctl(PR_SET_MM), a process can make any part of its memory its environment.
@@ -243,10 +243,7 @@ impl ProcRoot {
     /// Reads how many bytes the process and its waited-for children read from storage, and how many they wrote (/proc/PID/io).
     /// `None`: the process is gone, or is another user's.
     pub fn io(&self, pid: u32) -> Option<Io> {
-        let text = self.read(pid, "io")?;
-        let number = |key: &[u8]| parse_u64(line(&text, key)?);
-        let (read, written) = (number(b"read_bytes:")?, number(b"write_bytes:")?);
-        Some(Io { read, written, cancelled: number(b"cancelled_write_bytes:") })
+        Io::parse(&self.read(pid, "io")?)
     }
 
     /// Whether a process or thread has this id. /proc can hide other users' processes (mount option hidepid), so kill(2) is asked,

@@ -117,6 +117,15 @@ pub struct Io {
     pub cancelled: Option<u64>,
 }
 
+impl Io {
+    /// Parses the file.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let number = |key: &[u8]| parse_u64(line(text, key)?);
+        let (read, written) = (number(b"read_bytes:")?, number(b"write_bytes:")?);
+        Some(Self { read, written, cancelled: number(b"cancelled_write_bytes:") })
+    }
+}
+
 /// The fields of /proc/PID/statm that are used, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statm {
