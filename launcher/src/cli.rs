@@ -33,6 +33,7 @@ use args::Arguments;
 pub(crate) use args::{DiagnosisOptions, Options, ReportPlaces};
 pub(crate) use bundles::bundles;
 use gpu_tracker::Translated;
+pub(crate) use gpu_tracker::pickles;
 pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::PatternValues;

@@ -335,6 +335,36 @@ for name in 'ABCDE':
     }
 }
 
+/// What is in the working directory, which may be another user's, is not the module.
+// Requirement: TIME-67
+#[test]
+fn pickles_under_gpu_trackers_name_are_pythons_where_the_module_is_installed() {
+    let (directory, link) = with_gpu_tracker();
+    let [tracking, marks, _] = write_files(directory.path(), 3).map(|file| file.to_str().unwrap().to_owned());
+    fs::write(directory.path().join("gpu_track.py"), "raise SystemExit('taken from the working directory')")
+        .unwrap();
+    let pickle = directory.path().join("a.pkl").to_str().unwrap().to_owned();
+    let (tf, stf, map) = (format!("--tf={tracking}"), format!("--stf={marks}"), format!("A={pickle}"));
+    let analyze = ["sub-track", "analyze", &tf, &stf, "-f", "pickle", "-o", &pickle];
+    let compare = ["sub-track", "compare", "-m", &map, "-f", "json"];
+    let run = |arguments: &[&str], path: &Path| {
+        let mut command = Command::new(&link);
+        command.args(arguments).current_dir(&directory).env("PYTHONPATH", path).env("GPU_TRACK_RUN", BINARY);
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/python").canonicalize().unwrap();
+    printed(&run(&analyze, &module));
+    assert_eq!(fs::read(&pickle).unwrap()[0], 0x80);
+    let compared: Value = serde_json::from_str(&printed(&run(&compare, &module))).unwrap();
+    assert!(compared.get("overall_resource_usage").is_some(), "{compared}");
+    // Without the module, the refusal says what to do.
+    let refused = run(&compare, Path::new("/no/such"));
+    assert!(
+        refused.status.code() == Some(1) && text(&refused.stderr).contains("only Python reads"),
+        "{refused:?}"
+    );
+}
+
 // Requirement: CMD-40, CMD-43, CMD-44, TIME-67
 #[test]
 fn what_can_not_be_used_is_refused_in_one_line_under_both_names() {

@@ -4,6 +4,7 @@
 
 mod docopt;
 mod help;
+pub(crate) mod pickles;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -44,6 +45,11 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
         Ok(Asked::Help) => return Ok(Translated::Request(Request::Print(help_text()))),
         Ok(Asked::Version) => return Ok(Translated::Request(Request::Print(format!("{VERSION}\n")))),
         Ok(Asked::SubTrack(command, options)) => {
+            if options.iter().any(|(option, value)| {
+                *option == "--format" && value.as_deref() == Some(OsStr::new("pickle"))
+            }) {
+                pickles::hand_to_python();
+            }
             return Ok(Translated::Request(Request::Companion(sub_track(command, options))));
         }
         Err(Refused(problem)) => {

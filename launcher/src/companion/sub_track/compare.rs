@@ -12,7 +12,7 @@ use gpu_track_collector::report::sub_track::{
 use serde::Deserialize;
 
 use super::place::PlaceArgs;
-use crate::cli::UsageError;
+use crate::cli::{UsageError, pickles};
 use crate::console::message;
 
 /// The first byte of a pickle of Python's protocols 2 and later.
@@ -110,6 +110,7 @@ pub(super) fn read_analysis(path: &Path) -> Result<Analysis, UsageError> {
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
     let json = given_file::read(path, MOST_OF_ANALYSIS).map_err(|error| problem(error.to_string()))?;
     if json.first() == Some(&PICKLE) {
+        pickles::hand_to_python();
         let text = "is a pickle, which only Python reads: write the analysis with analyze -f json";
         return Err(problem(text.to_owned()));
     }
