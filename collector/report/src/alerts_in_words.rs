@@ -80,7 +80,7 @@ fn rise(event: &RunEvent) -> String {
 
 /// Writes the amount of an event with its unit.
 pub(crate) fn amount(event: &RunEvent) -> String {
-    event.amount.map_or_else(|| UNKNOWN.to_owned(), |amount| with_unit(amount, event.unit))
+    event.amount.map_or_else(|| UNKNOWN.to_owned(), |amount| with_unit(amount, event.unit, None))
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         let event = |kind, quantity: Quantity, amount| RunEvent {
             rule: Some("x".into()),
             quantity: Some(quantity),
-            unit: Some(quantity.unit()),
+            unit: Some(quantity.row().unit),
             amount: Some(amount),
             since_s: Some(60.0),
             ..RunEvent::new(125.0, kind)

@@ -8,6 +8,7 @@
 
 pub mod alerts_in_words;
 mod command_line;
+mod command_sums;
 pub mod compare;
 mod document;
 pub mod event_line;

@@ -7,6 +7,7 @@ use crate::model::counts_in_words::processes;
 use crate::model::rule::{Quantity, Rule, Unit};
 use crate::model::run_limit::{Exceeded, LargestProcess};
 use crate::quote;
+use crate::units::Units;
 
 /// A longer name of a command is cut to this many columns.
 const LONGEST_COMMAND: usize = 40;
@@ -14,7 +15,7 @@ const LONGEST_COMMAND: usize = 40;
 /// A line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
 pub fn limit_in_words(limit: &Rule, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.unit();
-    let amount = with_unit(unit.of_report(exceeded.by.amount as f64), Some(unit));
+    let amount = with_unit(unit.of_report(exceeded.by.amount as f64), Some(unit), None);
     let held = exceeded.largest.as_ref().map(|process| held_most(process, bytes));
     format!(
         "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
@@ -49,11 +50,26 @@ pub(crate) fn figure(quantity: Quantity, unit: Unit, amount: &str) -> String {
     }
 }
 
-/// Writes an amount of a report with its unit. `None`: it has none.
-pub(crate) fn with_unit(amount: f64, unit: Option<Unit>) -> String {
+/// The title in capitals of a run that a limit of this quantity ended.
+pub(crate) fn limit_title(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Ram => "RAM LIMIT",
+        Quantity::GpuRam => "GPU RAM LIMIT",
+        Quantity::Cpu => "CPU TIME LIMIT",
+        Quantity::Wall => "TIME LIMIT",
+        Quantity::Processes => "PROCESS LIMIT",
+        Quantity::Stall => "STALLED",
+        Quantity::GpuIdle => "GPU IDLE",
+        Quantity::Disk | Quantity::Growth => "LIMIT",
+    }
+}
+
+/// Writes an amount of a report with its unit. `unit`: `None`, if it has none. `units`: those of the report; `None`: the ones that
+/// fit the amount.
+pub(crate) fn with_unit(amount: f64, unit: Option<Unit>, units: Option<Units>) -> String {
     match unit {
-        Some(Unit::Bytes) => bytes(amount as u64),
-        Some(Unit::Seconds) => readable(amount),
+        Some(Unit::Bytes) => units.map_or_else(|| bytes(amount as u64), |units| units.bytes(amount as u64)),
+        Some(Unit::Seconds) => units.map_or_else(|| readable(amount), |units| units.seconds(amount)),
         Some(Unit::Processes) => processes(amount as u64),
         Some(Unit::Percent) => percent(amount / 100.0),
         None => amount.to_string(),

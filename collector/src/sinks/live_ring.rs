@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::sink::{Resume, Sink, SinkContext};
 use crate::model::batch::Job;
 use crate::model::config::SessionStart;
-use crate::model::gpu::Figure;
+use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use crate::model::live::{LiveProcess, LiveSummary};
 use crate::model::report::Usable;
 use crate::model::timestamp::rfc3339;
@@ -184,20 +184,34 @@ fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     let device = &gpu.device;
     // If the driver does not tell the memory of a process of the run, the sum is unknown.
     let run_bytes = gpu.run_bytes.filter(|_| !run.gpu.usage.has_unreported_memory(&device.id));
-    let gauge = |figure| gpu.gauge(figure);
+    let figures = ByGpuFigure::from(gpu);
     GpuEntry {
         index: device.index.map(u64::from),
         read_ns: Some(gpu.read_ns).filter(|read_ns| *read_ns != 0),
         total_bytes: device.memory_bytes,
         used_bytes: gpu.used_bytes,
         run_bytes: run_bytes.map(|bytes| bytes.combined),
-        utilization_percent: gpu.busy_percent,
-        power_w: gauge(Figure::Power),
-        temperature_c: gauge(Figure::Temperature),
-        sm_clock_mhz: gauge(Figure::SmClock),
+        utilization_percent: figures[GpuFigure::Utilization],
+        power_w: figures[GpuFigure::Power],
+        temperature_c: figures[GpuFigure::Temperature],
+        sm_clock_mhz: figures[GpuFigure::SmClock],
         uuid: Text::new(&device.id),
         name: Text::new(device.name.as_deref().unwrap_or_default()),
     }
+}
+
+/// The figures in the entry of a GPU. Another program may have written anything there: an infinite figure is not known.
+pub fn figures(entry: &GpuEntry) -> ByGpuFigure<Option<f64>> {
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let of = |figure| match figure {
+        GpuFigure::Utilization => entry.utilization_percent,
+        GpuFigure::MemoryUsed => bytes(entry.used_bytes),
+        GpuFigure::MemoryRun => bytes(entry.run_bytes),
+        GpuFigure::Temperature => entry.temperature_c,
+        GpuFigure::Power => entry.power_w,
+        GpuFigure::SmClock => entry.sm_clock_mhz,
+    };
+    ByGpuFigure::new(|figure| of(figure).filter(|value| value.is_finite()))
 }
 
 /// Makes the entry of a process in the live file's table.

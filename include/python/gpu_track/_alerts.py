@@ -15,7 +15,7 @@ from gpu_track._arguments import file_name
 LOG = logging.getLogger("gpu_track")
 
 AlertEvent = dict[str, Any]
-# What "default" stands for: launcher/src/cli/alerts.rs.
+# What "default" stands for: launcher/src/cli/rules.rs.
 _DEFAULT = ("ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%")
 # What has a threshold, and the sign between. `growth` has none.
 _SIGNS = {"ram": ">", "gpu_ram": ">", "cpu": ">", "disk": "<", "gpu_idle": ">"}

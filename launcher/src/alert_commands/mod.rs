@@ -336,7 +336,7 @@ mod tests {
         RunEvent {
             rule: Some("x".into()),
             quantity: Some(quantity),
-            unit: Some(if quantity == Quantity::Cpu { Unit::Percent } else { quantity.unit() }),
+            unit: Some(if quantity == Quantity::Cpu { Unit::Percent } else { quantity.row().unit }),
             amount: Some(amount),
             allowed,
             ..RunEvent::new(12.5, EventKind::Warning)
@@ -384,14 +384,21 @@ mod tests {
 
     #[test]
     fn all_variables_are_taken_off_the_launchers_environment() {
-        let all = [Quantity::Growth, Quantity::Cpu, Quantity::GpuIdle].map(|quantity| {
-            let event = event(quantity, 1.0, Some(2.0));
-            let event =
-                RunEvent { since_s: Some(1.0), rate_bytes_per_s: Some(1.0), left_s: Some(1.0), ..event };
-            let largest =
-                LargestProcess { pid: Some(1), command: "a".into(), rss_bytes: 5, gpu_ram_bytes: Some(6) };
-            facts_of(&event, Some(&largest))
-        });
+        let alerted = Quantity::ALL.into_iter().filter(|quantity| quantity.row().is_alerted);
+        let all: Vec<_> = alerted
+            .map(|quantity| {
+                let event = event(quantity, 1.0, Some(2.0));
+                let event =
+                    RunEvent { since_s: Some(1.0), rate_bytes_per_s: Some(1.0), left_s: Some(1.0), ..event };
+                let largest = LargestProcess {
+                    pid: Some(1),
+                    command: "a".into(),
+                    rss_bytes: 5,
+                    gpu_ram_bytes: Some(6),
+                };
+                facts_of(&event, Some(&largest))
+            })
+            .collect();
         let mut names: Vec<_> = all.iter().flatten().map(|(name, _)| name.to_str().unwrap()).collect();
         names.extend([COMMAND, COMMAND_PID, LAUNCHER_PID]);
         names.sort_unstable();

@@ -71,7 +71,7 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
 fn field(name: &str) -> Result<Field, ValueError> {
     Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
         value: name.to_owned(),
-        allowed: Field::ALL.iter().flat_map(|field| field.names()).copied().collect(),
+        allowed: Field::ALL.into_iter().flat_map(Field::names).collect(),
     })
 }
 

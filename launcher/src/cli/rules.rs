@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::model::alert::Alerts;
-use gpu_track_collector::model::rule::{Quantity, Response, Rule, Threshold};
+use gpu_track_collector::model::rule::{Quantity, Response, Row, Rule, Threshold, Unit};
 use gpu_track_collector::model::run_limit::RunLimits;
 use gpu_track_collector::model::signal::signal_number;
 
@@ -18,16 +18,6 @@ const LONGEST_TEXT_BYTES: usize = 100;
 const LONGEST_ALERT_BYTES: usize = 64;
 /// Highest number of a signal.
 const LAST_SIGNAL: i32 = 64;
-/// The figures that limits can be of.
-const LIMITED: [Quantity; 7] = {
-    use Quantity::{Cpu, GpuIdle, GpuRam, Processes, Ram, Stall, Wall};
-    [Ram, GpuRam, Cpu, Wall, Processes, Stall, GpuIdle]
-};
-/// The figures that alerts can be of.
-const ALERTED: [Quantity; 6] = {
-    use Quantity::{Cpu, Disk, GpuIdle, GpuRam, Growth, Ram};
-    [Ram, GpuRam, Cpu, Disk, GpuIdle, Growth]
-};
 /// The alerts that `default` stands for.
 const DEFAULT: [&str; 4] = ["ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%"];
 
@@ -112,7 +102,7 @@ fn limit(given: &str) -> Result<Rule, ValueError> {
         return Err(ValueError::Limit(shortened(given)));
     }
     let (name, value) = given.split_once('=').ok_or_else(|| ValueError::Limit(given.to_owned()))?;
-    rule(given, named(name, &LIMITED, Quantity::name)?, value, Response::End)
+    rule(given, quantity(name, |row| row.is_limited)?, value, Response::End)
 }
 
 /// Parses `NAME>VALUE=SIGNAL`.
@@ -123,7 +113,7 @@ fn signal_at(given: &str) -> Result<Rule, ValueError> {
     let refused = || ValueError::SignalAt(given.to_owned());
     let (name, rest) = given.split_once('>').ok_or_else(refused)?;
     let (value, signal) = rest.rsplit_once('=').ok_or_else(refused)?;
-    rule(given, named(name, &LIMITED, Quantity::name)?, value, Response::Signal(signal_of(signal)?))
+    rule(given, quantity(name, |row| row.is_limited)?, value, Response::Signal(signal_of(signal)?))
 }
 
 /// Parses a list of alerts. `default` stands for several.
@@ -142,30 +132,37 @@ fn alert(given: &str) -> Result<Rule, ValueError> {
         return Err(refused());
     }
     let (name, rest) = given.split_at(given.find(['>', '<']).unwrap_or(given.len()));
-    let quantity = named(name, &ALERTED, Quantity::name).map_err(|_| refused())?;
+    let quantity = self::quantity(name, |row| row.is_alerted).map_err(|_| refused())?;
     let value = match quantity {
         // It has no sign and no value.
         Quantity::Growth => rest.is_empty().then_some(rest),
-        _ => rest.strip_prefix(if quantity.acts_below() { '<' } else { '>' }),
+        _ => rest.strip_prefix(if quantity.row().acts_below { '<' } else { '>' }),
     };
     rule(given, quantity, value.ok_or_else(refused)?, Response::Tell)
 }
 
+/// The quantity of this name, of those whose row `fits`.
+fn quantity(name: &str, fits: fn(Row) -> bool) -> Result<Quantity, ValueError> {
+    let all: Vec<_> = Quantity::ALL.into_iter().filter(|quantity| fits(quantity.row())).collect();
+    named(name, &all, Quantity::name)
+}
+
 /// Makes a rule. `value`: the text of its threshold.
 fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Result<Rule, ValueError> {
-    let threshold = match quantity {
-        Quantity::Ram | Quantity::GpuRam => memory(value)?,
-        Quantity::Disk => Threshold::Amount(bytes(value)?),
-        Quantity::Processes => match value.parse() {
-            Ok(count) if count > 0 && count as f64 <= LARGEST => Threshold::Amount(count),
-            _ => return Err(ValueError::Count(value.to_owned())),
-        },
-        Quantity::Cpu if response == Response::Tell => {
+    let threshold = match quantity.row().unit {
+        _ if quantity == Quantity::Growth => Threshold::Rise,
+        // No whole is known of what is free.
+        Unit::Bytes if quantity.row().acts_below => Threshold::Amount(bytes(value)?),
+        Unit::Bytes => memory(value)?,
+        Unit::Seconds if quantity != Quantity::Cpu || response != Response::Tell => allowed_time(value)?,
+        Unit::Seconds | Unit::Percent => {
             let percent = value.strip_suffix('%').and_then(percent);
             Threshold::Percent(percent.ok_or_else(|| ValueError::PartOfCores(value.to_owned()))?)
         }
-        Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle => allowed_time(value)?,
-        Quantity::Growth => Threshold::Rise,
+        Unit::Processes => match value.parse() {
+            Ok(count) if count > 0 && count as f64 <= LARGEST => Threshold::Amount(count),
+            _ => return Err(ValueError::Count(value.to_owned())),
+        },
     };
     Ok(Rule { words: given.to_owned(), quantity, threshold, response })
 }

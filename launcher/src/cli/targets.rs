@@ -32,7 +32,11 @@ pub(crate) fn targets(
         }
         let form = form(given, places).ok_or_else(|| {
             if has_other_form(given) {
-                let other = "has the name of a form that no report has: .json, .html, .txt and .prom are written, and with -f text any";
+                let forms = format::names().map(|name| format!(".{}", format::extension(name)));
+                let forms = forms.collect::<Vec<_>>().join(", ");
+                let other = format!(
+                    "has the name of a form that no report has: {forms} are written, and with -f text any"
+                );
                 return UsageError::of_file(OPTION, given, other);
             }
             let tracking =

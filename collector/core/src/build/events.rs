@@ -16,31 +16,18 @@ fn entry(inputs: &Inputs, alert: &Alert) -> AlertUse {
     let quantity = alert.rule.quantity;
     let since_start_s = |at_ns: u64| at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     // An alert of growth needs no amount that is allowed.
-    let reason = (alert.allowed.is_none() && quantity != Quantity::Growth).then(|| reason(quantity));
+    let reason =
+        (alert.allowed.is_none() && quantity != Quantity::Growth).then(|| quantity.row().unknown.to_owned());
     AlertUse {
         alert: alert.rule.words.clone(),
         quantity,
         unit: alert.rule.unit(),
         allowed: alert.allowed,
-        reason: reason.map(str::to_owned),
+        reason,
         times: alert.times(),
         first_at_s: alert.first_on_ns().map(since_start_s),
         on_s: alert.on_ns_until(inputs.end.at_ns) as f64 / 1e9,
         is_on: alert.is_on(),
-    }
-}
-
-/// Says why the figure of an alert was not known at any sample.
-fn reason(quantity: Quantity) -> &'static str {
-    match quantity {
-        Quantity::Ram | Quantity::Growth => "the memory that the run may use is not known",
-        Quantity::GpuRam => "no GPU told the memory of the run",
-        Quantity::Cpu => "no CPU utilisation was known",
-        Quantity::Disk => "no file system told its free space",
-        Quantity::GpuIdle | Quantity::Stall => {
-            "there is no GPU that the run may use, or one does not tell how busy it is"
-        }
-        Quantity::Wall | Quantity::Processes => "it was not known",
     }
 }
 

@@ -6,7 +6,6 @@ use crate::model::rule::{Quantity, Response, Rule, Threshold};
 use crate::model::run_limit::{Exceeded, KernelLimit};
 use crate::model::signal::signal_name;
 use crate::model::tree_sample::GpuSums;
-use crate::run::rules::limits::untold;
 
 /// The kernel kills at a limit only if the charge is above this part of it. A charge grows by pages, which can be huge.
 const LEAST_CHARGED_PART: f64 = 0.9;
@@ -124,8 +123,8 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {
         return Some("it was not held: no GPU is tracked".to_owned());
     }
-    if inputs.run.rules.untold().any(|untold| untold == limit) {
-        return Some(format!("it was not held: {}", untold(limit.quantity)));
+    if inputs.run.rules.not_held().any(|not_held| not_held == limit) {
+        return Some(format!("it was not held: {}", limit.quantity.why_not_held()));
     }
     match kernel_limit(inputs, limit)? {
         KernelLimit::Refused(reason) => Some(format!("samples held it: {reason}")),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::gpu::Figure;
 use super::style::StreamFile;
 use super::tree_sample::GpuSample;
+use crate::named;
 
 /// What stands for a figure that is not known.
 const UNKNOWN: &str = "[N/A]";
@@ -34,70 +35,49 @@ impl GpuTrace {
     }
 }
 
-/// A column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Field {
-    /// When the sample was taken, local time.
-    Timestamp,
-    /// The driver's number of the GPU.
-    Index,
-    /// UUID; the PCI address of a GPU without one.
-    Uuid,
-    /// Product name.
-    Name,
-    /// PCI address.
-    BusId,
-    /// Version of the kernel driver.
-    DriverVersion,
-    /// Performance state, P0 the fastest.
-    Pstate,
-    /// Temperature, degrees Celsius.
-    Temperature,
-    /// Utilisation, percent.
-    Utilization,
-    /// Utilisation of the memory, percent.
-    MemoryUtilization,
-    /// Utilisation of the video encoder, percent.
-    EncoderUtilization,
-    /// Utilisation of the video decoder, percent.
-    DecoderUtilization,
-    /// Memory capacity.
-    MemoryTotal,
-    /// Memory that no process uses.
-    MemoryFree,
-    /// Memory in use by all processes of the machine.
-    MemoryUsed,
-    /// Power, watts.
-    Power,
-    /// Clock of the processors, MHz.
-    SmClock,
-    /// Clock of the memory, MHz.
-    MemoryClock,
+named! {
+    /// A column. Its name is that of its heading.
+    pub enum Field {
+        /// When the sample was taken, local time.
+        Timestamp = "timestamp",
+        /// The driver's number of the GPU.
+        Index = "index",
+        /// UUID; the PCI address of a GPU without one.
+        Uuid = "uuid",
+        /// Product name.
+        Name = "name",
+        /// PCI address.
+        BusId = "pci.bus_id",
+        /// Version of the kernel driver.
+        DriverVersion = "driver_version",
+        /// Performance state, P0 the fastest.
+        Pstate = "pstate",
+        /// Temperature, degrees Celsius.
+        Temperature = "temperature.gpu",
+        /// Utilisation, percent.
+        Utilization = "utilization.gpu",
+        /// Utilisation of the memory, percent.
+        MemoryUtilization = "utilization.memory",
+        /// Utilisation of the video encoder, percent.
+        EncoderUtilization = "utilization.encoder",
+        /// Utilisation of the video decoder, percent.
+        DecoderUtilization = "utilization.decoder",
+        /// Memory capacity.
+        MemoryTotal = "memory.total",
+        /// Memory that no process uses.
+        MemoryFree = "memory.free",
+        /// Memory in use by all processes of the machine.
+        MemoryUsed = "memory.used",
+        /// Power, watts.
+        Power = "power.draw",
+        /// Clock of the processors, MHz.
+        SmClock = "clocks.current.sm",
+        /// Clock of the memory, MHz.
+        MemoryClock = "clocks.current.memory",
+    }
 }
 
 impl Field {
-    /// All of them.
-    pub const ALL: [Self; 18] = [
-        Self::Timestamp,
-        Self::Index,
-        Self::Uuid,
-        Self::Name,
-        Self::BusId,
-        Self::DriverVersion,
-        Self::Pstate,
-        Self::Temperature,
-        Self::Utilization,
-        Self::MemoryUtilization,
-        Self::EncoderUtilization,
-        Self::DecoderUtilization,
-        Self::MemoryTotal,
-        Self::MemoryFree,
-        Self::MemoryUsed,
-        Self::Power,
-        Self::SmClock,
-        Self::MemoryClock,
-    ];
-
     /// The columns of a log for which none are named.
     pub const DEFAULT: [Self; 10] = [
         Self::Timestamp,
@@ -112,44 +92,37 @@ impl Field {
         Self::Uuid,
     ];
 
-    /// Its names in `nvidia-smi --help-query-gpu`, and the unit in its heading.
-    fn names_and_unit(self) -> (&'static [&'static str], &'static str) {
-        match self {
-            Self::Timestamp => (&["timestamp"], ""),
-            Self::Index => (&["index"], ""),
-            Self::Uuid => (&["uuid", "gpu_uuid"], ""),
-            Self::Name => (&["name", "gpu_name"], ""),
-            Self::BusId => (&["pci.bus_id", "gpu_bus_id"], ""),
-            Self::DriverVersion => (&["driver_version"], ""),
-            Self::Pstate => (&["pstate"], ""),
-            Self::Temperature => (&["temperature.gpu"], ""),
-            Self::Utilization => (&["utilization.gpu"], " [%]"),
-            Self::MemoryUtilization => (&["utilization.memory"], " [%]"),
-            Self::EncoderUtilization => (&["utilization.encoder"], " [%]"),
-            Self::DecoderUtilization => (&["utilization.decoder"], " [%]"),
-            Self::MemoryTotal => (&["memory.total"], " [MiB]"),
-            Self::MemoryFree => (&["memory.free"], " [MiB]"),
-            Self::MemoryUsed => (&["memory.used"], " [MiB]"),
-            Self::Power => (&["power.draw"], " [W]"),
-            Self::SmClock => (&["clocks.current.sm", "clocks.sm"], " [MHz]"),
-            Self::MemoryClock => (&["clocks.current.memory", "clocks.mem"], " [MHz]"),
-        }
+    /// Its names in `nvidia-smi --help-query-gpu`, that of its heading first.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let other = match self {
+            Self::Uuid => Some("gpu_uuid"),
+            Self::Name => Some("gpu_name"),
+            Self::BusId => Some("gpu_bus_id"),
+            Self::SmClock => Some("clocks.sm"),
+            Self::MemoryClock => Some("clocks.mem"),
+            _ => None,
+        };
+        [self.name()].into_iter().chain(other)
     }
 
     /// The field of this name. `None`: there is no such name, or the figure is not read.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.names().contains(&name))
+        Self::ALL.into_iter().find(|field| field.names().any(|other| other == name))
     }
 
-    /// Its names, that of its heading first.
-    pub fn names(self) -> &'static [&'static str] {
-        self.names_and_unit().0
-    }
-
-    /// The heading of its column.
+    /// The heading of its column: its name, and its unit.
     fn heading(self) -> String {
-        let (names, unit) = self.names_and_unit();
-        format!("{}{unit}", names.first().copied().unwrap_or_default())
+        let unit = match self {
+            Self::Utilization
+            | Self::MemoryUtilization
+            | Self::EncoderUtilization
+            | Self::DecoderUtilization => " [%]",
+            Self::MemoryTotal | Self::MemoryFree | Self::MemoryUsed => " [MiB]",
+            Self::Power => " [W]",
+            Self::SmClock | Self::MemoryClock => " [MHz]",
+            _ => "",
+        };
+        format!("{}{unit}", self.name())
     }
 
     /// Writes its value for a GPU. `timestamp` is the time of the sample, as text. `None`: the value is not known.
@@ -266,7 +239,7 @@ mod tests {
             device: Arc::new(Device { id: "0000:03:00.0".into(), ..Device::default() }),
             ..GpuSample::default()
         };
-        let all: Vec<&str> = Field::ALL.iter().map(|field| field.names()[0]).collect();
+        let all: Vec<&str> = Field::ALL.map(Field::name).to_vec();
         for (name, value) in all.iter().zip(line(&Field::ALL, &unknown, AT).split(", ")) {
             match *name {
                 "timestamp" => assert_eq!(Some(value), AT),
@@ -279,7 +252,7 @@ mod tests {
     #[test]
     fn each_field_is_found_by_its_names_and_written_with_its_unit() {
         for field in Field::ALL {
-            assert!(field.names().iter().all(|name| Field::named(name) == Some(field)), "{field:?}");
+            assert!(field.names().all(|name| Field::named(name) == Some(field)), "{field:?}");
         }
         assert_eq!(Field::named("utilization.ofa"), None);
         let fields = ["name", "pci.bus_id", "driver_version", "power.draw", "clocks.sm", "clocks.mem"];

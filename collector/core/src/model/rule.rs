@@ -29,19 +29,50 @@ named! {
     }
 }
 
-impl Quantity {
+/// What is known of a quantity.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
     /// Its unit in a report, but for a percentage of cores.
-    pub fn unit(self) -> Unit {
-        match self {
-            Self::Ram | Self::GpuRam | Self::Disk | Self::Growth => Unit::Bytes,
-            Self::Cpu | Self::Wall | Self::Stall | Self::GpuIdle => Unit::Seconds,
-            Self::Processes => Unit::Processes,
-        }
+    pub unit: Unit,
+    /// Its rules act below the threshold, not above.
+    pub acts_below: bool,
+    /// Limits can be of it.
+    pub is_limited: bool,
+    /// Alerts can be of it.
+    pub is_alerted: bool,
+    /// Why a run may not know it.
+    pub unknown: &'static str,
+    /// Why a limit of it is not held on a machine with GPUs whose drivers do not tell it. `None`: it is not of GPUs.
+    pub untold: Option<&'static str>,
+}
+
+impl Quantity {
+    /// What is known of it.
+    pub const fn row(self) -> Row {
+        use Unit::{Bytes, Seconds};
+        const RAM: &str = "the memory that the run may use is not known";
+        const GPU_WORK: &str = "there is no GPU that the run may use, or one does not tell how busy it is";
+        const NEVER: &str = "it was not known";
+        const DRIVERS_OF_WORK: Option<&str> = Some("the drivers of the GPUs do not tell how busy they are");
+        const DRIVERS_OF_RAM: Option<&str> = Some("the drivers of the GPUs do not tell this memory");
+        let (unit, [is_limited, is_alerted], unknown, untold) = match self {
+            Self::Ram => (Bytes, [true, true], RAM, None),
+            Self::GpuRam => (Bytes, [true, true], "no GPU told the memory of the run", DRIVERS_OF_RAM),
+            Self::Cpu => (Seconds, [true, true], "no CPU utilisation was known", None),
+            Self::Wall => (Seconds, [true, false], NEVER, None),
+            Self::Processes => (Unit::Processes, [true, false], NEVER, None),
+            Self::Stall => (Seconds, [true, false], GPU_WORK, DRIVERS_OF_WORK),
+            Self::GpuIdle => (Seconds, [true, true], GPU_WORK, DRIVERS_OF_WORK),
+            Self::Disk => (Bytes, [false, true], "no file system told its free space", None),
+            Self::Growth => (Bytes, [false, true], RAM, None),
+        };
+        Row { unit, acts_below: matches!(self, Self::Disk), is_limited, is_alerted, unknown, untold }
     }
 
-    /// Whether its rules act below the threshold, not above.
-    pub fn acts_below(self) -> bool {
-        self == Self::Disk
+    /// Why a limit of it is not held if no sample knew it.
+    pub fn why_not_held(self) -> &'static str {
+        let Row { unknown, untold, .. } = self.row();
+        untold.unwrap_or(unknown)
     }
 }
 
@@ -107,7 +138,7 @@ impl Rule {
     pub fn unit(&self) -> Unit {
         match (self.quantity, self.threshold) {
             (Quantity::Cpu, Threshold::Percent(_)) => Unit::Percent,
-            (quantity, _) => quantity.unit(),
+            (quantity, _) => quantity.row().unit,
         }
     }
 

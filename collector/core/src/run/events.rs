@@ -151,7 +151,7 @@ impl RunEvents {
 fn step(at_s: f64, kind: EventKind, quantity: Quantity, [from, to]: [u64; 2]) -> RunEvent {
     RunEvent {
         quantity: Some(quantity),
-        unit: Some(quantity.unit()),
+        unit: Some(quantity.row().unit),
         amount: Some(to as f64),
         from: Some(from as f64),
         ..RunEvent::new(at_s, kind)

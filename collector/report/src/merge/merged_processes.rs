@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use super::head::cut;
-use super::totals::{Known, millionths, saturated};
-use crate::model::report::{
-    CommandGpu, CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, ProcessUsage, Report,
-};
+use super::totals::{millionths, saturated};
+use crate::command_sums::CommandSums;
+use crate::model::report::{CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, ProcessUsage, Report};
 
 /// Most command names with sums of their own while reports are read; the others share one.
 const MOST_NAMES: usize = 20_000;
@@ -25,7 +24,7 @@ const MOST_ARGUMENTS: usize = 8192;
 /// The processes so far.
 #[derive(Debug, Default)]
 pub(super) struct MergedProcesses {
-    commands: HashMap<String, Command>,
+    commands: HashMap<String, CommandSums>,
     /// The heaviest processes by CPU time, by peak RSS, and by GPU memory, in the order of [`WEIGHTS`].
     heaviest: [Vec<HeavyProcess>; 3],
     /// The crashes of each kind. `None`: no report has a list.
@@ -38,16 +37,6 @@ struct CrashKind {
     is_probe: bool,
     signal: i32,
     command: Option<String>,
-}
-
-/// The processes of one name.
-#[derive(Debug, Default)]
-struct Command {
-    count: u64,
-    cpu_us: Known,
-    peak_rss_bytes: Option<u64>,
-    wall_us: u128,
-    gpu: Option<CommandGpu>,
 }
 
 impl MergedProcesses {
@@ -89,7 +78,7 @@ impl MergedProcesses {
     }
 
     /// The sums of a command name, or those that new names share if there are too many.
-    fn command(&mut self, name: &str) -> &mut Command {
+    fn command(&mut self, name: &str) -> &mut CommandSums {
         let name = cut(name);
         let is_new = !self.commands.contains_key(&name);
         let name = if is_new && self.commands.len() >= MOST_NAMES { OTHER.to_owned() } else { name };
@@ -126,12 +115,12 @@ impl MergedProcesses {
     pub(super) fn by_command(&self) -> Vec<CommandUsage> {
         let mut all: Vec<_> = self.commands.iter().collect();
         all.sort_by_cached_key(|(name, command)| {
-            (*name == OTHER, Reverse(command.cpu_us.sum().unwrap_or(0)), (*name).clone())
+            (*name == OTHER, Reverse(command.cpu_us.unwrap_or(0)), (*name).clone())
         });
         let rest = all.split_off(all.len().min(LISTED));
         let mut list: Vec<CommandUsage> = all.iter().map(|(name, command)| command.usage(name)).collect();
         if !rest.is_empty() {
-            let mut others = Command::default();
+            let mut others = CommandSums::default();
             rest.iter().for_each(|(_, command)| others.join(command));
             list.push(others.usage(OTHER));
         }
@@ -178,45 +167,3 @@ const WEIGHTS: [fn(&ProcessUsage) -> u64; 3] = [
     |process| process.peak_rss_bytes.unwrap_or(0),
     |process| process.gpu.as_ref().and_then(|gpu| gpu.peak_ram_bytes).unwrap_or(0),
 ];
-
-impl Command {
-    /// Adds the processes of this name of a report.
-    fn add(&mut self, usage: &CommandUsage) {
-        self.count = self.count.saturating_add(usage.count);
-        self.cpu_us.add(usage.cpu_s.map(millionths));
-        self.peak_rss_bytes = self.peak_rss_bytes.max(usage.peak_rss_bytes);
-        self.wall_us = self.wall_us.saturating_add(millionths(usage.wall_s));
-        if let Some(gpu) = &usage.gpu {
-            self.add_gpu(gpu);
-        }
-    }
-
-    fn add_gpu(&mut self, gpu: &CommandGpu) {
-        let all = self.gpu.get_or_insert_default();
-        all.count = all.count.saturating_add(gpu.count);
-        all.peak_ram_bytes = all.peak_ram_bytes.max(gpu.peak_ram_bytes);
-        all.max_sm_percent = all.max_sm_percent.into_iter().chain(gpu.max_sm_percent).reduce(f64::max);
-    }
-
-    /// Adds all of another name.
-    fn join(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.cpu_us.join(other.cpu_us);
-        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
-        self.wall_us = self.wall_us.saturating_add(other.wall_us);
-        if let Some(gpu) = &other.gpu {
-            self.add_gpu(gpu);
-        }
-    }
-
-    fn usage(&self, name: &str) -> CommandUsage {
-        CommandUsage {
-            command: name.to_owned(),
-            count: self.count,
-            cpu_s: self.cpu_us.seconds(),
-            peak_rss_bytes: self.peak_rss_bytes,
-            wall_s: self.wall_us as f64 / 1e6,
-            gpu: self.gpu.clone(),
-        }
-    }
-}

@@ -1,6 +1,7 @@
 //! What adds up over reports whatever their times: CPU time, I/O, faults, switches, processes, and how all that is known.
 
 use super::head::cut;
+pub(super) use crate::command_sums::millionths;
 use crate::model::groups::Groups;
 use crate::model::report::{
     ContextSwitches, Coverage, CpuTime, Faults, Io, Layers, OtherUser, Peaks, Report, StartedElsewhere,
@@ -38,13 +39,6 @@ impl Known {
         }
     }
 
-    /// Adds all of another sum.
-    pub(super) fn join(&mut self, other: Self) {
-        self.sum = self.sum.saturating_add(other.sum);
-        self.known += other.known;
-        self.unknown += other.unknown;
-    }
-
     /// The sum of those that are known; `None` if none is.
     pub(super) fn sum(self) -> Option<u128> {
         (self.known > 0).then_some(self.sum)
@@ -74,12 +68,6 @@ impl Known {
 /// The number, or the largest that fits if it is larger.
 pub(super) fn saturated(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-/// Converts seconds to whole microseconds, and percent to whole millionths of a percent. Sums of whole numbers do not depend on
-/// the order. A negative figure, which is forged, counts as 0.
-pub(super) fn millionths(number: f64) -> u128 {
-    (number * 1e6).round().clamp(0.0, 1e24) as u128
 }
 
 /// A mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as

@@ -156,13 +156,8 @@ pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
     let columns = columns(series.gpus.len());
     // The values of each column at all points.
-    let lists: Vec<&[Option<f64>]> = tracks(series)
-        .zip(&columns)
-        .map(|(track, column)| match column.joining {
-            Joining::Largest => track.max.as_slice(),
-            Joining::Mean | Joining::Last => track.mean.as_slice(),
-        })
-        .collect();
+    let lists: Vec<&[Option<f64>]> =
+        tracks(series).zip(&columns).map(|(track, column)| track.by(column.joining)).collect();
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
     let points = times.map(|(at, (&start_s, &end_s))| Point {
         start_s,

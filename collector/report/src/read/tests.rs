@@ -7,6 +7,7 @@ use serde_json::{Number, Value, json};
 
 use super::*;
 use crate::json::{gpu_tracker, json};
+use crate::model::gpu::over_time::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 use crate::model::report::*;
@@ -312,6 +313,7 @@ fn is_unknown(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Object(object) => object.values().all(is_unknown),
+        Value::Array(list) => !list.is_empty() && list.iter().all(Value::is_null),
         _ => false,
     }
 }
@@ -353,6 +355,27 @@ fn missing_key_is_unknown_or_refused_by_its_name() {
         }
     }
     assert!(unknown > 100 && refused > 50, "{unknown} {refused}");
+}
+
+// Requirement: OUT-24
+#[test]
+fn gpu_figure_that_an_earlier_release_did_not_write_is_unknown_at_each_point() {
+    let original = fixtures::full();
+    let written: Value = serde_json::from_str(&json(&original, &Style::default())).unwrap();
+    for figure in GpuFigure::ALL {
+        let mut older = written.clone();
+        older["series"]["gpus"][0].as_object_mut().unwrap().remove(figure.name()).unwrap();
+        let series = read(&older.to_string()).unwrap().report.series;
+        for other in GpuFigure::ALL {
+            let track = &series.gpus[0][other];
+            if other == figure {
+                let unknown = vec![None; series.start_s.len()];
+                assert_eq!([&track.min, &track.mean, &track.max], [&unknown; 3], "{figure:?}");
+            } else {
+                assert_eq!(*track, original.series.gpus[0][other], "{figure:?}");
+            }
+        }
+    }
 }
 
 /// Puts a key that no version has into every object, except those whose keys are names of limits, variables and kinds.

@@ -1,16 +1,15 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::command_line;
-use crate::figures::{bytes, exit, percent};
+use crate::figures::{bytes, exit};
 use crate::model::counts_in_words;
 use crate::model::report::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
     FileSizeLimit, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
-use crate::model::rule::{Quantity, Unit};
 use crate::model::signal::Sender;
 use crate::quote;
-use crate::rules_in_words::{figure, held_most};
+use crate::rules_in_words::{figure, held_most, limit_title, with_unit};
 use crate::units::Units;
 
 /// Columns of a command in the evidence.
@@ -128,22 +127,9 @@ fn gpu_memory(end: &GpuMemoryExhausted, units: Units) -> String {
     )
 }
 
-fn limit_title(quantity: Quantity) -> &'static str {
-    match quantity {
-        Quantity::Ram => "RAM LIMIT",
-        Quantity::GpuRam => "GPU RAM LIMIT",
-        Quantity::Cpu => "CPU TIME LIMIT",
-        Quantity::Wall => "TIME LIMIT",
-        Quantity::Processes => "PROCESS LIMIT",
-        Quantity::Stall => "STALLED",
-        Quantity::GpuIdle => "GPU IDLE",
-        Quantity::Disk | Quantity::Growth => "LIMIT",
-    }
-}
-
 /// Says which limit of the run was exceeded, when and by how much, which process held most, and what ended the tree.
 fn limit(end: &LimitExceeded, units: Units) -> String {
-    let amount = amount(end.amount, end.unit, units);
+    let amount = with_unit(end.amount, Some(end.unit), Some(units));
     let excess = match end.enforced_by {
         Enforcer::Kernel => format!("the kernel charged {amount}"),
         Enforcer::Timer | Enforcer::Samples => figure(end.quantity, end.unit, &amount),
@@ -167,16 +153,6 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
         held.unwrap_or_default(),
         left.unwrap_or_default()
     )
-}
-
-/// Writes an amount of the quantity that a limit is about, with its unit.
-pub(super) fn amount(amount: f64, unit: Unit, units: Units) -> String {
-    match unit {
-        Unit::Bytes => units.bytes(amount as u64),
-        Unit::Seconds => units.seconds(amount),
-        Unit::Processes => counts_in_words::processes(amount as u64),
-        Unit::Percent => percent(amount / 100.0),
-    }
 }
 
 /// Says which process the kernel killed for lack of memory, and whose limit that was.

@@ -1,9 +1,10 @@
 //! Where the command ran: host, limits, and its own cgroup.
 
-use super::{cause, usage};
+use super::usage;
 use crate::document::Section;
 use crate::model::report::{Allowed, Cgroup, Enforcer, Report, RunLimitUse};
 use crate::model::timestamp::rfc3339;
+use crate::rules_in_words::with_unit;
 use crate::units::Units;
 
 /// ulimits that are shown: those that can end a job.
@@ -50,7 +51,8 @@ pub(super) fn run_limits(report: &Report, units: Units) -> Section {
             (None, _) => "did not act: the whole is not known".to_owned(),
             (_, None) => "not exceeded".to_owned(),
             (_, Some(at_s)) => {
-                let amount = limit.amount.map(|n| format!(": {}", cause::amount(n, limit.unit, units)));
+                let amount =
+                    limit.amount.map(|n| format!(": {}", with_unit(n, Some(limit.unit), Some(units))));
                 format!("exceeded {}{}", units.after_the_start(at_s), amount.unwrap_or_default())
             }
         };

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::command_line;
+use crate::command_sums::CommandSums;
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
 use crate::model::report::{CommandUsage, Coverage, HeavyProcess, Peaks, Processes, Report};
@@ -297,13 +298,7 @@ fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
 
 /// Makes one row of several commands: the sums of their counts and times, and the largest peak of any of their processes.
 fn sum_of(others: &[CommandUsage]) -> CommandUsage {
-    let cpu_s: Vec<f64> = others.iter().filter_map(|command| command.cpu_s).collect();
-    CommandUsage {
-        command: format!("{} others", thousands(others.len() as f64)),
-        count: others.iter().fold(0, |sum, command| sum.saturating_add(command.count)),
-        cpu_s: (!cpu_s.is_empty()).then(|| cpu_s.iter().sum()),
-        peak_rss_bytes: others.iter().filter_map(|command| command.peak_rss_bytes).max(),
-        wall_s: others.iter().map(|command| command.wall_s).sum(),
-        gpu: None,
-    }
+    let mut sums = CommandSums::default();
+    others.iter().for_each(|command| sums.add(command));
+    sums.usage(&format!("{} others", thousands(others.len() as f64)))
 }

@@ -8,8 +8,10 @@ use super::policy::POLICY;
 use crate::model::gpu::{GpuConfig, GpuPids, PidFacts};
 use crate::sys::proc_fs::{ProcRoot, Statm};
 
-/// What the paths of GPU device files begin with (NVIDIA, WSL, DRM, KFD).
-const GPU_DEVICES: [&str; 4] = ["/dev/nvidia", "/dev/dxg", "/dev/dri/", "/dev/kfd"];
+/// Directories of device files of the kernel's DRM: GPUs, and accelerators without a screen.
+pub(super) const DRM_DEVICES: [&str; 2] = ["/dev/dri/", "/dev/accel/"];
+/// What the paths of other GPU device files begin with (NVIDIA, WSL, KFD).
+const OTHER_DEVICES: [&str; 3] = ["/dev/nvidia", "/dev/dxg", "/dev/kfd"];
 /// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
 const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
 
@@ -45,9 +47,10 @@ struct Stranger {
 impl PidFactReader {
     /// Makes a reader of this /proc. `config` tells where the device files are.
     pub(super) fn new(root: &ProcRoot, config: &GpuConfig) -> Self {
+        let devices = DRM_DEVICES.iter().chain(&OTHER_DEVICES);
         Self {
             root: root.clone(),
-            gpu_devices: GPU_DEVICES.map(|device| config.path(device).into_os_string()).to_vec(),
+            gpu_devices: devices.map(|device| config.path(device).into()).collect(),
             has_own_pid_ns: has_own_pid_ns(root),
             strangers: HashMap::new(),
             absent: HashMap::new(),
@@ -187,12 +190,14 @@ mod tests {
     #[test]
     fn open_gpu_is_looked_for_in_a_pid_namespace() {
         let root = tempfile::tempdir().unwrap();
-        for pid in [50, 51, 52, 53] {
+        for pid in [50, 51, 52, 53, 54, 55] {
             put(root.path(), pid, "status", &format!("Tgid:\t{pid}\n"));
             put(root.path(), pid, "statm", "0 0 0 0 0 0 0\n");
         }
         open(root.path(), 50, "/dev/nvidia0");
         open(root.path(), 51, "/dev/null");
+        open(root.path(), 54, "/dev/accel/accel0");
+        open(root.path(), 55, "/dev/dri/renderD128");
         let mut reader = reader(root.path(), true);
         let pids = GpuPids {
             processes: vec![51, 53],
@@ -202,6 +207,7 @@ mod tests {
         };
         let mut open = |pid| reader.read(pid, &pids, 0, 0).has_gpu_open;
         assert_eq!((open(50), open(51), open(53)), (Some(true), Some(false), Some(true)));
+        assert_eq!((open(54), open(55)), (Some(true), Some(true)), "the files whose fdinfo is read, too");
         assert_eq!(open(60), Some(true), "an ended thread: its process is asked");
         // No descriptors: a zombie, here without memory; and a process that is gone.
         assert_eq!(reader.read(52, &pids, 0, 0), PidFacts { has_memory: Some(false), ..leader(52) });

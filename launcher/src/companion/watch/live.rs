@@ -7,7 +7,7 @@ use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 use gpu_track_abi::table::{GpuEntry, ProcessEntry};
 use gpu_track_collector::segment::live::LiveFile;
-use gpu_track_collector::was_killed;
+use gpu_track_collector::{live_figures, was_killed};
 
 use super::frame::{Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
@@ -269,20 +269,15 @@ fn process(entry: &ProcessEntry) -> Process {
     }
 }
 
-/// Converts the live file's entry of a GPU. Another program may have written anything there: an infinite figure is not known.
+/// Converts the live file's entry of a GPU.
 fn gpu(entry: &GpuEntry) -> Gpu {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
     Gpu {
         index: entry.index,
         id: text(entry.uuid.bytes()),
         name: text(entry.name.bytes()),
         total_bytes: entry.total_bytes,
-        used_bytes: entry.used_bytes,
-        run_bytes: entry.run_bytes,
-        busy_percent: finite(entry.utilization_percent),
-        power_w: finite(entry.power_w),
-        temperature_c: finite(entry.temperature_c),
+        figures: live_figures(entry),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The largest figures that were seen. The largest RAM is not here: the run itself keeps it.
 
+use gpu_track_collector::model::gpu::over_time::GpuFigure;
+
 use super::gpus::{Gpu, gpu_sums};
 
 /// The largest figures.
@@ -24,8 +26,8 @@ impl Peaks {
     /// Raises the figures of GPUs to what these show together.
     pub(super) fn raise_gpus(&mut self, gpus: &[Gpu]) {
         let sums = gpu_sums(gpus);
-        self.gpu_busy_percent = largest(self.gpu_busy_percent, sums.busy_percent);
-        self.gpu_run_bytes = self.gpu_run_bytes.max(sums.run_bytes);
+        self.gpu_busy_percent = largest(self.gpu_busy_percent, sums.figures[GpuFigure::Utilization]);
+        self.gpu_run_bytes = self.gpu_run_bytes.max(sums.run_bytes());
     }
 
     /// Raises CPU utilization to `percent`, of one core.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
-use gpu_track_collector::model::gpu::Figure;
+use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::{Crash, Report, Usable};
 use gpu_track_collector::model::signal::signal_name;
 use gpu_track_collector::model::tree_sample::GpuSample;
@@ -147,14 +147,11 @@ impl Replay {
     fn gpus(&self, point: usize) -> Vec<Gpu> {
         let moment = self.recording.moments.get(point);
         let devices: Vec<Gpu> = moment.into_iter().flat_map(|moment| &moment.gpus).map(gpu).collect();
-        let sum = Gpu {
-            name: "all GPUs".into(),
-            used_bytes: self.whole(point, "gpus_memory_used_bytes"),
-            run_bytes: self.whole(point, "gpus_memory_run_bytes"),
-            busy_percent: self.value(point, "gpus_utilization_percent"),
-            ..Gpu::default()
-        };
-        let is_known = sum.used_bytes.is_some() || sum.run_bytes.is_some() || sum.busy_percent.is_some();
+        let column = |figure: GpuFigure| format!("gpus_{}", figure.name());
+        let figures =
+            ByGpuFigure::new(|figure| self.value(point, &column(figure)).filter(|value| *value >= 0.0));
+        let is_known = figures.iter().any(Option::is_some);
+        let sum = Gpu { name: "all GPUs".into(), figures, ..Gpu::default() };
         devices.into_iter().chain(is_known.then_some(sum)).collect()
     }
 
@@ -268,11 +265,7 @@ fn gpu(gpu: &GpuSample) -> Gpu {
         id: gpu.device.id.clone(),
         name: gpu.device.name.clone().unwrap_or_default(),
         total_bytes: gpu.device.memory_bytes,
-        used_bytes: gpu.used_bytes,
-        run_bytes: gpu.run_bytes.map(|run| run.combined),
-        busy_percent: gpu.busy_percent,
-        power_w: gpu.gauge(Figure::Power),
-        temperature_c: gpu.gauge(Figure::Temperature),
+        figures: gpu.into(),
     }
 }
 

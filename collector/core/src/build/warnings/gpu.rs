@@ -413,13 +413,6 @@ fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec
     lines
 }
 
-/// Whether a missing figure needs no warning, since nothing failed. So it is for PCIe counters that can wrap on this device, or were
-/// read too seldom in a short run. `gpus[].missing` has the reason.
-fn is_expected(figure: Figure, reason: &Missing) -> bool {
-    let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
-    is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
-}
-
 /// Notes that a figure of a device is missing for a reason.
 fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'a DeviceUsage) {
     reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
@@ -441,7 +434,7 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
         // The parts of the device have the figure, or the warning of its loss explains why it is missing.
         let is_explained = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
         for (figure, reason) in missing_of(gpu) {
-            if !is_explained(&reason) && !is_expected(figure, &reason) {
+            if !is_explained(&reason) && !figure.may_be_absent(&reason) {
                 note(&mut missing, &reason, figure, gpu);
             }
         }

@@ -6,6 +6,8 @@ mod gpu;
 mod gpu_names;
 mod sinks;
 
+use std::collections::BTreeMap;
+
 use super::inputs::Inputs;
 use crate::model::config::Layer;
 use crate::model::counts_in_words::{processes, records, times};
@@ -68,7 +70,7 @@ const CAUSES: &[(Topic, CauseOf)] = &[
     (Topic::Figures, unknown_cpu),
     (Topic::Figures, unknown_ram),
     (Topic::Figures, ram_floor),
-    (Topic::Command, untold_limits),
+    (Topic::Command, limits_not_held),
     (Topic::Figures, ram_at_most),
     (Topic::Figures, no_ram),
     (Topic::Figures, no_process),
@@ -481,12 +483,15 @@ fn unknown_ram(context: &Context) -> Option<String> {
     })
 }
 
-/// Names the limits that were not held, because the drivers of GPUs do not tell their figures.
-fn untold_limits(context: &Context) -> Option<String> {
-    let untold: Vec<_> = context.inputs.run.rules.untold().collect();
-    let words: Vec<_> = untold.iter().map(|limit| limit.words.as_str()).collect();
-    let reason = crate::run::rules::limits::untold(untold.first()?.quantity);
-    Some(format!("Not held: {}, since {reason}.", words.join(", ")))
+/// Names the limits that were not held, because no sample knew their figures.
+fn limits_not_held(context: &Context) -> Option<String> {
+    let mut by_reason = BTreeMap::<_, Vec<&str>>::new();
+    for limit in context.inputs.run.rules.not_held() {
+        by_reason.entry(limit.quantity.why_not_held()).or_default().push(&limit.words);
+    }
+    let lines = by_reason.iter().map(|(reason, limits)| format!("{}, since {reason}", limits.join(", ")));
+    let lines = lines.collect::<Vec<_>>().join("; ");
+    (!lines.is_empty()).then(|| format!("Not held: {lines}."))
 }
 
 /// Says that one process of a group is known to have held more RAM than any sample saw of the whole group. Names the largest such

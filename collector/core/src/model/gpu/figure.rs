@@ -148,4 +148,15 @@ impl Figure {
         use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
         matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
     }
+
+    /// Whether nothing failed if the figure is missing for this reason, so that no warning is needed. So it is for PCIe counters that
+    /// can wrap on a device, or were read too seldom in a short run. `gpus[].missing` has the reason.
+    pub fn may_be_absent(self, reason: &Missing) -> bool {
+        match self {
+            Self::PcieTx | Self::PcieRx => {
+                matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
+            }
+            _ => false,
+        }
+    }
 }

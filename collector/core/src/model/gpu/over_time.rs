@@ -1,5 +1,5 @@
 //! The figures of a GPU over time, a row each. What keeps or shows a GPU over time takes them from here and adds its form only: the
-//! points of a run, `series` of a report, `report --every`, traces.
+//! points of a run, `series` of a report, `report --every`, traces, `gpu-track watch`.
 
 use std::ops::Index;
 
@@ -66,7 +66,7 @@ impl GpuFigure {
 const COUNT: usize = GpuFigure::ALL.len();
 
 /// Something for each figure of a GPU.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ByGpuFigure<T>([T; COUNT]);
 
 impl<T> ByGpuFigure<T> {
@@ -90,6 +90,13 @@ impl<T> ByGpuFigure<T> {
     pub fn with(mut self, figure: GpuFigure, value: T) -> Self {
         self.0[figure as usize] = value;
         self
+    }
+}
+
+impl From<&GpuSample> for ByGpuFigure<Option<f64>> {
+    /// The figures in a sample. `None`: not known.
+    fn from(gpu: &GpuSample) -> Self {
+        Self::new(|figure| (figure.row().value)(gpu))
     }
 }
 

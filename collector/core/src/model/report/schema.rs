@@ -19,7 +19,7 @@ impl JsonSchema for Limit {
     }
 }
 
-/// Its figures are described where [`GpuFigure`] lists them.
+/// Its figures are described where [`GpuFigure`] lists them. Each is written, so each is required. An earlier release may lack one.
 impl JsonSchema for GpuSeries {
     fn schema_name() -> Cow<'static, str> {
         "GpuSeries".into()

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::DiskRole;
 use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use crate::model::joining::Joining;
 
 /// The run over time. Each list has an entry for each point; an entry that is not known is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -129,6 +130,14 @@ impl Track {
         [&self.min, &self.mean, &self.max]
     }
 
+    /// What stands for each point where several of them are joined in this way.
+    pub fn by(&self, joining: Joining) -> &[Option<f64>] {
+        match joining {
+            Joining::Largest => &self.max,
+            Joining::Mean | Joining::Last => &self.mean,
+        }
+    }
+
     /// The largest value of all points. `None`: none is known.
     pub fn largest(&self) -> Option<f64> {
         self.max.iter().flatten().copied().reduce(f64::max)
@@ -189,15 +198,13 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
                 }
             }
         }
-        let missing = GpuFigure::ALL.into_iter().find(|figure| tracks[*figure].is_none());
-        match (id, missing) {
-            (None, _) => Err(A::Error::missing_field("id")),
-            (_, Some(figure)) => Err(A::Error::missing_field(figure.name())),
-            (Some(id), None) => Ok(GpuSeries {
-                id,
-                tracks: ByGpuFigure::new(|figure| tracks[figure].clone().unwrap_or_default()),
-            }),
-        }
+        let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
+        // An earlier release may not have written a figure: it is unknown at each point.
+        let points = tracks.iter().flatten().next().map_or(0, |track| track.mean.len());
+        let [min, mean, max] = std::array::from_fn(|_| vec![None; points]);
+        let unknown = Track { min, mean, max };
+        let known_or_not = |figure| tracks[figure].as_ref().unwrap_or(&unknown).clone();
+        Ok(GpuSeries { id, tracks: ByGpuFigure::new(known_or_not) })
     }
 }
 

@@ -211,7 +211,7 @@ impl Rules {
     /// The figure of an alert that is not one of growth. `None`: it is not known.
     fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<Figure> {
         let level = self.level(rule, moment)?;
-        let side = Side::new(level, rule.quantity.acts_below());
+        let side = Side::new(level, rule.quantity.row().acts_below);
         let rise = rises.ram.filter(|_| rule.quantity == Quantity::Ram);
         let usable = self.most_ram().map(|bytes| bytes as f64);
         Some(Figure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })

@@ -14,8 +14,8 @@ use crate::run::orders::Orders;
 
 /// A launcher that has not acted this long after a limit of wall time is gone, nanoseconds.
 const WALL_GRACE_NS: f64 = 1e9;
-/// If a figure of GPUs is unknown for this long from the first reading on, the driver does not tell it, nanoseconds.
-const UNTOLD_NS: u64 = 5_000_000_000;
+/// If a figure is unknown for this long from the first sample on that could know it, it stays so, nanoseconds.
+const UNKNOWN_FOR_NS: u64 = 5_000_000_000;
 
 /// A limit, and whether it was exceeded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,10 +51,16 @@ impl Rules {
         self.limits.iter().map(|limit| (&limit.rule, limit.exceeded.as_ref()))
     }
 
-    /// The limits whose figures a GPU's driver has not told. They were not held.
-    pub(crate) fn untold(&self) -> impl Iterator<Item = &Rule> {
-        let untold = self.limits.iter().filter(|limit| !limit.was_known && self.gpu_read_ns.is_some());
-        untold.map(|limit| &limit.rule)
+    /// The limits whose figures no sample knew. They were not held.
+    pub(crate) fn not_held(&self) -> impl Iterator<Item = &Rule> {
+        let is_unknown = |limit: &&Limit| !limit.was_known && self.knowable_ns(limit).is_some();
+        self.limits.iter().filter(is_unknown).map(|limit| &limit.rule)
+    }
+
+    /// The first sample that could know the figures of a limit: if a driver of GPUs tells them, the first with a reading of one.
+    /// CLOCK_MONOTONIC nanoseconds. `None`: there was none.
+    fn knowable_ns(&self, limit: &Limit) -> Option<u64> {
+        if limit.rule.quantity.row().untold.is_some() { self.gpu_read_ns } else { self.sampled_ns }
     }
 
     /// The limit because of which the tree was ended, if it was. Of several, the one that was exceeded first.
@@ -72,36 +78,43 @@ impl Rules {
     /// Orders the actions of the limits that are exceeded now and were not before. Once a limit that ends the tree is exceeded, no other
     /// acts.
     pub(super) fn decide_limits(&mut self, moment: &Moment, orders: &mut Orders) {
+        if self.first_to_end(|_| true).is_some() {
+            return;
+        }
         let sample = moment.sample;
+        self.sampled_ns.get_or_insert(sample.at_ns);
         if sample.gpu.devices.iter().any(|device| device.read_ns > 0) {
             self.gpu_read_ns.get_or_insert(sample.at_ns);
         }
         for index in 0..self.limits.len() {
-            let is_to_end = self.first_to_end(|_| true).is_some();
-            if is_to_end {
-                return;
-            }
+            self.note_known(index, moment, orders);
+        }
+        for index in 0..self.limits.len() {
             if let Some(exceeded) = self.exceeded(index, moment) {
                 self.order_action(index, exceeded, orders);
             }
-            self.note_known(index, moment, orders);
+            if self.first_to_end(|_| true).is_some() {
+                return;
+            }
         }
     }
 
-    /// Notes whether the figures of a limit, given by its index, are known. Where a driver does not tell them, tells the user once that
-    /// the limit is not held.
+    /// Notes whether the figures of a limit, given by its index, are known. If they stay unknown, tells the user once that the limit is
+    /// not held.
     fn note_known(&mut self, index: usize, moment: &Moment, orders: &mut Orders) {
-        let now_ns = moment.sample.at_ns;
-        let is_known = self.limits.get(index).is_some_and(|limit| self.level(&limit.rule, moment).is_some());
-        let is_untold = self.gpu_read_ns.is_some_and(|read_ns| now_ns.saturating_sub(read_ns) >= UNTOLD_NS);
-        let (Some(limit), Ok(number)) = (self.limits.get_mut(index), u32::try_from(index)) else { return };
+        let Some(limit) = self.limits.get(index) else { return };
         // Before a GPU was read, it is not known what its driver tells.
-        limit.was_known |= is_known && self.gpu_read_ns.is_some();
+        let Some(knowable_ns) = self.knowable_ns(limit) else { return };
+        let is_known = self.level(&limit.rule, moment).is_some();
+        let (Some(limit), Ok(number)) = (self.limits.get_mut(index), u32::try_from(index)) else { return };
+        limit.was_known |= is_known;
+        let is_unknown =
+            !limit.was_known && moment.sample.at_ns.saturating_sub(knowable_ns) >= UNKNOWN_FOR_NS;
         // The order that the limit itself gives has the number 0.
         let id = OrderId { by: OrderedBy::Limit(number), epoch: 1 };
-        if is_untold && !limit.was_known && !orders.knows(id) {
-            let text =
-                format!("the limit {} is not held: {}.", limit.rule.words, untold(limit.rule.quantity));
+        if is_unknown && !orders.knows(id) {
+            let Rule { words, quantity, .. } = &limit.rule;
+            let text = format!("the limit {words} is not held: {}.", quantity.why_not_held());
             orders.issue(Order { id, action: Action::Tell(text) });
         }
     }
@@ -139,14 +152,6 @@ impl Rules {
         };
         orders.issue(Order { id: OrderId { by: OrderedBy::Limit(number), epoch: 0 }, action });
         limit.exceeded = Some(exceeded);
-    }
-}
-
-/// Says which figure of a limit of this quantity the GPUs' drivers do not tell.
-pub(crate) fn untold(quantity: Quantity) -> &'static str {
-    match quantity {
-        Quantity::GpuIdle | Quantity::Stall => "the drivers of the GPUs do not tell how busy they are",
-        _ => "the drivers of the GPUs do not tell this memory",
     }
 }
 
@@ -330,13 +335,32 @@ mod tests {
             let actions = (0..9).flat_map(|s| ordered(&mut rules, &mut orders, &sample(s, gpus(s))));
             // An order comes again until the launcher has answered it.
             let told: BTreeSet<String> = actions.map(|action| format!("{action:?}")).collect();
-            (told.len(), rules.untold().map(|limit| limit.quantity).collect::<Vec<_>>())
+            (told.len(), rules.not_held().map(|limit| limit.quantity).collect::<Vec<_>>())
         };
         let [known, unknown] = [known, unknown].map(|gpu| &*Box::leak(Box::new(gpu)));
         let unheld = vec![Quantity::GpuIdle, Quantity::Stall, Quantity::GpuRam];
         assert_eq!(told(&|_| unknown), (3, unheld));
         assert_eq!(told(&|_| known), (0, Vec::new()));
         assert_eq!(told(&|s| if s == 4 { known } else { unknown }), (0, Vec::new()), "it was known once");
+    }
+
+    // Requirement: LIMIT-9
+    #[test]
+    fn limit_of_an_unknown_whole_is_said_not_to_be_held_on_a_machine_without_gpus() {
+        let percent = limit(Quantity::Ram, Threshold::Percent(80.0), Response::End);
+        let all = [ends_at(Quantity::Cpu, S), percent, ends_at(Quantity::GpuRam, GIB)];
+        let (mut rules, mut orders) = with_usable(&all, None);
+        let none = GpuSums::default();
+        assert_eq!(rules.not_held().count(), 0, "no sample was taken");
+        assert_eq!(ordered(&mut rules, &mut orders, &sample(1, &none)), []);
+        let text = "the limit ram is not held: the memory that the run may use is not known.".to_owned();
+        assert_eq!(ordered(&mut rules, &mut orders, &sample(6, &none)), [Action::Tell(text)]);
+        let unheld = |rules: &Rules| rules.not_held().map(|limit| limit.quantity).collect::<Vec<_>>();
+        assert_eq!(unheld(&rules), [Quantity::Ram]);
+        // The sample at which one limit ends the tree notes what is known for the others, too.
+        let (mut rules, mut orders) = super::tests::rules(&[ends_at(Quantity::Cpu, S), all[1].clone()]);
+        assert_eq!(ordered(&mut rules, &mut orders, &with_cpu(sample(1, &none), 2 * S)).len(), 1);
+        assert_eq!(unheld(&rules), []);
     }
 
     // Requirement: LIMIT-9

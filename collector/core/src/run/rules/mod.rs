@@ -54,6 +54,8 @@ pub(crate) struct Rules {
     ram_growth: Growth,
     /// Of the fullest GPU.
     gpu_growth: Growth,
+    /// The first sample, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
+    sampled_ns: Option<u64>,
     /// The first sample with a reading of a GPU, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
     gpu_read_ns: Option<u64>,
     /// The processes that held most at the last sample.

@@ -7,7 +7,6 @@ use super::time::Time;
 use crate::figures::short;
 use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::{GpuDevice, GpuSeries, Report};
-use crate::over_time::Joining;
 use crate::units::Units;
 
 /// Height of a plot, pixels.
@@ -40,25 +39,21 @@ pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
 struct Quantities {
     start_s: Vec<f64>,
     end_s: Vec<f64>,
-    /// In the order of [`JOININGS`]: percent, the report's unit of GPU RAM twice, watts.
+    /// Those of [`SHOWN`]. Bytes are in the report's unit of GPU RAM.
     values: [Vec<Option<f64>>; 4],
 }
 
-/// How several points become one: of utilization, memory of the run, memory of all users, and power.
-const JOININGS: [Joining; 4] = [Joining::Mean, Joining::Largest, Joining::Largest, Joining::Mean];
+/// The figures that have a plot or a line in one.
+const SHOWN: [GpuFigure; 4] =
+    [GpuFigure::Utilization, GpuFigure::MemoryRun, GpuFigure::MemoryUsed, GpuFigure::Power];
 
 impl Quantities {
     /// Joins the points of a GPU's series to about `most` at most, and converts memory to the report's unit.
     fn new(gpu: &GpuSeries, units: Units, time: &Time, most: f64) -> Self {
-        let memory_unit = units.gpu_ram.bytes();
-        let lists = [
-            &gpu[GpuFigure::Utilization].mean,
-            &gpu[GpuFigure::MemoryRun].max,
-            &gpu[GpuFigure::MemoryUsed].max,
-            &gpu[GpuFigure::Power].mean,
-        ];
-        let points = time.joined(most, JOININGS.into_iter().zip(lists.map(Vec::as_slice)));
-        let divisors = [1.0, memory_unit, memory_unit, 1.0];
+        let lists = SHOWN.map(|figure| (figure.row().joining, gpu[figure].by(figure.row().joining)));
+        let points = time.joined(most, lists);
+        // Only bytes have no symbol.
+        let divisors = SHOWN.map(|figure| figure.row().unit.map_or(units.gpu_ram.bytes(), |_| 1.0));
         let values_of = |at: usize| {
             points.iter().map(|point| point.values[at].map(|value| value / divisors[at])).collect()
         };
@@ -87,7 +82,7 @@ fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points
         format!("all users [{memory}]"),
         "power [W]".to_owned(),
     ];
-    let columns = names.into_iter().zip(JOININGS).zip(&values);
+    let columns = names.into_iter().zip(SHOWN.map(|figure| figure.row().joining)).zip(&values);
     let known = columns.filter(|(_, values)| values.iter().any(Option::is_some));
     let quantities: Vec<Quantity> =
         known.map(|((name, joining), values)| Quantity { name, joining, values, is_count: false }).collect();

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sources::gpu::pid_facts::DRM_DEVICES;
 use crate::sys::proc_fs::ProcRoot;
 
 /// One open file of a DRM device. Many descriptors, of many processes, can refer to one client.
@@ -130,8 +131,7 @@ fn clients_of(task: &Path) -> Option<Vec<Client>> {
     let client_of = |entry: fs::DirEntry| {
         // Reading a link is much cheaper than an fdinfo file, for which the driver writes a page.
         let target = fs::read_link(task.join("fd").join(entry.file_name())).ok();
-        let is_other =
-            |target: &PathBuf| !target.starts_with("/dev/dri") && !target.starts_with("/dev/accel");
+        let is_other = |target: &PathBuf| !DRM_DEVICES.iter().any(|directory| target.starts_with(directory));
         if target.as_ref().is_some_and(is_other) {
             return None;
         }

@@ -1,5 +1,6 @@
 //! The title, and bars of what the run uses against what it may use.
 
+use gpu_track_collector::model::gpu::over_time::GpuFigure;
 use gpu_track_collector::report::{figures, quote};
 
 use super::canvas::{Canvas, Look};
@@ -128,7 +129,7 @@ fn ram(model: &Model) -> Bar {
 /// Makes the bar of the GPUs' utilization, percent, against all GPUs.
 fn gpu(model: &Model) -> Bar {
     let sums = gpu_sums(&model.frame.gpus);
-    let (now, peak) = (sums.busy_percent, model.peaks.gpu_busy_percent);
+    let (now, peak) = (sums.figures[GpuFigure::Utilization], model.peaks.gpu_busy_percent);
     let limit = (sums.count > 0).then_some(sums.count as f64 * 100.0);
     let whole = limit.unwrap_or(0.0);
     let told = format!("{} of {whole:.0}%  peak {}{}", percent(now), percent(peak), peak_note(model));
@@ -138,7 +139,7 @@ fn gpu(model: &Model) -> Bar {
 /// Makes the bar of the run's GPU memory against that of all GPUs.
 fn gpu_memory(model: &Model) -> Bar {
     let sums = gpu_sums(&model.frame.gpus);
-    let (now, peak, limit) = (sums.run_bytes, model.peaks.gpu_run_bytes, sums.total_bytes);
+    let (now, peak, limit) = (sums.run_bytes(), model.peaks.gpu_run_bytes, sums.total_bytes);
     let shown = |value| some_bytes(value, model.unit);
     let told = format!("{} of {}  peak {}{}", shown(now), shown(limit), shown(peak), peak_note(model));
     let number = |value: Option<u64>| value.map(|bytes| bytes as f64);

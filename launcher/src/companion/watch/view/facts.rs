@@ -1,5 +1,6 @@
 //! Alerts that are on, GPUs with the run's processes on them, how figures are known, and what happened.
 
+use gpu_track_collector::model::gpu::over_time::GpuFigure;
 use gpu_track_collector::report::quote;
 
 use super::canvas::{Canvas, Look};
@@ -11,6 +12,15 @@ use crate::companion::watch::model::Model;
 const HEAD_WIDTH: usize = 9;
 /// Most columns of a GPU's name, which is last in its line.
 const GPU_NAME_WIDTH: usize = 24;
+/// The columns of a GPU's figures: the head, how wide it is, and the figure. `None`: its capacity.
+const COLUMNS: [(&str, usize, Option<GpuFigure>); 6] = [
+    ("UTIL", 5, Some(GpuFigure::Utilization)),
+    ("RUN'S", 8, Some(GpuFigure::MemoryRun)),
+    ("IN USE", 8, Some(GpuFigure::MemoryUsed)),
+    ("OF", 8, None),
+    ("POWER", 6, Some(GpuFigure::Power)),
+    ("TEMP", 5, Some(GpuFigure::Temperature)),
+];
 
 /// How many rows the GPUs want: a head, one for each, and one for the run's processes on them. 0 without GPUs.
 pub(super) fn gpu_rows(model: &Model) -> u16 {
@@ -46,8 +56,7 @@ pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let shown = usize::from(rows_for_gpus).min(model.frame.gpus.len());
     let hidden = model.frame.gpus.len() - shown;
     let more = if hidden > 0 { format!("({hidden} more)") } else { String::new() };
-    let head =
-        gpu_columns("GPUS", ["UTIL", "RUN'S", "IN USE", "OF", "POWER", "TEMP"].map(String::from), &more);
+    let head = gpu_columns("GPUS", COLUMNS.map(|(head, ..)| head.to_owned()), &more);
     canvas.line(&head, Look::Head);
     for (position, gpu) in model.frame.gpus.iter().take(shown).enumerate() {
         canvas.line(&gpu_line(model, position, gpu), Look::Plain);
@@ -61,25 +70,21 @@ pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
 fn gpu_line(model: &Model, position: usize, gpu: &Gpu) -> String {
     let number = gpu.index.map_or_else(|| position.to_string(), |index| index.to_string());
     let bytes = |value| some_bytes(value, model.unit);
-    let gauge = |value: Option<f64>, unit| value.map_or(UNKNOWN.into(), |value| format!("{value:.0} {unit}"));
+    let cell = |figure: GpuFigure| match (figure.row().unit, gpu.figures[figure]) {
+        (None, value) => bytes(value.map(|bytes| bytes as u64)),
+        (Some("%"), value) => percent(value),
+        (Some(unit), Some(value)) => format!("{value:.0} {unit}"),
+        (Some(_), None) => UNKNOWN.into(),
+    };
+    let cells = COLUMNS.map(|(.., figure)| figure.map_or_else(|| bytes(gpu.total_bytes), cell));
     let name = if gpu.name.is_empty() { &gpu.id } else { &gpu.name };
-    let figures = [
-        percent(gpu.busy_percent),
-        bytes(gpu.run_bytes),
-        bytes(gpu.used_bytes),
-        bytes(gpu.total_bytes),
-        gauge(gpu.power_w, "W"),
-        gauge(gpu.temperature_c, "C"),
-    ];
-    gpu_columns(&format!("  GPU{number}"), figures, name)
+    gpu_columns(&format!("  GPU{number}"), cells, name)
 }
 
 /// Makes a line of the table of GPUs: the head's, or that of a GPU. `last`: what stands in the last column.
-fn gpu_columns(first: &str, [busy, run, used, total, power, temperature]: [String; 6], last: &str) -> String {
-    format!(
-        "{first:<8} {busy:>5} {run:>8} {used:>8} {total:>8} {power:>6} {temperature:>5}  {}",
-        quote::cut(last, GPU_NAME_WIDTH)
-    )
+fn gpu_columns(first: &str, cells: [String; COLUMNS.len()], last: &str) -> String {
+    let cells = cells.iter().zip(COLUMNS).map(|(cell, (_, width, _))| format!(" {cell:>width$}"));
+    format!("{first:<8}{}  {}", cells.collect::<String>(), quote::cut(last, GPU_NAME_WIDTH))
 }
 
 /// Says which alerts are on, in at most so many rows.

@@ -1,5 +1,6 @@
 //! The view on buffers of any size, in the states of a run.
 
+use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::Usable;
 use gpu_track_collector::model::style::Console;
 use ratatui_core::buffer::Buffer;
@@ -151,24 +152,19 @@ fn busy_run_shows_its_parts_in_order() {
 // Requirement: WATCH-2, WATCH-52
 #[test]
 fn gpus_are_shown_with_the_processes_of_the_run_on_them() {
+    let figures = |run_bytes, busy_percent| {
+        let figures = ByGpuFigure::default().with(GpuFigure::MemoryRun, Some(run_bytes));
+        figures.with(GpuFigure::Utilization, Some(busy_percent))
+    };
     let mut reading = busy();
     let gpu = Gpu {
         index: Some(0),
         id: "GPU-1".into(),
         name: "NVIDIA H100".into(),
         total_bytes: Some(80_000 * MB),
-        used_bytes: Some(9_000 * MB),
-        run_bytes: Some(7_600 * MB),
-        busy_percent: Some(87.0),
-        ..Gpu::default()
+        figures: figures(7.6e9, 87.0).with(GpuFigure::MemoryUsed, Some(9e9)),
     };
-    let idle = Gpu {
-        index: Some(1),
-        id: "GPU-2".into(),
-        run_bytes: Some(0),
-        busy_percent: Some(0.0),
-        ..Gpu::default()
-    };
+    let idle = Gpu { index: Some(1), id: "GPU-2".into(), figures: figures(0.0, 0.0), ..Gpu::default() };
     reading.frame.gpus = vec![gpu, idle];
     reading.frame.listed[1].gpu_bytes = Some(7_600 * MB);
     let shown = text(&model(reading), 80);
@@ -187,8 +183,7 @@ fn gpus_are_shown_with_the_processes_of_the_run_on_them() {
     assert_has(&shown, &parts);
     // What one GPU does not tell is unknown of all.
     let mut reading = busy();
-    reading.frame.gpus =
-        vec![Gpu { busy_percent: Some(87.0), run_bytes: Some(1), ..Gpu::default() }, Gpu::default()];
+    reading.frame.gpus = vec![Gpu { figures: figures(1.0, 87.0), ..Gpu::default() }, Gpu::default()];
     let parts = ["GPU     [", "] ? of 200%  peak ? seen\n", "GPU mem [", "] ? of ?  peak ? seen\n"];
     assert_has(&text(&model(reading), 80), &parts);
 }
