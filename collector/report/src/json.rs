@@ -108,7 +108,7 @@ struct Document<'a> {
     gpu_tracker: GpuTracker,
     /// Version of this form.
     schema_version: u64,
-    /// The command's end was seen: `stage` is `final`.
+    /// `stage` is `final`.
     finished: bool,
     #[serde(flatten)]
     report: &'a Report,
@@ -117,7 +117,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct MaxRamInUnit {
-    /// Unit of this object: that of `--ru`, else `gigabytes`.
+    /// That of `--ru`, else `gigabytes`.
     unit: &'static str,
     /// As in `max_ram_bytes`.
     system_capacity: Option<f64>,
@@ -146,7 +146,7 @@ struct RssValues {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct MaxGpuRamInUnit {
-    /// Unit of this object: that of `--gru`, else `gigabytes`.
+    /// That of `--gru`, else `gigabytes`.
     unit: &'static str,
     /// As in `max_gpu_ram_bytes`.
     system_capacity: Option<f64>,
@@ -175,11 +175,11 @@ struct CpuUtilization {
     descendants: Percentages,
     /// As in `cpu`; `hardware` per `n_expected_cores`.
     combined: Percentages,
-    /// As in `cpu`.
+    /// Threads, as in `cpu`.
     main_n_threads: Option<u64>,
-    /// As in `cpu`.
+    /// Threads, as in `cpu`.
     descendants_n_threads: Option<u64>,
-    /// As in `cpu`.
+    /// Threads, as in `cpu`.
     combined_n_threads: Option<u64>,
 }
 
@@ -200,20 +200,20 @@ struct GpusUtilization {
 struct Percentages {
     /// As in `Percent`.
     max_sum_percent: Option<f64>,
-    /// Sum percent over the number of cores or GPUs.
+    /// The same over the number of cores or GPUs.
     max_hardware_percent: Option<f64>,
     /// As in `Percent`.
     mean_sum_percent: Option<f64>,
-    /// Sum percent over the number of cores or GPUs.
+    /// The same over the number of cores or GPUs.
     mean_hardware_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ComputeTime {
-    /// Unit of `time`: that of `--tu`, else `hours`.
+    /// That of `--tu`, else `hours`.
     unit: &'static str,
-    /// The run's wall time.
+    /// `wall_s` in `unit`.
     time: f64,
 }
 

@@ -45,19 +45,19 @@ named! {
         Critical = "critical",
         /// An alert went off.
         Recovered = "recovered",
-        /// The alert of growth went on.
+        /// That alert went on.
         Growth = "growth",
-        /// The alert of idle GPUs went on.
+        /// That alert went on.
         GpuIdle = "gpu_idle",
-        /// A limit of the run was exceeded.
+        /// A limit was exceeded.
         Limit = "limit",
-        /// RAM, or memory on a GPU, rose by 10% of what the run may use, or more.
+        /// RAM, or memory on a GPU, rose by at least 10% of what may be used.
         Jump = "jump",
-        /// The memory of a process on a GPU rose by 64 MiB and 1% of the GPU's memory, or more.
+        /// A process's memory on a GPU rose by at least 64 MiB and 1% of the GPU's.
         Allocation = "allocation",
-        /// That fell by as much.
+        /// It fell by as much.
         Deallocation = "deallocation",
-        /// The command of `--on-alert` failed.
+        /// `--on-alert` failed.
         Error = "error",
     }
 }
@@ -72,9 +72,9 @@ pub struct RunEvent {
     pub kind: EventKind,
     /// The alert or limit; `error`: the alert whose command failed.
     pub rule: Option<String>,
-    /// The figure that the event is about.
+    /// What it is about.
     pub quantity: Option<Quantity>,
-    /// Unit of `amount`, `from` and `allowed`.
+    /// Unit of the next three.
     pub unit: Option<Unit>,
     /// How much there was; `disk`: free; a step: after it.
     pub amount: Option<f64>,
@@ -90,7 +90,7 @@ pub struct RunEvent {
     pub left_s: Option<f64>,
     /// The process that allocated or freed.
     pub pid: Option<u32>,
-    /// Its command name.
+    /// The process that allocated or freed.
     pub command: Option<String>,
     /// The GPU, as `gpus[].id`.
     pub device: Option<String>,

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Groups<T> {
-    /// The figure of this part of the tree.
+    /// Of this part of the tree.
     pub main: T,
-    /// The figure of this part of the tree.
+    /// Of this part of the tree.
     pub descendants: T,
-    /// The figure of this part of the tree.
+    /// Of this part of the tree.
     pub combined: T,
 }
 

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub enum Quality {
     /// The kernel's own figure at the end.
     Exact,
-    /// A lower bound: the figure of the last sample, or of some of its programs.
+    /// A lower bound: by the last sample, or of some of its programs.
     Sampled,
-    /// An upper bound: the kernel's figure may be another process's.
+    /// An upper bound: it may be another process's.
     Bound,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }

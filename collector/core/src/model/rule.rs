@@ -10,21 +10,21 @@ named! {
     pub enum Quantity {
         /// The footprint.
         Ram = "ram",
-        /// Memory on all GPUs; a percentage is of the fullest GPU that the run uses.
+        /// Memory on GPUs.
         GpuRam = "gpu_ram",
-        /// CPU time; a percentage is of the cores that the run may use.
+        /// CPU time; in percent, utilization.
         Cpu = "cpu",
-        /// Time since the start of the command.
+        /// Time since the start.
         Wall = "wall",
         /// Live processes.
         Processes = "processes",
-        /// Time without CPU time, block I/O and work on GPUs.
+        /// Time without CPU time, I/O and GPU work.
         Stall = "stall",
         /// Time without work on GPUs.
         GpuIdle = "gpu_idle",
-        /// The smallest free space of the file systems that the run may write to.
+        /// Smallest free space of a file system.
         Disk = "disk",
-        /// Memory that rises all the time: the footprint, or that on the fullest GPU.
+        /// Memory that rises all the time.
         Growth = "growth",
     }
 }
@@ -84,7 +84,7 @@ named! {
         Bytes = "bytes",
         /// Seconds.
         Seconds = "seconds",
-        /// Number of processes.
+        /// Processes.
         Processes = "processes",
         /// Percent.
         Percent = "percent",

@@ -45,13 +45,13 @@ pub struct Excess {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LargestProcess {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: Option<u32>,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
     /// Its RSS, bytes.
     pub rss_bytes: u64,
-    /// Its memory on all GPUs, at a limit of that, bytes.
+    /// On all GPUs, at a limit of that, bytes.
     #[serde(default)]
     pub gpu_ram_bytes: Option<u64>,
 }

@@ -52,11 +52,11 @@ impl Reference {
             Form::Number => unit(key).unwrap_or("number").into(),
             Form::Text => "text".into(),
             Form::Boolean => "boolean".into(),
-            Form::List(items) => match self.choices(key, items).join(" or ").as_str() {
+            Form::List(items) => match in_words(self.choices(key, items)).as_str() {
                 "object" => "list".into(),
                 items => format!("list of {}", plural(items)),
             },
-            Form::ByName(values) => format!("object of {}", plural(&self.choices(key, values).join(" or "))),
+            Form::ByName(values) => format!("object of {}", plural(&in_words(self.choices(key, values)))),
             Form::OneOf(name, _) => format!("[{name}](#values)"),
             Form::Object(name, _) if self.is_shared(name) => {
                 of_unit(&format!("[{name}](#{})", name.to_lowercase()))
@@ -72,28 +72,37 @@ impl Reference {
         choices
     }
 
-    /// Writes the rows of the keys of an object, and of the objects in it. Keys of one type and meaning have one row.
+    /// Writes the rows of the keys of an object, and of the objects in it. Keys of one meaning have one row, if their types are the
+    /// same or are explained nowhere else.
     fn write_rows(&self, path: &str, object: &Value, rows: &mut String) {
         let keys: Vec<_> =
             in_order(object).map(|(key, property)| (key, property, self.cells(key, object))).collect();
-        for (at, (key, property, cells)) in keys.iter().enumerate() {
-            let alike = |(_, other, others): &&(&str, &Value, String)| {
-                others == cells && self.object_in(other).is_none()
+        for (at, (key, property, (form, meaning))) in keys.iter().enumerate() {
+            let alike = |(_, other, (others, means)): &&(&str, &Value, (String, String))| {
+                let is_plain = !form.contains('[') && !others.contains('[');
+                means == meaning && (others == form || is_plain) && self.object_in(other).is_none()
             };
             if self.object_in(property).is_some() {
                 self.write_row(path, key, object, rows);
             } else if keys[..at].iter().find(alike).is_none() {
-                let names: Vec<&str> = keys[at..].iter().filter(alike).map(|(key, ..)| *key).collect();
-                let _ = writeln!(rows, "| `{path}{}` | {cells} |", folded(&names));
+                let alike = || keys[at..].iter().filter(alike);
+                let names: Vec<&str> = alike().map(|(key, ..)| *key).collect();
+                let mut forms: Vec<&str> = Vec::new();
+                for (.., (form, _)) in alike() {
+                    if !forms.contains(&form.as_str()) {
+                        forms.push(form);
+                    }
+                }
+                let _ = writeln!(rows, "| `{path}{}` | {} | {meaning} |", folded(&names), forms.join(", "));
             }
         }
     }
 
     /// Writes the row of a key, and those of the object that it has.
     fn write_row(&self, path: &str, key: &str, object: &Value, rows: &mut String) {
-        let cells = self.cells(key, object);
-        if path.is_empty() || !cells.starts_with("object |") {
-            let _ = writeln!(rows, "| `{path}{key}` | {cells} |");
+        let (form, meaning) = self.cells(key, object);
+        if path.is_empty() || form != "object" {
+            let _ = writeln!(rows, "| `{path}{key}` | {form} | {meaning} |");
         }
         let (inner, form) = self.object_in(&object["properties"][key]).unzip();
         let path = format!("{path}{key}{}.", inner.unwrap_or_default());
@@ -130,22 +139,20 @@ impl Reference {
     }
 
     /// The cells of a key's row: its type, and its meaning as far as its type and the page's beginning do not have it.
-    fn cells(&self, key: &str, object: &Value) -> String {
+    fn cells(&self, key: &str, object: &Value) -> (String, String) {
         let property = &object["properties"][key];
         let mut choices = self.choices(key, property);
         if !is_required(object, key) {
             choices.retain(|choice| choice != "null");
             choices.push("absent".into());
         }
-        let last = choices.pop().unwrap();
-        let choices = if choices.is_empty() { last } else { format!("{} or {last}", choices.join(", ")) };
         let meaning = property["description"].as_str().unwrap_or_else(|| panic!("{key} has no doc comment"));
         let units = UNITS_IN_WORDS.iter().filter(|_| unit(key).is_some());
         let ends = units.flat_map(|unit| [".", ";", ":"].map(|end| (format!("{unit}{end}"), end)));
         let meaning = SAID_ABOVE.iter().fold(meaning.to_owned(), |meaning, said| meaning.replace(said, ""));
         let meaning = ends.fold(meaning, |meaning, (unit, end)| meaning.replace(&unit, end));
         assert!(meaning.chars().count() <= 200, "a cell of more than 200 characters: {meaning}");
-        format!("{choices} | {meaning}")
+        (in_words(choices), meaning)
     }
 
     /// Writes a table for each object that several keys have. Of a generic type it has the forms of all.
@@ -178,8 +185,12 @@ impl Reference {
         for (name, definition) in self.schema.root["$defs"].as_object().unwrap() {
             let values = definition["oneOf"].as_array().into_iter().flatten();
             let values = values.filter(|value| value.get("const").is_some());
+            // A description that only repeats the value says nothing.
             let said = values.map(|value| {
-                format!("`{}`: {}", value["const"].as_str().unwrap(), value["description"].as_str().unwrap())
+                let (value, meaning) =
+                    (value["const"].as_str().unwrap(), value["description"].as_str().unwrap());
+                let is_repeated = meaning.trim_end_matches('.').eq_ignore_ascii_case(value);
+                if is_repeated { format!("`{value}`.") } else { format!("`{value}`: {meaning}") }
             });
             let said = said.collect::<Vec<_>>().join(" ");
             if !said.is_empty() {
@@ -218,8 +229,12 @@ impl Reference {
 }
 
 /// What the page says of all keys.
-const SAID_ABOVE: [&str; 3] =
-    [", as the launcher sees it", ", seconds after the command's start", ", seconds after the first start"];
+const SAID_ABOVE: [&str; 4] = [
+    ", as the launcher sees it",
+    ", seconds after the command's start",
+    ", seconds after the first start",
+    ": RFC 3339 in UTC",
+];
 /// What the type of a figure says.
 const UNITS_IN_WORDS: [&str; 8] = [
     ", bytes a second",
@@ -265,6 +280,16 @@ fn folded(keys: &[&str]) -> String {
     let (before, after) = (&first[..start], &first[end..]);
     let parts: Vec<_> = keys.iter().map(|key| &key[start..key.len() - after.len()]).collect();
     format!("{before}{{{}}}{after}", parts.join(","))
+}
+
+/// Writes the types that a key can have: `text?` is a text or null. In `list of text or null`, the list can be null.
+fn in_words(mut choices: Vec<String>) -> String {
+    let last = choices.pop().unwrap_or_default();
+    match choices.as_slice() {
+        [] => last,
+        [one] if last == "null" && !one.contains(" of ") => format!("{one}?"),
+        others => format!("{} or {last}", others.join(", ")),
+    }
 }
 
 /// Makes a plural of the words that have one.

@@ -21,11 +21,11 @@ named! {
     /// Maker of a GPU.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Vendor {
-        /// NVIDIA, through NVML.
+        /// NVIDIA.
         Nvidia = "nvidia",
-        /// AMD, through amdgpu's fdinfo and sysfs, and KFD.
+        /// AMD.
         Amd = "amd",
-        /// Intel, through fdinfo and sysfs of i915 and xe.
+        /// Intel.
         Intel = "intel",
     }
 }

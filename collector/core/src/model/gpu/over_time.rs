@@ -14,11 +14,11 @@ named! {
     /// A figure of a GPU over time. Its name has its unit.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum GpuFigure {
-        /// Time in which anything ran on it, percent.
+        /// Time in which anything ran, percent.
         Utilization = "utilization_percent",
-        /// Memory in use by all processes, bytes.
+        /// By all processes, bytes.
         MemoryUsed = "memory_used_bytes",
-        /// Memory of the run's processes, bytes.
+        /// By the run, bytes.
         MemoryRun = "memory_run_bytes",
         /// Temperature, degrees Celsius.
         Temperature = "temperature_c",

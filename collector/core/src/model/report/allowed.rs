@@ -92,24 +92,24 @@ pub struct SoftHard {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Allowed {
-    /// Memory limit (memory.max; v1: memory.limit_in_bytes), bytes.
+    /// By memory.max (v1: memory.limit_in_bytes), bytes.
     pub memory_bytes: Limit,
-    /// CPU quota (cpu.max; v1: cpu.cfs_quota_us), thousandths of a core.
+    /// By cpu.max (v1: cpu.cfs_quota_us).
     pub cpu_millicores: Limit,
-    /// Limit of processes and threads (pids.max).
+    /// Processes and threads (pids.max).
     pub tasks: Limit,
-    /// The command's cgroup; the limits are the smallest of it and those above.
+    /// The command's; the limits are the smallest of it and those above.
     pub cgroup: Option<String>,
     /// Out-of-memory kills in it during the run, of any process.
     pub oom_kills: Option<u64>,
-    /// Processors that it may run on (sched_getaffinity).
+    /// By sched_getaffinity.
     pub cpus: Option<Vec<u32>>,
-    /// Resource limits (getrlimit) by name: `cpu_s`, numbers of `open_files` and `processes`, else bytes.
+    /// By name (getrlimit): `cpu_s`, numbers of `open_files` and `processes`, else bytes.
     pub ulimits: BTreeMap<String, SoftHard>,
     /// `slurm`, `pbs`, `lsf`, `sge`, `htcondor` or `flux`.
     #[serde(default)]
     pub batch_system: Option<String>,
-    /// Slurm's variables that were set.
+    /// Slurm's variables.
     pub slurm: BTreeMap<String, String>,
 }
 
@@ -126,19 +126,19 @@ impl Allowed {
 pub struct Cgroup {
     /// Its directory.
     pub path: Option<String>,
-    /// Largest amount of memory, with page cache and kernel memory (memory.peak), bytes.
+    /// With page cache and kernel memory (memory.peak), bytes.
     pub memory_peak_bytes: Option<u64>,
-    /// Out-of-memory kills in it (memory.events).
+    /// By memory.events.
     pub oom_kills: Option<u64>,
-    /// CPU time (cpu.stat), seconds.
+    /// By cpu.stat, seconds.
     pub cpu_usage_s: Option<f64>,
     /// The part in this mode, seconds.
     pub cpu_user_s: Option<f64>,
     /// The part in this mode, seconds.
     pub cpu_system_s: Option<f64>,
-    /// From and to block devices (io.stat), bytes; stacked devices count once.
+    /// By io.stat, bytes; stacked devices count once.
     pub io_read_bytes: Option<u64>,
-    /// From and to block devices (io.stat), bytes; stacked devices count once.
+    /// By io.stat, bytes; stacked devices count once.
     pub io_write_bytes: Option<u64>,
     /// Why a figure is null.
     pub reason: Option<String>,

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttachedTo {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: u32,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
     /// When: RFC 3339 in UTC.
     #[serde(with = "crate::model::timestamp")]
@@ -18,6 +18,6 @@ pub struct AttachedTo {
     pub since: SystemTime,
     /// How long it had run by then, seconds.
     pub ran_before_s: f64,
-    /// It ran on at the end of tracking, or of this report.
+    /// It ran on after tracking, or after this report.
     pub runs_on: bool,
 }

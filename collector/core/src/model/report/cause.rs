@@ -12,8 +12,7 @@ use crate::model::signal::Sender;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cause {
-    /// gpu-track-run ended all processes at a `--limit`, or the kernel did at that of RAM. It is the cause even if the
-    /// command exited with 0.
+    /// gpu-track-run ended all processes at a `--limit`, or the kernel did; also if the command exited with 0.
     Limit(LimitExceeded),
     /// SIGKILL ended a process, and the cgroup's count of out-of-memory kills rose.
     OutOfMemory(OutOfMemory),
@@ -23,8 +22,8 @@ pub enum Cause {
     CpuTimeLimit(CpuTimeLimit),
     /// SIGXFSZ ended a process (`ulimit -f`).
     FileSizeLimit(FileSizeLimit),
-    /// SIGTERM came at the Slurm job's end (SLURM_JOB_END_TIME) or later, or a `timeout` reached its limit. The command
-    /// ended within 5 s.
+    /// SIGTERM came at the Slurm job's end (SLURM_JOB_END_TIME) or later, or a `timeout` ran out. The command ended
+    /// within 5 s.
     TimeLimit(TimeLimit),
     /// The command failed by its own error or SIGABRT, at most 5 s after a reading of a GPU with less than 3% free. The
     /// run held memory of it.
@@ -54,13 +53,13 @@ pub struct LimitExceeded {
     pub at_s: Option<f64>,
     /// What held it.
     pub enforced_by: Enforcer,
-    /// How much more RAM or GPU RAM the run held than is allowed, bytes.
+    /// How much more RAM or GPU RAM the run held, bytes.
     pub overshoot_bytes: Option<u64>,
-    /// The process that held most RAM, or most GPU RAM at a limit of that.
+    /// The one with most RAM, or with most GPU RAM at a limit of that.
     pub process: Option<LargestProcess>,
     /// SIGKILL was needed: exit status 137, not 124.
     pub was_killed: Option<bool>,
-    /// Processes that could not be ended; `None`: the kernel held the limit, or killed what ended the tree.
+    /// Processes that could not be ended; `None`: the kernel held the limit, or what ends them was killed.
     pub left: Option<u32>,
 }
 
@@ -71,9 +70,9 @@ pub struct LimitExceeded {
 pub enum Enforcer {
     /// The launcher's timer.
     Timer,
-    /// What the run uses between two samples can exceed the limit.
+    /// Samples: between two, the run can exceed it.
     Samples,
-    /// The kernel, by memory.max of the command's cgroup.
+    /// memory.max of the command's cgroup.
     Kernel,
 }
 
@@ -81,9 +80,9 @@ pub enum Enforcer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeadProcess {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: u32,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
     /// Its arguments; `None`: it ended before they could be read.
     pub args: Option<Vec<String>>,
@@ -108,7 +107,7 @@ pub struct OutOfMemory {
     pub process: Option<DeadProcess>,
     /// It was this process: SIGKILL ended no more than the kernel killed, in a cgroup of the run alone.
     pub is_certain: bool,
-    /// Out-of-memory kills in the cgroup during the run (memory.events).
+    /// Out-of-memory kills in the cgroup during the run.
     pub oom_kills: u64,
     /// The cgroup of the limit, else the command's.
     pub cgroup: Option<String>,
@@ -158,7 +157,7 @@ pub struct TimeLimit {
     pub process: Option<DeadProcess>,
     /// The signal.
     pub signal: i32,
-    /// Its name, such as `SIGTERM`.
+    /// The signal.
     pub signal_name: String,
     /// What set the limit.
     pub set_by: TimeLimitSource,
@@ -197,11 +196,11 @@ pub struct GpuMemoryExhausted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuHolder {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: u32,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
-    /// What it held on the device, bytes.
+    /// What it held there, bytes.
     pub bytes: u64,
 }
 
@@ -213,7 +212,7 @@ pub struct FatalSignal {
     pub process: DeadProcess,
     /// The signal.
     pub signal: i32,
-    /// Its name, such as `SIGSEGV`.
+    /// The signal.
     pub signal_name: String,
     /// The process that sent it to gpu-track-run, which passed it on.
     pub sender: Option<Sender>,
@@ -223,11 +222,11 @@ pub struct FatalSignal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiskFull {
-    /// A directory on the full file system.
+    /// A directory on that file system.
     pub path: String,
     /// What it is to the command.
     pub role: DiskRole,
-    /// Space left for this user at the end, bytes.
+    /// Space left for this user, bytes.
     pub available_bytes: u64,
 }
 
@@ -236,7 +235,7 @@ pub struct DiskFull {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiskRole {
-    /// The directory of the start.
+    /// Where the command started.
     Working,
     /// TMPDIR, else /tmp.
     Temporary,

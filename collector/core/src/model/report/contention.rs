@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct Contention {
     /// The run waited for cores that others had.
     pub is_contended: Option<bool>,
-    /// Cores that it was allowed to use (sched_getaffinity).
+    /// By sched_getaffinity.
     pub allowed_cores: Option<u32>,
-    /// Cores that others had (/proc/stat); gpu-track is none of them.
+    /// By /proc/stat, without gpu-track.
     pub others_cores: Option<f64>,
     /// The part of them that a hypervisor took.
     pub stolen_cores: Option<f64>,
-    /// Threads that waited for a core (schedstat).
+    /// Waiting for a core (schedstat).
     pub waiting_threads: Option<f64>,
     /// Why one of these is null.
     pub reason: Option<String>,

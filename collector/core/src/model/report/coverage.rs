@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coverage {
-    /// Why nothing was tracked: only wait4(2) told the launcher.
+    /// Why nothing was tracked.
     pub untracked_reason: Option<String>,
-    /// All processes, as `processes.total`.
+    /// As `processes.total`.
     pub processes: u64,
-    /// Processes with a CPU time from an EXIT or REAPED record, or the zombie's CPU clock.
+    /// Those whose CPU time is exact.
     pub exact: u64,
-    /// Processes whose CPU time is a lower bound, usually that of their last sample.
+    /// Those whose CPU time is a lower bound, mostly by their last sample.
     pub sampled: u64,
-    /// Processes without a CPU time of their own; mostly it is in that of their reaper.
+    /// Those whose CPU time is unknown; mostly it is in their reaper's.
     pub unknown: u64,
-    /// Why short processes may be missing, so that `processes` is a lower bound.
+    /// Why short processes may be missing.
     pub uncounted_reason: Option<String>,
-    /// Processes that carry the session and have no known parent, such as tasks of `srun`.
+    /// Processes with the session and no known parent, such as tasks of `srun`.
     pub joined: u64,
-    /// Children of posix_spawn that could not exec; also in `unknown`.
+    /// Children that could not exec; also in `unknown`.
     pub failed_spawns: u64,
-    /// Processes of gpu-track itself; in no other figure.
+    /// Processes of gpu-track; in no other figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub helpers: u64,
-    /// Processes that ended without an EXIT record: static, setuid, 32-bit, other users'.
+    /// Processes without an EXIT record: static, setuid, 32-bit, other users'.
     pub uninstrumented: u64,
     /// The processes by the layer that found them first.
     pub layers: Layers,
     /// How the peak RSS of the processes is known.
     pub peaks: Peaks,
-    /// A process held this between samples: the largest RAM is a lower bound, bytes.
+    /// Held by a process between samples: the largest RAM is a lower bound, bytes.
     pub ram_floor_bytes: Option<u64>,
     /// Why private and shared RAM are null.
     pub private_ram_reason: Option<String>,
-    /// Executables without a dynamic loader, the first 100.
+    /// The first 100.
     pub static_executables: Vec<String>,
-    /// Event records lost for lack of space.
+    /// Records lost for lack of space.
     pub dropped_events: u64,
     /// Why records were not read to the end.
     pub records_untrusted: Option<String>,
     /// Why the process connector was not used to the end.
     pub connector_absent: Option<String>,
-    /// How often it lost events of the kernel.
+    /// How often the connector lost events.
     pub connector_overruns: u64,
     /// Work handed to a daemon or host, in no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<StartedElsewhere>,
-    /// Processes in `uninstrumented` that ran as other users.
+    /// Those in `uninstrumented` of other users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_users: Vec<OtherUser>,
     /// Other machines with processes of the tree, in no figure.
     pub nodes: Option<Nodes>,
-    /// Reports that stayed on their nodes (`--nodes=auto`), in no figure.
+    /// Reports that stayed on their nodes, in no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_reports: Vec<LeftReport>,
     /// Jobs of which only some ranks wrote records.
@@ -66,7 +66,7 @@ pub struct Coverage {
 pub struct StartedElsewhere {
     /// What runs it.
     pub kind: ElsewhereKind,
-    /// The client, such as `docker` or `srun`, or the daemon started there.
+    /// The client, such as `docker`, or the daemon started there.
     pub program: String,
     /// Image or container, host, unit, pod or node.
     pub target: Option<String>,
@@ -82,15 +82,15 @@ pub struct StartedElsewhere {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ElsewhereKind {
-    /// A daemon, in a container.
+    /// A container's daemon.
     Container,
     /// Another host.
     Host,
-    /// systemd, in a unit.
+    /// systemd.
     Unit,
-    /// Kubernetes, in a pod.
+    /// Kubernetes.
     Pod,
-    /// A batch system or atd, as a job.
+    /// A batch system or atd.
     Job,
     /// Another node, for an MPI launcher or Slurm.
     Node,
@@ -117,7 +117,7 @@ fn is_zero(number: &u64) -> bool {
 pub struct UnseenRanks {
     /// Ranks without a record.
     pub unseen: u64,
-    /// All ranks of these jobs, by their environment.
+    /// All ranks of these jobs.
     pub expected: u64,
 }
 
@@ -147,15 +147,15 @@ pub struct LeftReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layers {
-    /// Processes that this layer found first.
+    /// Processes that it found first.
     pub preload: Option<u64>,
-    /// Processes that this layer found first.
+    /// Processes that it found first.
     pub wait: Option<u64>,
-    /// Processes that this layer found first.
+    /// Processes that it found first.
     pub subreaper: Option<u64>,
-    /// Processes that this layer found first.
+    /// Processes that it found first.
     pub scan: Option<u64>,
-    /// Processes that this layer found first.
+    /// Processes that it found first.
     pub connector: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percent {
-    /// Largest over a window of the sampling interval, at least 0.1 s.
+    /// Largest in a window of `--st`, at least 0.1 s.
     #[serde(rename = "max_sum_percent")]
     pub max_sum: Option<f64>,
     /// Mean over the run.
@@ -52,13 +52,13 @@ pub struct Cpu {
     /// This part of the tree.
     #[serde(default)]
     pub combined: Percent,
-    /// Maximum number of threads at a sample.
+    /// Most threads at a sample.
     #[serde(rename = "main_n_threads")]
     pub main_threads: Option<u64>,
-    /// Maximum number of threads at a sample.
+    /// Most threads at a sample.
     #[serde(rename = "descendants_n_threads")]
     pub descendants_threads: Option<u64>,
-    /// Maximum number of threads at a sample.
+    /// Most threads at a sample.
     #[serde(rename = "combined_n_threads")]
     pub combined_threads: Option<u64>,
 }
@@ -67,20 +67,20 @@ pub struct Cpu {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuTime {
-    /// CPU time in this mode, where the split is known, seconds.
+    /// The part in this mode, if known, seconds.
     pub user_s: Option<f64>,
-    /// CPU time in this mode, where the split is known, seconds.
+    /// The part in this mode, if known, seconds.
     pub system_s: Option<f64>,
     /// The processes' own CPU times, and `unattributed_s`, seconds.
     pub total_s: Option<f64>,
     /// `total_s` over wall time and `usable.cores.count`, percent.
     pub usable_percent: Option<f64>,
-    /// The kernel's sum over reaped processes (RUSAGE_CHILDREN), as a check, seconds.
+    /// A check: the kernel's sum over reaped processes (RUSAGE_CHILDREN), seconds.
     pub kernel_s: Option<f64>,
     /// Why `kernel_s` is null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_s_reason: Option<String>,
-    /// Children's CPU time that a parent reported and no child's figure holds, seconds.
+    /// Children's CPU time that only a parent reported, seconds.
     pub unattributed_s: Option<f64>,
 }
 

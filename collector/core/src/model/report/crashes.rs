@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Crash {
-    /// Command name; `None`: it is unknown which of several the kernel killed.
+    /// Command name; `None`: the kernel killed one of several.
     pub command: Option<String>,
     /// The signal.
     pub signal: i32,
-    /// Its name, such as `SIGSEGV`.
+    /// The signal.
     pub signal_name: String,
     /// How many processes.
     pub count: u64,
-    /// A test program of configure or CMake.
+    /// It is a test program of configure or CMake.
     pub is_probe: bool,
     /// In a merged report: the first ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -27,6 +27,6 @@ pub struct Crash {
 pub struct CrashPlace {
     /// The node.
     pub node: String,
-    /// The rank of which it was the first process.
+    /// The rank whose first process it was.
     pub rank: Option<u32>,
 }

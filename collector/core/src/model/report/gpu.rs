@@ -12,19 +12,19 @@ use crate::model::gpu::Vendor;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MaxGpuRam {
-    /// Memory of the tracked GPUs, bytes.
+    /// What they have, bytes.
     #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
-    /// Largest amount in use by all processes, bytes.
+    /// Most in use by all processes, bytes.
     #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
-    /// Largest amount in use by this part of the tree, bytes.
+    /// Most in use by this part of the tree, bytes.
     #[serde(rename = "main")]
     pub main_bytes: Option<u64>,
-    /// Largest amount in use by this part of the tree, bytes.
+    /// Most in use by this part of the tree, bytes.
     #[serde(rename = "descendants")]
     pub descendants_bytes: Option<u64>,
-    /// Largest amount in use by this part of the tree, bytes.
+    /// Most in use by this part of the tree, bytes.
     #[serde(rename = "combined")]
     pub combined_bytes: Option<u64>,
 }
@@ -38,7 +38,7 @@ pub struct Gpu {
     /// Tracked GPUs.
     #[serde(rename = "n_expected_gpus")]
     pub expected_gpus: Option<u32>,
-    /// Sum over the GPUs: the largest at one time, and that of their means.
+    /// Sum over them: the largest at one time, and that of their means.
     #[serde(rename = "gpu_percentages", default)]
     pub percent: Percent,
 }
@@ -51,21 +51,21 @@ pub struct GpuDevice {
     pub id: String,
     /// The driver's number for it.
     pub index: Option<u32>,
-    /// PCI address, such as `0000:3b:00.0`.
+    /// Such as `0000:3b:00.0`.
     pub pci_address: Option<String>,
     /// Product name.
     pub name: Option<String>,
     /// Its maker.
     pub vendor: Option<Vendor>,
-    /// Id of the GPU of a MIG instance or partition.
+    /// Id of the GPU that it is a part of.
     pub parent: Option<String>,
     /// `nvml`, or the kernel driver's name.
     pub source: String,
-    /// Version of the kernel driver.
+    /// The kernel driver's.
     pub driver_version: Option<String>,
-    /// Runtime (CUDA, ROCm) that the driver supports.
+    /// The CUDA or ROCm that the driver supports.
     pub runtime_version: Option<String>,
-    /// CUDA_VISIBLE_DEVICES and the like name it; `None`: they are not set.
+    /// CUDA_VISIBLE_DEVICES and the like name it; `None`: none is set.
     pub visible: Option<bool>,
     /// A process of the tree was seen on it; `None`: none was, and one can have been missed.
     pub used: Option<bool>,
@@ -83,7 +83,7 @@ pub struct GpuDevice {
     /// Power and energy.
     #[serde(default)]
     pub power: GpuPower,
-    /// Largest temperature, degrees Celsius.
+    /// Largest, degrees Celsius.
     pub max_temperature_c: Option<f64>,
     /// Clocks.
     #[serde(default)]
@@ -103,7 +103,7 @@ pub struct GpuDevice {
     pub processes: Vec<GpuProcess>,
     /// Figures that are not known.
     pub missing: Vec<GpuMissing>,
-    /// Figures unread for more than two intervals: maxima may be higher.
+    /// Figures that were not read for more than two intervals: maxima may be higher.
     pub gaps: Vec<GpuGap>,
 }
 
@@ -125,13 +125,13 @@ pub struct GpuReading {
 pub struct GpuMemory {
     /// What it has, bytes.
     pub total_bytes: Option<u64>,
-    /// Largest amount in use by all processes, bytes.
+    /// Most in use by all processes, bytes.
     pub max_used_bytes: Option<u64>,
-    /// Largest amount in use by this part of the tree, bytes.
+    /// Most in use by this part of the tree, bytes.
     pub max_main_bytes: Option<u64>,
-    /// Largest amount in use by this part of the tree, bytes.
+    /// Most in use by this part of the tree, bytes.
     pub max_descendants_bytes: Option<u64>,
-    /// Largest amount in use by this part of the tree, bytes.
+    /// Most in use by this part of the tree, bytes.
     pub max_combined_bytes: Option<u64>,
 }
 
@@ -139,9 +139,9 @@ pub struct GpuMemory {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuUtilization {
-    /// Over the time that the driver reported on, percent.
+    /// Over `measured_s`, percent.
     pub mean_percent: Option<f64>,
-    /// Over the time that the driver reported on, percent.
+    /// Over `measured_s`, percent.
     pub max_percent: Option<f64>,
     /// Busy time, seconds.
     pub active_s: Option<f64>,
@@ -157,17 +157,17 @@ pub struct GpuUtilization {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPower {
-    /// Energy over its time, watts; without a counter, or below 1 s, mean reading.
+    /// Energy over its time, watts; without a counter, or below 1 s, the mean reading.
     pub mean_w: Option<f64>,
     /// Time that the mean is over, seconds; `None`: one reading.
     pub mean_span_s: Option<f64>,
     /// Largest reading, and no less than the mean, watts.
     pub max_w: Option<f64>,
-    /// By the GPU's own counter, joules; `None` also if it stood still.
+    /// By its counter, joules; `None` also if that stood still.
     pub energy_j: Option<f64>,
-    /// Time between its first and last reading, seconds.
+    /// Time between the first and last reading, seconds.
     pub energy_span_s: Option<f64>,
-    /// Power integrated over its readings, joules.
+    /// Power over time, joules.
     pub integrated_energy_j: Option<f64>,
 }
 
@@ -175,13 +175,13 @@ pub struct GpuPower {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuClocks {
-    /// Clock of the processors, MHz.
+    /// Of the processors, MHz.
     pub mean_sm_mhz: Option<f64>,
-    /// Clock of the processors, MHz.
+    /// Of the processors, MHz.
     pub max_sm_mhz: Option<f64>,
-    /// Clock of the memory, MHz.
+    /// Of the memory, MHz.
     pub mean_memory_mhz: Option<f64>,
-    /// Clock of the memory, MHz.
+    /// Of the memory, MHz.
     pub max_memory_mhz: Option<f64>,
 }
 
@@ -189,9 +189,9 @@ pub struct GpuClocks {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPstate {
-    /// Performance state; 0 is the fastest.
+    /// 0 is the fastest.
     pub fastest: Option<u32>,
-    /// Performance state; 0 is the fastest.
+    /// 0 is the fastest.
     pub slowest: Option<u32>,
 }
 
@@ -209,9 +209,9 @@ pub struct GpuThrottle {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPcie {
-    /// Sent and received by the GPU, bytes; `None` also if a counter could have wrapped unseen.
+    /// Sent and received, bytes; `None` also if a counter can have wrapped.
     pub tx_bytes: Option<u64>,
-    /// Sent and received by the GPU, bytes; `None` also if a counter could have wrapped unseen.
+    /// Sent and received, bytes; `None` also if a counter can have wrapped.
     pub rx_bytes: Option<u64>,
 }
 
@@ -219,9 +219,9 @@ pub struct GpuPcie {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuErrors {
-    /// Memory errors (ECC) during the run.
+    /// Memory errors during the run.
     pub ecc_corrected: Option<u64>,
-    /// Memory errors (ECC) during the run.
+    /// Memory errors during the run.
     pub ecc_uncorrected: Option<u64>,
     /// NVIDIA's critical errors during the run.
     pub xid: Option<Vec<GpuXid>>,
@@ -241,21 +241,21 @@ pub struct GpuXid {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuProcess {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: u32,
-    /// Its pid, as the driver reports it.
+    /// As the driver reports it.
     pub driver_pid: u32,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
     /// It is the command's first process.
     pub is_main: bool,
     /// Its largest memory there, bytes.
     pub peak_bytes: Option<u64>,
-    /// Its utilization of this GPU; mean over its time there, percent.
+    /// Its utilization of this GPU; the mean is over its time there, percent.
     pub mean_sm_percent: Option<f64>,
-    /// Its utilization of this GPU; mean over its time there, percent.
+    /// Its utilization of this GPU; the mean is over its time there, percent.
     pub max_sm_percent: Option<f64>,
-    /// The driver's accounting gave its peak; no reading saw it.
+    /// Its peak is from the driver's accounting alone.
     pub accounted: bool,
 }
 
@@ -287,9 +287,9 @@ pub struct GpuGap {
 pub struct CommandGpu {
     /// How many of them used a GPU.
     pub count: u64,
-    /// Largest peak of a single one, bytes.
+    /// Largest of a single one, bytes.
     pub peak_ram_bytes: Option<u64>,
-    /// Largest utilization of one GPU by a single one, percent.
+    /// Largest of a single one on one GPU, percent.
     pub max_sm_percent: Option<f64>,
 }
 
@@ -297,8 +297,8 @@ pub struct CommandGpu {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessGpu {
-    /// Largest sum over the GPUs at one time, bytes.
+    /// Largest sum over GPUs at one time, bytes.
     pub peak_ram_bytes: Option<u64>,
-    /// Largest utilization of one GPU, percent.
+    /// Largest on one GPU, percent.
     pub max_sm_percent: Option<f64>,
 }

@@ -130,9 +130,9 @@ pub struct CpusHint {
     pub given: Option<f64>,
     /// More than 70% was used: nothing to change.
     pub is_fitting: bool,
-    /// Others may have had cores that it waited for: at least this.
+    /// It may have waited for cores of others: at least this.
     pub is_lower_bound: bool,
-    /// It kept one of several usable cores busy, without waiting for others.
+    /// It kept one of several cores busy, without waiting for others.
     pub is_serial: bool,
 }
 
@@ -140,13 +140,13 @@ pub struct CpusHint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpusHint {
-    /// What to ask for: those that were busy.
+    /// What to ask for: the busy ones.
     pub count: u32,
     /// GPUs that this run could use.
     pub given: u32,
     /// All were busy: nothing to change.
     pub is_fitting: bool,
-    /// Ids of GPUs on which it held memory, and which were never busy.
+    /// Ids of GPUs on which it held memory, never busy.
     pub held_idle: Vec<String>,
 }
 
@@ -154,9 +154,9 @@ pub struct GpusHint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuMemoryHint {
-    /// What one GPU should have, bytes.
+    /// What one should have, bytes.
     pub bytes: u64,
-    /// The most that the run held on one GPU, bytes.
+    /// Most that the run held on one, bytes.
     pub basis_bytes: u64,
     /// Id of that GPU.
     pub device: String,

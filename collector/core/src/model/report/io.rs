@@ -11,7 +11,7 @@ pub struct Io {
     pub read_bytes: Option<u64>,
     /// Written to storage.
     pub write_bytes: Option<u64>,
-    /// Part of `write_bytes` whose file was truncated or removed before, bytes.
+    /// Part of `write_bytes` that was truncated or removed before, bytes.
     #[serde(default)]
     pub cancelled_write_bytes: Option<u64>,
     /// Why the first two are null.
@@ -22,9 +22,9 @@ pub struct Io {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Faults {
-    /// Page faults of this kind; a major one needs I/O.
+    /// A major one needs I/O.
     pub minor: Option<u64>,
-    /// Page faults of this kind; a major one needs I/O.
+    /// A major one needs I/O.
     pub major: Option<u64>,
 }
 
@@ -32,8 +32,8 @@ pub struct Faults {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContextSwitches {
-    /// Context switches of this kind; involuntary ones preempt the process.
+    /// Involuntary ones preempt the process.
     pub voluntary: Option<u64>,
-    /// Context switches of this kind; involuntary ones preempt the process.
+    /// Involuntary ones preempt the process.
     pub involuntary: Option<u64>,
 }

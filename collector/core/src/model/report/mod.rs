@@ -71,9 +71,9 @@ pub use warning::{Topic, Warning};
 pub struct Report {
     /// How far the run is.
     pub stage: Stage,
-    /// The command and its arguments, or those of the attached process.
+    /// The command and its arguments; after an attach, those of that process.
     pub command: Vec<String>,
-    /// The process that the run attached to (`--attach`).
+    /// The process of `--attach`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached: Option<AttachedTo>,
     /// Start of the command, or the attach: RFC 3339 in UTC.
@@ -87,17 +87,17 @@ pub struct Report {
     /// How the command ended.
     #[serde(rename = "exit", default)]
     pub ending: Ending,
-    /// Processes that a signal ended for a fault of their own; `None`: the run was not tracked.
+    /// Processes that crashed; `None`: the run was not tracked.
     pub crashes: Option<Vec<Crash>>,
-    /// How much the command may use, by the strictest limit.
+    /// What the command may use, by the strictest limit.
     pub usable: Usable,
-    /// What to ask a batch system for, each with its basis.
+    /// What to ask for, each with its basis.
     #[serde(default)]
     pub hints: Hints,
     /// CPU time of the tree.
     #[serde(default)]
     pub cpu_time: CpuTime,
-    /// What others had of the cores that the run may use, on average.
+    /// What others had of the allowed cores, on average.
     #[serde(default)]
     pub contention: Contention,
     /// I/O of storage, not of the page cache.
@@ -115,13 +115,13 @@ pub struct Report {
     /// Mean footprint over the wall time, bytes.
     #[serde(rename = "mean_ram", default)]
     pub mean_ram_bytes: Groups<Option<f64>>,
-    /// Largest sums of proportional set sizes (PSS) at a sample, bytes.
+    /// Largest sums of PSS at a sample, bytes.
     #[serde(default)]
     pub max_ram_proportional: MaxProportionalRam,
     /// Upper bounds of the totals of `max_ram_bytes`, bytes; `None`: the RAM of a process is unknown.
     #[serde(default)]
     pub max_ram_at_most: Groups<Option<u64>>,
-    /// Largest GPU memory, of all tracked GPUs together, bytes.
+    /// Largest memory of all tracked GPUs together, bytes.
     #[serde(rename = "max_gpu_ram_bytes", default)]
     pub max_gpu_ram: MaxGpuRam,
     /// CPU utilization and threads.
@@ -138,30 +138,30 @@ pub struct Report {
     /// The run over time.
     #[serde(deserialize_with = "series::deserialize")]
     pub series: Series,
-    /// The kernel's figures of a cgroup of the command's own (`--cgroup`).
+    /// The kernel's figures of the command's own cgroup (`--cgroup`).
     pub cgroup: Option<Cgroup>,
     /// What the command was allowed at its start.
     #[serde(rename = "limits")]
     pub allowed: Allowed,
-    /// The limits of `--limit` and `--signal-at`, in order.
+    /// Those of `--limit` and `--signal-at`, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_limits: Vec<RunLimitUse>,
-    /// The alerts of `--alert`, in order.
+    /// Those of `--alert`, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<AlertUse>,
     /// What happened, with `--alert` or `--events`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Events>,
-    /// The rank that the command is in a job of several, by its environment.
+    /// The command's rank in a job of several, by its environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,
-    /// Ranks that the command started here (mpirun, srun), without MPI's daemons.
+    /// Ranks that the command started here, without MPI's daemons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ranks: Vec<JobRank>,
-    /// The report's part in a run over several nodes (`--nodes=auto`).
+    /// The report's part in a run with `--nodes=auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_part: Option<NodePart>,
-    /// How the reports of several nodes became this one.
+    /// How several reports became this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
     /// The nodes by name, then those without a report.
@@ -172,7 +172,7 @@ pub struct Report {
     pub ranks: Option<Ranks>,
     /// How the figures are known, and what may be missing.
     pub coverage: Coverage,
-    /// What a reader should know to judge the figures.
+    /// What to know to judge the figures.
     pub warnings: Vec<Warning>,
 }
 
@@ -186,7 +186,7 @@ pub struct Ending {
     /// Why `code` and `signal` are both null after an attach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What ended a command that did not succeed; `None` without evidence.
+    /// What ended it, if it failed; `None` without evidence.
     pub cause: Option<Cause>,
     /// The user ended the wait of `--wait-all`.
     pub wait_interrupted: Option<bool>,
@@ -222,13 +222,13 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
-    /// Node name (uname).
+    /// Node name.
     pub hostname: Option<String>,
-    /// Kernel release (uname).
+    /// Kernel release.
     pub kernel: Option<String>,
     /// Online processors.
     pub cores: u32,
-    /// Memory of the machine (MemTotal of /proc/meminfo), bytes.
+    /// MemTotal of /proc/meminfo, bytes.
     pub ram_bytes: Option<u64>,
     /// Random id of this boot; `None` for several nodes.
     pub boot_id: Option<String>,

@@ -17,9 +17,9 @@ pub struct Merged {
     pub nodes: u64,
     /// Machines, by boot id.
     pub machines: u64,
-    /// Width of the bins in which nodes are added up, seconds.
+    /// Width of the bins of sums, seconds.
     pub bin_s: f64,
-    /// How far two nodes' clocks can be apart, seconds; `None`: taken to agree.
+    /// How far two clocks can be apart, seconds; `None`: taken to agree.
     pub clock_error_s: Option<f64>,
     /// Upper bounds of the largest sums.
     #[serde(default)]
@@ -30,13 +30,13 @@ pub struct Merged {
     pub cpu_s: Option<Spread<String>>,
     /// Sum of `nodes[].gpus[].energy_j`, each GPU once, joules.
     pub gpu_energy_j: Option<f64>,
-    /// Those above 10,000 nodes and 20,000 GPUs, which `nodes` does not list.
+    /// Those above 10,000 nodes and 20,000 GPUs.
     pub unlisted_nodes: u64,
-    /// Those above 10,000 nodes and 20,000 GPUs, which `nodes` does not list.
+    /// Those above 10,000 nodes and 20,000 GPUs.
     pub unlisted_gpus: u64,
-    /// Begin or end of each point of `nodes[].series`, seconds after the first start.
+    /// Of each point of `nodes[].series`, seconds after the first start.
     pub node_start_s: Vec<f64>,
-    /// Begin or end of each point of `nodes[].series`, seconds after the first start.
+    /// Of each point of `nodes[].series`, seconds after the first start.
     pub node_end_s: Vec<f64>,
 }
 
@@ -81,11 +81,11 @@ pub enum NodeState {
     /// All of its reports are final.
     #[default]
     Final,
-    /// A report is one so far: the run goes on there, or the node was lost.
+    /// A report is one so far: the run goes on there, or the node is lost.
     LastHeard,
     /// Everything was killed there; a report is of what was left.
     Recovered,
-    /// Another report tells of processes there, and there is no report.
+    /// It has no report; another one tells of its processes.
     NeverCheckedIn,
 }
 
@@ -93,23 +93,23 @@ pub enum NodeState {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
-    /// Host name, else the report's file; with boot id if not unique.
+    /// Host name, or the report's file; with boot id if not unique.
     pub node: String,
     /// How far its reports are.
     pub state: NodeState,
     /// How many reports are of it.
     pub reports: u64,
-    /// Until when its reports tell of it, by its corrected clock: RFC 3339.
+    /// Until when reports tell of it, by its corrected clock: RFC 3339 in UTC.
     #[serde(with = "crate::model::timestamp::option", default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_heard_at: Option<SystemTime>,
-    /// How long that was before the end of the run, seconds.
+    /// How long that was before the end, seconds.
     pub silent_s: Option<f64>,
     /// Its clock less the others' (`--clock-offset`), seconds.
     pub clock_offset_s: Option<f64>,
     /// Online processors.
     pub cores: Option<u32>,
-    /// Cores that the run may use.
+    /// What the run may use.
     pub usable_cores: Option<f64>,
     /// RAM.
     #[serde(default)]
@@ -118,7 +118,7 @@ pub struct Node {
     pub cpu_s: Option<f64>,
     /// `cpu_s` over the time of its reports.
     pub busy_cores: Option<f64>,
-    /// The run waited for cores that others had.
+    /// As in `contention`.
     pub is_contended: Option<bool>,
     /// The run's processes.
     pub processes: Option<u64>,
@@ -144,7 +144,7 @@ pub struct NodeRam {
     pub at_most_bytes: Option<u64>,
     /// Mean over the time of its reports, bytes.
     pub mean_bytes: Option<f64>,
-    /// Largest amount in use on the machine, bytes.
+    /// Most in use on the machine, bytes.
     pub max_used_bytes: Option<u64>,
     /// What the run may use, bytes.
     pub usable_bytes: Option<u64>,
@@ -156,19 +156,19 @@ pub struct NodeRam {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeGpu {
-    /// As `gpus[].id` in its report.
+    /// As `gpus[].id`.
     pub id: String,
     /// Product name.
     pub name: Option<String>,
-    /// A process of the run was seen on it; `None`: none was, and one can have been missed.
+    /// As `gpus[].used`.
     pub used: Option<bool>,
-    /// Memory that it has, bytes.
+    /// What it has, bytes.
     pub total_bytes: Option<u64>,
-    /// Largest memory of the run in one report, bytes.
+    /// Most that the run held in one report, bytes.
     pub max_run_bytes: Option<u64>,
-    /// Mean utilization by all processes, in the longest report, percent.
+    /// Mean in the longest report, percent.
     pub mean_percent: Option<f64>,
-    /// Sum of reports that do not overlap, joules: it can be a lower bound.
+    /// Sum of reports that do not overlap, joules: can be a lower bound.
     pub energy_j: Option<f64>,
 }
 
@@ -176,17 +176,17 @@ pub struct NodeGpu {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeCoverage {
-    /// Processes, as in `coverage`.
+    /// As in `coverage`.
     pub exact: u64,
-    /// Processes, as in `coverage`.
+    /// As in `coverage`.
     pub sampled: u64,
-    /// Processes, as in `coverage`.
+    /// As in `coverage`.
     pub unknown: u64,
-    /// Why a report was not tracked.
+    /// As in `coverage`.
     pub untracked_reason: Option<String>,
-    /// Why short processes may be missing.
+    /// As in `coverage`.
     pub uncounted_reason: Option<String>,
-    /// Event records that were lost.
+    /// As in `coverage`.
     pub dropped_events: u64,
 }
 
@@ -194,11 +194,11 @@ pub struct NodeCoverage {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeSeries {
-    /// Mean RAM of the run, bytes.
+    /// Mean RAM, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
     /// An upper bound of it, bytes.
     pub max_ram_bytes: Vec<Option<f64>>,
-    /// Mean CPU utilization, percent of one core.
+    /// Percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
@@ -224,19 +224,19 @@ pub struct JobRank {
     /// Which one, and its first process.
     #[serde(flatten)]
     pub rank: OwnRank,
-    /// Name of that process.
+    /// Its name.
     pub command: String,
-    /// Its processes; a child has the rank of its parent.
+    /// A child has the rank of its parent.
     pub processes: u64,
     /// Start of the first process, seconds after the command's start.
     pub start_s: f64,
-    /// From then until the last process ended, seconds.
+    /// From then to the end of its last process, seconds.
     pub wall_s: f64,
-    /// CPU time of its processes, seconds; `None`: that of one is unknown.
+    /// Its CPU time, seconds; `None`: that of a process is unknown.
     pub cpu_s: Option<f64>,
-    /// Largest sum at a sample, or peak RSS of one process, bytes: a lower bound.
+    /// Largest sum at a sample, or peak RSS of a process, bytes: a lower bound.
     pub peak_ram_bytes: Option<u64>,
-    /// Largest GPU memory of one of its processes, bytes.
+    /// Largest of one of its processes, bytes.
     pub peak_gpu_ram_bytes: Option<u64>,
     /// How its first process ended.
     #[serde(default)]
@@ -249,9 +249,9 @@ pub struct JobRank {
 pub struct NodePart {
     /// Made on another node than the launcher's.
     pub is_agent: bool,
-    /// The node's clock less that of the shared file system, seconds.
+    /// Its clock less the shared file system's, seconds.
     pub clock_ahead_s: Option<f64>,
-    /// Where the reports of all nodes are; `None`: they are merged.
+    /// Where the nodes' reports are; `None`: they are merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
@@ -260,7 +260,7 @@ pub struct NodePart {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ranks {
-    /// Ranks that were seen.
+    /// Those that were seen.
     pub seen: u64,
     /// All ranks of their jobs.
     pub expected: u64,
@@ -271,23 +271,23 @@ pub struct Ranks {
     /// The rank that failed first.
     #[serde(default)]
     pub first_failed: Option<FailedRank>,
-    /// Differences of the largest RAM, in the job with most CPU time, bytes.
+    /// Differences in the job with most CPU time, bytes.
     pub peak_ram_bytes: Option<Spread<RankPlace>>,
-    /// Differences of CPU time in that job, seconds.
+    /// Differences in the job with most CPU time, seconds.
     pub cpu_s: Option<Spread<RankPlace>>,
-    /// Differences of the largest GPU memory in that job, bytes.
+    /// Differences in the job with most CPU time, bytes.
     pub peak_gpu_ram_bytes: Option<Spread<RankPlace>>,
     /// The ten with most RAM.
     pub heaviest: Vec<RankUsage>,
     /// The ten others with least RAM.
     pub lightest: Vec<RankUsage>,
-    /// Begin or end of each point of `series`, seconds after the first start.
+    /// Of each point of `series`, seconds after the first start.
     #[serde(default)]
     pub series_start_s: Vec<f64>,
-    /// Begin or end of each point of `series`, seconds after the first start.
+    /// Of each point of `series`, seconds after the first start.
     #[serde(default)]
     pub series_end_s: Vec<f64>,
-    /// Ranks over time: at most 64, of more every second, fourth, ... one.
+    /// At most 64 ranks over time; of more every second, fourth, ... one.
     #[serde(default)]
     pub series: Vec<RankSeries>,
 }
@@ -299,9 +299,9 @@ pub struct RankSeries {
     /// Which one.
     #[serde(flatten)]
     pub place: RankPlace,
-    /// Mean RAM of its processes, bytes.
+    /// Mean RAM, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
-    /// Mean CPU utilization, percent of one core.
+    /// Percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
@@ -309,11 +309,11 @@ pub struct RankSeries {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankPlace {
-    /// Its job, as in `rank`.
+    /// Its job, number and node.
     pub job: u32,
-    /// Its number.
+    /// Its job, number and node.
     pub rank: u32,
-    /// Its node.
+    /// Its job, number and node.
     pub node: String,
 }
 
@@ -337,15 +337,15 @@ pub struct RankUsage {
     /// Which one.
     #[serde(flatten)]
     pub place: RankPlace,
-    /// Pid of its first process on its node.
+    /// Pid of its first process.
     pub pid: Option<u32>,
     /// Wall time, seconds.
     pub wall_s: f64,
-    /// Largest RAM of its processes, bytes.
+    /// Its largest RAM, bytes.
     pub peak_ram_bytes: Option<u64>,
-    /// CPU time of its processes, seconds.
+    /// Its CPU time, seconds.
     pub cpu_s: Option<f64>,
-    /// Largest GPU memory of its processes, bytes.
+    /// Its largest GPU memory, bytes.
     pub peak_gpu_ram_bytes: Option<u64>,
     /// How it ended.
     #[serde(default)]
@@ -356,9 +356,9 @@ pub struct RankUsage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportFiles {
-    /// How many of the given files.
+    /// How many of the files.
     pub read: u64,
-    /// How many of the given files.
+    /// How many of the files.
     pub unread: u64,
     /// The first 1,000 unread ones.
     pub unread_files: Vec<UnreadFile>,
@@ -370,6 +370,6 @@ pub struct ReportFiles {
 pub struct UnreadFile {
     /// Its name.
     pub file: String,
-    /// Why it is not in the report.
+    /// Why.
     pub reason: String,
 }

@@ -10,19 +10,19 @@ use crate::model::quality::Quality;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Processes {
-    /// All that ever lived, the first process included.
+    /// All that ever lived, with the first.
     pub total: u64,
-    /// Maximum number alive at one time.
+    /// Most alive at one time.
     pub max_concurrent: Option<u64>,
     /// How many outlived the run.
     pub still_running: Option<u64>,
-    /// The first 100 of those.
+    /// The first 100.
     pub still_running_processes: Vec<Running>,
-    /// Sums by command name, most CPU time first, at most 10,000 and `(other)`.
+    /// Sums by name, most CPU time first; at most 10,000 and `(other)`.
     pub by_command: Vec<CommandUsage>,
-    /// The `--heaviest` processes by CPU time, by peak RSS, and by GPU memory.
+    /// The `--heaviest` by CPU time, by peak RSS, and by GPU memory.
     pub heaviest: Vec<HeavyProcess>,
-    /// Largest sum of the processes' GPU utilization, percent of one GPU.
+    /// Largest sum of processes' utilization, percent of one GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sm_percent: Option<Groups<f64>>,
 }
@@ -41,9 +41,9 @@ pub struct Exit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Running {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: u32,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
 }
 
@@ -53,13 +53,13 @@ pub struct Running {
 pub struct CommandUsage {
     /// Command name.
     pub command: String,
-    /// Processes that ended under this name.
+    /// Processes that ended under it.
     pub count: u64,
     /// Their own CPU time, seconds.
     pub cpu_s: Option<f64>,
-    /// Largest peak RSS of a single one, bytes.
+    /// Largest of a single one, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// Their wall times added up, seconds.
+    /// Their sum, seconds.
     pub wall_s: f64,
     /// Their use of GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,15 +90,15 @@ pub struct ProcessUsage {
     pub ppid: Option<u32>,
     /// Command name.
     pub command: String,
-    /// Its arguments; `None`: it ended before they could be read.
+    /// Arguments; `None`: it ended before they could be read.
     pub args: Option<Vec<String>>,
-    /// Its own CPU time, without that of children, seconds.
+    /// Its own, without that of children, seconds.
     pub cpu_s: Option<f64>,
-    /// How well this figure is known.
+    /// How well it is known.
     pub cpu_quality: Quality,
     /// Peak RSS, shared pages in full, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// How well this figure is known.
+    /// How well it is known.
     pub peak_quality: Quality,
     /// From its start to its end or the run's, seconds.
     pub wall_s: f64,

@@ -23,10 +23,10 @@ pub struct SetRam {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MaxRam {
-    /// Memory of the machine (MemTotal of /proc/meminfo), bytes.
+    /// MemTotal of /proc/meminfo, bytes.
     #[serde(rename = "system_capacity")]
     pub system_capacity_bytes: Option<u64>,
-    /// Largest amount in use on the machine (MemTotal - MemAvailable), bytes.
+    /// Most in use on the machine (MemTotal - MemAvailable), bytes.
     #[serde(rename = "system")]
     pub system_bytes: Option<u64>,
     /// This part of the tree.
@@ -61,9 +61,9 @@ pub struct Peak {
     /// Combined footprint then, bytes.
     #[serde(rename = "combined_rss_bytes")]
     pub footprint_bytes: u64,
-    /// Up to ten processes with the largest RSS then.
+    /// Up to ten with the largest RSS then.
     pub processes: Vec<Holder>,
-    /// The ten command names with most RAM then.
+    /// The ten names with most RAM then.
     pub by_command: Vec<CommandHolders>,
     /// All other names.
     pub other_commands: Option<OtherHolders>,
@@ -97,11 +97,11 @@ pub struct OtherHolders {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
-    /// Its pid, as the launcher sees it.
+    /// Its pid and name.
     pub pid: u32,
-    /// Its command name.
+    /// Its pid and name.
     pub command: String,
-    /// Its RSS, as `ps` shows it, bytes.
+    /// As `ps` shows it, bytes.
     pub rss_bytes: u64,
     /// Pages that it alone maps, bytes; `None`: not all were read.
     pub private_bytes: Option<u64>,

@@ -15,7 +15,7 @@ pub struct RunLimitUse {
     pub quantity: Quantity,
     /// Unit of `allowed` and `amount`.
     pub unit: Unit,
-    /// How much is allowed; `None`: unknown, so it did not act.
+    /// How much; `None`: unknown, so it did not act.
     pub allowed: Option<f64>,
     /// `end`, or the signal that the command gets.
     pub action: String,
@@ -23,7 +23,7 @@ pub struct RunLimitUse {
     pub enforced_by: Enforcer,
     /// Why it was not held, or not by the kernel.
     pub reason: Option<String>,
-    /// When it was seen to be exceeded, seconds after the command's start.
+    /// When it was exceeded, seconds after the command's start.
     pub exceeded_at_s: Option<f64>,
     /// How much there was then.
     pub amount: Option<f64>,

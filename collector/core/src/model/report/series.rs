@@ -15,23 +15,23 @@ use crate::model::joining::Joining;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
-    /// Begin or end of each point, seconds after the command's start.
+    /// Of each point, seconds after the command's start.
     pub start_s: Vec<f64>,
-    /// Begin or end of each point, seconds after the command's start.
+    /// Of each point, seconds after the command's start.
     pub end_s: Vec<f64>,
     /// Footprints, and memory in use on the machine, bytes.
     pub ram_bytes: SetTracks,
-    /// CPU utilization, percent of one core. `min` and `max` are of windows, as in `cpu`.
+    /// Percent of one core; `min` and `max` of windows as in `cpu`.
     pub cpu_percent: SetTracks,
     /// Live processes.
     pub processes: Track,
     /// Block I/O, bytes per second.
     pub io_bytes_per_s: IoTracks,
-    /// Those of the working and temporary directory, and the first report.
+    /// Those of the working and temporary directory and the report.
     pub file_systems: Vec<FileSystemSeries>,
     /// The GPUs, in the order of `gpus`.
     pub gpus: Vec<GpuSeries>,
-    /// Five command names with most RAM, and five others with most CPU time.
+    /// Five names with most RAM, five others with most CPU time.
     pub commands: Vec<CommandSeries>,
     /// All other names.
     pub other_commands: Option<OtherCommandSeries>,
@@ -41,13 +41,13 @@ pub struct Series {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetTracks {
-    /// This part of the tree, or the machine.
+    /// This part, or the machine.
     pub main: Track,
-    /// This part of the tree, or the machine.
+    /// This part, or the machine.
     pub descendants: Track,
-    /// This part of the tree, or the machine.
+    /// This part, or the machine.
     pub combined: Track,
-    /// This part of the tree, or the machine.
+    /// This part, or the machine.
     pub system: Track,
 }
 
@@ -67,9 +67,9 @@ pub struct Track {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IoTracks {
-    /// I/O of storage. `min` and `max` are between two readings.
+    /// `min` and `max` are between two readings.
     pub read: Track,
-    /// I/O of storage. `min` and `max` are between two readings.
+    /// `min` and `max` are between two readings.
     pub written: Track,
 }
 
@@ -108,9 +108,9 @@ pub struct GpuSeries {
 pub struct CommandSeries {
     /// Command name.
     pub command: String,
-    /// What its processes add to the footprint, bytes; `None`: no sample saw one.
+    /// What they add to the footprint, bytes; `None`: no sample saw one.
     pub ram_bytes: Track,
-    /// Mean CPU utilization, percent of one core.
+    /// Percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
@@ -118,9 +118,9 @@ pub struct CommandSeries {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OtherCommandSeries {
-    /// Mean of what samples saw them add to the footprint, bytes.
+    /// What they add to the footprint at samples, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
-    /// Mean CPU utilization, percent of one core.
+    /// Percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
 }
 

@@ -31,15 +31,15 @@ pub struct UsableCores {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CoresSource {
-    /// `--nec`, which stands above the others.
+    /// `--nec`, before all others.
     NExpectedCores,
-    /// The affinity mask, with the cpuset of the cgroup.
+    /// Affinity mask, with the cgroup's cpuset.
     Affinity,
-    /// The CPU quota of the cgroup (cpu.max).
+    /// The cgroup's CPU quota.
     CgroupQuota,
     /// SLURM_CPUS_ON_NODE.
     Slurm,
-    /// All online processors.
+    /// Online processors.
     #[default]
     Machine,
 }
@@ -52,7 +52,7 @@ pub struct UsableMemory {
     pub bytes: Option<u64>,
     /// What sets it.
     pub source: Option<MemorySource>,
-    /// Address space of each process (RLIMIT_AS), bytes.
+    /// Of each process (RLIMIT_AS), bytes.
     pub process_address_space_bytes: Option<u64>,
 }
 
@@ -61,11 +61,11 @@ pub struct UsableMemory {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemorySource {
-    /// Memory limit of the cgroup or of one above it.
+    /// The cgroup's limit, or one above it.
     Cgroup,
     /// SLURM_MEM_PER_NODE, _PER_CPU or _PER_GPU.
     Slurm,
-    /// Memory of the machine.
+    /// All that it has.
     Machine,
 }
 
@@ -84,7 +84,7 @@ pub struct UsableGpus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GpusSource {
-    /// CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.
+    /// CUDA_VISIBLE_DEVICES and the like.
     Environment,
     /// All that are tracked.
     Tracked,

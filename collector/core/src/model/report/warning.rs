@@ -23,11 +23,11 @@ pub enum Topic {
     OutOfMemory,
     /// Something else happened to the command.
     Command,
-    /// Processes on other nodes, or ranks, in no figure.
+    /// Other nodes or ranks, in no figure.
     OtherNodes,
     /// Other work in no figure.
     Elsewhere,
-    /// Figures that are missing, or less exact than others.
+    /// Missing or less exact figures.
     Figures,
     /// A GPU that the command did not use.
     IdleGpu,
