@@ -6,6 +6,7 @@
 //   work stalls MIB CHILDREN MAPS     holds memory in pages of 4 KiB, and about MAPS mappings, beside fork children; prints the
 //                                     longest of mmap + page fault + munmap in 4 s, in nanoseconds
 //   work sleepers N                   spawns N sleeping programs, prints "ready", waits for EOF on stdin, ends them
+//   work busy N                       the same with N processes that compute a few milliseconds a second
 //   work bare SECONDS HZ PID...       the minimum cost of sampling these processes HZ times a second: clock_gettime of the
 //                                     CPU clock, and pread of stat and statm on open descriptors; prints the nanoseconds
 //                                     of CPU time per process and sample, and the total as a fraction of one core
@@ -117,12 +118,25 @@ static int stalls(size_t mib, long children, long maps) {
     return 0;
 }
 
-static int sleepers(long n) {
-    char *argv[] = {"sleep", "100000", NULL};
+// Computes 20 us of each 10 ms.
+static void compute_lightly(void) {
+    for (;;) {
+        long begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun < 20000) {
+        }
+        usleep(10000);
+    }
+}
+
+// Without a program, the children compute lightly.
+static int children_of(long n, const char *program, char **argv) {
     pid_t *children = calloc((size_t)n, sizeof *children);
-    for (long i = 0; i < n; i++)
-        if (posix_spawnp(&children[i], "sleep", NULL, NULL, argv, environ) != 0)
+    for (long i = 0; i < n; i++) {
+        if (program && posix_spawnp(&children[i], program, NULL, NULL, argv, environ) != 0)
             children[i] = 0;
+        if (!program && (children[i] = fork()) == 0)
+            compute_lightly();
+    }
     for (long i = 0; i < n; i++)
         if (children[i] == 0)
             fprintf(stderr, "work: no child %ld\n", i);
@@ -179,8 +193,11 @@ int main(int argc, char **argv) {
     }
     if (argc == 5 && strcmp(argv[1], "stalls") == 0)
         return stalls((size_t)atol(argv[2]), atol(argv[3]), atol(argv[4]));
+    char *sleeper[] = {"sleep", "100000", NULL};
     if (argc == 3 && strcmp(argv[1], "sleepers") == 0)
-        return sleepers(atol(argv[2]));
+        return children_of(atol(argv[2]), sleeper[0], sleeper);
+    if (argc == 3 && strcmp(argv[1], "busy") == 0)
+        return children_of(atol(argv[2]), NULL, NULL);
     if (argc > 4 && strcmp(argv[1], "bare") == 0)
         return bare(atof(argv[2]), atol(argv[3]), argc - 4, argv + 4);
     return 2;

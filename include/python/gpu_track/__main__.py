@@ -89,18 +89,28 @@ def _fail(error: Exception) -> NoReturn:
     sys.exit(1)
 
 
+def serve_sub_track(arguments: Sequence[str]) -> bool:
+    """Does what gpu_tracker's `sub-track` does with pickles. Says whether it did: the program itself does all else.
+
+    Ends with status 1 if that fails.
+    """
+    is_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if arguments[:1] != ["sub-track"] or arguments[1:2] not in (["analyze"], ["compare"]) or is_help:
+        return False
+    options = _parser().parse_args(arguments[1:])
+    try:
+        results = _results(options)
+        if results is not None:
+            _write(results, options.format, options.output)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    return results is not None
+
+
 def main(arguments: Sequence[str]) -> None:
     """Does what gpu_tracker does with these arguments, and ends with its exit status."""
-    is_help = not {"-h", "--help"}.isdisjoint(arguments)
-    if arguments[:1] == ["sub-track"] and arguments[1:2] in (["analyze"], ["compare"]) and not is_help:
-        options = _parser().parse_args(arguments[1:])
-        try:
-            results = _results(options)
-            if results is not None:
-                _write(results, options.format, options.output)
-                return
-        except (ValueError, OSError) as error:
-            _fail(error)
+    if serve_sub_track(arguments):
+        return
     pickled = _pickled_run.options_of(arguments)
     if pickled is not None:
         try:

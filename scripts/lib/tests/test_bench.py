@@ -100,7 +100,7 @@ class Tracked(unittest.TestCase):
         text = (
             "00400000-7ffc [rollup]\nRss: 10 kB\nPss: 7 kB\nPss_Dirty: 1 kB\nPrivate_Clean: 2 kB\nPrivate_Dirty: 3 kB\n"
         )
-        self.assertEqual(tracked.parse_smaps_rollup(text), tracked.Resident(10240, 7168, 5120))
+        self.assertEqual(tracked.parse_smaps_rollup(text), tracked.Resident(10240, 7168, 5120, 3072))
 
     def test_an_empty_smaps_rollup_is_an_error(self) -> None:
         with self.assertRaises(ValueError):
@@ -158,8 +158,21 @@ class Sampling(unittest.TestCase):
         self.assertEqual(row.found, "3.1%; 1000 samples a second; off the grid: median 0 us, p99 0 us")
 
     def test_memory_is_judged_by_pss(self) -> None:
-        self.assertTrue(sampling.memory_row(tracked.Resident(20_000_000, 8_000_000, 1)).is_met)
-        self.assertFalse(sampling.memory_row(tracked.Resident(8_000_001, 8_000_001, 1)).is_met)
+        self.assertTrue(sampling.memory_row(tracked.Resident(20_000_000, 8_000_000, 1, 1)).is_met)
+        self.assertFalse(sampling.memory_row(tracked.Resident(8_000_001, 8_000_001, 1, 1)).is_met)
+
+    def test_dirty_memory_is_judged_of_each_process(self) -> None:
+        self.assertTrue(sampling.dirty_row(1_500_000, 450_000).is_met)
+        self.assertFalse(sampling.dirty_row(1_500_001, 0).is_met)
+        self.assertFalse(sampling.dirty_row(0, 450_001).is_met)
+
+    def test_launcher_counts_with_the_collector(self) -> None:
+        row = sampling.both_row("sleeping", {"ours": [100.0] * 2, "launcher": [15.0] * 2, "limit": [100.0] * 2})
+        self.assertTrue(row.is_met)
+        self.assertIn("1.15 x", row.found)
+        self.assertFalse(
+            sampling.both_row("sleeping", {"ours": [100.0] * 2, "launcher": [16.0] * 2, "limit": [100.0] * 2}).is_met
+        )
 
 
 class Runs(unittest.TestCase):
@@ -188,9 +201,9 @@ class Runs(unittest.TestCase):
         self.assertTrue(row.held_against.startswith("bare: 0.3 ms"))
         self.assertFalse(runs.stalls_row("m", {"bare": bare, "ours": [1.0, 10.4, 90.0]}).is_met)
 
-    def test_true_is_judged_by_the_difference(self) -> None:
-        self.assertTrue(runs.true_row({"ours": [7.0, 7.0], "bare": [1.0, 1.0]}).is_met)
-        self.assertFalse(runs.true_row({"ours": [7.1, 7.1], "bare": [1.0, 1.0]}).is_met)
+    def test_true_is_judged_in_units_of_the_programs_own_start(self) -> None:
+        self.assertTrue(runs.true_row({"ours": [4.6] * 2, "bare": [1.0] * 2, "version": [2.0] * 2}).is_met)
+        self.assertFalse(runs.true_row({"ours": [4.7] * 2, "bare": [1.0] * 2, "version": [2.0] * 2}).is_met)
 
     def test_memory_may_grow_only_until_warm(self) -> None:
         coverage = {"processes": 40_001, "dropped_events": 0}

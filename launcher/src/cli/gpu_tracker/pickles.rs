@@ -6,27 +6,23 @@ use std::process::{Command, Stdio};
 
 use crate::name;
 
-/// Set to the pid of a process that became Python, so that it can't come back here: exec keeps the pid.
-const VARIABLE: &str = "GPU_TRACK_PICKLES";
 /// Whether the module is installed. The working directory, which may be another user's, is no place for it.
 const FIND: &str = "import sys; sys.path[:] = [p for p in sys.path if p]
 import importlib.util; sys.exit(importlib.util.find_spec('gpu_track') is None)";
-/// Does what `python3 -m gpu_track` does.
+/// Does what `python3 -m gpu_track` does with pickles. The module does not come back to this program, whatever it thinks of the line.
 const RUN: &str = "import sys; sys.path[:] = [p for p in sys.path if p]
-from gpu_track.__main__ import main; main(sys.argv[1:])";
+from gpu_track.__main__ import serve_sub_track; sys.exit(0 if serve_sub_track(sys.argv[1:]) else 2)";
 
 /// Becomes `python3 -m gpu_track` with the arguments of this process, if it was called as gpu_tracker and the module is installed.
 /// Returns if not.
 pub(crate) fn hand_to_python() {
-    let own = std::process::id().to_string();
-    if !name::is_this_gpu_tracker() || env::var_os(VARIABLE).is_some_and(|pid| pid == *own) {
+    if !name::is_this_gpu_tracker() {
         return;
     }
     let mut find = Command::new("python3");
     find.args(["-c", FIND]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if find.status().is_ok_and(|status| status.success()) {
         // Returns only if Python can't be executed any more.
-        let _ =
-            Command::new("python3").args(["-c", RUN]).args(env::args_os().skip(1)).env(VARIABLE, own).exec();
+        let _ = Command::new("python3").args(["-c", RUN]).args(env::args_os().skip(1)).exec();
     }
 }

@@ -1,4 +1,4 @@
-"""What sampling costs: `sample500`, `sample5000`, `khz` and `memory`."""
+"""What sampling costs: `sample200`, `busy200`, `sample500`, `sample5000`, `khz`, `memory` and `dirty`."""
 
 from __future__ import annotations
 
@@ -23,28 +23,54 @@ GRID_STEP_NS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class SamplingCosts:
-    """CPU time per process and sample in nanoseconds by side ("ours", "limit"), and the memory at the end."""
+    """CPU time per process and sample in nanoseconds by side ("ours", "launcher", "limit"), and memory at the end."""
 
     cpu_ns: BySide
     resident: Resident
+    launcher: Resident
 
 
 @functools.cache
-def sampling(bench: Workbench, count: int) -> SamplingCosts:
-    """Samples sleeping processes, and runs a loop of bare reads of the same processes at the same time."""
-    with TrackedRun(bench, [bench.work, "sleepers", count]) as run:
+def sampling(bench: Workbench, count: int, what: str = "sleepers") -> SamplingCosts:
+    """Samples processes (`what` of `work`), and runs a loop of bare reads of the same processes at the same time."""
+    with TrackedRun(bench, [bench.work, what, count]) as run:
         if run.stdout.readline() != "ready\n":
             raise Unavailable(f"can't start {count} processes here")
         pids = [pid for main in run.command_pids() for pid in children(main)]
         # New processes are sampled more often; the steady cost begins after that.
         time.sleep(bench.pick(5, 3))
-        ours, limit = [], []
+        ours, launcher, limit = [], [], []
         for _ in range(bench.pick(12, 5)):
-            cpu_ns, samples = run.collector_cpu_ns(), run.samples()
+            before, samples = (run.collector_cpu_ns(), run.launcher_cpu_ns()), run.samples()
             limit.append(float(output([bench.work, "bare", 2, 10, *pids]).split()[0]))
-            per_sample = (run.collector_cpu_ns() - cpu_ns) / max(1, run.samples() - samples)
-            ours.append(per_sample / (len(pids) + 1))
-        return SamplingCosts({"ours": ours, "limit": limit}, run.resident())
+            reads = max(1, run.samples() - samples) * (len(pids) + 1)
+            ours.append((run.collector_cpu_ns() - before[0]) / reads)
+            launcher.append((run.launcher_cpu_ns() - before[1]) / reads)
+        cpu_ns = {"ours": ours, "launcher": launcher, "limit": limit}
+        return SamplingCosts(cpu_ns, run.resident(), run.resident_launcher())
+
+
+def sample200(bench: Workbench) -> Iterator[Row]:
+    """The steady cost of few processes, where what does not depend on their number counts most."""
+    yield both_row("sleeping", sampling(bench, 200).cpu_ns)
+
+
+def busy200(bench: Workbench) -> Iterator[Row]:
+    """The same of processes whose figures change in each sample."""
+    yield both_row("computing", sampling(bench, 200, "busy").cpu_ns)
+
+
+def both_row(what: str, cpu_ns: BySide) -> Row:
+    """Compares collector and launcher together with the loop of bare reads."""
+    both = {"ours": [sum(pair) for pair in zip(cpu_ns["ours"], cpu_ns["launcher"])], "limit": cpu_ns["limit"]}
+    ratio = ratios(both, "ours", "limit")
+    return Row(
+        f"CPU of collector and launcher per process and sample, 200 {what} processes, 10 Hz",
+        f"clock_gettime, pread of stat and statm: {with_quartiles(both['limit'], 0, ' ns')}",
+        "1.15 x",
+        f"{with_quartiles(both['ours'], 0, ' ns')}: {with_quartiles(ratio, 2, ' x')}",
+        statistics.median(ratio) <= 1.15,
+    )
 
 
 def sample500(bench: Workbench) -> Iterator[Row]:
@@ -146,4 +172,21 @@ def memory_row(resident: Resident) -> Row:
         f"{resident.pss_bytes / 1e6:.1f} MB with shared pages counted once (PSS); sum of RSS "
         f"{resident.rss_bytes / 1e6:.1f} MB; private {resident.private_bytes / 1e6:.1f} MB",
         resident.pss_bytes <= 8e6,
+    )
+
+
+def dirty(bench: Workbench) -> Iterator[Row]:
+    """Memory that no other process shares."""
+    costs = sampling(bench, 200)
+    yield dirty_row(costs.resident.dirty_bytes - costs.launcher.dirty_bytes, costs.launcher.dirty_bytes)
+
+
+def dirty_row(collector_bytes: int, launcher_bytes: int) -> Row:
+    """Judges each process by itself."""
+    return Row(
+        "private dirty memory, 200 processes",
+        "",
+        "collector 1.5 MB, launcher 0.45 MB",
+        f"collector {collector_bytes / 1e6:.2f} MB, launcher {launcher_bytes / 1e6:.2f} MB",
+        collector_bytes <= 1.5e6 and launcher_bytes <= 0.45e6,
     )

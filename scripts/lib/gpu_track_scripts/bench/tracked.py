@@ -31,11 +31,12 @@ COLLECTOR_APPEARS_S = 10
 
 @dataclasses.dataclass(frozen=True)
 class Resident:
-    """Resident memory of the collector and the launcher together."""
+    """Resident memory of processes together."""
 
     rss_bytes: int
     pss_bytes: int
     private_bytes: int
+    dirty_bytes: int
 
 
 def parse_smaps_rollup(text: str) -> Resident:
@@ -47,7 +48,24 @@ def parse_smaps_rollup(text: str) -> Resident:
             raise ValueError(f"smaps_rollup has no {field}")
         return int(found[1]) * 1024
 
-    return Resident(bytes_of("Rss"), bytes_of("Pss"), bytes_of("Private_Clean") + bytes_of("Private_Dirty"))
+    dirty = bytes_of("Private_Dirty")
+    return Resident(bytes_of("Rss"), bytes_of("Pss"), bytes_of("Private_Clean") + dirty, dirty)
+
+
+def resident_of(*pids: int) -> Resident:
+    """The sum over processes."""
+    parts = [parse_smaps_rollup(pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")) for pid in pids]
+    return Resident(
+        sum(part.rss_bytes for part in parts),
+        sum(part.pss_bytes for part in parts),
+        sum(part.private_bytes for part in parts),
+        sum(part.dirty_bytes for part in parts),
+    )
+
+
+def cpu_clock_ns(pid: int) -> int:
+    """CPU time of a process by its CPU clock, whose id is made of the pid (clock_getcpuclockid)."""
+    return time.clock_gettime_ns(~pid << 3 | 2)
 
 
 def segment_of(cmdline: bytes) -> str | None:
@@ -117,8 +135,12 @@ class TrackedRun:
         return self.launcher.stdout
 
     def collector_cpu_ns(self) -> int:
-        """CPU time of the collector by its CPU clock, whose id is made of the pid (clock_getcpuclockid)."""
-        return time.clock_gettime_ns(~self.collector << 3 | 2)
+        """CPU time of the collector."""
+        return cpu_clock_ns(self.collector)
+
+    def launcher_cpu_ns(self) -> int:
+        """CPU time of the launcher."""
+        return cpu_clock_ns(self.launcher.pid)
 
     def samples(self) -> int:
         """How many samples the collector has taken."""
@@ -136,15 +158,11 @@ class TrackedRun:
 
     def resident(self) -> Resident:
         """Memory of collector and launcher."""
-        parts = [
-            parse_smaps_rollup(pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii"))
-            for pid in (self.collector, self.launcher.pid)
-        ]
-        return Resident(
-            sum(part.rss_bytes for part in parts),
-            sum(part.pss_bytes for part in parts),
-            sum(part.private_bytes for part in parts),
-        )
+        return resident_of(self.collector, self.launcher.pid)
+
+    def resident_launcher(self) -> Resident:
+        """Memory of the launcher."""
+        return resident_of(self.launcher.pid)
 
     def command_pids(self) -> list[int]:
         """The launcher's children other than the collector: the command's first process."""
