@@ -6,7 +6,8 @@
 //   work stalls MIB CHILDREN MAPS     holds memory in pages of 4 KiB, and about MAPS mappings, beside fork children; prints the
 //                                     longest of mmap + page fault + munmap in 4 s, in nanoseconds
 //   work sleepers N                   spawns N sleeping programs, prints "ready", waits for EOF on stdin, ends them
-//   work busy N                       the same with N processes that compute a few milliseconds a second
+//   work busy N                       the same with N programs that compute 2 ms a second each
+//   work lightly                      one of them
 //   work bare SECONDS HZ PID...       the minimum cost of sampling these processes HZ times a second: clock_gettime of the
 //                                     CPU clock, and pread of stat and statm on open descriptors; prints the nanoseconds
 //                                     of CPU time per process and sample, and the total as a fraction of one core
@@ -128,15 +129,11 @@ static void compute_lightly(void) {
     }
 }
 
-// Without a program, the children compute lightly.
-static int children_of(long n, const char *program, char **argv) {
+static int children_of(long n, char **argv) {
     pid_t *children = calloc((size_t)n, sizeof *children);
-    for (long i = 0; i < n; i++) {
-        if (program && posix_spawnp(&children[i], program, NULL, NULL, argv, environ) != 0)
+    for (long i = 0; i < n; i++)
+        if (posix_spawnp(&children[i], argv[0], NULL, NULL, argv, environ) != 0)
             children[i] = 0;
-        if (!program && (children[i] = fork()) == 0)
-            compute_lightly();
-    }
     for (long i = 0; i < n; i++)
         if (children[i] == 0)
             fprintf(stderr, "work: no child %ld\n", i);
@@ -193,11 +190,13 @@ int main(int argc, char **argv) {
     }
     if (argc == 5 && strcmp(argv[1], "stalls") == 0)
         return stalls((size_t)atol(argv[2]), atol(argv[3]), atol(argv[4]));
-    char *sleeper[] = {"sleep", "100000", NULL};
+    char *sleeper[] = {"sleep", "100000", NULL}, *busy[] = {argv[0], "lightly", NULL};
     if (argc == 3 && strcmp(argv[1], "sleepers") == 0)
-        return children_of(atol(argv[2]), sleeper[0], sleeper);
+        return children_of(atol(argv[2]), sleeper);
     if (argc == 3 && strcmp(argv[1], "busy") == 0)
-        return children_of(atol(argv[2]), NULL, NULL);
+        return children_of(atol(argv[2]), busy);
+    if (argc == 2 && strcmp(argv[1], "lightly") == 0)
+        compute_lightly();
     if (argc > 4 && strcmp(argv[1], "bare") == 0)
         return bare(atof(argv[2]), atol(argv[3]), argc - 4, argv + 4);
     return 2;
