@@ -11,8 +11,10 @@ use crate::companion::watch::model::Model;
 
 /// Columns of a bar's name.
 const NAME_WIDTH: usize = 8;
-/// Columns of a bar.
+/// Columns of a bar, where its figures leave so many.
 const BAR_WIDTH: usize = 24;
+/// Columns of a bar at least.
+const MIN_BAR_WIDTH: usize = 4;
 
 /// Writes the title: the command, and how far the run is.
 pub(super) fn title(model: &Model, canvas: &mut Canvas<'_>) {
@@ -64,12 +66,17 @@ struct Bar {
     told: String,
 }
 
-/// Draws the bars, one a line.
+/// Draws the bars, one a line, all as long as the longest figures leave room for.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let has_gpus = !model.frame.gpus.is_empty();
     let of_gpus = has_gpus.then(|| [gpu(model), gpu_memory(model)]).into_iter().flatten();
-    for bar in [cpu(model), ram(model)].into_iter().chain(of_gpus).chain([time(model)]) {
-        let drawn = drawn(&bar, canvas.is_unicode());
+    let bars: Vec<Bar> = [cpu(model), ram(model)].into_iter().chain(of_gpus).chain([time(model)]).collect();
+    let longest = bars.iter().map(|bar| quote::width(&bar.told)).max().unwrap_or(0);
+    // The brackets, and the blank after them.
+    let room = canvas.width().saturating_sub(NAME_WIDTH + 3 + longest);
+    let width = room.clamp(MIN_BAR_WIDTH, BAR_WIDTH);
+    for bar in bars {
+        let drawn = drawn(&bar, width, canvas.is_unicode());
         canvas.pieces(&[
             (format!("{:<NAME_WIDTH$}", bar.name), Look::Head),
             (drawn, Look::Command(0)),
@@ -79,11 +86,11 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
 }
 
 /// Makes the text of a bar: filled up to the value now, with a mark at a higher peak. Without a limit the bar is empty.
-fn drawn(bar: &Bar, is_unicode: bool) -> String {
+fn drawn(bar: &Bar, width: usize, is_unicode: bool) -> String {
     // How many cells a bar of this value fills. `None`: the value or the limit is not known.
     let cells = |value: Option<f64>| {
         let part = value? / bar.limit.filter(|limit| *limit > 0.0)?;
-        part.is_finite().then(|| (part.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize)
+        part.is_finite().then(|| (part.clamp(0.0, 1.0) * width as f64).round() as usize)
     };
     let filled = cells(bar.now).unwrap_or(0);
     // The mark is in the last cell that the peak fills.
@@ -98,7 +105,7 @@ fn drawn(bar: &Bar, is_unicode: bool) -> String {
             ' '
         }
     };
-    format!("[{}]", (0..BAR_WIDTH).map(cell).collect::<String>())
+    format!("[{}]", (0..width).map(cell).collect::<String>())
 }
 
 /// Makes the bar of CPU utilization, in cores, against the cores that the command may use.
@@ -163,7 +170,7 @@ mod tests {
     use super::*;
 
     fn shown(now: Option<f64>, peak: Option<f64>, limit: Option<f64>) -> String {
-        drawn(&Bar { name: "", now, peak, limit, told: String::new() }, false)
+        drawn(&Bar { name: "", now, peak, limit, told: String::new() }, BAR_WIDTH, false)
     }
 
     #[test]

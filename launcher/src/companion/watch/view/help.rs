@@ -41,15 +41,25 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     );
 }
 
+/// The line of keys for a run that goes on, and for a finished one.
+const KEYS_OF_LIVE: [&str; 8] =
+    ["q end", "? keys", "s sort", "c each process", "Enter fold", "/ filter", "f freeze", "u unit"];
+const KEYS_OF_FINISHED: [&str; 8] =
+    ["q end", "? keys", "left/right/t time", "space stop", "s sort", "c each", "/ filter", "u unit"];
+
+/// As many of the first keys as fit into so many columns.
+fn that_fit(keys: &[&str], width: usize) -> String {
+    let lines = (1..=keys.len()).map(|count| keys[..count].join("  "));
+    lines.take_while(|line| line.len() <= width).last().unwrap_or_default()
+}
+
 /// Draws the line of keys, or what is being typed.
 pub(super) fn keys(model: &Model, canvas: &mut Canvas<'_>) {
     let line = match &model.prompt {
         Some((Prompt::Filter, text)) => format!("command contains: {text}_"),
         Some((Prompt::Time, text)) => format!("second of the run: {text}_"),
-        None if model.run.length_s.is_some() => {
-            "q end  ? keys  left/right/t time  space stop  s sort  c each  / filter  u unit".into()
-        }
-        None => "q end  ? keys  s sort  c each process  Enter fold  / filter  f freeze  u unit".into(),
+        None if model.run.length_s.is_some() => that_fit(&KEYS_OF_FINISHED, canvas.width()),
+        None => that_fit(&KEYS_OF_LIVE, canvas.width()),
     };
     canvas.line(&line, Look::Dim);
 }

@@ -245,8 +245,8 @@ fn figure_without_room_is_left_out_or_marked_as_cut() {
         let rest = whole.strip_prefix(shown).unwrap();
         assert!(rest.is_empty() || rest.starts_with("  "), "{columns}: {legend}");
     }
-    // The bar's figures, and those of a row.
-    assert_has(&drawn(&model, 60, 40), &["2.00 GB of 8.00 GB  pe...\n"]);
+    // The bars give way to their figures, and keys that don't fit are left out. Figures of a row are cut.
+    assert_has(&drawn(&model, 60, 40), &["RAM     [####   |       ] 2.00 GB of 8.00 GB  peak 4.00 GB\n"]);
     let narrow = drawn(&model, 42, 40);
     assert!(narrow.lines().any(|line| line.contains("cc1") && line.ends_with("...")), "{narrow}");
     // A long event leaves room for the count of those below it.
@@ -255,6 +255,7 @@ fn figure_without_room_is_left_out_or_marked_as_cut() {
     let mut model = self::model(reading);
     model.is_interactive = true;
     assert_has(&drawn(&model, 80, 24), &["EVENTS   xxx", "xxx...  (and 6 more)\n"]);
+    assert_has(&drawn(&model, 60, 24), &["c each process  Enter fold  / filter\n"]);
 }
 
 // Requirement: WATCH-1
