@@ -45,6 +45,10 @@ pub(super) fn energy(joules: f64) -> String {
 
 /// Writes a whole number with commas between thousands.
 pub(super) fn thousands(whole: f64) -> String {
+    // No run has so much of anything: a file was forged.
+    if whole.abs() >= 1e18 {
+        return format!("{whole:.2e}");
+    }
     let digits = format!("{whole:.0}");
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.char_indices() {
@@ -144,6 +148,7 @@ mod tests {
         let above = [9.996, 41.02, 99.96, 271.4, 25_276.5, 1e9].map(short);
         assert_eq!(above, ["10.0", "41.0", "100", "271", "25,277", "1,000,000,000"]);
         assert_eq!([-123.0, -1234.0, -123_456.0].map(short), ["-123", "-1,234", "-123,456"]);
+        assert_eq!([1e300, -1e18].map(short), ["1.00e300", "-1.00e18"]);
         assert_eq!([0.0, 0.655, 1.27, 9.996].map(percent), ["0 %", "66 %", "127 %", ">999 %"]);
         assert_eq!([bytes(0), bytes(307_200), bytes(999_999_999_999)], ["0 B", "307 kB", "1,000 GB"]);
     }

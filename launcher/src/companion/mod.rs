@@ -111,6 +111,7 @@ struct PassedOn {
 /// # Errors
 /// If the command line can't be used.
 pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
+    let args = asking_for_help(args);
     if let Some(line) = passed_on(&args) {
         return cli::parse(line, &PatternValues::here()).and_then(crate::serve);
     }
@@ -157,6 +158,15 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     }
 }
 
+/// `gpu-track help SUBCOMMAND` as `gpu-track SUBCOMMAND --help`. Other command lines stay as they are.
+fn asking_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.push("--help".into());
+    }
+    args
+}
+
 /// The command line of gpu-track-run that `gpu-track run` or `gpu-track recover` stands for. `None`: it is another
 /// subcommand.
 fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
@@ -194,6 +204,18 @@ mod tests {
         );
         assert_eq!(passed_on(&words("gpu-track report run")), None);
         assert_eq!(passed_on(&words("gpu-track")), None);
+    }
+
+    #[test]
+    fn help_of_a_subcommand_is_asked_for_in_two_ways() {
+        for (line, asked) in [
+            ("gpu-track help report", "gpu-track report --help"),
+            ("gpu-track help sub-track analyze", "gpu-track sub-track analyze --help"),
+            ("gpu-track help", "gpu-track --help"),
+            ("gpu-track report help", "gpu-track report help"),
+        ] {
+            assert_eq!(asking_for_help(words(line)), words(asked));
+        }
     }
 
     #[test]
