@@ -30,12 +30,12 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
         return cut(&whole, max_width);
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
-    let fitting = first_words(&shown, left);
+    let fitting = count_fitting(&shown, left);
     let operand = operand(words).filter(|at| *at >= fitting);
     let end = |at: usize| Some((at, end_of_path(words[at].as_ref(), left * 2 / 3)?));
-    let Some((at, operand)) = operand.and_then(end) else { return first_ones(&shown, fitting, max_width) };
+    let Some((at, operand)) = operand.and_then(end) else { return cut_words(&shown, fitting, max_width) };
     let room = left.saturating_sub(width(&operand) + GAP.len());
-    let kept = first_words(&shown, room);
+    let kept = count_fitting(&shown, room);
     let (gap, others) = (if at == kept { " " } else { GAP }, shown.len() - kept - 1);
     let count = if others > 0 { format!("{GAP}{others} more") } else { String::new() };
     // The first word may alone be longer than what is left for it.
@@ -44,7 +44,7 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
 }
 
 /// Counts the words that fit into so many columns; the first one always does.
-fn first_words(words: &[String], columns: usize) -> usize {
+fn count_fitting(words: &[String], columns: usize) -> usize {
     let ends = words.iter().scan(0, |end, word| {
         *end += width(word) + 1;
         Some(*end - 1)
@@ -53,7 +53,7 @@ fn first_words(words: &[String], columns: usize) -> usize {
 }
 
 /// Renders the first `kept` of a command's words in about `max_width` columns, with the begin of the next one if there is room for it.
-fn first_ones(words: &[String], kept: usize, max_width: usize) -> String {
+fn cut_words(words: &[String], kept: usize, max_width: usize) -> String {
     let mut text = match kept {
         1 => cut(&words[0], max_width.saturating_sub(" ... 1000 more".len())),
         _ => words[..kept].join(" "),

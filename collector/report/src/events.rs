@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::alerts_in_words::event_in_words;
-use crate::figures::{UNKNOWN, bytes, readable, signal_name};
+use crate::figures::{UNKNOWN, bytes, count, readable, signal_name};
 use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::{Exit, Report};
 use crate::model::rule::Unit;
 use crate::over_time::{RecordedProcess, Recording};
-use crate::quote;
+use crate::quote::{self, csv_cell, csv_plain};
 use gpu_track_core::named;
 
 const NS_PER_S: f64 = 1e9;
@@ -40,6 +40,12 @@ pub enum Kind {
     Run(EventKind),
 }
 
+impl Default for Kind {
+    fn default() -> Self {
+        START
+    }
+}
+
 impl Kind {
     /// All kinds.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -56,7 +62,7 @@ impl Kind {
 }
 
 /// An event, as JSON has it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Event {
     /// When, seconds after the start of the run.
     pub at_s: f64,
@@ -176,9 +182,8 @@ fn of_process(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2
         command: Some(process.command.clone()),
         ..new_event(START, at_s(process.start_ns), None)
     };
-    let end_ns = process.start_ns.saturating_add((process.wall_s * NS_PER_S) as u64);
     let end = Event {
-        at_s: at_s(end_ns),
+        at_s: at_s(process.end_ns()),
         kind: Kind::Recorded(kind),
         exit: Some(process.exit),
         cpu_s: process.cpu_s,
@@ -190,26 +195,7 @@ fn of_process(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2
 
 /// Makes an event with nothing but its kind, its time and RAM.
 fn new_event(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
-    Event {
-        at_s,
-        kind,
-        pid: None,
-        ppid: None,
-        command: None,
-        exit: None,
-        cpu_s: None,
-        ram_bytes,
-        rule: None,
-        unit: None,
-        amount: None,
-        from: None,
-        allowed: None,
-        rate_bytes_per_s: None,
-        left_s: None,
-        device: None,
-        message: None,
-        of_run: None,
-    }
+    Event { at_s, kind, ram_bytes, ..Event::default() }
 }
 
 /// The event of the RAM peak, if the report has one.
@@ -243,9 +229,7 @@ fn line(event: &Event) -> String {
         (Kind::Recorded(Recorded::Revision), None) => format!("the tree turned out to have held {ram}"),
         (&PEAK, None) => format!("the tree held {ram}"),
         // This is the start of a process. All other events of these kinds are made from one in the report.
-        (Kind::Run(_), None) => {
-            format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string()))
-        }
+        (Kind::Run(_), None) => format!("parent {}", count(ppid.map(u64::from))),
     };
     let process = event.pid.map(|pid| format!("{pid:>8} {command:<15}  ")).unwrap_or_default();
     format!("{at_s:>12.3} s  {:<13}  {process}{words}", kind.name())
@@ -253,43 +237,40 @@ fn line(event: &Event) -> String {
 
 /// Writes events as JSON, an array of objects.
 pub fn json(events: &[Event]) -> String {
-    quote::escape_json(&serde_json::to_string_pretty(events).unwrap_or_default()) + "\n"
+    quote::json_pretty(&events)
 }
 
 /// Writes events as CSV, with the names of the columns in the first line. The cell of a null is empty.
 pub fn csv(events: &[Event]) -> String {
     let row = |event: &Event| {
-        let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-        let whole = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-        let (code, signal) = event.exit.map_or((None, None), |exit| (exit.code, exit.signal));
+        let exit = event.exit.unwrap_or_default();
+        let text = |text: &Option<String>| text.as_deref().map(csv_cell).unwrap_or_default();
         [
             event.at_s.to_string(),
             event.kind.name().to_owned(),
-            whole(event.pid.map(u64::from)),
-            whole(event.ppid.map(u64::from)),
-            quote::csv_cell(event.command.as_deref().unwrap_or_default()),
-            // Codes and signals have a sign, which `whole` does not take.
-            number(code.map(f64::from)),
-            number(signal.map(f64::from)),
-            number(event.cpu_s),
-            whole(event.ram_bytes),
-            event.rule.as_deref().map(quote::csv_cell).unwrap_or_default(),
-            event.unit.map(Unit::name).unwrap_or_default().to_owned(),
-            number(event.amount),
-            number(event.allowed),
-            number(event.rate_bytes_per_s),
-            number(event.left_s),
-            number(event.from),
-            event.device.as_deref().map(quote::csv_cell).unwrap_or_default(),
-            event.message.as_deref().map(quote::csv_cell).unwrap_or_default(),
+            csv_plain(event.pid),
+            csv_plain(event.ppid),
+            csv_cell(event.command.as_deref().unwrap_or_default()),
+            csv_plain(exit.code),
+            csv_plain(exit.signal),
+            csv_plain(event.cpu_s),
+            csv_plain(event.ram_bytes),
+            text(&event.rule),
+            csv_plain(event.unit.map(Unit::name)),
+            csv_plain(event.amount),
+            csv_plain(event.allowed),
+            csv_plain(event.rate_bytes_per_s),
+            csv_plain(event.left_s),
+            csv_plain(event.from),
+            text(&event.device),
+            text(&event.message),
         ]
         .join(",")
             + "\n"
     };
     let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes,rule,unit,amount,allowed,\
-                rate_bytes_per_s,left_s,from,device,message\n"
-        .to_owned();
-    [head].into_iter().chain(events.iter().map(row)).collect()
+                rate_bytes_per_s,left_s,from,device,message\n";
+    [head.to_owned()].into_iter().chain(events.iter().map(row)).collect()
 }
 
 #[cfg(test)]

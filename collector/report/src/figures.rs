@@ -7,6 +7,11 @@ use crate::model::style::RamUnit;
 /// Stands for an unknown value.
 pub(super) const UNKNOWN: &str = "n/a";
 
+/// A whole number as one with decimals.
+pub(super) fn float(whole: Option<u64>) -> Option<f64> {
+    whole.map(|whole| whole as f64)
+}
+
 /// Writes a number with three decimals.
 pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))

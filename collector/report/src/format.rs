@@ -13,13 +13,18 @@ struct Format {
     name: &'static str,
     /// What the name of a file in this form ends in.
     extension: &'static str,
-    /// It can say that the run is not over, and has a place for warnings. gpu_tracker's forms have neither, so only the others
-    /// are values of `-f`.
-    is_complete: bool,
     /// Writes a report to a place.
     report: fn(&Report, &Style, &Output) -> String,
     /// Writes lists of GPUs. `None`: the form is for reports alone.
     lists: Option<Lists>,
+}
+
+impl Format {
+    /// Whether it can say that the run is not over, and has a place for warnings. gpu_tracker's forms have neither, so only the
+    /// others are values of `-f`.
+    fn is_complete(&self) -> bool {
+        !self.name.starts_with(GPU_TRACKER)
+    }
 }
 
 /// What writes lists of GPUs.
@@ -38,7 +43,6 @@ pub const TEXT_NAME: &str = "text";
 const TEXT: Format = Format {
     name: TEXT_NAME,
     extension: "txt",
-    is_complete: true,
     report: |report, style, _| text::text(report, style),
     lists: Some(LISTS_IN_TEXT),
 };
@@ -51,7 +55,6 @@ pub const JSON_NAME: &str = "json";
 const JSON: Format = Format {
     name: JSON_NAME,
     extension: "json",
-    is_complete: true,
     report: |report, style, _| json::json(report, style),
     lists: Some(Lists { gpus: json::gpu_list, gpus_now: json::gpu_line }),
 };
@@ -60,7 +63,6 @@ const JSON: Format = Format {
 const OPENMETRICS: Format = Format {
     name: "openmetrics",
     extension: "prom",
-    is_complete: true,
     report: |report, _, output| openmetrics::report(report, output.file()),
     lists: Some(Lists { gpus: openmetrics::gpu_list, gpus_now: openmetrics::gpu_list }),
 };
@@ -72,7 +74,6 @@ pub const HTML_NAME: &str = "html";
 const HTML: Format = Format {
     name: HTML_NAME,
     extension: "html",
-    is_complete: true,
     report: |report, style, _| html::html(report, style),
     lists: None,
 };
@@ -86,23 +87,13 @@ const FORMATS: [Format; 6] = [
     JSON,
     HTML,
     OPENMETRICS,
-    Format {
-        name: "gpu_tracker text",
-        is_complete: false,
-        report: |report, style, _| gpu_tracker::text(report, style),
-        ..TEXT
-    },
-    Format {
-        name: "gpu_tracker json",
-        is_complete: false,
-        report: |report, style, _| json::gpu_tracker(report, style),
-        ..JSON
-    },
+    Format { name: "gpu_tracker text", report: |report, style, _| gpu_tracker::text(report, style), ..TEXT },
+    Format { name: "gpu_tracker json", report: |report, style, _| json::gpu_tracker(report, style), ..JSON },
 ];
 
 /// The values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
+    FORMATS.iter().filter(|format| format.is_complete()).map(|format| format.name)
 }
 
 /// The values of `-f` that lists of GPUs can have, too.
@@ -112,10 +103,7 @@ pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
 
 /// The value of `-f` for a file with this extension. `None`: no form has it.
 pub fn of_extension(extension: &str) -> Option<&'static str> {
-    FORMATS
-        .iter()
-        .find(|format| format.is_complete && format.extension == extension)
-        .map(|format| format.name)
+    names().find(|name| named(name).extension == extension)
 }
 
 /// The extension of a file in the form of this name.
@@ -135,7 +123,7 @@ pub fn is_of_gpu_tracker(name: &str) -> bool {
 
 /// Whether a report in the form of this name can say that the run is not over, and what to warn of.
 pub fn is_complete(name: &str) -> bool {
-    named(name).is_complete
+    named(name).is_complete()
 }
 
 /// Names, in a sentence, the unknown figures that gpu_tracker's forms write as 0, since they have no word for "not known".
@@ -152,7 +140,7 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);
     let format = if style.quiet { &TEXT } else { named(&target.format) };
     let mut text = (format.report)(report, &style, &target.output);
-    if !format.is_complete && matches!(target.output, Output::File(_)) {
+    if !format.is_complete() && matches!(target.output, Output::File(_)) {
         // gpu_tracker ends a file without a newline.
         text.truncate(text.trim_end_matches('\n').len());
     }

@@ -21,7 +21,7 @@ pub(super) const SCHEMA_VERSION: u64 = 3;
 
 /// Renders the report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
-    let gpu_tracker = GpuTracker::new(report, style, Unknown::NULL);
+    let gpu_tracker = GpuTracker::new(report, style, NULL);
     let finished = report.stage == Stage::Over;
     text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, finished, report }, " ")
 }
@@ -29,13 +29,13 @@ pub(super) fn json(report: &Report, style: &Style) -> String {
 /// Renders the objects that gpu_tracker has, and nothing more. Programs that read them know no null: an unknown figure is 0, as
 /// gpu_tracker writes one that it could not read. [`unknown`] names such figures.
 pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
-    text(&GpuTracker::new(report, style, Unknown::ZERO), " ")
+    text(&GpuTracker::new(report, style, Some(0)), " ")
 }
 
 /// The keys of gpu_tracker's objects whose figures are not known: `max_ram.main.private_rss`. An object without any
 /// known figure is named as a whole.
 pub(super) fn unknown(report: &Report) -> Vec<String> {
-    let value = serde_json::to_value(GpuTracker::new(report, &Style::default(), Unknown::NULL));
+    let value = serde_json::to_value(GpuTracker::new(report, &Style::default(), NULL));
     nulls(&value.expect("numbers and strings serialize"))
 }
 
@@ -217,26 +217,18 @@ struct ComputeTime {
     time: f64,
 }
 
-/// What stands for figures that are not known.
-#[derive(Clone, Copy)]
-struct Unknown {
-    figure: Option<f64>,
-    count: Option<u32>,
-}
-
-impl Unknown {
-    const NULL: Self = Self { figure: None, count: None };
-    const ZERO: Self = Self { figure: Some(0.0), count: Some(0) };
-}
+/// Stands for figures that are not known.
+const NULL: Option<u32> = None;
 
 impl GpuTracker {
     /// Makes gpu_tracker's objects, in the units of `style`; `unknown` stands for figures that are not known.
-    fn new(report: &Report, style: &Style, unknown: Unknown) -> Self {
+    fn new(report: &Report, style: &Style, unknown: Option<u32>) -> Self {
+        let unknown_figure = unknown.map(f64::from);
         let ram_unit = style.ram_unit.unwrap_or(RamUnit::Gigabytes);
         let gpu_ram_unit = style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes);
         let time_unit = style.time_unit.unwrap_or(TimeUnit::Hours);
-        let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64)).or(unknown.figure);
-        let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64)).or(unknown.figure);
+        let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64)).or(unknown_figure);
+        let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64)).or(unknown_figure);
         let rss = |set: &SetRam| RssValues {
             total_rss: ram(set.footprint_bytes),
             private_rss: ram(set.private_bytes),
@@ -244,13 +236,13 @@ impl GpuTracker {
         };
         let cpu = &report.cpu;
         let percentages = |percent: Percent, units: Option<u32>| Percentages {
-            max_sum_percent: percent.max_sum.or(unknown.figure),
-            max_hardware_percent: percent.max_hardware(units).or(unknown.figure),
-            mean_sum_percent: percent.mean_sum.or(unknown.figure),
-            mean_hardware_percent: percent.mean_hardware(units).or(unknown.figure),
+            max_sum_percent: percent.max_sum.or(unknown_figure),
+            max_hardware_percent: percent.max_hardware(units).or(unknown_figure),
+            mean_sum_percent: percent.mean_sum.or(unknown_figure),
+            mean_hardware_percent: percent.mean_hardware(units).or(unknown_figure),
         };
         let of_expected = |percent| percentages(percent, Some(cpu.expected_cores));
-        let threads = |threads: Option<u64>| threads.or(unknown.count.map(u64::from));
+        let threads = |threads: Option<u64>| threads.or(unknown.map(u64::from));
         Self {
             max_ram: MaxRamInUnit {
                 unit: ram_unit.name(),
@@ -280,8 +272,8 @@ impl GpuTracker {
                 combined_n_threads: threads(cpu.combined_threads),
             },
             gpu_utilization: GpusUtilization {
-                system_gpu_count: report.gpu.system_gpu_count.or(unknown.count),
-                n_expected_gpus: report.gpu.expected_gpus.or(unknown.count),
+                system_gpu_count: report.gpu.system_gpu_count.or(unknown),
+                n_expected_gpus: report.gpu.expected_gpus.or(unknown),
                 gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use super::figures::float;
 use super::quote;
 use crate::model::command::command_of_args;
 use crate::model::gpu::listing::{Listed, Listing};
@@ -19,17 +20,18 @@ const PREFIX: &str = "gpu_track_";
 
 /// Whether a metric only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
 }
 
-use Kind::{Counter, Gauge};
+use MetricKind::{Counter, Gauge};
 
 /// A metric: its name without [`PREFIX`], its kind, and its help text.
-type Metric<'a> = (&'a str, Kind, &'a str);
+type Metric<'a> = (&'a str, MetricKind, &'a str);
 
 /// A text that grows by metrics.
+#[derive(Default)]
 struct Metrics {
     text: String,
     /// The labels that all lines share.
@@ -37,15 +39,12 @@ struct Metrics {
 }
 
 impl Metrics {
-    fn new(labels: Vec<(&'static str, String)>) -> Self {
-        Self { text: String::new(), labels }
-    }
-
-    /// Adds a metric: a line for each value that is known and finite, with its own labels. Without any such value it is left out.
+    /// Adds a metric: a line for each value that is known and finite, perhaps with a label of its own. Without any such value it is
+    /// left out.
     fn add<'a>(
         &mut self,
         (name, kind, help): Metric<'_>,
-        values: impl IntoIterator<Item = (&'a [(&'static str, &'a str)], Option<f64>)>,
+        values: impl IntoIterator<Item = (Option<(&'static str, &'a str)>, Option<f64>)>,
     ) {
         let mut has_head = false;
         for (own, value) in values {
@@ -57,7 +56,7 @@ impl Metrics {
                     writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
             }
             let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
-            let all = shared.chain(own.iter().copied());
+            let all = shared.chain(own);
             let labels: Vec<String> =
                 all.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
@@ -67,7 +66,7 @@ impl Metrics {
 
     /// Adds a metric with one line.
     fn add_one(&mut self, metric: Metric<'_>, value: Option<f64>) {
-        self.add(metric, [(&[][..], value)]);
+        self.add(metric, [(None, value)]);
     }
 }
 
@@ -81,7 +80,8 @@ fn label_value(value: &str) -> String {
 pub(super) fn report(report: &Report, file: Option<&Path>) -> String {
     let command = command_of_args(&report.command).unwrap_or_default();
     let file = file.and_then(Path::file_stem).map(|stem| ("file", stem.to_string_lossy().into_owned()));
-    let mut metrics = Metrics::new([("command", command)].into_iter().chain(file).collect());
+    let labels = [("command", command)].into_iter().chain(file).collect();
+    let mut metrics = Metrics { labels, ..Metrics::default() };
     run(&mut metrics, report);
     usage(&mut metrics, report);
     gpus(&mut metrics, report);
@@ -98,7 +98,7 @@ fn run(metrics: &mut Metrics, report: &Report) {
     let started_s = report.started_at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
     metrics.add(
         ("stage", Gauge, "1: so_far (it runs), final, or recovered (it was killed as a whole)."),
-        [(&[("stage", stage)][..], Some(1.0))],
+        [(Some(("stage", stage)), Some(1.0))],
     );
     metrics.add_one(("start_time_seconds", Gauge, "Start of the command since the epoch."), started_s);
     metrics.add_one(
@@ -119,25 +119,19 @@ fn run(metrics: &mut Metrics, report: &Report) {
 
 /// Adds RAM, CPU time, processes and I/O of the tree.
 fn usage(metrics: &mut Metrics, report: &Report) {
-    let float = |number: Option<u64>| number.map(|number| number as f64);
-    let set = |name: &'static str| [("set", name)];
-    let [main, descendants, combined] = [set("main"), set("descendants"), set("combined")];
+    // A line for each part of the tree.
+    let by_set = |values: [Option<f64>; 3]| {
+        let sets = ["main", "descendants", "combined"].map(|set| Some(("set", set)));
+        sets.into_iter().zip(values)
+    };
     let (max, now) = (&report.max_ram, &report.series.ram_bytes);
     metrics.add(
         ("ram_max_bytes", Gauge, "Largest RAM so far: main (first process), descendants, combined; of several nodes a lower bound."),
-        [
-            (&main[..], float(max.main.footprint_bytes)),
-            (&descendants[..], float(max.descendants.footprint_bytes)),
-            (&combined[..], float(max.combined.footprint_bytes)),
-        ],
+        by_set([max.main, max.descendants, max.combined].map(|set| float(set.footprint_bytes))),
     );
     metrics.add(
         ("ram_bytes", Gauge, "RAM lately, while the command runs."),
-        [
-            (&main[..], lately(report, &now.main)),
-            (&descendants[..], lately(report, &now.descendants)),
-            (&combined[..], lately(report, &now.combined)),
-        ],
+        by_set([&now.main, &now.descendants, &now.combined].map(|track| lately(report, track))),
     );
     metrics.add_one(("cpu_seconds_total", Counter, "CPU time of all processes."), report.cpu_time.total_s);
     metrics.add_one(
@@ -170,17 +164,16 @@ fn lately(report: &Report, track: &Track) -> Option<f64> {
 /// Adds the figures of GPUs: each figure has a line for each GPU, whose id is the label `uuid`.
 fn gpus(metrics: &mut Metrics, report: &Report) {
     type Value<'a> = &'a dyn Fn(&GpuDevice) -> Option<f64>;
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let ratio = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
     let series = |gpu: &GpuDevice| report.series.gpus.iter().find(|series| series.id == gpu.id);
     let all: [(Metric<'_>, Value<'_>); 10] = [
-        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), &|gpu| bytes(gpu.memory.total_bytes)),
+        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), &|gpu| float(gpu.memory.total_bytes)),
         (
             ("gpu_memory_used_max_bytes", Gauge, "Most memory in use by all processes of the machine."),
-            &|gpu| bytes(gpu.memory.max_used_bytes),
+            &|gpu| float(gpu.memory.max_used_bytes),
         ),
         (("gpu_memory_run_max_bytes", Gauge, "Most memory of the run's processes."), &|gpu| {
-            bytes(gpu.memory.max_combined_bytes)
+            float(gpu.memory.max_combined_bytes)
         }),
         (("gpu_memory_used_bytes", Gauge, "Memory in use lately, while the command runs."), &|gpu| {
             lately(report, &series(gpu)?[GpuFigure::MemoryUsed])
@@ -207,8 +200,7 @@ fn gpus(metrics: &mut Metrics, report: &Report) {
         }),
     ];
     for (metric, value) in all {
-        let labels: Vec<_> = report.gpus.iter().map(|gpu| [("uuid", gpu.id.as_str())]).collect();
-        metrics.add(metric, labels.iter().zip(&report.gpus).map(|(label, gpu)| (&label[..], value(gpu))));
+        metrics.add(metric, report.gpus.iter().map(|gpu| (Some(("uuid", gpu.id.as_str())), value(gpu))));
     }
 }
 
@@ -216,11 +208,9 @@ fn gpus(metrics: &mut Metrics, report: &Report) {
 pub(super) fn gpu_list(listing: &Listing) -> String {
     type Value = fn(&Listed) -> Option<f64>;
     const ALL: [(Metric<'_>, Value); 5] = [
-        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| {
-            gpu.device.memory_bytes.map(|bytes| bytes as f64)
-        }),
+        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| float(gpu.device.memory_bytes)),
         (("gpu_memory_used_bytes", Gauge, "Memory in use by all processes."), |gpu| {
-            gpu.now.memory_used_bytes.map(|bytes| bytes as f64)
+            float(gpu.now.memory_used_bytes)
         }),
         (("gpu_utilization_ratio", Gauge, "Utilization lately."), |gpu| {
             gpu.now.utilization_percent.map(|percent| percent / 100.0)
@@ -228,11 +218,11 @@ pub(super) fn gpu_list(listing: &Listing) -> String {
         (("gpu_temperature_celsius", Gauge, "Temperature."), |gpu| gpu.now.temperature_c),
         (("gpu_power_watts", Gauge, "Power."), |gpu| gpu.now.power_w),
     ];
-    let mut metrics = Metrics::new(Vec::new());
+    let mut metrics = Metrics::default();
     metrics.add_one(("gpus", Gauge, "GPUs of the machine."), listing.count.map(|count| count as f64));
     for (metric, value) in ALL {
-        let labels: Vec<_> = listing.gpus.iter().map(|gpu| [("uuid", gpu.device.id.as_str())]).collect();
-        metrics.add(metric, labels.iter().zip(&listing.gpus).map(|(label, gpu)| (&label[..], value(gpu))));
+        let gpus = listing.gpus.iter();
+        metrics.add(metric, gpus.map(|gpu| (Some(("uuid", gpu.device.id.as_str())), value(gpu))));
     }
     metrics.text
 }

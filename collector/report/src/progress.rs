@@ -7,11 +7,9 @@
 //! Before each slash is the figure of the run, after it that of the machine. The line is ASCII, without the name of any process
 //! or device.
 
+use crate::figures::UNKNOWN;
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{GpuSample, TreeSample};
-
-/// What stands for a figure that is not known.
-const UNKNOWN: &str = "n/a";
 
 /// Writes the line, without a line break. `since_start_s`: time since the start of the run. `columns`: the most that the line may
 /// have; GPUs that do not fit are only counted.

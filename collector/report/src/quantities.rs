@@ -1,5 +1,6 @@
 //! The quantities by which runs are compared: what each is called, its unit, and where it is in a report.
 
+use crate::figures::float;
 use crate::model::report::{GpuDevice, Report};
 
 /// A quantity of a run.
@@ -110,10 +111,6 @@ pub(crate) fn named(name: &str) -> Option<&'static Quantity> {
     QUANTITIES.iter().find(|quantity| quantity.name == name)
 }
 
-fn float(number: Option<u64>) -> Option<f64> {
-    number.map(|number| number as f64)
-}
-
 /// The energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
 fn gpu_energy_j(report: &Report) -> Option<f64> {
     if let Some(merged) = &report.merged {
@@ -125,13 +122,12 @@ fn gpu_energy_j(report: &Report) -> Option<f64> {
 
 /// Whether there are GPUs. A merged report does not list them, but counts them.
 fn has_gpus(report: &Report) -> bool {
-    let is_merged_with_some =
-        report.merged.is_some() && report.gpu.expected_gpus.is_some_and(|count| count > 0);
-    is_merged_with_some || !report.gpus.is_empty()
+    let is_any_counted = report.gpu.expected_gpus > Some(0);
+    report.merged.is_some() && is_any_counted || !report.gpus.is_empty()
 }
 
-/// The tracked GPUs that are no part of another one, so that nothing is summed twice.
-fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
+/// The tracked GPUs. Parts of a GPU, such as MIG instances, are left out: they are in their whole device, and would count twice.
+pub(crate) fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
     report.gpus.iter().filter(|gpu| gpu.parent.is_none())
 }
 

@@ -30,9 +30,14 @@ fn push_escaped(out: &mut String, c: char) {
 
 /// Escapes every hidden character of `text`.
 pub fn escape(text: &str) -> String {
+    escape_where(text, is_hidden)
+}
+
+/// Escapes those characters of `text` for which `is_escaped` holds.
+fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hidden(c) { push_escaped(&mut out, c) } else { out.push(c) }
+        if is_escaped(c) { push_escaped(&mut out, c) } else { out.push(c) }
     }
     out
 }
@@ -48,6 +53,12 @@ fn is_visible_format(c: char) -> bool {
 /// value.
 pub fn json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).map_or(String::new(), |line| escape_json(&line) + "\n")
+}
+
+/// Writes a value as indented JSON, with a line break at its end and no hidden characters. Gives an empty line if JSON can't have the
+/// value.
+pub(crate) fn json_pretty(value: &impl Serialize) -> String {
+    escape_json(&serde_json::to_string_pretty(value).unwrap_or_default()) + "\n"
 }
 
 /// Puts `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F only.
@@ -69,6 +80,11 @@ pub fn escape_json(json: &str) -> String {
 /// Writes a text as a cell of CSV (RFC 4180), without hidden characters.
 pub(super) fn csv_cell(text: &str) -> String {
     format!("\"{}\"", escape(text).replace('"', "\"\""))
+}
+
+/// Writes a value as a cell of CSV that needs no quotes, such as a number. `None` is an empty cell.
+pub(super) fn csv_plain<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// Escapes what Markdown would act on. A backslash before any of ASCII's punctuation makes it that character.
@@ -149,9 +165,10 @@ pub fn cut_middle(text: &str, max_width: usize) -> String {
 
 /// Cuts texts to `max_width` columns each. Different texts that would then read alike are cut so that the places show where they
 /// differ.
-pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
+pub(crate) fn shorten<S: AsRef<str>>(texts: &[S], max_width: usize) -> Vec<String> {
     /// Each round tells some of the texts apart that still read alike.
     const ROUNDS: usize = 8;
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
     let mut shown: Vec<String> = texts.iter().map(|text| cut_middle(text, max_width)).collect();
     for _ in 0..ROUNDS {
         // The groups of different texts that read alike. Equal texts need not be told apart.
@@ -219,30 +236,22 @@ fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
 /// Breaks words into lines of at most `width` columns. A longer word has a line of its own. Without
 /// words, gives one empty line.
 pub fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = String::new();
+    let mut lines = vec![String::new()];
     for word in words {
         let word = word.as_ref();
-        if !line.is_empty() && self::width(&line) + 1 + self::width(word) > width {
-            lines.push(std::mem::take(&mut line));
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => *line += word,
+            Some(line) if self::width(line) + 1 + self::width(word) <= width => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
         }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line += word;
     }
-    lines.push(line);
     lines
 }
 
 /// Escapes every character of `text` that is not ASCII, for a terminal that shows only ASCII. `text` must be escaped or quoted
 /// already: control characters of ASCII stay as they are.
 pub fn ascii(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_ascii() { out.push(c) } else { push_escaped(&mut out, c) }
-    }
-    out
+    escape_where(text, |c| !c.is_ascii())
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ const MOST_OLDER_BYTES: usize = 4 << 20;
 
 /// The key that tells how the rest is to be read.
 #[derive(Deserialize)]
-struct Head {
+struct SchemaHead {
     schema_version: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ struct Head {
 /// # Errors
 /// If the text is no report, or it is damaged, of a later schema, or larger than any report of its older schema.
 pub fn read(json: &str) -> Result<ReadReport, NotRead> {
-    let head: Head = serde_json::from_str(json).map_err(|error| match error.is_data() {
+    let head: SchemaHead = serde_json::from_str(json).map_err(|error| match error.is_data() {
         true => NotRead::Foreign,
         false => NotRead::NotJson(error),
     })?;

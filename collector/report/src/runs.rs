@@ -5,12 +5,13 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::command_line;
-use crate::figures::{UNKNOWN, bytes, readable, short};
+use crate::figures::{UNKNOWN, bytes, float, readable, short};
 use crate::model::report::Report;
 use crate::model::timestamp;
-use crate::quote;
+use crate::quote::{self, csv_cell, csv_plain};
 use crate::sections::{brief_end, slurm_options};
 use crate::text::table::aligned;
+use gpu_track_core::named;
 
 /// Columns between two columns of the table.
 const GAP: usize = 3;
@@ -57,8 +58,7 @@ fn rfc3339<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::
 /// The row of a report, which was read from this file.
 pub fn row(file: String, report: &Report) -> RunRow {
     let amount = |used, given| Amount { used, given };
-    let float = |number: Option<u64>| number.map(|number| number as f64);
-    let hints = &report.hints;
+    let (hints, gpu_ram) = (&report.hints, &report.max_gpu_ram);
     let cpu_s = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0);
     let wants_all = false;
     let options = slurm_options(hints, wants_all);
@@ -72,43 +72,30 @@ pub fn row(file: String, report: &Report) -> RunRow {
         ram_bytes: amount(float(report.max_ram.combined.footprint_bytes), float(report.usable.memory.bytes)),
         gpu_ram_bytes: match report.usable.gpus.count {
             Some(0) => amount(None, None),
-            _ => amount(
-                float(report.max_gpu_ram.combined_bytes),
-                float(report.max_gpu_ram.system_capacity_bytes),
-            ),
+            _ => amount(float(gpu_ram.combined_bytes), float(gpu_ram.system_capacity_bytes)),
         },
         hint: (!options.is_empty() && hints.withheld.is_none()).then_some(options),
     }
 }
 
-/// What runs are sorted by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SortBy {
-    /// The start: the oldest first.
-    #[default]
-    Start,
-    /// The name of the report.
-    Name,
-    /// The wall time: the longest first.
-    Wall,
-    /// CPU time over wall time: the most first.
-    Cores,
-    /// The largest RAM: the most first.
-    Ram,
-    /// The largest GPU memory: the most first.
-    GpuRam,
-}
-
-impl SortBy {
-    /// Each with its name.
-    pub const NAMES: [(&str, Self); 6] = [
-        ("start", Self::Start),
-        ("name", Self::Name),
-        ("wall", Self::Wall),
-        ("cores", Self::Cores),
-        ("ram", Self::Ram),
-        ("gpu_ram", Self::GpuRam),
-    ];
+named! {
+    /// What runs are sorted by.
+    #[derive(Default)]
+    pub enum SortBy {
+        /// The start: the oldest first.
+        #[default]
+        Start = "start",
+        /// The name of the report.
+        Name = "name",
+        /// The wall time: the longest first.
+        Wall = "wall",
+        /// CPU time over wall time: the most first.
+        Cores = "cores",
+        /// The largest RAM: the most first.
+        Ram = "ram",
+        /// The largest GPU memory: the most first.
+        GpuRam = "gpu_ram",
+    }
 }
 
 /// Sorts runs. Of equal ones, the oldest comes first. Those whose figure is not known come last.
@@ -130,7 +117,6 @@ pub fn sort(runs: &mut [RunRow], by: SortBy) {
 /// Writes runs as text, a line for each in about `columns` columns, and their sum. What all were given alike stands in a head. Columns of
 /// which nothing is known of any run are left out.
 pub fn text(runs: &[RunRow], columns: usize) -> String {
-    let in_bytes = |value: f64| bytes(value.max(0.0).round() as u64);
     let end = |run: &RunRow| if run.end.starts_with("OK") { "OK".to_owned() } else { run.end.clone() };
     let figures = [
         amounts("time", runs, |run| run.wall_s, &readable),
@@ -155,7 +141,6 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
     let room = room(&known).max(LEAST_NAMES) - GAP;
     let files: Vec<String> = column(runs, |run| quote::escape(&run.file));
     let file_width = files.iter().map(|file| quote::width(file)).max().unwrap_or(0).max(6).min(room / 2);
-    let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let command =
         |run: &RunRow| quote::escape(&command_line::process(Some(&run.command), UNKNOWN, room - file_width));
     let names = [
@@ -168,15 +153,21 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
     format!("{}\n{}{note}\n", aligned(&rows).join("\n"), sum(runs))
 }
 
+/// Writes bytes in the unit that fits.
+fn in_bytes(value: f64) -> String {
+    bytes(value.max(0.0).round() as u64)
+}
+
 /// Says in a sentence what runs used together.
 fn sum(runs: &[RunRow]) -> String {
     // A figure that some run lacks is a lower bound of the sum, and one that all lack is unknown.
     let total = |value: &dyn Fn(&RunRow) -> Option<f64>| {
         let known: Vec<f64> = runs.iter().filter_map(value).collect();
         let at_least = if known.len() < runs.len() { "at least " } else { "" };
-        match known.is_empty() {
-            true => "unknown".to_owned(),
-            false => format!("{at_least}{}", readable(known.iter().sum())),
+        if known.is_empty() {
+            "unknown".into()
+        } else {
+            format!("{at_least}{}", readable(known.iter().sum()))
         }
     };
     let wall = total(&|run| run.wall_s.used);
@@ -184,8 +175,7 @@ fn sum(runs: &[RunRow]) -> String {
     let failed = runs.iter().filter(|run| !run.end.starts_with("OK")).count();
     let failed = if failed > 0 { format!(", {failed} not OK") } else { String::new() };
     let most = runs.iter().filter_map(|run| run.ram_bytes.used).reduce(f64::max);
-    let most =
-        most.map_or(String::new(), |most| format!("; most RAM {}", bytes(most.max(0.0).round() as u64)));
+    let most = most.map_or(String::new(), |most| format!("; most RAM {}", in_bytes(most)));
     let runs = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
     format!("{runs}{failed}: {wall} of wall time, {cpu} of CPU time{most}.")
 }
@@ -229,25 +219,21 @@ pub fn csv(runs: &[RunRow]) -> String {
     let amounts =
         ["wall_s", "cores", "ram_bytes", "gpu_ram_bytes"].map(|name| format!("{name},{name}_given"));
     let head = format!("report,command,started_at,end,{},hint\n", amounts.join(","));
-    let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
     let row = |run: &RunRow| {
         let amounts = [run.wall_s, run.cores, run.ram_bytes, run.gpu_ram_bytes];
-        let amounts = amounts.map(|amount| format!("{},{}", number(amount.used), number(amount.given)));
-        let words: Vec<String> = run.command.iter().map(|word| quote::word(word)).collect();
-        let [file, command, end] = [&run.file, &words.join(" "), &run.end].map(|text| quote::csv_cell(text));
-        let hint = quote::csv_cell(run.hint.as_deref().unwrap_or_default());
-        format!(
-            "{file},{command},{},{end},{},{hint}\n",
-            timestamp::rfc3339(run.started_at),
-            amounts.join(",")
-        )
+        let amounts = amounts.map(|amount| format!("{},{}", csv_plain(amount.used), csv_plain(amount.given)));
+        let [file, command, end] =
+            [&run.file, &quote::words(&run.command), &run.end].map(|text| csv_cell(text));
+        let hint = csv_cell(run.hint.as_deref().unwrap_or_default());
+        let started_at = timestamp::rfc3339(run.started_at);
+        format!("{file},{command},{started_at},{end},{},{hint}\n", amounts.join(","))
     };
     [head].into_iter().chain(runs.iter().map(row)).collect()
 }
 
 /// Writes runs as JSON, an array of objects.
 pub fn json(runs: &[RunRow]) -> String {
-    quote::escape_json(&serde_json::to_string_pretty(runs).unwrap_or_default()) + "\n"
+    quote::json_pretty(&runs)
 }
 
 #[cfg(test)]

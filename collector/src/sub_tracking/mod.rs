@@ -74,9 +74,9 @@ pub fn analyze(tracking_file: &Path, sub_tracking_file: &Path) -> Result<Noted<A
 pub fn blocks(sub_tracking_file: &Path) -> Result<Noted<Blocks>, String> {
     let name_file = |problem: &str| named(sub_tracking_file, problem);
     let mut marks = Marks::default();
-    let add_mark = |mark| marks.push(mark).map_err(|error| error.to_string());
+    let add_mark = |mark| marks.push(mark);
     let torn_lines = marks::read(sub_tracking_file, add_mark).map_err(|problem| name_file(&problem))?;
-    let value = marks.pair().map_err(|error| name_file(&error.to_string()))?;
+    let value = marks.pair().map_err(|problem| name_file(&problem))?;
     Ok(Noted { value, notes: torn_note(sub_tracking_file, torn_lines).into_iter().collect() })
 }
 

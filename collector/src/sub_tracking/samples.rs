@@ -37,7 +37,7 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     // A name without a value has an empty one.
     let static_values = static_values.iter().map(String::as_str).chain(std::iter::repeat(""));
     let static_data: Ordered<Value> = static_names.into_iter().zip(static_values.map(static_value)).collect();
-    let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
+    let mut analyzer = Analyzer::new(&names, blocks)?;
     let mut cells = Vec::new();
     let torn_lines = loop {
         match rows.next().map_err(unreadable)? {
@@ -82,7 +82,7 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     let reader = DatabaseReader::open(path)?;
     let static_data = static_data(&reader)?;
     let names = reader.columns("data")?;
-    let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
+    let mut analyzer = Analyzer::new(&names, blocks)?;
     let mut cells = Vec::new();
     reader.rows("data", &names, |row| {
         cells.clear();

@@ -212,7 +212,7 @@ fn merged(
     let order: Vec<(usize, usize)> = plan.order().map(|(number, _)| (number, plan.place(number))).collect();
     let mut merger = Merger::new(plan);
     for (number, place) in order {
-        let is_unchanged = |json: &str| merger.plan().is_unchanged(number, hasher.hash_one(json));
+        let is_unchanged = |json: &str| merger.plan.is_unchanged(number, hasher.hash_one(json));
         let read = match text(candidates[place]) {
             Ok(json) if is_unchanged(&json) => read_report(&json).map_err(|error| error.to_string()),
             Ok(_) => Err("it changed while reports were merged".to_owned()),
@@ -243,7 +243,7 @@ fn first_look<'a>(
         });
         match read {
             Ok((mut head, hash)) => {
-                let is_of_head = |(node, _): &&(String, f64)| head.hostname() == Some(node);
+                let is_of_head = |(node, _): &&(String, f64)| head.hostname.as_ref() == Some(node);
                 // Of several offsets of a node, the last one counts.
                 if let Some((node, offset_s)) = clock_offsets.iter().rfind(is_of_head) {
                     head.set_clock_offset(*offset_s);

@@ -92,17 +92,15 @@ pub fn compare(runs: &[Run]) -> Comparison {
             (None, None) => ways.push((name_of_unnamed(run, runs), vec![run])),
         }
     }
-    let metric = |quantity: &Quantity| {
-        let of_way = |(_, runs): &RunsOfWay| summary(runs.iter().map(|run| (quantity.value)(&run.report)));
-        with_ratios(quantity.name, quantity.unit, ways.iter().map(of_way).collect())
-    };
+    let metric = |quantity: &Quantity| metric(&ways, quantity.name, quantity.unit, quantity.value);
     // A quantity that no run has is not compared: most machines have no GPU.
+    let is_any_known = |metric: &Metric| metric.ways.iter().any(|way| way.known > 0);
     let metrics = QUANTITIES.iter().map(metric).filter(is_any_known).collect();
     Comparison {
         metrics,
         commands: commands(&ways),
         remarks: remarks(runs),
-        ways: ways.into_iter().map(|(name, runs)| way(name, &runs)).collect(),
+        ways: ways.into_iter().map(way).collect(),
     }
 }
 
@@ -115,20 +113,14 @@ fn name_of_unnamed(run: &Run, all: &[Run]) -> String {
     }
 }
 
-fn way(name: String, runs: &[&Run]) -> Way {
+fn way((name, runs): RunsOfWay) -> Way {
     Way { name, runs: runs.len(), files: runs.iter().map(|run| run.file.clone()).collect() }
-}
-
-fn is_any_known(metric: &Metric) -> bool {
-    metric.ways.iter().any(|way| way.known > 0)
 }
 
 /// Compares the commands that used most CPU time.
 fn commands(ways: &[RunsOfWay]) -> Vec<CommandMetrics> {
-    let compared = |command: &str| CommandMetrics {
-        command: command.to_owned(),
-        metrics: command_metrics(ways, command),
-    };
+    let compared =
+        |command: &str| CommandMetrics { command: command.into(), metrics: command_metrics(ways, command) };
     heaviest_commands(ways).into_iter().map(compared).collect()
 }
 
@@ -148,9 +140,9 @@ fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
 /// The number of a command's processes, their CPU time and peak RSS in each way. A run without the command counts as 0
 /// processes and 0 s; it has no peak.
 fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
+    let is_of_command = |usage: &&CommandUsage| usage.command == command;
     let metric = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
-        let of_way = |(_, runs): &RunsOfWay| summary(runs.iter().map(|run| value(usage_in(run, command))));
-        with_ratios(name, unit, ways.iter().map(of_way).collect())
+        metric(ways, name, unit, |report| value(report.processes.by_command.iter().find(is_of_command)))
     };
     vec![
         metric("processes", "1", |usage| Some(usage.map_or(0.0, |usage| usage.count as f64))),
@@ -159,13 +151,15 @@ fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
     ]
 }
 
-/// What a command used in a run. `None`: the run did not have it.
-fn usage_in<'a>(run: &'a Run, command: &str) -> Option<&'a CommandUsage> {
-    run.report.processes.by_command.iter().find(|usage| usage.command == command)
-}
-
-/// Makes a metric from the figures of each way, with the ratio of each way's mean to the mean of the first.
-fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> Metric {
+/// Makes a metric from the values of each run, with the ratio of each way's mean to the mean of the first.
+fn metric(
+    ways: &[RunsOfWay],
+    metric: &'static str,
+    unit: &'static str,
+    value: impl Fn(&Report) -> Option<f64>,
+) -> Metric {
+    let of_way = |(_, runs): &RunsOfWay| summary(runs.iter().map(|run| value(&run.report)));
+    let ways: Vec<Summary> = ways.iter().map(of_way).collect();
     let first = ways.first().and_then(|way| way.mean).filter(|mean| *mean > 0.0);
     let ratios = ways.iter().map(|way| Some(way.mean? / first?)).collect();
     Metric { metric, unit, ways, ratios }
@@ -173,8 +167,7 @@ fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> 
 
 /// A sentence for each thing that makes the runs hard to compare.
 fn remarks(runs: &[Run]) -> Vec<String> {
-    let mut remarks = Vec::new();
-    remarks.extend(of_several_machines(runs.iter().map(|run| &run.report)));
+    let mut remarks = Vec::from_iter(of_several_machines(runs.iter().map(|run| &run.report)));
     for run in runs {
         let file = &run.file;
         match run.report.stage {
@@ -205,7 +198,7 @@ pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Repo
 
 /// Writes a comparison as JSON, with a newline at its end.
 pub fn json(comparison: &Comparison) -> String {
-    quote::escape_json(&serde_json::to_string_pretty(comparison).unwrap_or_default()) + "\n"
+    quote::json_pretty(comparison)
 }
 
 /// How much more a way may use than the first one.

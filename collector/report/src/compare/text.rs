@@ -1,6 +1,6 @@
 //! The text of a comparison: a column for each way, with how it relates to the first.
 
-use super::{Comparison, Metric, Summary};
+use super::{Comparison, Metric};
 use crate::figures::{bytes, readable, short};
 use crate::text::table::aligned;
 use crate::{quantities, quote};
@@ -12,11 +12,7 @@ const NAME_COLUMNS: usize = 28;
 pub fn text(comparison: &Comparison) -> String {
     let mut lines = aligned(&rows(comparison, "  "));
     lines.extend(comparison.remarks.iter().map(|remark| quote::escape(remark)));
-    lines.join(
-        "
-",
-    ) + "
-"
+    lines.join("\n") + "\n"
 }
 
 /// Renders a comparison as a table in Markdown, with a newline at its end.
@@ -40,13 +36,10 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
     rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
     for command in &comparison.commands {
-        let title = quote::cut(&quote::escape(&command.command), NAME_COLUMNS);
-        rows.push(vec![title]);
-        let metrics = command.metrics.iter();
-        rows.extend(
-            metrics
-                .map(|metric| row(&format!("{indent}{}", label(metric.metric)), cells(metric, comparison))),
-        );
+        rows.push(vec![quote::cut(&quote::escape(&command.command), NAME_COLUMNS)]);
+        for metric in &command.metrics {
+            rows.push(row(&format!("{indent}{}", label(metric.metric)), cells(metric, comparison)));
+        }
     }
     rows
 }
@@ -54,7 +47,6 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
 /// The head of each way. Names that are too long are cut so that they differ. One that stands twice is numbered.
 fn heads(comparison: &Comparison) -> Vec<String> {
     let names: Vec<String> = comparison.ways.iter().map(|way| quote::escape(&way.name)).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut heads: Vec<String> = Vec::new();
     for (at, head) in quote::shorten(&names, NAME_COLUMNS).into_iter().enumerate() {
         let same = names[..at].iter().filter(|other| **other == names[at]).count();
@@ -84,16 +76,11 @@ fn cells<'a>(metric: &'a Metric, comparison: &'a Comparison) -> impl Iterator<It
         let Some(mean) = summary.mean else { return "n/a".to_owned() };
         let spread = summary.standard_deviation.map(|sd| format!(" ± {}", value(sd, metric.unit)));
         let ratio = ratio.filter(|_| at > 0).map(|ratio| format!("  x {ratio:.2}"));
-        let known =
-            is_partly_known(summary, way.runs).then(|| format!("  ({} of {})", summary.known, way.runs));
+        let is_partly_known = summary.known < way.runs;
+        let known = is_partly_known.then(|| format!("  ({} of {})", summary.known, way.runs));
         let parts = [Some(value(mean, metric.unit)), spread, ratio, known];
         parts.into_iter().flatten().collect()
     })
-}
-
-/// Whether some runs lack the quantity.
-fn is_partly_known(summary: &Summary, runs: usize) -> bool {
-    summary.known < runs
 }
 
 /// Writes a value in its unit.

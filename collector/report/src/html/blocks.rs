@@ -14,8 +14,8 @@ const BAR_HEIGHT: u32 = 10;
 /// Renders blocks whose titles are headings of this level, with tables of at most so many rows.
 pub(super) struct Renderer {
     /// 2 for `h2`.
-    level: usize,
-    most_rows: usize,
+    pub(super) level: usize,
+    pub(super) most_rows: usize,
 }
 
 /// The CSS class of a tone.
@@ -31,10 +31,6 @@ pub(super) fn class(tone: Tone) -> &'static str {
 }
 
 impl Renderer {
-    pub(super) fn new(level: usize, most_rows: usize) -> Self {
-        Self { level, most_rows }
-    }
-
     /// Renders the sections that have content, each as an element of the CSS class `class`, or of none if that is empty.
     pub(super) fn sections(&self, sections: &[Section], class: &str) -> String {
         sections.iter().map(|section| self.section(section, class, "")).collect()
@@ -60,14 +56,9 @@ impl Renderer {
         }
     }
 
-    /// Renders blocks that stand below no title.
-    pub(super) fn blocks(&self, blocks: &[Block]) -> String {
-        self.titled("", blocks)
-    }
-
-    /// Renders blocks below a title, which names their tables for screen readers. Rows that follow one another become one list
-    /// or table.
-    fn titled(&self, title: &str, blocks: &[Block]) -> String {
+    /// Renders blocks below a title, which names their tables for screen readers; it may be empty. Rows that follow one another
+    /// become one list or table.
+    pub(super) fn titled(&self, title: &str, blocks: &[Block]) -> String {
         let mut out = String::new();
         for blocks in blocks.chunk_by(|a, b| is_row(a) && is_row(b)) {
             match blocks {
@@ -89,15 +80,12 @@ fn is_row(block: &Block) -> bool {
 
 /// Renders rows as a list of labels and values, or as a table if one has several cells. Rows without cells are left out.
 fn rows(blocks: &[Block]) -> String {
-    let labelled: Vec<(&str, Vec<String>)> = blocks
-        .iter()
-        .filter_map(|block| match block {
-            Block::Row(label, cells) => Some((label.as_str(), cells_of(cells))),
-            Block::Paragraph(label, text) => Some((*label, vec![escape(text)])),
-            _ => None,
-        })
-        .filter(|(_, cells)| !cells.is_empty())
-        .collect();
+    let labelled = blocks.iter().filter_map(|block| match block {
+        Block::Row(label, cells) => Some((label.as_str(), cells_of(cells))),
+        Block::Paragraph(label, text) => Some((*label, vec![escape(text)])),
+        _ => None,
+    });
+    let labelled: Vec<(&str, Vec<String>)> = labelled.filter(|(_, cells)| !cells.is_empty()).collect();
     let Some(most_cells) = labelled.iter().map(|(_, cells)| cells.len()).max() else { return String::new() };
     if most_cells == 1 {
         let value = |(label, cells): &(&str, Vec<String>)| {

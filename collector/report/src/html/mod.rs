@@ -42,12 +42,12 @@ pub(super) fn with_metrics(report: &Report, style: &Style, tracks: &[MetricTrack
     let units = Units::choose(report, style);
     let Page { headline, summary, alerts, processes, gpus, others } = sections::page(report, units, style);
     let (title, header) = header(report, &headline);
-    let renderer = Renderer::new(2, table::MOST_ROWS);
-    let gpu_renderer = Renderer::new(2, table::MOST_ROWS_OF_DEVICE);
+    let renderer = Renderer { level: 2, most_rows: table::MOST_ROWS };
+    let gpu_renderer = Renderer { level: 2, most_rows: table::MOST_ROWS_OF_DEVICE };
     let body = [
         header,
         "<main>\n<section class=\"summary\">\n<h2>Summary</h2>\n".to_owned(),
-        renderer.blocks(&summary),
+        renderer.titled("", &summary),
         "</section>\n".to_owned(),
         renderer.sections(&alerts, "alert"),
         charts::charts(report, units, tracks),
@@ -61,7 +61,7 @@ pub(super) fn with_metrics(report: &Report, style: &Style, tracks: &[MetricTrack
 
 /// Renders the sections that have no other place on the page, in columns below the heading "All figures".
 fn all_figures(sections: &[Section]) -> String {
-    let inner = Renderer::new(3, table::MOST_ROWS).sections(sections, "");
+    let inner = Renderer { level: 3, most_rows: table::MOST_ROWS }.sections(sections, "");
     format!(
         "<section class=\"figures\">\n<h2>All figures</h2>\n<div class=\"columns\">\n{inner}</div>\n</section>\n"
     )

@@ -20,9 +20,15 @@ pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
     let rows: String = rows.map(|(row, tip)| self::row(row, &table.columns, tip)).collect();
     let missing = table.total.saturating_sub(most_rows.min(table.rows.len()));
     let more = if missing > 0 { format!("<p>... and {missing} more</p>\n") } else { String::new() };
+    scrolling(" class=\"sorts\"", title, &heads, &rows) + &more
+}
+
+/// Renders a table that scrolls by itself where it is wider than the page. `class`: a space and the attribute `class`, or nothing.
+/// `title` names the table for screen readers. `heads` and `rows` are HTML.
+pub(super) fn scrolling(class: &str, title: &str, heads: &str, rows: &str) -> String {
     format!(
-        "<div class=\"scroll\" tabindex=\"0\">\n<table class=\"sorts\" aria-label=\"{}\">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n\
-         {rows}</tbody>\n</table>\n</div>\n{more}",
+        "<div class=\"scroll\" tabindex=\"0\">\n<table{class} aria-label=\"{}\">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n\
+         {rows}</tbody>\n</table>\n</div>\n",
         escape(title)
     )
 }

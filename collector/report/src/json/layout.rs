@@ -22,7 +22,7 @@ impl<'a> Layout<'a> {
 
     /// Begins a string, list or object. If it is the first entry of a list, each entry of that list gets a line of its own. Keys
     /// of objects come here, too, but are no first entry.
-    fn begin_wide<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+    fn begin_text_or_nested<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         if std::mem::take(&mut self.is_first) {
             if let Some(has_lines) = self.lists.last_mut() {
                 *has_lines = true;
@@ -40,12 +40,12 @@ impl<'a> Layout<'a> {
 
 impl Formatter for Layout<'_> {
     fn begin_string<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.begin_wide(writer)?;
+        self.begin_text_or_nested(writer)?;
         self.pretty.begin_string(writer)
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.begin_wide(writer)?;
+        self.begin_text_or_nested(writer)?;
         self.lists.push(false);
         self.pretty.begin_array(writer)
     }
@@ -59,7 +59,7 @@ impl Formatter for Layout<'_> {
 
     fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         self.is_first = first;
-        // What stands before the first entry depends on its kind: `begin_wide` writes it.
+        // What stands before the first entry depends on its kind: `begin_text_or_nested` writes it.
         match (first, self.has_lines()) {
             (true, _) => Ok(()),
             (false, true) => self.pretty.begin_array_value(writer, false),
@@ -72,7 +72,7 @@ impl Formatter for Layout<'_> {
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.begin_wide(writer)?;
+        self.begin_text_or_nested(writer)?;
         self.pretty.begin_object(writer)
     }
 

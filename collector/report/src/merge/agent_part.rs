@@ -12,12 +12,16 @@ const LATE_US: i64 = 100_000;
 /// An agent that ends before the launcher's command by more than this did not end because the command ended, microseconds.
 const EARLY_US: i64 = 1_000_000;
 
+/// RAM that is known to be 0.
+const NO_RAM: SetRam = SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) };
+/// CPU utilization that is known to be 0.
+const NO_CPU: Percent = Percent { max_sum: Some(0.0), mean_sum: Some(0.0) };
+
 /// Counts all processes of an agent's report as descendants: they get the figures of both, and main gets 0. If the GPU memory of
 /// both is unknown, that of main stays unknown.
 pub(super) fn as_part(report: &mut Report) {
     let ram = &mut report.max_ram;
-    (ram.main, ram.descendants) =
-        (SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) }, ram.combined);
+    (ram.main, ram.descendants) = (NO_RAM, ram.combined);
     let at_most = &mut report.max_ram_at_most;
     (at_most.main, at_most.descendants) = (Some(0), at_most.combined);
     let mean = &mut report.mean_ram_bytes;
@@ -26,7 +30,7 @@ pub(super) fn as_part(report: &mut Report) {
     (on_gpus.main_bytes, on_gpus.descendants_bytes) =
         (on_gpus.combined_bytes.map(|_| 0), on_gpus.combined_bytes);
     let cpu = &mut report.cpu;
-    (cpu.main, cpu.descendants) = (Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }, cpu.combined);
+    (cpu.main, cpu.descendants) = (NO_CPU, cpu.combined);
     let points = report.series.start_s.len();
     for tracks in [&mut report.series.ram_bytes, &mut report.series.cpu_percent] {
         move_to_descendants(tracks, points);
@@ -35,19 +39,22 @@ pub(super) fn as_part(report: &mut Report) {
 
 /// Counts a quantity over time, which has so many points, as that of descendants.
 fn move_to_descendants(tracks: &mut SetTracks, points: usize) {
-    let nothing = vec![Some(0.0); points];
-    tracks.main = Track { min: nothing.clone(), mean: nothing.clone(), max: nothing };
+    tracks.main = nothing(points);
     tracks.descendants = tracks.combined.clone();
+}
+
+/// A quantity over time that is known to be 0 at each of so many points.
+fn nothing(points: usize) -> Track {
+    let zeros = vec![Some(0.0); points];
+    Track { min: zeros.clone(), mean: zeros.clone(), max: zeros }
 }
 
 /// Notes that nothing ran on the node of this report: what the run used there is known to be 0.
 fn note_idle(report: &mut Report) {
-    let nothing = SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) };
-    (report.max_ram.main, report.max_ram.descendants, report.max_ram.combined) = (nothing, nothing, nothing);
+    (report.max_ram.main, report.max_ram.descendants, report.max_ram.combined) = (NO_RAM, NO_RAM, NO_RAM);
     report.max_ram_at_most = Groups { main: Some(0), descendants: Some(0), combined: Some(0) };
     report.mean_ram_bytes = Groups { main: Some(0.0), descendants: Some(0.0), combined: Some(0.0) };
-    let idle = Percent { max_sum: Some(0.0), mean_sum: Some(0.0) };
-    (report.cpu.main, report.cpu.descendants, report.cpu.combined) = (idle, idle, idle);
+    (report.cpu.main, report.cpu.descendants, report.cpu.combined) = (NO_CPU, NO_CPU, NO_CPU);
     let time = &mut report.cpu_time;
     for seconds in [
         &mut time.user_s,
@@ -66,8 +73,7 @@ fn note_idle(report: &mut Report) {
     report.context_switches = ContextSwitches { voluntary: Some(0), involuntary: Some(0) };
     let points = report.series.start_s.len();
     for tracks in [&mut report.series.ram_bytes, &mut report.series.cpu_percent] {
-        let nothing = vec![Some(0.0); points];
-        tracks.combined = Track { min: nothing.clone(), mean: nothing.clone(), max: nothing };
+        tracks.combined = nothing(points);
     }
 }
 

@@ -9,9 +9,10 @@ use super::merger::Merger;
 use super::quantity::Scale;
 use super::spread::spread;
 use super::sum::Sum;
-use super::sums::Groups3;
+use super::sums::by_group;
 use super::totals::saturated;
-use super::warnings::{Found, counted, warnings};
+use super::warnings::{counted, warnings};
+use crate::figures::float;
 use crate::model::groups::Groups;
 use crate::model::host_name::short;
 use crate::model::report::{
@@ -66,17 +67,7 @@ impl Merger {
             ..Node::default()
         }));
         let commands = self.commands.list();
-        let warnings = warnings(&Found {
-            plan: &self.plan,
-            commands: &commands,
-            nodes: &self.nodes,
-            machines: self.machines.count,
-            files: &self.files,
-            ranks: unseen_ranks,
-            missing_nodes: missing.count,
-            unknown: &self.unknown(),
-            of_nodes: &self.of_nodes,
-        });
+        let warnings = warnings(&self, missing.count);
         let usable = self.usable();
         let cpu_time = self.totals.cpu_time((mean_us > 0).then_some(wall_s * usable.cores.count));
         let start = UNIX_EPOCH + Duration::from_micros(grid.start_us.unsigned_abs());
@@ -106,7 +97,7 @@ impl Merger {
                 reason: Some(NO_SHARING.into()),
                 ..MaxProportionalRam::default()
             },
-            max_ram_at_most: self.sums.ram.map(|sum| sum.bounds().at_most.map(saturated)),
+            max_ram_at_most: by_group(&self.sums.ram, |sum| sum.bounds().at_most.map(saturated)),
             max_gpu_ram: self.max_gpu_ram(),
             cpu: self.cpu(mean_us),
             gpu: self.machines.gpu(),
@@ -163,7 +154,7 @@ impl Merger {
                 gpu_ram_run_bytes: at_most(&self.sums.gpu_ram),
                 processes: at_most(&self.sums.processes),
             },
-            ram_bytes: self.spread_over_nodes(|node| node.ram.max_bytes.map(|bytes| bytes as f64)),
+            ram_bytes: self.spread_over_nodes(|node| float(node.ram.max_bytes)),
             cpu_s: self.spread_over_nodes(|node| node.cpu_s),
             gpu_energy_j: self.machines.energy_j(),
             unlisted_nodes: self.unlisted.nodes,
@@ -201,12 +192,12 @@ impl Merger {
     }
 
     /// Figures whose sums lack the reports in which they are unknown, each with the number of these reports.
-    fn unknown(&self) -> Vec<(&'static str, u64)> {
+    pub(super) fn unknown(&self) -> Vec<(&'static str, u64)> {
         let over_time = [
-            ("RAM", self.sums.ram.combined.unknown()),
-            ("largest CPU utilization", self.sums.cpu.combined.unknown()),
-            ("processes at one time", self.sums.processes.unknown()),
-            ("memory in use by all programs", self.machines.ram.unknown()),
+            ("RAM", self.sums.ram.combined.unknown),
+            ("largest CPU utilization", self.sums.cpu.combined.unknown),
+            ("processes at one time", self.sums.processes.unknown),
+            ("memory in use by all programs", self.machines.ram.unknown),
         ];
         self.totals.unknown().into_iter().chain(over_time).collect()
     }
@@ -231,12 +222,9 @@ impl Merger {
 
     /// The lower bounds of the largest RAM. The upper ones are in `max_ram_at_most` and `merged.at_most`.
     fn max_ram(&self) -> MaxRam {
-        let set = |sum: &Sum| SetRam {
-            footprint_bytes: sum.bounds().at_least.map(saturated),
-            private_bytes: None,
-            shared_bytes: None,
-        };
-        let Groups { main, descendants, combined } = self.sums.ram.map(set);
+        let set =
+            |sum: &Sum| SetRam { footprint_bytes: sum.bounds().at_least.map(saturated), ..SetRam::default() };
+        let Groups { main, descendants, combined } = by_group(&self.sums.ram, set);
         MaxRam {
             system_capacity_bytes: self.machines.ram_bytes(),
             system_bytes: self.machines.ram.bounds().at_least.map(saturated),
@@ -258,7 +246,7 @@ impl Merger {
 
     /// The CPU utilization. The mean is over `wall_us`; it is unknown if that is 0. Threads are not summed.
     fn cpu(&self, wall_us: u64) -> Cpu {
-        let max = self.sums.cpu.map(|sum| sum.at_least(Scale::Percent));
+        let max = by_group(&self.sums.cpu, |sum| sum.at_least(Scale::Percent));
         let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {
             max_sum: at_least_mean(max, mean_sum),
             mean_sum,
@@ -302,7 +290,7 @@ impl Merger {
             };
             Track { min: values(line.min), mean: values(line.mean), max: values(line.max) }
         };
-        let sets = |groups: &Groups3, system: &Sum, scale: Scale| SetTracks {
+        let sets = |groups: &Groups<Sum>, system: &Sum, scale: Scale| SetTracks {
             main: track(&groups.main, scale),
             descendants: track(&groups.descendants, scale),
             combined: track(&groups.combined, scale),
@@ -318,10 +306,7 @@ impl Merger {
                 read: track(&self.sums.read, Scale::Whole),
                 written: track(&self.sums.written, Scale::Whole),
             },
-            file_systems: Vec::new(),
-            gpus: Vec::new(),
-            commands: Vec::new(),
-            other_commands: None,
+            ..Series::default()
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is the same in all reports: kernel, limits, batch job. What differs is in the reports of the nodes.
 
+use super::totals::InAny;
 use crate::model::report::{
     Allowed, Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, MemoryHint, Report, RunLimitUse,
     TimeHint,
@@ -17,10 +18,8 @@ const MOST_IDLE: usize = 100;
 pub(super) struct Common {
     /// Kernel and limits, as far as they are the same in all reports. `None`: there is no report yet.
     same: Option<(Option<String>, Allowed)>,
-    /// How many reports waited for cores.
-    contended: u64,
-    /// How many reports don't tell whether they did.
-    unknown_contention: u64,
+    /// A report waited for cores.
+    contended: InAny,
     /// The largest of each hint. `None`: there is no report yet.
     hints: Option<Hints>,
     /// Limits that the user set for the run. Each is as in the report in which it was exceeded first.
@@ -39,10 +38,7 @@ impl Common {
                 keep_common(allowed, &report.allowed);
             }
         }
-        match report.contention.is_contended {
-            Some(is_contended) => self.contended += u64::from(is_contended),
-            None => self.unknown_contention += 1,
-        }
+        self.contended.add(report.contention.is_contended);
         report.run_limits.iter().for_each(|limit| self.add_limit(limit));
         self.hints = Some(match self.hints.take() {
             None => report.hints.clone(),
@@ -75,9 +71,8 @@ impl Common {
 
     /// Says whether some report waited for cores. That is unknown if a report does not tell, and none of the others waited.
     pub(super) fn contention(&self) -> Contention {
-        let is_known = self.contended > 0 || self.unknown_contention == 0;
         Contention {
-            is_contended: is_known.then_some(self.contended > 0),
+            is_contended: self.contended.is_so(),
             reason: Some(CONTENTION.to_owned()),
             ..Contention::default()
         }

@@ -1,5 +1,6 @@
 //! How the command ended, by all reports: the first failure is the likely cause of the others.
 
+use super::totals::InAny;
 use crate::model::report::{Cause, Ending, Exit, NodeState, Report, Stage};
 
 /// A command that failed. Of several, the one that ended first counts.
@@ -25,12 +26,10 @@ pub(super) struct Endings {
     unfinished: u64,
     /// Those of them that were recovered.
     recovered: u64,
-    /// The earliest end of an unfinished one, microseconds since the epoch.
-    unfinished_us: Option<i64>,
-    /// Reports that tell whether `--wait-all` was interrupted.
-    wait_known: u64,
-    /// Those of them in which it was.
-    wait_interrupted: u64,
+    /// The end of the unfinished one that ends first, microseconds since the epoch. `None`: all are final.
+    pub(super) unfinished_us: Option<i64>,
+    /// `--wait-all` was interrupted.
+    wait_interrupted: InAny,
 }
 
 impl Endings {
@@ -43,15 +42,14 @@ impl Endings {
             self.unfinished_us = Some(self.unfinished_us.map_or(end_us, |first| first.min(end_us)));
         }
         self.recovered += u64::from(report.stage == Stage::Recovered);
-        self.wait_known += u64::from(wait_interrupted.is_some());
-        self.wait_interrupted += u64::from(*wait_interrupted == Some(true));
+        self.wait_interrupted.add(*wait_interrupted);
         if report.ending.is_success() {
             self.succeeded += 1;
         } else if is_failure(*exit) || report.ending.is_by_limit() {
             let is_before = |failed: &Failure| (end_us, file) < (failed.end_us, failed.file.as_str());
             if self.failed.as_ref().is_none_or(is_before) {
-                self.failed =
-                    Some(Failure { end_us, file: file.to_owned(), exit: *exit, cause: cause.clone() });
+                let (file, exit, cause) = (file.to_owned(), *exit, cause.clone());
+                self.failed = Some(Failure { end_us, file, exit, cause });
             }
         }
     }
@@ -59,12 +57,7 @@ impl Endings {
     /// How the command ended: as the first failure, or with code 0 if every report's command succeeded. Otherwise it is
     /// unknown.
     pub(super) fn ending(&self) -> Ending {
-        // One report is enough for yes; for no, all reports must tell.
-        let wait_interrupted = if self.wait_interrupted > 0 {
-            Some(true)
-        } else {
-            (self.wait_known > 0 && self.wait_known == self.reports).then_some(false)
-        };
+        let wait_interrupted = self.wait_interrupted.is_so().filter(|_| self.reports > 0);
         let (exit, cause) = match &self.failed {
             Some(failed) => (failed.exit, failed.cause.clone()),
             None if self.succeeded == self.reports => (Exit { code: Some(0), signal: None }, None),
@@ -82,11 +75,6 @@ impl Endings {
         } else {
             Stage::SoFar
         }
-    }
-
-    /// The end of the unfinished report that ends first, microseconds since the epoch. `None`: all are final.
-    pub(super) fn unfinished_us(&self) -> Option<i64> {
-        self.unfinished_us
     }
 
     /// How far a node's reports are.

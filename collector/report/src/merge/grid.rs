@@ -12,7 +12,7 @@ const MOST_US: i64 = 300_000_000_000_000_000;
 pub(super) const START_ROUNDING_US: i64 = 1000;
 
 /// Bins of time, one after another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Grid {
     /// Where the first bin begins, microseconds since the epoch.
     pub start_us: i64,

@@ -1,5 +1,8 @@
 //! What a first look at a report tells: its time, its node, its job. From that the plan concludes which reports belong together,
 //! before any of them is kept in memory.
+//!
+//! In a run over several nodes (`--nodes`), the gpu-track-run that the user started is the launcher. On each other node, an agent
+//! tracks what runs there: another gpu-track-run, which writes a report of its node.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +26,8 @@ const MOST_NAME: usize = 255;
 pub struct Head {
     /// When the command ran.
     pub(super) span: Span,
-    pub(super) hostname: Option<String>,
+    /// The name of the machine that the report is of. `None`: the report does not have it.
+    pub hostname: Option<String>,
     pub(super) boot_id: Option<String>,
     /// How far the node's clock is ahead, seconds; `None`: unknown.
     pub(super) clock_offset_s: Option<f64>,
@@ -39,7 +43,7 @@ pub struct Head {
 
 /// The keys that are looked at.
 #[derive(Deserialize)]
-struct Form {
+struct HeadForm {
     schema_version: u64,
     #[serde(deserialize_with = "timestamp::deserialize")]
     started_at: SystemTime,
@@ -64,13 +68,13 @@ struct LimitsForm {
 }
 
 impl Head {
-    /// Looks at the text of a JSON report. Of one of this schema version, only the keys of [`Form`] are parsed. One of an
+    /// Looks at the text of a JSON report. Of one of this schema version, only the keys of [`HeadForm`] are parsed. One of an
     /// earlier version is converted as a whole.
     ///
     /// # Errors
     /// If it is no report, or one of a later schema version. Errors in other keys show only when the report is merged.
     pub fn read(json: &str) -> Result<Self, NotRead> {
-        match serde_json::from_str::<Form>(json) {
+        match serde_json::from_str::<HeadForm>(json) {
             Ok(form) if form.schema_version == SCHEMA_VERSION => Ok(form.into()),
             _ => Ok(Self::from_report(&read::read(json)?.report)),
         }
@@ -79,7 +83,7 @@ impl Head {
     /// Looks at a report.
     pub fn from_report(report: &Report) -> Self {
         let host = &report.host;
-        Form {
+        HeadForm {
             schema_version: SCHEMA_VERSION,
             started_at: report.started_at,
             wall_s: report.wall_s,
@@ -90,11 +94,6 @@ impl Head {
             node_part: report.node_part.clone(),
         }
         .into()
-    }
-
-    /// The name of the machine that the report is of. `None`: the report does not have it.
-    pub fn hostname(&self) -> Option<&str> {
-        self.hostname.as_deref()
     }
 
     /// Notes that the node's clock was so many seconds ahead of the others, and puts the times right by that. It is at most
@@ -123,8 +122,8 @@ impl Head {
     }
 }
 
-impl From<Form> for Head {
-    fn from(form: Form) -> Self {
+impl From<HeadForm> for Head {
+    fn from(form: HeadForm) -> Self {
         let name = |name: Option<String>| name.filter(|name| !name.is_empty()).map(|name| cut(&name));
         let since_epoch = form.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_us = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);

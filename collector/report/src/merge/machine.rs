@@ -8,14 +8,17 @@ use super::grid::Grid;
 use super::quantity::{Axis, Quantity, Scale, Span};
 use super::seen::Seen;
 use super::sum::Sum;
-use super::totals::{Known, millionths, saturated};
+use super::totals::{Known, both, millionths, saturated};
+use crate::figures::float;
 use crate::model::gpu::over_time::GpuFigure;
 use crate::model::report::{Gpu, GpuDevice, MaxGpuRam, Percent, Report, Track};
+use crate::quantities::whole_gpus;
 
 /// Maximum number of GPUs of a machine that are told apart.
 const MOST_GPUS: usize = 1024;
 
 /// Sums over machines.
+#[derive(Default)]
 pub(super) struct Machines {
     /// How many.
     pub count: u64,
@@ -104,24 +107,7 @@ pub(super) struct Energy {
 impl Machines {
     pub(super) fn new(grid: Grid) -> Self {
         let sum = || Sum::new(grid);
-        Self {
-            count: 0,
-            cores: 0,
-            ram_bytes: Known::default(),
-            ram: sum(),
-            cpu: sum(),
-            mean_cpu: Known::default(),
-            gpu_count: Known::default(),
-            expected_gpus: Known::default(),
-            usable_gpus: Known::default(),
-            gpu_ram_bytes: Known::default(),
-            gpu_ram: sum(),
-            gpu_busy: sum(),
-            mean_busy: Known::default(),
-            energy: Known::default(),
-            has_other_means: false,
-            open: OpenMachine::default(),
-        }
+        Self { ram: sum(), cpu: sum(), gpu_ram: sum(), gpu_busy: sum(), ..Self::default() }
     }
 
     /// Adds a report of the machine that is open.
@@ -148,7 +134,7 @@ impl Machines {
     /// raise the upper bounds where they saw more, or ran while the first did not.
     fn add_system(&mut self, report: &Report, axis: &Axis, is_first: bool) {
         let series = &report.series;
-        let max = report.max_ram.system_bytes.map(|bytes| bytes as f64);
+        let max = float(report.max_ram.system_bytes);
         let ram = axis.quantity(&[&series.ram_bytes.system], Scale::Whole, max, max);
         let max = report.cpu.system.max_sum;
         let cpu = axis.quantity(&[&series.cpu_percent.system], Scale::Percent, max, max);
@@ -168,8 +154,8 @@ impl Machines {
     /// the upper bound of memory. No upper bound of utilization is reported, so that is not raised.
     fn raise_gpu_use(&mut self, report: &Report, axis: &Axis) {
         self.gpu_ram.raise_largest(report.max_gpu_ram.system_bytes.unwrap_or(0));
-        self.gpu_busy
-            .raise_largest(report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent)));
+        let busy = report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent));
+        self.gpu_busy.raise_largest(busy);
         let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
         for seen in &mut self.open.gpu_ram {
             // How many of these GPUs the report has.
@@ -178,26 +164,21 @@ impl Machines {
                 continue;
             }
             // The report's own maximum is over all of its GPUs.
-            let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64);
-            let max = max.filter(|_| found == devices.len());
+            let max = float(report.max_gpu_ram.system_bytes).filter(|_| found == devices.len());
             let used = gpu_tracks(report, &seen.ids, GpuFigure::MemoryUsed);
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
             // Without all of these GPUs, or without an upper bound, the quantity counts as unknown.
             let quantity = quantity.filter(|of| found == seen.ids.len() && of.at_most.is_some());
             let is_covered = Cover::new(seen.span).holds(axis.span);
-            add_or_raise(
-                &mut self.gpu_ram,
-                &mut seen.memory,
-                quantity.as_ref(),
-                Standing { is_first: false, is_covered },
-            );
+            let standing = Standing { is_first: false, is_covered };
+            add_or_raise(&mut self.gpu_ram, &mut seen.memory, quantity.as_ref(), standing);
         }
     }
 
     /// Adds the use of those GPUs of a report that no report before had. The report's own maxima are over all of its GPUs, so
     /// only those of the first report can be used.
     fn add_gpu_use(&mut self, report: &Report, axis: &Axis, new_gpus: &[String], is_first: bool) {
-        let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64).filter(|_| is_first);
+        let max = float(report.max_gpu_ram.system_bytes).filter(|_| is_first);
         let used = gpu_tracks(report, new_gpus, GpuFigure::MemoryUsed);
         // The report's own maximum is an upper bound. Else the largest of the points are one, if all are known.
         let at_most = max.or(bound_of(&used));
@@ -232,7 +213,7 @@ impl Machines {
         self.usable_gpus.add(count(open.usable_gpus()));
         self.gpu_ram_bytes.add(open.gpu_ram_bytes.map(u128::from));
         self.mean_busy.add(mean(open.mean_busy_percent));
-        let Grid { start_us, end_us, .. } = self.ram.grid();
+        let Grid { start_us, end_us, .. } = self.ram.grid;
         let run = Span { start_us, end_us };
         self.has_other_means |= !open.cover.is_some_and(|cover| cover.with(run).is_whole());
         for gpu in open.gpus.values() {
@@ -273,20 +254,19 @@ impl Machines {
 
     /// The number of GPUs and their utilization. What is unknown of a machine is unknown of all.
     pub(super) fn gpu(&self) -> Gpu {
-        let count = |sum: Known| sum.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let mean_sum = self.mean_busy.whole().map(|sum| sum as f64 / 1e6);
         // A mean raises a known maximum. It does not take the place of an unknown one.
         let max_sum = self.gpu_busy.at_least(Scale::Percent).filter(|_| self.gpu_busy.is_complete());
         Gpu {
-            system_gpu_count: count(self.gpu_count),
-            expected_gpus: count(self.expected_gpus),
+            system_gpu_count: whole_count(self.gpu_count),
+            expected_gpus: whole_count(self.expected_gpus),
             percent: Percent { max_sum: max_sum.and(self.at_least_mean(max_sum, mean_sum)), mean_sum },
         }
     }
 
     /// How many GPUs the run may use; `None` if it is not known of a machine.
     pub(super) fn usable_gpus(&self) -> Option<u32> {
-        self.usable_gpus.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+        whole_count(self.usable_gpus)
     }
 
     /// The capacity of all GPUs and the largest memory in use by all programs. The caller adds that of the run's processes.
@@ -304,9 +284,9 @@ pub(super) fn at_least_mean(max: Option<f64>, mean: Option<f64>) -> Option<f64> 
     max.into_iter().chain(mean).reduce(f64::max)
 }
 
-/// The GPUs of a report. Parts of a GPU are left out: they are in their whole device.
-fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
-    report.gpus.iter().filter(|gpu| gpu.parent.is_none())
+/// A sum as a count of GPUs; `None` if one is unknown, or there is none.
+fn whole_count(sum: Known) -> Option<u32> {
+    sum.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// A track of each of these GPUs of a report.
@@ -336,7 +316,7 @@ fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, sta
         sum.add(quantity);
         if let Some(quantity) = quantity {
             // Later reports are compared with what this one saw.
-            seen.raise(quantity, sum.grid());
+            seen.raise(quantity, sum.grid);
         }
         return;
     }
@@ -385,21 +365,17 @@ impl OpenMachine {
     fn join_gpu_figures(&mut self, report: &Report, new: &[&GpuDevice], span: Span) {
         // The mean of a GPU adds up with the other means only if it is over the time of all reports.
         let is_whole = self.cover.is_some_and(|cover| cover.is_whole_for(span));
-        let Gpu { system_gpu_count, expected_gpus, .. } = &report.gpu;
+        let Gpu { system_gpu_count, expected_gpus, .. } = report.gpu;
         let more = u32::try_from(new.len()).unwrap_or(u32::MAX);
-        self.expected_gpus =
-            Option::zip(self.expected_gpus, *expected_gpus).map(|(all, _)| all.saturating_add(more));
-        self.gpu_count = Option::zip(self.gpu_count, *system_gpu_count).map(|(all, count)| all.max(count));
+        self.expected_gpus = both(self.expected_gpus, expected_gpus, |all, _| all.saturating_add(more));
+        self.gpu_count = both(self.gpu_count, system_gpu_count, u32::max);
         // The machine has at least the GPUs that its reports expected.
         self.gpu_count = self.gpu_count.map(|count| count.max(self.expected_gpus.unwrap_or(0)));
-        self.usable_gpus =
-            Option::zip(self.usable_gpus, report.usable.gpus.count).map(|(all, count)| all.max(count));
+        self.usable_gpus = both(self.usable_gpus, report.usable.gpus.count, u32::max);
         for gpu in new {
-            self.gpu_ram_bytes = Option::zip(self.gpu_ram_bytes, gpu.memory.total_bytes)
-                .map(|(all, own)| all.saturating_add(own));
-            self.mean_busy_percent =
-                Option::zip(self.mean_busy_percent, gpu.utilization.mean_percent.filter(|_| is_whole))
-                    .map(|(all, own)| all + own);
+            self.gpu_ram_bytes = both(self.gpu_ram_bytes, gpu.memory.total_bytes, u64::saturating_add);
+            let busy_percent = gpu.utilization.mean_percent.filter(|_| is_whole);
+            self.mean_busy_percent = both(self.mean_busy_percent, busy_percent, |all, own| all + own);
         }
     }
 

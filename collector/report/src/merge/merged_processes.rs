@@ -95,10 +95,8 @@ impl MergedProcesses {
             if weight == 0 || least.is_some_and(|least| weight < least) {
                 continue;
             }
-            let args = usage
-                .args
-                .as_ref()
-                .filter(|args| args.iter().map(|arg| arg.len() + 1).sum::<usize>() <= MOST_ARGUMENTS);
+            let bytes = |args: &[String]| args.iter().map(|arg| arg.len() + 1).sum::<usize>();
+            let args = usage.args.as_ref().filter(|args| bytes(args) <= MOST_ARGUMENTS);
             list.push(HeavyProcess {
                 node: Some(node.to_owned()),
                 start_s: Option::zip(start_s, process.start_s).map(|(start_s, after_s)| start_s + after_s),

@@ -44,8 +44,10 @@ pub struct MergedReport {
 }
 
 /// The reports so far.
+#[derive(Default)]
 pub struct Merger {
-    pub(super) plan: Plan,
+    /// What of the reports is merged, and in which bins of time.
+    pub plan: Plan,
     pub(super) sums: Sums,
     pub(super) machines: Machines,
     pub(super) totals: Totals,
@@ -116,26 +118,9 @@ impl Merger {
             machines: Machines::new(plan.grid),
             ranks: RankTable::new(plan.grid),
             plan,
-            totals: Totals::default(),
-            processes: MergedProcesses::default(),
-            commands: Commands::default(),
-            common: Common::default(),
-            endings: Endings::default(),
-            of_nodes: NodeWarnings::default(),
-            usable: Usables::default(),
-            nodes: Vec::new(),
-            unlisted: Unlisted::default(),
-            told_nodes: ToldNodes::default(),
             files,
-            only: None,
-            read_nodes: BTreeSet::new(),
-            open: None,
+            ..Self::default()
         }
-    }
-
-    /// What of the reports is merged, and in which bins of time.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     /// Notes that a report of the plan can't be read now.
@@ -164,24 +149,20 @@ impl Merger {
         self.usable.add(&report);
         self.told_nodes.add(&report);
         if let Some((_, open)) = &mut self.open {
-            // The node and the rank have the figures of main and descendants together.
-            let [_, _, ram] = &quantities.ram;
-            let [_, _, cpu] = &quantities.cpu;
-            open.add(self.plan.file(number), &report, span, ram.as_ref(), cpu.as_ref(), is_apart);
-            let name = open.name();
+            open.add(self.plan.file(number), &report, &axis, &quantities);
+            let name = &open.name;
             self.totals.add(name, &report, span.length_us());
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
             self.of_nodes.add(name, &report);
-            self.ranks.add(name, &report, span, ram.as_ref(), cpu.as_ref());
+            self.ranks.add(name, &report, span, &quantities);
         }
         self.only = (self.files.read == 1).then(|| Box::new(report));
     }
 
     /// Opens the node of this number. If another one is open, it is closed, and its machine, too, unless it is the same.
     fn open_node(&mut self, number: usize) {
-        let is_open = self.open.as_ref().is_some_and(|(open, _)| *open == number);
-        if is_open {
+        if self.open.as_ref().is_some_and(|(open, _)| *open == number) {
             return;
         }
         let before = self.close_node();

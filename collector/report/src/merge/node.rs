@@ -9,13 +9,15 @@ use super::grid::Grid;
 use super::head::cut;
 use super::machine::Energy;
 use super::plan::NodePlan;
-use super::quantity::{Quantity, Span};
+use super::quantity::{Axis, Span};
 use super::sum::Sum;
-use super::totals::{Known, bytes_time, mean, millionths, saturated};
+use super::sums::Quantities;
+use super::totals::{InAny, Known, bytes_time, mean, millionths, saturated};
 use crate::model::report::{
     CoresSource, GpuDevice, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, Report, UsableCores,
 };
 use crate::model::timestamp;
+use crate::quantities::whole_gpus;
 
 /// Maximum number of GPUs of a node that are listed.
 const MOST_GPUS: usize = 64;
@@ -25,8 +27,9 @@ const MOST_CPUS: u32 = 1 << 16;
 const MOST_CORES: f64 = 1e6;
 
 /// A node whose reports are being read.
+#[derive(Default)]
 pub(super) struct OpenNode {
-    name: String,
+    pub(super) name: String,
     clock_offset_s: Option<f64>,
     grid: Grid,
     reports: u64,
@@ -46,10 +49,8 @@ pub(super) struct OpenNode {
     /// CPU utilization of all reports over time.
     cpu: Sum,
     cpu_us: Known,
-    /// Reports that waited for cores.
-    contended: u64,
-    /// Reports that don't tell whether they did.
-    unknown_contention: u64,
+    /// A report waited for cores.
+    contended: InAny,
     processes: u64,
     /// The sum of the reports' expected cores.
     expected_cores: u64,
@@ -62,6 +63,8 @@ pub(super) struct OpenNode {
 /// A GPU of the open node.
 struct OpenGpu {
     gpu: NodeGpu,
+    /// The command of a report used it.
+    used: InAny,
     energy: Energy,
     /// The times of the reports that have it.
     cover: Cover,
@@ -72,8 +75,8 @@ struct OpenGpu {
 struct UsableNode {
     /// Processors of the affinity masks.
     affinity: BTreeSet<u32>,
-    /// In all reports the affinity mask sets the cores.
-    has_affinity_only: bool,
+    /// In some report something else than the affinity mask sets the cores.
+    has_other_source: bool,
     /// The sum of `--n-expected-cores` of all reports.
     asked: f64,
     /// The most cores that a report may use.
@@ -100,42 +103,16 @@ impl OpenNode {
             name: cut(&plan.name),
             clock_offset_s: plan.clock_offset_s,
             grid,
-            reports: 0,
-            endings: Endings::default(),
-            span: None,
-            is_apart: false,
-            cores: 0,
-            usable: UsableNode { has_affinity_only: true, ..UsableNode::default() },
             ram,
-            own_ram: NodeRam::default(),
-            ram_time: Known::default(),
             cpu: Sum::over_time(grid),
-            cpu_us: Known::default(),
-            contended: 0,
-            unknown_contention: 0,
-            processes: 0,
-            expected_cores: 0,
-            has_expected_cores: false,
-            gpus: BTreeMap::new(),
-            coverage: NodeCoverage::default(),
+            ..Self::default()
         }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Adds a report from `file`, with its RAM and CPU utilisation over time. `is_apart`: its times have nothing to do with those
-    /// of the others.
-    pub(super) fn add(
-        &mut self,
-        file: &str,
-        report: &Report,
-        span: Span,
-        ram: Option<&Quantity>,
-        cpu: Option<&Quantity>,
-        is_apart: bool,
-    ) {
+    /// Adds a report from `file`, with its time axis and what it has over time.
+    pub(super) fn add(&mut self, file: &str, report: &Report, axis: &Axis, quantities: &Quantities) {
+        let Axis { span, is_apart, .. } = *axis;
+        let [ram, cpu] = quantities.of_all();
         self.reports += 1;
         self.endings.add(span.end_us, file, report);
         self.is_apart |= is_apart;
@@ -155,14 +132,9 @@ impl OpenNode {
         let wall_us = u128::from(span.length_us());
         self.ram_time.add(report.mean_ram_bytes.combined.map(|bytes| bytes_time(bytes, wall_us)));
         self.cpu_us.add(report.cpu_time.total_s.map(millionths));
-        match report.contention.is_contended {
-            Some(is_contended) => self.contended += u64::from(is_contended),
-            None => self.unknown_contention += 1,
-        }
+        self.contended.add(report.contention.is_contended);
         self.processes = self.processes.saturating_add(report.processes.total);
-        for gpu in report.gpus.iter().filter(|gpu| gpu.parent.is_none()) {
-            self.add_gpu(gpu, span);
-        }
+        whole_gpus(report).for_each(|gpu| self.add_gpu(gpu, span));
         self.add_coverage(report);
     }
 
@@ -172,25 +144,20 @@ impl OpenNode {
             return;
         }
         // The first report is the longest: its mean covers most.
-        let OpenGpu { gpu: all, energy, cover } =
+        let OpenGpu { gpu: all, used, energy, cover } =
             self.gpus.entry(gpu.id.clone()).or_insert_with(|| OpenGpu {
                 gpu: NodeGpu {
                     id: cut(&gpu.id),
                     name: gpu.name.as_deref().map(cut),
-                    used: gpu.used,
                     mean_percent: gpu.utilization.mean_percent,
                     ..NodeGpu::default()
                 },
+                used: InAny::default(),
                 energy: Energy::default(),
                 cover: Cover::new(span),
             });
         *cover = cover.with(span);
-        // One report is enough for yes; for no, all must say so.
-        all.used = match (all.used, gpu.used) {
-            (Some(true), _) | (_, Some(true)) => Some(true),
-            (Some(false), Some(false)) => Some(false),
-            _ => None,
-        };
+        used.add(gpu.used);
         all.total_bytes = all.total_bytes.max(gpu.memory.total_bytes);
         all.max_run_bytes = all.max_run_bytes.max(gpu.memory.max_combined_bytes);
         energy.add(span, gpu.power.energy_j);
@@ -228,16 +195,16 @@ impl OpenNode {
             },
         };
         let usable = self.usable.cores();
-        let is_contention_known = self.contended > 0 || self.unknown_contention == 0;
         let expected_cores =
             if self.has_expected_cores { self.expected_cores } else { u64::from(self.cores) };
-        let gpus = self.gpus.into_values().map(|OpenGpu { gpu, energy, cover }| NodeGpu {
+        let gpus = self.gpus.into_values().map(|OpenGpu { gpu, used, energy, cover }| NodeGpu {
+            used: used.is_so(),
             energy_j: energy.sum().map(|energy| energy as f64 / 1e6),
             mean_percent: gpu.mean_percent.filter(|_| cover.is_whole()),
             ..gpu
         });
         // From then on, one of its reports tells nothing of the node.
-        let heard_us = self.endings.unfinished_us().unwrap_or(span.end_us);
+        let heard_us = self.endings.unfinished_us.unwrap_or(span.end_us);
         let heard = UNIX_EPOCH + Duration::from_micros(heard_us.unsigned_abs());
         let node = Node {
             node: self.name,
@@ -255,7 +222,7 @@ impl OpenNode {
             },
             cpu_s: self.cpu_us.whole_seconds(),
             busy_cores: mean(self.cpu_us, wall_us),
-            is_contended: is_contention_known.then_some(self.contended > 0),
+            is_contended: self.contended.is_so(),
             processes: Some(self.processes),
             exit: self.endings.ending().exit,
             gpus: gpus.collect(),
@@ -268,9 +235,7 @@ impl OpenNode {
 
 /// Makes the series of a node or a rank, with so many bins in each point.
 pub(super) fn series(ram: &Sum, cpu: &Sum, bins_per_point: usize) -> NodeSeries {
-    let bytes = |list: Vec<Option<u128>>| -> Vec<Option<f64>> {
-        list.into_iter().map(|bytes| bytes.map(|bytes| bytes as f64)).collect()
-    };
+    let bytes = |list: Vec<Option<u128>>| list.into_iter().map(|bytes| Some(bytes? as f64)).collect();
     // Converts millionths of a percent to percent with two decimals, so that small shares are not lost.
     let percent = |millionths: Option<u128>| millionths.map(|part| (part as f64 / 1e4).round() / 100.0);
     let (ram, cpu) = (ram.line(bins_per_point), cpu.line(bins_per_point));
@@ -289,7 +254,7 @@ impl UsableNode {
         let affinity = report.allowed.cpus.as_ref().filter(|_| source == CoresSource::Affinity);
         match affinity {
             Some(cpus) => self.affinity.extend(cpus.iter().filter(|cpu| **cpu < MOST_CPUS)),
-            None => self.has_affinity_only = false,
+            None => self.has_other_source = true,
         }
         if source == CoresSource::NExpectedCores {
             self.asked += count;
@@ -306,7 +271,7 @@ impl UsableNode {
     /// - The sum of `--n-expected-cores`.
     /// - The most that one report may use. Quota and allocation are those of the node, so they do not add up.
     fn cores(&self) -> UsableCores {
-        let by_mask = if self.has_affinity_only { self.affinity.len() as f64 } else { 0.0 };
+        let by_mask = if self.has_other_source { 0.0 } else { self.affinity.len() as f64 };
         UsableCores { count: self.largest.max(by_mask).max(self.asked), source: self.source }
     }
 }

@@ -30,7 +30,7 @@ pub struct Source {
 }
 
 /// What the reports are of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Plan {
     sources: Vec<Source>,
     /// For each source, its place among the sources that [`Plan::new`] was given.
@@ -41,7 +41,7 @@ pub struct Plan {
     node_of: Vec<usize>,
     pub(super) nodes: Vec<NodePlan>,
     pub(super) grid: Grid,
-    /// Sources that are in no bin: too far from the others, or too long.
+    /// Sources that are apart, in no bin of the grid: too far in time from the others, or too long.
     pub(super) apart: BTreeSet<usize>,
     /// Sources that do not overlap in time with the largest group, directly or by way of others.
     pub(super) outside: Vec<usize>,
@@ -70,8 +70,8 @@ impl Plan {
     /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason. Copies and
     /// merged reports join these.
     pub fn new(sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
-        let unread = unread.into_iter().map(|(file, reason)| UnreadFile { file, reason });
-        let mut unread: Vec<UnreadFile> = unread.collect();
+        let mut unread: Vec<_> =
+            unread.into_iter().map(|(file, reason)| UnreadFile { file, reason }).collect();
         let mut placed: Vec<(usize, Source)> = sources.into_iter().enumerate().collect();
         placed.sort_by(|(_, a), (_, b)| a.file.cmp(&b.file));
         leave_out_doubles(&mut placed, &mut unread);
@@ -178,10 +178,7 @@ impl Plan {
 fn launcher(sources: &[Source]) -> Option<usize> {
     let is_of_launcher = |source: &Source| source.head.node_part.as_ref().is_some_and(|part| !part.is_agent);
     let mut numbers = (0..sources.len()).filter(|number| is_of_launcher(&sources[*number]));
-    match (numbers.next(), numbers.next()) {
-        (Some(only), None) => Some(only),
-        _ => None,
-    }
+    numbers.next().filter(|_| numbers.next().is_none())
 }
 
 /// Puts the clocks of agents right by that of their launcher: each compared its own with the clock of the directory that they

@@ -27,7 +27,7 @@ pub(super) struct Span {
 
 /// A stretch of time, and what the quantity was in it. `None` is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Point {
+pub(super) struct QuantityPoint {
     /// Its begin, microseconds since the epoch.
     pub start_us: i64,
     /// Its end.
@@ -46,7 +46,7 @@ pub(super) struct Quantity {
     /// When the report's command ran.
     pub span: Span,
     /// The quantity over time, without gaps; empty if it is not known over time.
-    pub points: Vec<Point>,
+    pub points: Vec<QuantityPoint>,
     /// The largest value that is known. It can be above all points: then its time is unknown.
     pub max: u64,
     /// The largest value that the quantity can have had; `None` is unknown.
@@ -163,7 +163,7 @@ impl<'a> Axis<'a> {
 
     /// The points of the sum of some tracks, without gaps. Where one track is unknown, the sum is. Gives no points if there
     /// is no track, or the axis can't be used.
-    fn points(&self, tracks: &[&Track], scale: Scale) -> Vec<Point> {
+    fn points(&self, tracks: &[&Track], scale: Scale) -> Vec<QuantityPoint> {
         if !self.is_sound || tracks.is_empty() {
             return Vec::new();
         }
@@ -173,15 +173,15 @@ impl<'a> Axis<'a> {
             let sum: Option<f64> = tracks.iter().map(|track| list(track).get(at).copied().flatten()).sum();
             sum.map(|sum| scale.units(sum))
         };
-        let mut points: Vec<Point> = Vec::with_capacity(self.series.start_s.len());
+        let mut points: Vec<QuantityPoint> = Vec::with_capacity(self.series.start_s.len());
         for (at, (start_s, end_s)) in self.series.start_s.iter().zip(&self.series.end_s).enumerate() {
             let (start_us, end_us) = (at_us(*start_s), at_us(*end_s));
             let before_us = points.last().map_or(start_us, |point| point.end_us);
             if before_us < start_us {
-                points.push(Point::unknown(before_us, start_us));
+                points.push(QuantityPoint::unknown(before_us, start_us));
             }
             let mean = sum_at(at, |track| &track.mean);
-            points.push(Point {
+            points.push(QuantityPoint {
                 start_us: before_us.max(start_us),
                 end_us: end_us.max(before_us),
                 // A mean can be known without extremes: a window of CPU time need not end where a point does. Then 0 is the
@@ -195,7 +195,7 @@ impl<'a> Axis<'a> {
     }
 }
 
-impl Point {
+impl QuantityPoint {
     /// Makes a stretch of time of which nothing is known.
     fn unknown(start_us: i64, end_us: i64) -> Self {
         Self { start_us, end_us, min: None, mean: None, max: None }

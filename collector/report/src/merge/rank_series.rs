@@ -3,8 +3,8 @@
 
 use super::grid::Grid;
 use super::node;
-use super::quantity::Quantity;
 use super::sum::Sum;
+use super::sums::Quantities;
 use crate::model::report::{NodeSeries, RankPlace, RankSeries};
 
 /// Maximum number of ranks with a series.
@@ -68,15 +68,16 @@ impl Sampling {
 }
 
 impl OpenSeries {
-    /// Adds a report of the rank: its RAM and its CPU utilisation over time.
-    pub(super) fn add(&mut self, ram: Option<&Quantity>, cpu: Option<&Quantity>) {
+    /// Adds a report of the rank: its RAM and its CPU utilization over time.
+    pub(super) fn add(&mut self, quantities: &Quantities) {
+        let [ram, cpu] = quantities.of_all();
         self.ram.add(ram);
         self.cpu.add(cpu);
     }
 
     /// Ends the series.
     pub(super) fn close(self, place: RankPlace) -> RankSeries {
-        let bins = bins_per_point(self.ram.grid());
+        let bins = bins_per_point(self.ram.grid);
         let NodeSeries { mean_ram_bytes, mean_cpu_percent, .. } = node::series(&self.ram, &self.cpu, bins);
         RankSeries { place, mean_ram_bytes, mean_cpu_percent }
     }

@@ -6,14 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ending::{is_failure, is_success};
 use super::grid::Grid;
-use super::quantity::{Quantity, Span};
+use super::quantity::Span;
 use super::rank_series::{self, OpenSeries, Sampling};
 use super::spread::spread;
-use super::totals::millionths;
+use super::sums::Quantities;
+use super::totals::{both, millionths};
+use crate::figures::float;
 use crate::model::report::{
     Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
 };
-use crate::quote;
+use crate::quote::{csv_cell, csv_plain};
 
 /// How many ranks are listed of each kind.
 const LISTED: usize = 10;
@@ -23,25 +25,25 @@ const MOST_MISSING: usize = 100;
 const MOST_RANKS: usize = 1 << 18;
 
 /// The number of the job, how many ranks it has, and the rank.
-type Key = (u32, u32, u32);
+type RankKey = (u32, u32, u32);
 
 /// The ranks so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RankTable {
     grid: Grid,
     /// Which ranks have a series.
     sampling: Sampling,
     /// The ranks of the reports. Several of one key are of different jobs, whose numbers the environment does not tell.
-    open: BTreeMap<Key, Vec<OpenRank>>,
+    open: BTreeMap<RankKey, Vec<OpenRank>>,
     /// All ranks; empty before [`RankTable::close`].
-    ranks: BTreeMap<Key, RankUsage>,
+    ranks: BTreeMap<RankKey, RankUsage>,
     /// The rank that failed first, and when, microseconds since the epoch. `None` before [`RankTable::close`], too.
     first_failed: Option<(i64, RankUsage)>,
     /// Jobs that only their reports tell apart from another job, each with its number of ranks. Which of their ranks are missing
     /// is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
     /// Ranks over time; empty before [`RankTable::close`].
-    series: BTreeMap<Key, RankSeries>,
+    series: BTreeMap<RankKey, RankSeries>,
 }
 
 /// A rank whose reports are being read.
@@ -69,27 +71,12 @@ pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
 impl RankTable {
     /// Makes a table without ranks, whose series are on this grid.
     pub(super) fn new(grid: Grid) -> Self {
-        Self {
-            grid,
-            sampling: Sampling::default(),
-            open: BTreeMap::new(),
-            ranks: BTreeMap::new(),
-            first_failed: None,
-            split: BTreeSet::new(),
-            series: BTreeMap::new(),
-        }
+        Self { grid, ..Self::default() }
     }
 
-    /// Adds the ranks of a report of this node, whose command ran at `span`. They are its own rank, with its RAM and CPU
-    /// utilisation over time, and those that its command started.
-    pub(super) fn add(
-        &mut self,
-        node: &str,
-        report: &Report,
-        span: Span,
-        ram: Option<&Quantity>,
-        cpu: Option<&Quantity>,
-    ) {
+    /// Adds the ranks of a report of this node, whose command ran at `span`. They are its own rank, with what the report has over
+    /// time, and those that its command started.
+    pub(super) fn add(&mut self, node: &str, report: &Report, span: Span, quantities: &Quantities) {
         if let Some(own) = report.rank {
             let usage = RankUsage {
                 place: RankPlace { job: own.job, rank: own.rank, node: node.to_owned() },
@@ -103,7 +90,7 @@ impl RankTable {
             let has_series = true;
             let rank = self.add_usage(usage, own.of, span, has_series);
             if let Some(OpenRank { series: Some(series), .. }) = rank {
-                series.add(ram, cpu);
+                series.add(quantities);
             }
             let all = self.open.iter_mut();
             self.sampling.limit(
@@ -116,20 +103,19 @@ impl RankTable {
     /// Adds the ranks that the command of a report started, of which a report has no series. `start_us`: when the command started,
     /// microseconds since the epoch.
     fn add_started(&mut self, node: &str, report: &Report, start_us: i64) {
-        for JobRank { rank, start_s, wall_s, cpu_s, peak_ram_bytes, peak_gpu_ram_bytes, exit, .. } in
-            &report.job_ranks
-        {
+        for started in &report.job_ranks {
+            let JobRank { rank, start_s, wall_s, cpu_s, exit, .. } = *started;
             let usage = RankUsage {
                 place: RankPlace { job: rank.job, rank: rank.rank, node: node.to_owned() },
                 pid: rank.pid,
-                wall_s: *wall_s,
-                peak_ram_bytes: *peak_ram_bytes,
-                cpu_s: *cpu_s,
-                peak_gpu_ram_bytes: *peak_gpu_ram_bytes,
-                exit: *exit,
+                wall_s,
+                peak_ram_bytes: started.peak_ram_bytes,
+                cpu_s,
+                peak_gpu_ram_bytes: started.peak_gpu_ram_bytes,
+                exit,
             };
             let at = |s: f64| start_us.saturating_add((s * 1e6) as i64);
-            let span = Span { start_us: at(*start_s), end_us: at(start_s + wall_s) };
+            let span = Span { start_us: at(start_s), end_us: at(start_s + wall_s) };
             let has_series = false;
             self.add_usage(usage, rank.of, span, has_series);
         }
@@ -151,23 +137,14 @@ impl RankTable {
             return None;
         }
         let open = self.open.entry(key).or_default();
-        let at = match open.iter().position(|rank| rank.can_have(node, span)) {
-            Some(at) => {
-                open[at].join(usage, span);
-                at
-            }
-            None => {
-                let series = if has_series { self.sampling.open(rank, self.grid) } else { None };
-                open.push(OpenRank {
-                    usage,
-                    exit_us: span.end_us,
-                    spans: BTreeMap::from([(span.start_us, span.end_us)]),
-                    series,
-                });
-                open.len() - 1
-            }
-        };
-        open.get_mut(at)
+        if let Some(at) = open.iter().position(|rank| rank.can_have(node, span)) {
+            open[at].join(usage, span);
+            return open.get_mut(at);
+        }
+        let series = if has_series { self.sampling.open(rank, self.grid) } else { None };
+        let spans = BTreeMap::from([(span.start_us, span.end_us)]);
+        open.push(OpenRank { usage, exit_us: span.end_us, spans, series });
+        open.last_mut()
     }
 
     /// Ends the table: all reports were added. Jobs that only their reports tell apart get the next free numbers.
@@ -220,9 +197,8 @@ impl RankTable {
         let (heaviest, others) = by_ram.split_at(by_ram.len().min(LISTED));
         // No rank is in both lists.
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
-        let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let compared = self.compared_ranks();
-        let gpu_ram = spread_of(&compared, |rank| as_f64(rank.peak_gpu_ram_bytes));
+        let gpu_ram = spread_of(&compared, |rank| float(rank.peak_gpu_ram_bytes));
         let series: Vec<RankSeries> = self.series.values().cloned().collect();
         let (series_start_s, series_end_s) = match series.is_empty() {
             true => Default::default(),
@@ -238,7 +214,7 @@ impl RankTable {
                 at_s: at_us.saturating_sub(self.grid.start_us).max(0) as f64 / 1e6,
                 exit: rank.exit,
             }),
-            peak_ram_bytes: spread_of(&compared, |rank| as_f64(rank.peak_ram_bytes)),
+            peak_ram_bytes: spread_of(&compared, |rank| float(rank.peak_ram_bytes)),
             cpu_s: spread_of(&compared, |rank| rank.cpu_s),
             // Ranks that used no GPU do not differ in it.
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
@@ -253,7 +229,7 @@ impl RankTable {
     /// The ranks that are compared: those of the heaviest job, because ranks of different jobs do different work.
     fn compared_ranks(&self) -> Vec<&RankUsage> {
         let heaviest = self.heaviest_job();
-        let is_of_heaviest = |(job, of, _): &Key| Some((*job, *of)) == heaviest;
+        let is_of_heaviest = |(job, of, _): &RankKey| Some((*job, *of)) == heaviest;
         self.ranks.iter().filter(|(key, _)| is_of_heaviest(key)).map(|(_, rank)| rank).collect()
     }
 
@@ -317,10 +293,9 @@ impl OpenRank {
         self.spans.insert(span.start_us, span.end_us);
         let usage = &mut self.usage;
         usage.wall_s += other.wall_s;
-        let largest = |a: Option<u64>, b: Option<u64>| Option::zip(a, b).map(|(a, b)| a.max(b));
-        usage.peak_ram_bytes = largest(usage.peak_ram_bytes, other.peak_ram_bytes);
-        usage.cpu_s = Option::zip(usage.cpu_s, other.cpu_s).map(|(a, b)| a + b);
-        usage.peak_gpu_ram_bytes = largest(usage.peak_gpu_ram_bytes, other.peak_gpu_ram_bytes);
+        usage.peak_ram_bytes = both(usage.peak_ram_bytes, other.peak_ram_bytes, u64::max);
+        usage.cpu_s = both(usage.cpu_s, other.cpu_s, |a, b| a + b);
+        usage.peak_gpu_ram_bytes = both(usage.peak_gpu_ram_bytes, other.peak_gpu_ram_bytes, u64::max);
         // The first failure counts. If there is none, an unknown exit does, since it can be a failure.
         let weight = |exit: Exit| (is_failure(exit), !is_success(exit));
         let (own, of_other) = (weight(usage.exit), weight(other.exit));
@@ -338,22 +313,19 @@ fn spread_of(ranks: &[&RankUsage], value: impl Fn(&RankUsage) -> Option<f64>) ->
 /// Writes ranks as CSV, with the names in the first line. What is not known is empty.
 pub fn csv(ranks: &[RankUsage]) -> String {
     let head = "job,rank,node,pid,wall_s,cpu_s,peak_ram_bytes,peak_gpu_ram_bytes,exit_code,exit_signal\n";
-    fn cell<T: ToString>(value: Option<T>) -> String {
-        value.map(|value| value.to_string()).unwrap_or_default()
-    }
     let row = |rank: &RankUsage| {
         let RankUsage { place, pid, wall_s, peak_ram_bytes, cpu_s, peak_gpu_ram_bytes, exit } = rank;
         format!(
             "{},{},{},{},{wall_s},{},{},{},{},{}\n",
             place.job,
             place.rank,
-            quote::csv_cell(&place.node),
-            cell(*pid),
-            cell(*cpu_s),
-            cell(*peak_ram_bytes),
-            cell(*peak_gpu_ram_bytes),
-            cell(exit.code),
-            cell(exit.signal)
+            csv_cell(&place.node),
+            csv_plain(*pid),
+            csv_plain(*cpu_s),
+            csv_plain(*peak_ram_bytes),
+            csv_plain(*peak_gpu_ram_bytes),
+            csv_plain(exit.code),
+            csv_plain(exit.signal)
         )
     };
     [head.to_owned()].into_iter().chain(ranks.iter().map(row)).collect()

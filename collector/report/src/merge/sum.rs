@@ -13,30 +13,31 @@
 //! whole numbers, so the order of the reports changes nothing.
 
 use super::grid::{Grid, START_ROUNDING_US, overlap_us};
-use super::quantity::{Point, Quantity, Scale, is_about};
+use super::quantity::{Quantity, QuantityPoint, Scale, is_about};
 use super::seen::Seen;
 use super::shape::Shape;
 
 /// The sum so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Sum {
-    grid: Grid,
+    /// The bins of time that the sum is over. Without [`Sum::new`] there are none.
+    pub grid: Grid,
     bins: Bins,
     /// `None`: the sum is only for a line over time.
     lower: Option<Lower>,
     apart: Apart,
     /// The largest value of a single report.
     largest: u128,
-    /// Of each report, the largest value that it can have had is known.
-    is_bounded: bool,
+    /// Of some report, the largest value that it can have had is unknown.
+    is_unbounded: bool,
     /// Of how many reports the quantity is known.
     known: u64,
     /// Of how many it is not.
-    unknown: u64,
+    pub unknown: u64,
 }
 
 /// What is known of each bin.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Bins {
     /// The sum of the largest values.
     most: Vec<u128>,
@@ -78,7 +79,7 @@ pub(super) struct Bounds {
 
 /// A sum over time, a list entry for each point.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Line {
+pub(super) struct SumLine {
     /// No less than this at any time.
     pub min: Vec<Option<u128>>,
     /// The mean.
@@ -109,28 +110,19 @@ impl Sum {
             time_sums: zeros(),
             is_known: vec![false; grid.bins],
         };
-        Self {
-            grid,
-            bins,
-            lower: None,
-            apart: Apart::default(),
-            largest: 0,
-            is_bounded: true,
-            known: 0,
-            unknown: 0,
-        }
+        Self { grid, bins, ..Self::default() }
     }
 
     /// Adds a report. `None`: its quantity is unknown.
     pub(super) fn add(&mut self, quantity: Option<&Quantity>) {
         let Some(quantity) = quantity else {
             self.unknown += 1;
-            self.is_bounded = false;
+            self.is_unbounded = true;
             return;
         };
         let (max, at_most) = (quantity.max, quantity.at_most.unwrap_or(quantity.max));
         self.known += 1;
-        self.is_bounded &= quantity.at_most.is_some();
+        self.is_unbounded |= quantity.at_most.is_none();
         self.largest = self.largest.max(max.into());
         if quantity.is_apart {
             self.apart.most += u128::from(max);
@@ -155,7 +147,7 @@ impl Sum {
 
     /// Adds a point to the means of the bins that it touches. Its time beyond the end of the grid does not count, although the
     /// last bin can end later.
-    fn add_over_time(&mut self, point: &Point) {
+    fn add_over_time(&mut self, point: &QuantityPoint) {
         let Some(mean) = point.mean else { return };
         let (first, last) = self.grid.touched(point.start_us, point.end_us);
         for bin in first..=last {
@@ -186,17 +178,7 @@ impl Sum {
 
     /// Notes that something in the sum can have been larger than its reports tell, so there is no upper bound.
     pub(super) fn unbound(&mut self) {
-        self.is_bounded = false;
-    }
-
-    /// The bins of time that the sum is over.
-    pub(super) fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    /// How many reports do not have the quantity.
-    pub(super) fn unknown(&self) -> u64 {
-        self.unknown
+        self.is_unbounded = true;
     }
 
     /// Whether the quantity is known of all reports.
@@ -221,7 +203,7 @@ impl Sum {
         // The maximum of the two: [`Sum::raise_largest`] raises only the lower bound.
         Bounds {
             at_least: (self.known > 0).then_some(at_least),
-            at_most: (self.is_bounded && self.known > 0).then_some(most.max(at_least)),
+            at_most: (!self.is_unbounded && self.known > 0).then_some(most.max(at_least)),
         }
     }
 
@@ -248,13 +230,12 @@ impl Sum {
 
     /// The largest mean of the sum over a window of 1, 2, 4, ... bins.
     fn largest_mean(&self, lower: &Lower) -> u128 {
-        let mut largest = 0;
-        for (level, time_sums) in lower.windows.iter().enumerate() {
-            for (number, time_sum) in time_sums.iter().enumerate() {
-                largest = largest.max(time_sum / u128::from(self.length_us(number, 1 << level)));
-            }
-        }
-        largest
+        let means = lower.windows.iter().enumerate().flat_map(|(level, time_sums)| {
+            let of_window =
+                move |(number, time_sum)| time_sum / u128::from(self.length_us(number, 1 << level));
+            time_sums.iter().enumerate().map(of_window)
+        });
+        means.max().unwrap_or(0)
     }
 
     /// The part of a window of so many bins that is within the time of the reports, microseconds; at least 1.
@@ -264,9 +245,9 @@ impl Sum {
     }
 
     /// The sum over time, with `bins_per_point` bins in each point. Points of which nothing is known are `None`.
-    pub(super) fn line(&self, bins_per_point: usize) -> Line {
+    pub(super) fn line(&self, bins_per_point: usize) -> SumLine {
         let Bins { most, least, time_sums, is_known, .. } = &self.bins;
-        let mut line = Line::default();
+        let mut line = SumLine::default();
         for (number, known) in is_known.chunks(bins_per_point).enumerate() {
             let first = number * bins_per_point;
             // The last point can have fewer bins.
@@ -285,7 +266,7 @@ impl Sum {
 
 impl Lower {
     /// Adds a point of the report that has this shape: by how much it rises, and what it has in each window.
-    fn add(&mut self, point: &Point, shape: &Shape, grid: Grid) {
+    fn add(&mut self, point: &QuantityPoint, shape: &Shape, grid: Grid) {
         let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
         if let Some(max) = point.max {
             let rises = &mut self.rises[last - first];
@@ -303,7 +284,7 @@ impl Lower {
 /// Adds to the sum over time of each window of so many bins what a point has in it for certain. If the point is within one
 /// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown. The part of a
 /// point that is outside of the grid counts in no window. Points of an agent whose clock is wrong can have such a part.
-fn add_to_windows(time_sums: &mut [u128], point: &Point, grid: Grid, bins_per_window: usize) {
+fn add_to_windows(time_sums: &mut [u128], point: &QuantityPoint, grid: Grid, bins_per_window: usize) {
     let grid_end_us = grid.end_us.saturating_add(START_ROUNDING_US);
     let is_inside = grid.start_us <= point.start_us && point.end_us <= grid_end_us;
     let (start_us, end_us) = (point.start_us.max(grid.start_us), point.end_us.min(grid_end_us));

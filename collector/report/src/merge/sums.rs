@@ -4,14 +4,17 @@ use super::grid::Grid;
 use super::quantity::{Axis, Quantity, Scale};
 use super::sum::Sum;
 use super::totals::Known;
+use crate::figures::float;
 use crate::model::gpu::over_time::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, SetTracks, Track};
+use crate::quantities::whole_gpus;
 
 /// Sums over reports, over time.
+#[derive(Default)]
 pub(super) struct Sums {
-    pub ram: Groups3,
-    pub cpu: Groups3,
+    pub ram: Groups<Sum>,
+    pub cpu: Groups<Sum>,
     pub processes: Sum,
     /// Bytes per second.
     pub read: Sum,
@@ -20,13 +23,6 @@ pub(super) struct Sums {
     /// GPU memory of main and of descendants, which reports don't have over time.
     pub gpu_main: MaxOnly,
     pub gpu_descendants: MaxOnly,
-}
-
-/// A quantity of main, descendants, and both.
-pub(super) struct Groups3 {
-    pub main: Sum,
-    pub descendants: Sum,
-    pub combined: Sum,
 }
 
 /// A quantity of which only maxima are known.
@@ -38,8 +34,8 @@ pub(super) struct MaxOnly {
 
 /// What a report has over time. A list of three has the quantities of main, of descendants, and of both.
 pub(super) struct Quantities {
-    pub ram: [Option<Quantity>; 3],
-    pub cpu: [Option<Quantity>; 3],
+    ram: [Option<Quantity>; 3],
+    cpu: [Option<Quantity>; 3],
     processes: Option<Quantity>,
     read: Option<Quantity>,
     written: Option<Quantity>,
@@ -50,26 +46,20 @@ impl Quantities {
     /// The quantities of one report, as far as its series have them.
     pub(super) fn from_report(report: &Report, axis: &Axis) -> Self {
         let series = &report.series;
-        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let ram = &report.max_ram;
-        let ram = [ram.main, ram.descendants, ram.combined].map(|set| bytes(set.footprint_bytes));
-        let ram_at_most = report.max_ram_at_most.values().map(bytes);
+        let ram = [ram.main, ram.descendants, ram.combined].map(|set| float(set.footprint_bytes));
+        let ram_at_most = report.max_ram_at_most.values().map(float);
         let cpu =
             [report.cpu.main, report.cpu.descendants, report.cpu.combined].map(|percent| percent.max_sum);
         let of_groups = |of: &SetTracks, scale: Scale, max: [Option<f64>; 3], at_most: [Option<f64>; 3]| {
-            [
-                axis.quantity(&[&of.main], scale, max[0], at_most[0]),
-                axis.quantity(&[&of.descendants], scale, max[1], at_most[1]),
-                axis.quantity(&[&of.combined], scale, max[2], at_most[2]),
-            ]
+            let tracks = [&of.main, &of.descendants, &of.combined];
+            std::array::from_fn(|at| axis.quantity(&[tracks[at]], scale, max[at], at_most[at]))
         };
-        let max_concurrent = report.processes.max_concurrent.map(|count| count as f64);
-        // A part of a GPU, such as a MIG instance, is in its whole device.
-        let devices: Vec<&str> =
-            report.gpus.iter().filter(|gpu| gpu.parent.is_none()).map(|gpu| gpu.id.as_str()).collect();
+        let max_concurrent = float(report.processes.max_concurrent);
+        let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
         let of_devices = series.gpus.iter().filter(|gpu| devices.contains(&gpu.id.as_str()));
         let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu[GpuFigure::MemoryRun]).collect();
-        let max_gpu_ram = bytes(report.max_gpu_ram.combined_bytes);
+        let max_gpu_ram = float(report.max_gpu_ram.combined_bytes);
         Self {
             ram: of_groups(&series.ram_bytes, Scale::Whole, ram, ram_at_most),
             // Only RAM has an upper bound of its own. That of the others is their maximum.
@@ -83,24 +73,26 @@ impl Quantities {
                 .and_then(|_| axis.quantity(&gpu_ram, Scale::Whole, max_gpu_ram, max_gpu_ram)),
         }
     }
+
+    /// RAM and CPU utilization of main and descendants together.
+    pub(super) fn of_all(&self) -> [Option<&Quantity>; 2] {
+        [self.ram[2].as_ref(), self.cpu[2].as_ref()]
+    }
 }
 
-impl Groups3 {
-    /// A figure of the sum of each group.
-    pub(super) fn map<T>(&self, figure: impl Fn(&Sum) -> T) -> Groups<T> {
-        Groups {
-            main: figure(&self.main),
-            descendants: figure(&self.descendants),
-            combined: figure(&self.combined),
-        }
-    }
+/// A figure of the sum of each group.
+pub(super) fn by_group<T>(
+    Groups { main, descendants, combined }: &Groups<Sum>,
+    figure: impl Fn(&Sum) -> T,
+) -> Groups<T> {
+    Groups { main: figure(main), descendants: figure(descendants), combined: figure(combined) }
 }
 
 impl Sums {
     /// Begins with no report.
     pub(super) fn new(grid: Grid) -> Self {
         let sum = || Sum::new(grid);
-        let groups = || Groups3 { main: sum(), descendants: sum(), combined: sum() };
+        let groups = || Groups { main: sum(), descendants: sum(), combined: sum() };
         Self {
             ram: groups(),
             cpu: groups(),
@@ -108,18 +100,18 @@ impl Sums {
             read: Sum::over_time(grid),
             written: Sum::over_time(grid),
             gpu_ram: sum(),
-            gpu_main: MaxOnly::default(),
-            gpu_descendants: MaxOnly::default(),
+            ..Self::default()
         }
     }
 
     /// Adds the quantities of a report.
     pub(super) fn add(&mut self, quantities: &Quantities, report: &Report) {
         for (sums, quantities) in [(&mut self.ram, &quantities.ram), (&mut self.cpu, &quantities.cpu)] {
-            let [main, descendants, combined] = quantities;
-            sums.main.add(main.as_ref());
-            sums.descendants.add(descendants.as_ref());
-            sums.combined.add(combined.as_ref());
+            for (sum, quantity) in
+                [&mut sums.main, &mut sums.descendants, &mut sums.combined].into_iter().zip(quantities)
+            {
+                sum.add(quantity.as_ref());
+            }
         }
         self.processes.add(quantities.processes.as_ref());
         self.read.add(quantities.read.as_ref());

@@ -4,7 +4,7 @@ use super::head::cut;
 pub(super) use crate::command_sums::millionths;
 use crate::model::groups::Groups;
 use crate::model::report::{
-    ContextSwitches, Coverage, CpuTime, Faults, Io, Layers, OtherUser, Peaks, Report, StartedElsewhere,
+    ContextSwitches, Coverage, Cpu, CpuTime, Faults, Io, Layers, OtherUser, Peaks, Report, StartedElsewhere,
 };
 
 /// Maximum number of executables that are listed, as in the report of one node.
@@ -68,6 +68,33 @@ impl Known {
 /// The number, or the largest that fits if it is larger.
 pub(super) fn saturated(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Two figures joined to one. `None`: one of them is unknown.
+pub(super) fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> T) -> Option<T> {
+    Option::zip(a, b).map(|(a, b)| join(a, b))
+}
+
+/// Whether something is so in any of several reports. One report is enough for yes; for no, all must say no.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InAny {
+    /// Some report says yes.
+    is_so: bool,
+    /// Some report does not tell.
+    has_unknown: bool,
+}
+
+impl InAny {
+    /// Adds what a report says; `None`: it does not tell.
+    pub(super) fn add(&mut self, is_so: Option<bool>) {
+        self.is_so |= is_so == Some(true);
+        self.has_unknown |= is_so.is_none();
+    }
+
+    /// What all reports together say; `None`: it is unknown.
+    pub(super) fn is_so(self) -> Option<bool> {
+        (self.is_so || !self.has_unknown).then_some(self.is_so)
+    }
 }
 
 /// A mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as
@@ -146,28 +173,21 @@ impl Totals {
     pub(super) fn add(&mut self, node: &str, report: &Report, wall_us: u64) {
         self.reports += 1;
         let time = &report.cpu_time;
-        let us = |seconds: Option<f64>| seconds.map(millionths);
-        self.user.add(us(time.user_s));
-        self.system.add(us(time.system_s));
-        self.total.add(us(time.total_s));
-        self.kernel.add(us(time.kernel_s));
-        self.unattributed.add(us(time.unattributed_s));
+        self.user.add(time.user_s.map(millionths));
+        self.system.add(time.system_s.map(millionths));
+        self.total.add(time.total_s.map(millionths));
+        self.kernel.add(time.kernel_s.map(millionths));
+        self.unattributed.add(time.unattributed_s.map(millionths));
         if let (None, Some(reason)) = (time.kernel_s, &time.kernel_s_reason) {
             self.kernel_reason.get_or_insert_with(|| (node.to_owned(), cut(reason)));
         }
         let wall_us = u128::from(wall_us);
-        let percent = Groups {
-            main: report.cpu.main.mean_sum,
-            descendants: report.cpu.descendants.mean_sum,
-            combined: report.cpu.combined.mean_sum,
-        };
-        add_groups(
-            &mut self.percent_time,
-            percent.map(|percent| percent.map(|percent| millionths(percent).saturating_mul(wall_us))),
-        );
+        let Cpu { main, descendants, combined, .. } = report.cpu;
+        let percent = Groups { main, descendants, combined }.map(|percent| percent.mean_sum);
+        let time = percent.map(|percent| Some(millionths(percent?).saturating_mul(wall_us)));
+        add_groups(&mut self.percent_time, time);
         let ram = report.mean_ram_bytes.map(|bytes| bytes.map(|bytes| bytes_time(bytes, wall_us)));
         add_groups(&mut self.ram_time, ram);
-        let whole = |number: Option<u64>| number.map(u128::from);
         for (sum, number) in [
             (&mut self.read, report.io.read_bytes),
             (&mut self.written, report.io.write_bytes),
@@ -179,7 +199,7 @@ impl Totals {
             (&mut self.processes, Some(report.processes.total)),
             (&mut self.still_running, report.processes.still_running),
         ] {
-            sum.add(whole(number));
+            sum.add(number.map(u128::from));
         }
         self.add_coverage(node, &report.coverage);
     }

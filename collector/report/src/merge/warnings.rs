@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::merger::Merger;
 use super::plan::Plan;
 use crate::command_line;
 use crate::figures::short;
-use crate::model::report::{Node, NodeState, Report, ReportFiles, Topic, UnseenRanks, Warning};
+use crate::model::report::{Node, NodeState, Report, Topic, UnseenRanks, Warning};
 
 /// Maximum number of warnings of reports that are kept; more are only counted.
 const MOST_KEPT: usize = 2000;
@@ -46,17 +47,14 @@ impl NodeWarnings {
         let mut all: Vec<_> = self.kept.iter().collect();
         all.sort_by_cached_key(|((topic, text), (count, _))| (*topic, Reverse(*count), text.clone()));
         let (listed, others) = all.split_at(all.len().min(MOST_LISTED));
-        let mut list: Vec<Warning> = listed
-            .iter()
-            .map(|((topic, text), (count, node))| {
-                let place = match count {
-                    1 => node.clone(),
-                    2 => format!("{node} and 1 other report"),
-                    _ => format!("{node} and {} other reports", count - 1),
-                };
-                Warning::new(*topic, format!("{place}: {text}"))
-            })
-            .collect();
+        let listed = listed.iter().map(|((topic, text), (count, node))| {
+            let others = match count {
+                1 => String::new(),
+                _ => format!(" and {}", counted(count - 1, "other report")),
+            };
+            Warning::new(*topic, format!("{node}{others}: {text}"))
+        });
+        let mut list: Vec<Warning> = listed.collect();
         let rest = others.len() as u64 + self.left_out;
         if rest > 0 {
             let text = format!("{rest} more warnings are in the reports of the nodes.");
@@ -66,40 +64,27 @@ impl NodeWarnings {
     }
 }
 
-/// What warnings are made from.
-pub(super) struct Found<'a> {
-    pub(super) plan: &'a Plan,
-    /// Commands with how many reports have them, the one of most reports first.
-    pub(super) commands: &'a [(&'a [String], u64)],
-    pub(super) nodes: &'a [Node],
-    pub(super) machines: u64,
-    pub(super) files: &'a ReportFiles,
-    /// Ranks without figures. `None`: there are none, or it is not known.
-    pub(super) ranks: Option<UnseenRanks>,
-    /// Nodes of the job without a report.
-    pub(super) missing_nodes: u64,
-    /// Figures, each with the number of reports in which it is unknown.
-    pub(super) unknown: &'a [(&'static str, u64)],
-    pub(super) of_nodes: &'a NodeWarnings,
-}
-
-/// Lists all warnings: those about the merge itself, then those of the reports.
-pub(super) fn warnings(found: &Found) -> Vec<Warning> {
+/// Lists all warnings: those about the merge itself, then those of the reports. `missing_nodes`: how many nodes of the job have no
+/// report.
+pub(super) fn warnings(merger: &Merger, missing_nodes: u64) -> Vec<Warning> {
+    let Merger { plan, nodes, .. } = merger;
+    // `None`: there are none, or it is not known.
+    let unseen_ranks = merger.ranks.unseen();
     // Each is `None` if there is nothing to warn of.
     let own: [(Topic, Option<String>); 10] = [
-        (Topic::Tracking, missing(found)),
-        (Topic::Tracking, idle(found)),
-        (Topic::Tracking, unfinished(found.nodes)),
-        (Topic::Figures, commands(found.commands)),
-        (Topic::Figures, jobs(found.plan)),
-        (Topic::Figures, times(found.plan)),
-        (Topic::Figures, apart(found.plan)),
-        (Topic::Figures, several_of_a_node(found.nodes)),
-        (Topic::Figures, one_machine(found)),
-        (Topic::Figures, unknown(found)),
+        (Topic::Tracking, missing(merger, missing_nodes, unseen_ranks)),
+        (Topic::Tracking, unseen_ranks.and_then(|_| idle(nodes))),
+        (Topic::Tracking, unfinished(nodes)),
+        (Topic::Figures, commands(&merger.commands.list())),
+        (Topic::Figures, jobs(plan)),
+        (Topic::Figures, times(plan)),
+        (Topic::Figures, apart(plan)),
+        (Topic::Figures, several_of_a_node(nodes)),
+        (Topic::Figures, one_machine(nodes, merger.machines.count)),
+        (Topic::Figures, unknown(&merger.unknown(), merger.files.read)),
     ];
     let own = own.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
-    own.chain(found.of_nodes.list()).collect()
+    own.chain(merger.of_nodes.list()).collect()
 }
 
 /// Names the first of several, and says how many more there are: `n1, n2 and 3 others`.
@@ -123,12 +108,11 @@ fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
     nodes.iter().filter(|node| node.state == state).collect()
 }
 
-/// Names the nodes of which there is a report, and no process in it, if ranks are missing: they may have run there. `None`: there
+/// Names the nodes of which there is a report, and no process in it, where ranks are missing: they may have run there. `None`: there
 /// are none.
-fn idle(found: &Found) -> Option<String> {
-    found.ranks?;
+fn idle(nodes: &[Node]) -> Option<String> {
     let is_idle = |node: &&Node| node.reports > 0 && node.processes == Some(0);
-    let idle: Vec<&Node> = found.nodes.iter().filter(is_idle).collect();
+    let idle: Vec<&Node> = nodes.iter().filter(is_idle).collect();
     (!idle.is_empty()).then(|| {
         format!(
             "No process was seen on {} ({}). What an MPI launcher starts by ssh in a job of Slurm does not report to the run.",
@@ -139,15 +123,15 @@ fn idle(found: &Found) -> Option<String> {
 }
 
 /// Says what no figure has: nodes and ranks without a report, and files that could not be read. `None`: nothing is missing.
-fn missing(found: &Found) -> Option<String> {
-    let never = of_state(found.nodes, NodeState::NeverCheckedIn);
-    let nodes = (found.missing_nodes > 0).then(|| {
+fn missing(merger: &Merger, missing_nodes: u64, unseen_ranks: Option<UnseenRanks>) -> Option<String> {
+    let never = of_state(&merger.nodes, NodeState::NeverCheckedIn);
+    let nodes = (missing_nodes > 0).then(|| {
         let names = named(never.iter().map(|node| node.node.as_str()));
         let names = if names.is_empty() { names } else { format!(" ({names})") };
-        format!("{}{names}", counted(found.missing_nodes, "node"))
+        format!("{}{names}", counted(missing_nodes, "node"))
     });
-    let ranks = found.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
-    let files = found.files;
+    let ranks = unseen_ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    let files = &merger.files;
     let unread = files.unread_files.first().map(|first| {
         let all = files.read + files.unread;
         let such_as = if files.unread > 1 { "such as " } else { "" };
@@ -159,17 +143,13 @@ fn missing(found: &Found) -> Option<String> {
 
 /// Names the nodes that have no final report. `None`: all have one.
 fn unfinished(nodes: &[Node]) -> Option<String> {
-    let open: Vec<&Node> = [NodeState::LastHeard, NodeState::Recovered]
-        .into_iter()
-        .flat_map(|state| of_state(nodes, state))
-        .collect();
-    let named_with_time: Vec<String> = open
-        .iter()
-        .map(|node| match node.silent_s {
-            Some(silent_s) => format!("{}: {} s before the end", node.node, short(silent_s)),
-            None => node.node.clone(),
-        })
-        .collect();
+    let states = [NodeState::LastHeard, NodeState::Recovered];
+    let open: Vec<&Node> = states.into_iter().flat_map(|state| of_state(nodes, state)).collect();
+    let with_time = |node: &&Node| match node.silent_s {
+        Some(silent_s) => format!("{}: {} s before the end", node.node, short(silent_s)),
+        None => node.node.clone(),
+    };
+    let named_with_time: Vec<String> = open.iter().map(with_time).collect();
     (!open.is_empty()).then(|| {
         format!(
             "{} without a final report, last heard of: {}. The run went on there, or the node was lost; what it used since is in no \
@@ -185,11 +165,10 @@ fn commands(commands: &[(&[String], u64)]) -> Option<String> {
     if commands.len() < 2 {
         return None;
     }
-    let texts: Vec<String> = commands
-        .iter()
-        .take(MAX_NAMED)
-        .map(|(words, count)| format!("{count} of {}", command_line::command(words, COMMAND_WIDTH)))
-        .collect();
+    let text = |(words, count): &(&[String], u64)| {
+        format!("{count} of {}", command_line::command(words, COMMAND_WIDTH))
+    };
+    let texts: Vec<String> = commands.iter().take(MAX_NAMED).map(text).collect();
     let more = if commands.len() > texts.len() { ", ..." } else { "" };
     Some(format!(
         "These are reports of different commands: {}{more}. All sums are over all of them. Merge the reports of each run by \
@@ -247,25 +226,26 @@ fn several_of_a_node(nodes: &[Node]) -> Option<String> {
 }
 
 /// Says that some nodes are the same machine. `None`: there are as many machines as nodes with a report.
-fn one_machine(found: &Found) -> Option<String> {
-    let with_reports = found.nodes.iter().filter(|node| node.reports > 0).count() as u64;
-    (with_reports > found.machines).then(|| {
+fn one_machine(nodes: &[Node], machines: u64) -> Option<String> {
+    let with_reports = nodes.iter().filter(|node| node.reports > 0).count() as u64;
+    (with_reports > machines).then(|| {
         format!(
             "By their boot ids, {with_reports} nodes are {}: containers, for example. Its cores, memory and GPUs count once.",
-            counted(found.machines, "machine")
+            counted(machines, "machine")
         )
     })
 }
 
-/// Names the figures that are unknown of some reports. `None`: all are known of all.
-fn unknown(found: &Found) -> Option<String> {
-    let unknown = found.unknown.iter().filter(|(_, reports)| *reports > 0);
+/// Names the figures that are unknown of some of so many `reports`. `figures`: each with the number of reports in which it is
+/// unknown. `None`: all are known of all.
+fn unknown(figures: &[(&str, u64)], reports: u64) -> Option<String> {
+    let unknown = figures.iter().filter(|(_, reports)| *reports > 0);
     let parts: Vec<String> =
         unknown.map(|(figure, reports)| format!("{figure} (in {})", counted(*reports, "report"))).collect();
     (!parts.is_empty()).then(|| {
         format!(
             "Unknown in some of {}, and in no sum: {}. These sums are of the other reports.",
-            counted(found.files.read, "report"),
+            counted(reports, "report"),
             parts.join(", ")
         )
     })

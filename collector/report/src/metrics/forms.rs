@@ -17,16 +17,12 @@ pub fn text(rows: &[MetricRow]) -> String {
     let head = ["metric", "process", "count", "last", "min", "max", "mean", "not finite"];
     let line = |row: &MetricRow| {
         let cell = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| readable(&row.name, value));
-        let mut cells = vec![
-            quote::cut_middle(&quote::escape(&row.name), NAME_COLUMNS),
-            row.process_id.to_string(),
-            row.count.to_string(),
-        ];
-        cells.extend([row.last, row.min, row.max, row.mean].map(cell));
-        cells.push(if row.not_finite == 0 { String::new() } else { row.not_finite.to_string() });
-        cells
+        let name = quote::cut_middle(&quote::escape(&row.name), NAME_COLUMNS);
+        let [last, min, max, mean] = [row.last, row.min, row.max, row.mean].map(cell);
+        let not_finite = if row.not_finite == 0 { String::new() } else { row.not_finite.to_string() };
+        [name, row.process_id.to_string(), row.count.to_string(), last, min, max, mean, not_finite].into()
     };
-    let head = head.map(str::to_owned).to_vec();
+    let head = head.map(str::to_owned).into();
     let lines: Vec<Vec<String>> = [head].into_iter().chain(rows.iter().map(line)).collect();
     aligned(&lines).join("\n") + "\n"
 }
@@ -37,7 +33,7 @@ pub fn json(rows: &[MetricRow]) -> String {
     struct All<'a> {
         metrics: &'a [MetricRow],
     }
-    quote::escape_json(&serde_json::to_string_pretty(&All { metrics: rows }).unwrap_or_default()) + "\n"
+    quote::json_pretty(&All { metrics: rows })
 }
 
 /// Writes metrics as CSV, with the names of the columns in the first line. What is not known is empty.
@@ -45,17 +41,10 @@ pub fn csv(rows: &[MetricRow]) -> String {
     let head =
         "name,process_id,count,not_finite,last,min,max,mean,first_timestamp,last_timestamp\n".to_owned();
     let row = |row: &MetricRow| {
-        let cell = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        let figures = [row.last, row.min, row.max, row.mean].map(cell).join(",");
-        format!(
-            "{},{},{},{},{figures},{},{}\n",
-            quote::csv_cell(&row.name),
-            row.process_id,
-            row.count,
-            row.not_finite,
-            row.first_timestamp,
-            row.last_timestamp
-        )
+        let figures = [row.last, row.min, row.max, row.mean].map(quote::csv_plain).join(",");
+        let MetricRow { process_id, count, not_finite, first_timestamp, last_timestamp, .. } = row;
+        let name = quote::csv_cell(&row.name);
+        format!("{name},{process_id},{count},{not_finite},{figures},{first_timestamp},{last_timestamp}\n")
     };
     [head].into_iter().chain(rows.iter().map(row)).collect()
 }

@@ -53,14 +53,8 @@ impl MetricPoints {
     /// Begins with no value, for the points of a run whose times `clock` gives.
     pub fn new(over_time: &OverTime, clock: Clock) -> Self {
         let ends_s = over_time.points.iter().map(|point| point.end_s).collect();
-        Self {
-            clock,
-            ends_s,
-            found: BTreeMap::new(),
-            summary: MetricSummary::default(),
-            outside: 0,
-            beyond: 0,
-        }
+        let (found, summary) = (BTreeMap::new(), MetricSummary::default());
+        Self { clock, ends_s, found, summary, outside: 0, beyond: 0 }
     }
 
     /// Adds the next value of the file to its point and to the summary. One outside of the run, or of a metric beyond [`MAX_METRICS`],
@@ -89,59 +83,47 @@ impl MetricPoints {
 
     /// Says what of the values is missing in the points, a line each.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        match (self.outside, self.found.is_empty()) {
-            (0, true) => notes.push("there is no metric".to_owned()),
-            (0, false) => {}
-            (_, true) => notes.push("no metric is of the time of this run".to_owned()),
-            (1, false) => {
-                notes.push("1 value is of no point, before the first or after the last one".to_owned());
+        let values =
+            |count: u64| if count == 1 { "1 value is".into() } else { format!("{count} values are") };
+        let outside = match (self.outside, self.found.is_empty()) {
+            (0, true) => Some("there is no metric".to_owned()),
+            (0, false) => None,
+            (_, true) => Some("no metric is of the time of this run".to_owned()),
+            (count, false) => {
+                Some(format!("{} of no point, before the first or after the last one", values(count)))
             }
-            (values, false) => {
-                notes
-                    .push(format!("{values} values are of no point, before the first or after the last one"));
-            }
-        }
-        match self.beyond {
-            0 => {}
-            1 => notes.push(format!("1 value is left out: it is of more than {MAX_METRICS} metrics")),
-            values => notes
-                .push(format!("{values} values are left out: they are of more than {MAX_METRICS} metrics")),
-        }
-        notes
+        };
+        let beyond = (self.beyond > 0).then(|| {
+            let they_are = if self.beyond == 1 { "it is" } else { "they are" };
+            format!("{} left out: {they_are} of more than {MAX_METRICS} metrics", values(self.beyond))
+        });
+        outside.into_iter().chain(beyond).collect()
     }
 
     /// The metrics over the points, in the order of names.
     pub(crate) fn tracks(&self) -> Vec<MetricTrack> {
         let rows = self.summary.rows();
         let has_several = |name: &str| rows.iter().filter(|row| row.name == name).count() > 1;
-        let mut tracks = Vec::with_capacity(rows.len());
         // Both are sorted by name and process.
-        for (((name, process_id), slots), row) in self.found.iter().zip(&rows) {
-            let mut values = Vec::with_capacity(slots.len());
+        let tracks = self.found.iter().zip(&rows).map(|(((name, process_id), slots), row)| {
             // A point without a value has that of the point before.
             let mut last: Option<f64> = None;
-            for slot in slots {
+            let values = slots.iter().map(|slot| {
                 last = slot.map(|latest| latest.value).or(last);
-                values.push(last.filter(|value| value.is_finite()));
-            }
-            tracks.push(MetricTrack {
-                name: name.clone(),
-                process_id: has_several(name).then_some(*process_id),
-                values,
-                row: row.clone(),
+                last.filter(|value| value.is_finite())
             });
-        }
-        tracks
+            let (values, process_id) = (values.collect(), has_several(name).then_some(*process_id));
+            MetricTrack { name: name.clone(), process_id, values, row: row.clone() }
+        });
+        tracks.collect()
     }
 
     /// Adds a column for each metric to the points that this was made for.
     pub fn joined(&self, mut over_time: OverTime) -> OverTime {
         for MetricTrack { name, process_id, values, .. } in self.tracks() {
             let of_process = process_id.map(|pid| format!("pid{pid}_")).unwrap_or_default();
-            over_time
-                .columns
-                .push(Column { name: format!("{METRIC}{of_process}{name}"), joining: Joining::Last });
+            let name = format!("{METRIC}{of_process}{name}");
+            over_time.columns.push(Column { name, joining: Joining::Last });
             for (point, value) in over_time.points.iter_mut().zip(values) {
                 point.values.push(value);
             }

@@ -68,7 +68,7 @@ pub fn json(over_time: &OverTime) -> String {
     };
     let points: Vec<Value> = over_time.points.iter().map(point).collect();
     let all = serde_json::json!({ "points": points, "statistics": statistics(over_time) });
-    quote::escape_json(&serde_json::to_string_pretty(&all).unwrap_or_default()) + "\n"
+    quote::json_pretty(&all)
 }
 
 /// Writes the statistics as text: a line for each column.
@@ -76,10 +76,8 @@ pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
     let statistics = statistics(over_time);
     let title = format!("{} points in {} s", over_time.points.len(), short(last_s));
-    let names: Vec<String> = statistics
-        .iter()
-        .map(|column| quote::cut_middle(&quote::escape(&column.name), NAME_COLUMNS))
-        .collect();
+    let name = |column: &Statistics| quote::cut_middle(&quote::escape(&column.name), NAME_COLUMNS);
+    let names: Vec<String> = statistics.iter().map(name).collect();
     let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
         let cells = cells.map(|cell| right(&cell, FIGURE)).join("  ");

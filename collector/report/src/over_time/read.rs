@@ -384,15 +384,14 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     timed_rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     // The start of the run is not in the table. So the first row is time 0, and its point has no length.
     let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
-    let mut points = Vec::with_capacity(timed_rows.len());
-    // A point begins where the one before it ends.
-    let mut start_s = 0.0;
-    for (ns, row) in &timed_rows {
+    let mut before_s = 0.0;
+    let points = timed_rows.iter().map(|(ns, row)| {
         let end_s = (ns - first_ns) / NS_PER_S;
         let values = table_columns.iter().map(|column| column.value(row)).collect();
-        points.push(Point { start_s, end_s, values });
-        start_s = end_s;
-    }
+        // A point begins where the one before it ends.
+        Point { start_s: std::mem::replace(&mut before_s, end_s), end_s, values }
+    });
+    let points = points.collect();
     let columns = table_columns.into_iter().map(|column| column.column).collect();
     let over_time = OverTime { points, columns };
     // The run began up to an interval before its first row. A single row does not tell the interval.
@@ -454,9 +453,8 @@ impl TableColumn {
 /// If there is no such unit, as a text to put after the file's name.
 fn bytes_of_unit(unit: &str) -> Result<f64, String> {
     let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
-    known
-        .map(|unit| 1.0 / unit.convert(1.0))
-        .ok_or_else(|| format!("has an unknown unit: {}", crate::quote::cut(&format!("{unit:?}"), 40)))
+    let unknown = || format!("has an unknown unit: {}", crate::quote::cut(&format!("{unit:?}"), 40));
+    Ok(1.0 / known.ok_or_else(unknown)?.convert(1.0))
 }
 
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
@@ -470,20 +468,20 @@ fn table_columns(
 ) -> Result<Vec<TableColumn>, String> {
     let (ram, gpu_ram) = (bytes_of_unit(&fixed.ram_unit)?, bytes_of_unit(&fixed.gpu_ram_unit)?);
     let mut found: Vec<TableColumn> = Vec::new();
+    let mut add = |name: String, joining, place, factor| {
+        found.push(TableColumn { column: Column { name, joining }, place, factor });
+    };
     for set in SETS {
-        let column = Column { name: format!("ram_{set}_bytes"), joining: Joining::Largest };
         let place = needed_place(names, &format!("{set}_ram"))?;
-        found.push(TableColumn { column, place, factor: ram });
+        add(format!("ram_{set}_bytes"), Joining::Largest, place, ram);
     }
     for set in SETS {
-        let column = Column { name: format!("cpu_{set}_percent"), joining: Joining::Mean };
         let place = needed_place(names, &format!("cpu_{set}_sum_utilization_percent"))?;
-        found.push(TableColumn { column, place, factor: 1.0 });
+        add(format!("cpu_{set}_percent"), Joining::Mean, place, 1.0);
     }
     // gpu_tracker counts no processes.
     if let Some(place) = place(names, "n_processes") {
-        let column = Column { name: "processes".into(), joining: Joining::Largest };
-        found.push(TableColumn { column, place, factor: 1.0 });
+        add("processes".into(), Joining::Largest, place, 1.0);
     }
     for (name, joining, their_name, factor) in [
         ("gpus_utilization_percent", Joining::Mean, "gpu_sum_utilization_percent", 1.0),
@@ -494,7 +492,7 @@ fn table_columns(
         // does.
         let has_gpu = |place: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*place] > Some(0.0));
         if let Some(place) = place(names, their_name).filter(has_gpu) {
-            found.push(TableColumn { column: Column { name: name.into(), joining }, place, factor });
+            add(name.into(), joining, place, factor);
         }
     }
     Ok(found)

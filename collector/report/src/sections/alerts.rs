@@ -20,10 +20,9 @@ pub(super) fn section(report: &Report, units: Units) -> Section {
             format!("went on {times}, first {}; on for {on}{until}", units.after_the_start(at_s))
         }
     };
-    let section = report
-        .alerts
-        .iter()
-        .fold(Section::new("Alerts"), |section, alert| section.text(&alert.alert, row(alert)));
+    let alerts = report.alerts.iter();
+    let section =
+        alerts.fold(Section::new("Alerts"), |section, alert| section.text(&alert.alert, row(alert)));
     let Some(events) = &report.events else { return section };
     let kinds: Vec<String> =
         events.by_kind.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();

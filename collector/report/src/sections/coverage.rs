@@ -24,11 +24,6 @@ fn started(StartedElsewhere { kind, program, target, count, is_tracked }: &Start
     format!("{program}: {kind}{target}{times}{tracked}")
 }
 
-/// Says how many processes another user had: `2 of uid 65534`.
-fn of_user(OtherUser { uid, processes }: &OtherUser) -> String {
-    format!("{processes} of uid {uid}")
-}
-
 /// Makes the section that says how the figures are known. A count of exact ones is left out if it is that of all processes.
 pub(super) fn coverage(coverage: &Coverage) -> Section {
     let Coverage { layers, peaks, .. } = coverage;
@@ -48,7 +43,9 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .count("Sampled", peaks.sampled)
         .count("Upper bound", peaks.bound)
         .count("Unknown", peaks.unknown);
+    let of_user = |OtherUser { uid, processes }: &OtherUser| format!("{processes} of uid {uid}");
     let ranks = coverage.ranks.as_ref().map(|ranks| format!("{} of {}", ranks.unseen, ranks.expected));
+    let left_reports = coverage.left_reports.iter().map(place_of_left).collect();
     Section::new("Coverage")
         .count("Exact", unless_all(coverage.exact))
         .count("Sampled", coverage.sampled)
@@ -68,8 +65,5 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .section(Section::list("Started elsewhere", coverage.elsewhere.iter().map(started).collect()))
         .text("Nodes not seen", coverage.nodes.as_ref().map(|nodes| nodes.unseen.to_string()))
         .text("Ranks not seen", ranks)
-        .section(Section::list(
-            "Reports on other nodes",
-            coverage.left_reports.iter().map(place_of_left).collect(),
-        ))
+        .section(Section::list("Reports on other nodes", left_reports))
 }

@@ -12,16 +12,11 @@ const MOST_LINES: usize = 1;
 
 /// Writes `, but 3 processes crashed,`. The test programs of build systems do not count: they may crash. `None`: no other did.
 pub(super) fn in_headline(report: &Report) -> Option<String> {
-    let count = count(report);
+    let count = sum(of_the_job(report));
     (count > 0).then(|| format!(", but {} crashed,", processes(count)))
 }
 
-/// Counts the processes that crashed, without the test programs of build systems (probes).
-fn count(report: &Report) -> u64 {
-    sum(of_the_job(report))
-}
-
-/// The crashes without those of test programs of build systems.
+/// The crashes without those of the test programs of build systems (probes).
 fn of_the_job(report: &Report) -> impl Iterator<Item = &Crash> {
     report.crashes.iter().flatten().filter(|crash| !crash.is_probe)
 }

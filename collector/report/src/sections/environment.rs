@@ -58,10 +58,8 @@ pub(super) fn run_limits(report: &Report, units: Units) -> Section {
         };
         format!("{action}{how}; {exceeded}")
     };
-    report
-        .run_limits
-        .iter()
-        .fold(Section::new("Limits of the run"), |section, limit| section.text(&limit.limit, row(limit)))
+    let limits = report.run_limits.iter();
+    limits.fold(Section::new("Limits of the run"), |section, limit| section.text(&limit.limit, row(limit)))
 }
 
 /// Makes the rows about the command's own cgroup; none without `--cgroup`.

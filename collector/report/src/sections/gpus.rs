@@ -18,11 +18,8 @@ pub(super) fn gpus(gpus: &[GpuDevice], units: Units) -> Section {
 fn device(gpu: &GpuDevice, units: Units) -> Section {
     let (ram, time) = (units.gpu_ram, units.time);
     let states = Option::zip(gpu.pstate.fastest, gpu.pstate.slowest);
-    let xid_errors = gpu
-        .errors
-        .xid
-        .as_ref()
-        .map(|xids| xids.iter().fold(0, |sum: u64, xid| sum.saturating_add(xid.count)));
+    let xids = gpu.errors.xid.as_ref();
+    let xid_errors = xids.map(|xids| xids.iter().fold(0, |sum: u64, xid| sum.saturating_add(xid.count)));
     Section::new(&gpu.id)
         .text("Name", gpu.name.clone())
         .text("PCI address", gpu.pci_address.clone())

@@ -19,21 +19,22 @@ const NEGLIGIBLE: f64 = 0.01;
 
 /// Makes the summary's rows. The report of one node has at most the row of the ranks, if its command started several.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
-    let row = |label: &str, tone: Tone, text: Option<String>| {
-        text.map(|text| Block::Row(label.to_owned(), vec![Cell::Text(tone, text)]))
+    let rows: Vec<(&str, Tone, Option<String>)> = match &report.merged {
+        None => {
+            vec![("Nodes", Tone::Caution, this_alone(report)), ("Ranks", Tone::Plain, ranks_here(report))]
+        }
+        Some(merged) => vec![
+            ("GPUs", Tone::Plain, gpu_use(report, merged, units)),
+            ("Nodes", Tone::Plain, Some(nodes_by_ram(report, merged, units))),
+            // If the ranks are not known, by how much the nodes differ.
+            ("Imbalance", Tone::Plain, imbalance_of_ranks(report).or_else(|| imbalance_of_nodes(merged))),
+            ("Failed", Tone::Bad, failed_nodes(report)),
+        ],
     };
-    let Some(merged) = &report.merged else {
-        let rows =
-            [row("Nodes", Tone::Caution, this_alone(report)), row("Ranks", Tone::Plain, ranks_here(report))];
-        return rows.into_iter().flatten().collect();
+    let row = |(label, tone, text): (&str, _, Option<_>)| {
+        Some(Block::Row(label.to_owned(), vec![Cell::Text(tone, text?)]))
     };
-    let rows = [
-        row("GPUs", Tone::Plain, gpu_use(report, merged, units)),
-        row("Nodes", Tone::Plain, Some(nodes_by_ram(report, merged, units))),
-        row("Imbalance", Tone::Plain, imbalance(report, merged)),
-        row("Failed", Tone::Bad, failed_nodes(report)),
-    ];
-    rows.into_iter().flatten().collect()
+    rows.into_iter().filter_map(row).collect()
 }
 
 /// Says that the report is of the launcher's node alone, and what makes that of all nodes. `None`: the run had one node, or the report is
@@ -91,11 +92,6 @@ fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
     }
     let ranks = report.ranks.as_ref().map(|ranks| format!(", {} ranks", thousands(ranks.seen as f64)));
     format!("{}{}: {}", thousands(merged.nodes as f64), ranks.unwrap_or_default(), named.join(", "))
-}
-
-/// Writes by how much the heaviest rank is above the mean, and which it is. If the ranks are not known, writes that of the nodes.
-fn imbalance(report: &Report, merged: &Merged) -> Option<String> {
-    imbalance_of_ranks(report).or_else(|| imbalance_of_nodes(merged))
 }
 
 /// Writes `CPU 1.31 (n3), RAM 1.04 (n1)`. `None`: neither is known.

@@ -6,7 +6,9 @@ use crate::command_line;
 use crate::command_sums::CommandSums;
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
-use crate::model::report::{CommandUsage, Coverage, HeavyProcess, Peaks, Processes, Report};
+use crate::model::report::{
+    CommandGpu, CommandUsage, Coverage, HeavyProcess, Peaks, ProcessGpu, Processes, Report,
+};
 use crate::units::Units;
 
 /// Longest command line in a table, in columns: what an outline of 80 columns has room for after the figures.
@@ -32,13 +34,11 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
     let cpu_s = |process: &HeavyProcess| process.usage.cpu_s.unwrap_or(0.0);
     by_cpu.sort_by(|a, b| cpu_s(b).total_cmp(&cpu_s(a)));
     by_ram.sort_by_key(|process| Reverse(process.usage.peak_rss_bytes));
+    // The label has the words "at most" already. Those of a lower bound before them stay.
+    let most_at_once = most_at_once(report).map(|most| most.trim_start_matches("at most ").to_owned());
     Section::new("Processes")
         .text("Total", processes.total.to_string())
-        // The label has the words "at most" already. Those of a lower bound before them stay.
-        .text(
-            "Most at one time",
-            most_at_once(report).map(|most| most.trim_start_matches("at most ").to_owned()),
-        )
+        .text("Most at one time", most_at_once)
         .count("Still running at the end", processes.still_running)
         .section(still_running(processes))
         .section(by_command(&processes.by_command, units))
@@ -78,10 +78,8 @@ pub(crate) fn most_at_once(report: &Report) -> Option<String> {
 
 /// Makes the table of the processes that still ran at the end. Its total can be more than are listed.
 fn still_running(processes: &Processes) -> Section {
-    let listed = processes
-        .still_running_processes
-        .iter()
-        .map(|process| [process.pid.to_string(), process.command.clone()]);
+    let listed = processes.still_running_processes.iter();
+    let listed = listed.map(|process| [process.pid.to_string(), process.command.clone()]);
     let mut table = Table::new([Column::count("PID"), Column::text("Command")], listed);
     table.total = usize::try_from(processes.still_running.unwrap_or(0)).unwrap_or(usize::MAX);
     Section::default().table(table)
@@ -109,24 +107,14 @@ fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
         let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
         let command = command_line::process(process.args.as_deref(), &process.command, COMMAND);
         let node = node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
-        [
-            process.pid.to_string(),
-            count(process.ppid.map(u64::from)),
-            exit(process.exit),
-            cpu,
-            peak,
-            wall,
-            node + &command,
-        ]
+        let (pid, parent) = (process.pid.to_string(), count(process.ppid.map(u64::from)));
+        [pid, parent, exit(process.exit), cpu, peak, wall, node + &command]
     });
     let mut table = Table::new(head, rows);
     let whole = |process: &&HeavyProcess| {
         let usage = &process.usage;
-        usage
-            .args
-            .as_ref()
-            .map(|args| command_line::process(Some(args), &usage.command, WHOLE_COMMAND_COLUMNS))
-            .unwrap_or_default()
+        let whole = |args| command_line::process(Some(args), &usage.command, WHOLE_COMMAND_COLUMNS);
+        usage.args.as_deref().map(whole).unwrap_or_default()
     };
     table.tips = processes.iter().map(whole).collect();
     Section::new(title).table(table)
@@ -146,13 +134,9 @@ fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: 
 /// Makes the table of the command names whose processes were seen on a GPU.
 fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
     let rows = commands.iter().filter_map(|command| {
-        let gpu = command.gpu.as_ref()?;
-        Some(GpuRow {
-            first: gpu.count.to_string(),
-            peak_ram_bytes: gpu.peak_ram_bytes,
-            max_sm_percent: gpu.max_sm_percent,
-            command: &command.command,
-        })
+        let CommandGpu { count, peak_ram_bytes, max_sm_percent } = command.gpu.clone()?;
+        let gpu = ProcessGpu { peak_ram_bytes, max_sm_percent };
+        Some((count.to_string(), gpu, &command.command))
     });
     Section::new("By command on GPUs").table(gpu_table("Count", rows, units))
 }
@@ -160,35 +144,22 @@ fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
 /// Makes the table of those of the heaviest processes that were seen on a GPU.
 fn heaviest_on_gpus(processes: &[HeavyProcess], units: Units) -> Section {
     let rows = processes.iter().filter_map(|HeavyProcess { usage: process, .. }| {
-        let gpu = process.gpu.as_ref()?;
-        Some(GpuRow {
-            first: process.pid.to_string(),
-            peak_ram_bytes: gpu.peak_ram_bytes,
-            max_sm_percent: gpu.max_sm_percent,
-            command: &process.command,
-        })
+        Some((process.pid.to_string(), process.gpu.clone()?, &process.command))
     });
     Section::new("Heaviest on GPUs").table(gpu_table("PID", rows, units))
 }
 
-/// A row of a table about GPUs.
-struct GpuRow<'a> {
-    /// The cell of the first column.
-    first: String,
-    peak_ram_bytes: Option<u64>,
-    max_sm_percent: Option<f64>,
-    command: &'a str,
-}
+/// A row of a table about GPUs: the cell of the first column, the figures, and the command.
+type GpuRow<'a> = (String, ProcessGpu, &'a String);
 
 /// Makes a table of rows about GPUs: those of most GPU RAM first. `first`: the head of the first column.
 fn gpu_table<'a>(first: &'static str, rows: impl Iterator<Item = GpuRow<'a>>, units: Units) -> Table {
     let ram = Column::number("Peak GPU RAM", units.gpu_ram.symbol());
     let head = [Column::count(first), ram, Column::number("Max SM", "%"), Column::text("Command")];
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| Reverse(row.peak_ram_bytes));
-    let cells = |row: GpuRow| {
-        let (peak, max_sm) = (units.gpu_ram_cell(row.peak_ram_bytes), number(row.max_sm_percent));
-        [row.first, peak, max_sm, row.command.to_owned()]
+    rows.sort_by_key(|(_, gpu, _)| Reverse(gpu.peak_ram_bytes));
+    let cells = |(first, gpu, command): GpuRow| {
+        [first, units.gpu_ram_cell(gpu.peak_ram_bytes), number(gpu.max_sm_percent), command.clone()]
     };
     Table::new(head, rows.into_iter().map(cells))
 }

@@ -79,10 +79,8 @@ pub(super) fn peak(peak: Option<&Peak>, units: Units) -> Section {
 fn holders_by_command(peak: &Peak, units: Units) -> Table {
     let head = [Column::count("Count"), Column::number("Added", units.ram.symbol()), Column::text("Command")];
     let row = |count: u64, bytes, command| [thousands(count as f64), units.ram_cell(Some(bytes)), command];
-    let named = peak
-        .by_command
-        .iter()
-        .map(|command| row(command.count, command.added_bytes, command.command.clone()));
+    let named = peak.by_command.iter();
+    let named = named.map(|command| row(command.count, command.added_bytes, command.command.clone()));
     let others = peak.other_commands.map(|others| {
         row(others.count, others.added_bytes, format!("({} other names)", thousands(others.commands as f64)))
     });
@@ -216,11 +214,9 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
     // Commands after the first few, and those that the report does not name either, are summed.
     let unnamed = peak.other_commands.map(|others| (others.count, others.added_bytes));
     let others = others.iter().map(|command| (command.count, command.added_bytes)).chain(unnamed);
-    let (mut other_count, mut other_bytes) = (0_u64, 0_u64);
-    for (count, bytes) in others {
-        other_count = other_count.saturating_add(count);
-        other_bytes = other_bytes.saturating_add(bytes);
-    }
+    let (other_count, other_bytes) = others.fold((0_u64, 0_u64), |(all_count, all_bytes), (count, bytes)| {
+        (all_count.saturating_add(count), all_bytes.saturating_add(bytes))
+    });
     let all_count = named.iter().fold(other_count, |sum, command| sum.saturating_add(command.count));
     if all_count < 2 {
         return None;
@@ -230,7 +226,7 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
         format!("{count}{name} {}", units.bytes(bytes))
     };
     let names: Vec<String> = named.iter().map(|command| quote::escape(&command.command)).collect();
-    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), HOLDER_COLUMNS);
+    let names = quote::shorten(&names, HOLDER_COLUMNS);
     let parts = named.iter().zip(names);
     let mut parts: Vec<String> =
         parts.map(|(command, name)| held(name, command.count, command.added_bytes)).collect();

@@ -1,7 +1,7 @@
 //! A study as CSV: a line for each quantity of each variant.
 
 use super::compare::Compared;
-use super::{Estimate, Row, Study};
+use super::{Estimate, Row, Study, VariantRuns};
 use crate::quote;
 
 /// The names of the columns.
@@ -11,15 +11,13 @@ const HEAD: &str = "variant,quantity,unit,runs,mean,standard_deviation,min,max,i
 pub(super) fn csv(study: &Study) -> String {
     let of_row = |row: &Row| {
         let variants = study.variants.iter().zip(&row.variants);
-        variants
-            .map(|(variant, estimate)| line(row, &variant.name, variant.counted, estimate))
-            .collect::<String>()
+        variants.map(|(variant, estimate)| line(row, variant, estimate)).collect::<String>()
     };
     [HEAD.to_owned()].into_iter().chain(study.quantities.iter().map(of_row)).collect()
 }
 
-/// Writes the line of one quantity of the variant `name`, which has `counted` runs that count.
-fn line(row: &Row, name: &str, counted: usize, estimate: &Estimate) -> String {
+/// Writes the line of one quantity of a variant.
+fn line(row: &Row, variant: &VariantRuns, estimate: &Estimate) -> String {
     let summary = estimate.summary;
     // Empty for the first variant, which is not compared.
     let compared = |value: fn(Compared) -> f64| estimate.compared.map(value);
@@ -34,8 +32,11 @@ fn line(row: &Row, name: &str, counted: usize, estimate: &Estimate) -> String {
         compared(|compared| compared.p),
         compared(|compared| compared.p_adjusted),
     ];
-    let numbers = numbers.map(|number| number.map(|number| number.to_string()).unwrap_or_default());
     let reason = estimate.reason.as_deref().map(quote::csv_cell).unwrap_or_default();
-    let (quantity, unit) = (row.quantity, row.unit);
-    format!("{},{quantity},{unit},{counted},{},{reason}\n", quote::csv_cell(name), numbers.join(","))
+    let (name, Row { quantity, unit, .. }) = (quote::csv_cell(&variant.name), row);
+    format!(
+        "{name},{quantity},{unit},{},{},{reason}\n",
+        variant.counted,
+        numbers.map(quote::csv_plain).join(",")
+    )
 }

@@ -1,7 +1,5 @@
 //! The variants of a study: commands with placeholders, and the values that are put into them.
 
-use thiserror::Error;
-
 use super::plan::{Variant, file_stem};
 use crate::quote;
 
@@ -26,29 +24,6 @@ pub struct Parameter {
     pub values: Vec<String>,
 }
 
-/// Why there are no variants.
-#[derive(Debug, PartialEq, Eq, Error)]
-pub enum NoVariants {
-    /// There is no command.
-    #[error("there is no variant: give --variant NAME='CMD', or a FILE.toml")]
-    None,
-    /// No name, command or preparation has the placeholder.
-    #[error("the parameter {0} has no place: no name or command has {{{0}}}")]
-    Unused(String),
-    /// A parameter was given twice.
-    #[error("the parameter {0} is given twice")]
-    Repeated(String),
-    /// Two variants have one name.
-    #[error("two variants are called {}: names tell them apart", quote::word(.0))]
-    SameName(String),
-    /// A name has no character.
-    #[error("a variant of the command {} has no name", quote::word(.0))]
-    NoName(String),
-    /// All values together are too many.
-    #[error("these are more than {MOST_VARIANTS} variants")]
-    TooMany,
-}
-
 /// A value for each of some placeholders.
 type Values<'a> = Vec<(&'a str, &'a str)>;
 
@@ -56,18 +31,20 @@ type Values<'a> = Vec<(&'a str, &'a str)>;
 /// parameter changes first. All templates share the preparation `prepare`, so a placeholder in it counts for each of them.
 ///
 /// # Errors
-/// If there are none, too many, or they can't be told apart. Also if a parameter is given twice or not used.
+/// If there are none, too many, or they can't be told apart. Also if a parameter is given twice or not used. The text is for the
+/// user.
 pub fn expand(
     templates: &[Template],
     prepare: Option<&str>,
     parameters: &[Parameter],
-) -> Result<Vec<Variant>, NoVariants> {
+) -> Result<Vec<Variant>, String> {
     for (at, parameter) in parameters.iter().enumerate() {
-        if parameters[..at].iter().any(|other| other.name == parameter.name) {
-            return Err(NoVariants::Repeated(parameter.name.clone()));
+        let name = &parameter.name;
+        if parameters[..at].iter().any(|other| other.name == *name) {
+            return Err(format!("the parameter {name} is given twice"));
         }
         if !templates.iter().any(|template| uses(template, prepare, parameter)) {
-            return Err(NoVariants::Unused(parameter.name.clone()));
+            return Err(format!("the parameter {name} has no place: no name or command has {{{name}}}"));
         }
     }
     let mut variants: Vec<Variant> = Vec::new();
@@ -76,19 +53,30 @@ pub fn expand(
         for values in combinations(used)? {
             let variant = variant(template, prepare, &values, &variants);
             if variant.name.is_empty() {
-                return Err(NoVariants::NoName(variant.command));
+                return Err(format!(
+                    "a variant of the command {} has no name",
+                    quote::word(&variant.command)
+                ));
             }
             if variants.iter().any(|other| other.name == variant.name) {
-                return Err(NoVariants::SameName(variant.name));
+                let name = quote::word(&variant.name);
+                return Err(format!("two variants are called {name}: names tell them apart"));
             }
             variants.push(variant);
         }
         // `combinations` limits those of one template only.
         if variants.len() > MOST_VARIANTS {
-            return Err(NoVariants::TooMany);
+            return Err(too_many());
         }
     }
-    if variants.is_empty() { Err(NoVariants::None) } else { Ok(variants) }
+    if variants.is_empty() {
+        return Err("there is no variant: give --variant NAME='CMD', or a FILE.toml".to_owned());
+    }
+    Ok(variants)
+}
+
+fn too_many() -> String {
+    format!("these are more than {MOST_VARIANTS} variants")
 }
 
 /// Whether a template's name or command, or the preparation, has the placeholder of a parameter.
@@ -102,22 +90,18 @@ fn uses(template: &Template, prepare: Option<&str>, parameter: &Parameter) -> bo
 ///
 /// # Errors
 /// If they are too many.
-fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<Vec<Values<'a>>, NoVariants> {
+fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<Vec<Values<'a>>, String> {
     let mut combinations: Vec<Values> = vec![Vec::new()];
     for parameter in parameters {
         if combinations.len().saturating_mul(parameter.values.len()) > MOST_VARIANTS {
-            return Err(NoVariants::TooMany);
+            return Err(too_many());
         }
         // Each combination so far, with each value of this parameter.
-        let mut longer = Vec::with_capacity(combinations.len() * parameter.values.len());
-        for values in &combinations {
-            for value in &parameter.values {
-                let mut with_value = values.clone();
-                with_value.push((parameter.name.as_str(), value.as_str()));
-                longer.push(with_value);
-            }
-        }
-        combinations = longer;
+        let with_each = |values: Values<'a>| {
+            let entries = parameter.values.iter().map(|value| (parameter.name.as_str(), value.as_str()));
+            entries.map(move |entry| values.iter().copied().chain([entry]).collect())
+        };
+        combinations = combinations.into_iter().flat_map(with_each).collect();
     }
     Ok(combinations)
 }
@@ -241,7 +225,7 @@ mod tests {
     #[test]
     fn what_cant_be_told_apart_or_has_no_use_is_refused() {
         let refused = |templates: &[Template], parameters: &[Parameter]| {
-            expand(templates, None, parameters).unwrap_err().to_string()
+            expand(templates, None, parameters).unwrap_err()
         };
         let one = [template("a", "x {n}")];
         assert_eq!(refused(&[], &[]), "there is no variant: give --variant NAME='CMD', or a FILE.toml");

@@ -1,30 +1,28 @@
 //! A study as a table of LaTeX. It needs no package.
 
 use super::Study;
-use super::table::{self, Cell};
+use super::table::{self, StudyCell};
 use crate::quote;
 
 /// Writes the table, and as comments what its marks mean and what failed.
 pub(super) fn latex(study: &Study) -> String {
-    let columns = table::columns(study);
-    let heads = columns.iter().map(|column| escape(&column.head));
-    let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
-    let mut text = format!("\\begin{{tabular}}{{l{}}}\n\\hline\n", "r".repeat(columns.len() + 1));
-    text += &line(["variant".to_owned(), "runs".to_owned()].into_iter().chain(heads).collect());
-    text += "\\hline\n";
-    for (at, (variant, runs)) in study.variants.iter().zip(table::runs(study)).enumerate() {
-        let figures = columns.iter().map(|column| cell(&column.cells[at]));
-        // A bracket at the begin of a line would be an argument of the line break before it.
-        text += &line([format!("{{}}{}", escape(&variant.name)), runs].into_iter().chain(figures).collect());
-    }
-    text += "\\hline\n\\end{tabular}\n";
+    // A bracket at the begin of a line would be an argument of the line break before it.
+    let names = study.variants.iter().map(|variant| format!("{{}}{}", escape(&variant.name)));
+    let rows = table::rows(study, names, escape, cell);
+    let mut lines = rows.iter().map(|row| format!("{} \\\\\n", row.join(" & ")));
+    let heads = lines.next().unwrap_or_default();
+    let figures = "r".repeat(rows[0].len() - 1);
+    let text = format!(
+        "\\begin{{tabular}}{{l{figures}}}\n\\hline\n{heads}\\hline\n{}\\hline\n\\end{{tabular}}\n",
+        lines.collect::<String>()
+    );
     let comments = table::legend(study).into_iter().chain(study.failures());
     text + &comments.map(|line| format!("% {}\n", quote::escape(&line))).collect::<String>()
 }
 
 /// Writes mean and deviation in mathematical mode, and `n/a` as it is. Braces keep the mode from adding a space after a comma
 /// between thousands.
-fn cell(cell: &Cell) -> String {
+fn cell(cell: &StudyCell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(r" \pm {deviation}")).unwrap_or_default();
     let mark = if cell.is_sure { "^{*}" } else { "" };
     let figure = format!("{}{deviation}{mark}", cell.mean).replace(',', "{,}");

@@ -1,27 +1,23 @@
 //! A study as a table of Markdown (that of GitHub).
 
 use super::Study;
-use super::table::{self, Cell};
+use super::table::{self, StudyCell};
 use crate::quote::markdown as escape;
 
 /// Writes the table, and below it what its marks mean and what failed.
 pub(super) fn markdown(study: &Study) -> String {
-    let columns = table::columns(study);
-    let heads = columns.iter().map(|column| escape(&column.head));
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut text = line(["variant".to_owned(), "runs".to_owned()].into_iter().chain(heads).collect());
+    let names = study.variants.iter().map(|variant| escape(&variant.name));
+    let rows = table::rows(study, names, escape, cell);
+    let mut lines: Vec<String> = rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
     // Figures stand at the right.
-    text += &format!("|---|{}\n", "--:|".repeat(columns.len() + 1));
-    for (at, (variant, runs)) in study.variants.iter().zip(table::runs(study)).enumerate() {
-        let figures = columns.iter().map(|column| cell(&column.cells[at]));
-        text += &line([escape(&variant.name), runs].into_iter().chain(figures).collect());
-    }
-    let below: Vec<String> = table::legend(study).into_iter().chain(study.failures()).collect();
-    text + &below.iter().map(|line| format!("\n{}\n", escape(line))).collect::<String>()
+    lines.insert(1, format!("|---|{}\n", "--:|".repeat(rows[0].len() - 1)));
+    let below = table::legend(study).into_iter().chain(study.failures());
+    lines.extend(below.map(|line| format!("\n{}\n", escape(&line))));
+    lines.concat()
 }
 
 /// Writes `mean ± deviation`, and after it a star if the difference is sure. A backslash keeps that from being markup.
-fn cell(cell: &Cell) -> String {
+fn cell(cell: &StudyCell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " \\*" } else { "" })
 }

@@ -21,7 +21,7 @@ use crate::quantities::{self, QUANTITIES, Quantity};
 use crate::quote;
 use crate::statistics::{Interval, Summary, interval_of_mean, summary};
 pub use compare::{Compared, Verdict};
-pub use plan::{NoPlan, Plan};
+pub use plan::Plan;
 use plan::{PlannedRun, Variant};
 pub use progress::{failure, is_over, line};
 
@@ -245,10 +245,10 @@ fn remarks(reports: &[&Report]) -> Vec<String> {
 }
 
 /// A form of a study.
-type Form = (&'static str, fn(&Study) -> String);
+type StudyForm = (&'static str, fn(&Study) -> String);
 
 /// All of them, the default first. What they return ends with a newline.
-const FORMS: [Form; 5] = [
+const FORMS: [StudyForm; 5] = [
     ("text", text::text),
     ("csv", csv::csv),
     ("markdown", markdown::markdown),
@@ -258,7 +258,7 @@ const FORMS: [Form; 5] = [
 
 /// Writes a study as JSON.
 fn json(study: &Study) -> String {
-    quote::escape_json(&serde_json::to_string_pretty(study).unwrap_or_default()) + "\n"
+    quote::json_pretty(study)
 }
 
 /// The names of the forms.

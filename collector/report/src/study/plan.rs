@@ -2,7 +2,6 @@
 //! stopped goes on as it began.
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::quote;
 use crate::statistics::random::Random;
@@ -51,23 +50,9 @@ pub struct PlannedRun {
     pub run: usize,
 }
 
-/// Why a text can't be read as a plan. Each message is a line in which "it" is the text.
-#[derive(Debug, Error)]
-pub enum NoPlan {
-    /// It has another form.
-    #[error("it is no plan of a study: {}", quote::escape(&.0.to_string()))]
-    NotRead(#[from] serde_json::Error),
-    /// A later version wrote it.
-    #[error("its form_version is {0}, and this gpu-track reads up to {FORM_VERSION}: use a newer gpu-track")]
-    Newer(u32),
-    /// Its parts contradict each other.
-    #[error("it is damaged: {0}")]
-    Damaged(&'static str),
-}
-
 /// The key that tells how the rest is to be read.
 #[derive(Deserialize)]
-struct Head {
+struct FormVersion {
     form_version: u32,
 }
 
@@ -105,34 +90,38 @@ impl Plan {
 
     /// Writes the plan as JSON.
     pub fn json(&self) -> String {
-        quote::escape_json(&serde_json::to_string_pretty(self).unwrap_or_default()) + "\n"
+        quote::json_pretty(self)
     }
 
     /// Reads a plan back.
     ///
     /// # Errors
-    /// If the text is no plan, damaged, or of a later version.
-    pub fn read(json: &str) -> Result<Self, NoPlan> {
-        let head: Head = serde_json::from_str(json)?;
-        if head.form_version > FORM_VERSION {
-            return Err(NoPlan::Newer(head.form_version));
+    /// If the text is no plan, damaged, or of a later version: a line in which "it" is the text.
+    pub fn read(json: &str) -> Result<Self, String> {
+        let not_read = |error: serde_json::Error| {
+            format!("it is no plan of a study: {}", quote::escape(&error.to_string()))
+        };
+        let FormVersion { form_version } = serde_json::from_str(json).map_err(not_read)?;
+        if form_version > FORM_VERSION {
+            return Err(format!(
+                "its form_version is {form_version}, and this gpu-track reads up to {FORM_VERSION}: use a newer gpu-track"
+            ));
         }
-        let plan: Self = serde_json::from_str(json)?;
+        let plan: Self = serde_json::from_str(json).map_err(not_read)?;
+        let damaged = |what: &str| Err(format!("it is damaged: {what}"));
         // The names of files are made of it. A slash in it would lead out of the study's directory.
         if plan.variants.iter().any(|variant| variant.file != file_stem(&variant.file)) {
-            return Err(NoPlan::Damaged("the name of a file has characters that no plan gives it"));
+            return damaged("the name of a file has characters that no plan gives it");
         }
         // An order is made for as many runs as the file says, so their number is checked first.
         let is_of_order = plan.runs.checked_mul(plan.variants.len()) == Some(plan.order.len());
         if !is_of_order || plan.warmup > MOST_RUNS {
-            return Err(NoPlan::Damaged(
-                "it has another number of runs than it says, or too many to warm up",
-            ));
+            return damaged("it has another number of runs than it says, or too many to warm up");
         }
         // After this check, each run is of a variant that there is, and more runs continue the order.
-        if plan.order != Self::new(plan.variants.clone(), plan.runs, plan.warmup, plan.shell, plan.seed).order
-        {
-            return Err(NoPlan::Damaged("the order of the runs is not that of its seed"));
+        let Self { runs, warmup, shell, seed, .. } = plan;
+        if plan.order != Self::new(plan.variants.clone(), runs, warmup, shell, seed).order {
+            return damaged("the order of the runs is not that of its seed");
         }
         Ok(plan)
     }

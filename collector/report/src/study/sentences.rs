@@ -1,7 +1,7 @@
 //! What a study shows, in a sentence for each quantity.
 
 use super::compare::{Compared, SURE_BELOW, Verdict};
-use super::{Estimate, Row, Study};
+use super::{Estimate, Row, Study, VariantRuns};
 use crate::figures::short;
 use crate::quantities;
 use crate::statistics::least_runs;
@@ -29,14 +29,12 @@ fn of_row(study: &Study, row: &Row) -> Vec<String> {
         ),
     ];
     let sentence = |(verdict, beginning): (Verdict, String)| {
-        let variants: Vec<String> = study
-            .variants
-            .iter()
-            .zip(&row.variants)
-            .filter_map(|(variant, estimate)| Some((variant, estimate, estimate.compared?)))
-            .filter(|(_, _, compared)| compared.verdict == verdict)
-            .map(|(variant, estimate, compared)| of_variant(&variant.name, estimate, compared))
-            .collect();
+        let with_verdict = |(variant, estimate): (&VariantRuns, &Estimate)| {
+            let compared = estimate.compared.filter(|compared| compared.verdict == verdict)?;
+            Some(of_variant(&variant.name, estimate, compared))
+        };
+        let variants = study.variants.iter().zip(&row.variants);
+        let variants: Vec<String> = variants.filter_map(with_verdict).collect();
         (!variants.is_empty()).then(|| format!("{beginning}: {}", variants.join(", ")))
     };
     beginnings.into_iter().filter_map(sentence).collect()

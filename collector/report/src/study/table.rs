@@ -5,16 +5,16 @@ use super::{Estimate, Row, Study};
 use crate::figures::{UNKNOWN, column, thousands};
 use crate::model::style::{RamUnit, TimeUnit};
 
-/// A column.
-pub(super) struct Column {
-    /// What it is called, with its unit.
-    pub(super) head: String,
+/// The column of a quantity.
+struct StudyColumn {
+    /// What the quantity is called, with its unit.
+    head: String,
     /// A cell for each variant.
-    pub(super) cells: Vec<Cell>,
+    cells: Vec<StudyCell>,
 }
 
 /// A figure of a variant.
-pub(super) struct Cell {
+pub(super) struct StudyCell {
     /// Mean.
     pub(super) mean: String,
     /// Standard deviation; `None` for fewer than two runs.
@@ -29,23 +29,31 @@ pub(super) fn legend(study: &Study) -> Option<String> {
     Some(format!("*: differs from {first} (Mann-Whitney U test, two-sided, by Holm p < {SURE_BELOW})"))
 }
 
-/// A column for each quantity that is worth one.
-pub(super) fn columns(study: &Study) -> Vec<Column> {
-    study.shown_quantities().map(of_row).collect()
-}
-
-/// For each variant the number of its runs that count, as a cell.
-pub(super) fn runs(study: &Study) -> Vec<String> {
-    study.variants.iter().map(|variant| thousands(variant.counted as f64)).collect()
+/// The table: a row of heads, then one for each variant. That has its name, the number of its runs that count, and a cell for each
+/// quantity that is worth a column. `names`: those of the variants; `head` and `cell` write a head and a figure.
+pub(super) fn rows(
+    study: &Study,
+    names: impl IntoIterator<Item = String>,
+    head: impl Fn(&str) -> String,
+    cell: impl Fn(&StudyCell) -> String,
+) -> Vec<Vec<String>> {
+    let columns: Vec<StudyColumn> = study.shown_quantities().map(of_row).collect();
+    let heads = columns.iter().map(|column| head(&column.head));
+    let mut rows = vec![["variant", "runs"].map(str::to_owned).into_iter().chain(heads).collect()];
+    for (at, (name, variant)) in names.into_iter().zip(&study.variants).enumerate() {
+        let cells = columns.iter().map(|column| cell(&column.cells[at]));
+        rows.push([name, thousands(variant.counted as f64)].into_iter().chain(cells).collect());
+    }
+    rows
 }
 
 /// The column of a quantity.
-fn of_row(row: &Row) -> Column {
+fn of_row(row: &Row) -> StudyColumn {
     let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
     let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
     // Together, since a cell shows both: they have one unit and the same decimals.
     let figures = Figures::from_row(row, &[means, deviations]);
-    let cell = |((variant, mean), deviation): ((&Estimate, &String), &String)| Cell {
+    let cell = |((variant, mean), deviation): ((&Estimate, &String), &String)| StudyCell {
         mean: mean.clone(),
         deviation: Some(deviation).filter(|deviation| *deviation != UNKNOWN).cloned(),
         is_sure: variant
@@ -53,7 +61,7 @@ fn of_row(row: &Row) -> Column {
             .is_some_and(|compared| matches!(compared.verdict, Verdict::Less | Verdict::More)),
     };
     let variants = row.variants.iter().zip(&figures.columns[0]).zip(&figures.columns[1]);
-    Column { cells: variants.map(cell).collect(), head: figures.head }
+    StudyColumn { cells: variants.map(cell).collect(), head: figures.head }
 }
 
 /// Columns of figures of one quantity, all in one unit and with the same decimals.

@@ -1,6 +1,6 @@
 //! The text of a study: the table, what it shows, and what failed.
 
-use super::table::{self, Cell, Figures};
+use super::table::{self, Figures, StudyCell};
 use super::{Estimate, Row, Study, sentences};
 use crate::quote;
 use crate::text::table::aligned;
@@ -21,16 +21,7 @@ pub(super) fn full(study: &Study) -> String {
 
 /// Writes the table, the lines of `details` in blocks, then what the study shows, what is unknown, what failed, and remarks.
 fn with_details(study: &Study, details: Vec<Vec<String>>) -> String {
-    let columns = table::columns(study);
-    let heads = columns.iter().map(|column| column.head.clone());
-    let mut rows =
-        vec![["variant".to_owned(), "runs".to_owned()].into_iter().chain(heads).collect::<Vec<_>>()];
-    let cells: Vec<Vec<String>> =
-        columns.iter().map(|column| column.cells.iter().map(cell).collect()).collect();
-    for (at, (name, runs)) in names(study).into_iter().zip(table::runs(study)).enumerate() {
-        rows.push([name, runs].into_iter().chain(cells.iter().map(|cells| cells[at].clone())).collect());
-    }
-    let mut lines = aligned(&rows);
+    let mut lines = aligned(&table::rows(study, names(study), str::to_owned, cell));
     lines.extend(table::legend(study).map(|legend| quote::escape(&legend)));
     let unknown = sentences::unknown(study).into_iter().chain(sentences::zero(study)).collect();
     let failed = study.failures().chain(missing_runs(study)).collect();
@@ -46,7 +37,7 @@ fn with_details(study: &Study, details: Vec<Vec<String>>) -> String {
 /// The variants' names, cut where they are long.
 fn names(study: &Study) -> Vec<String> {
     let names: Vec<String> = study.variants.iter().map(|variant| quote::escape(&variant.name)).collect();
-    quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), NAME_COLUMNS)
+    quote::shorten(&names, NAME_COLUMNS)
 }
 
 /// A table of one quantity: a row for each variant, a column for each statistic. The first six are in the
@@ -73,13 +64,13 @@ fn details(study: &Study, row: &Row) -> Vec<String> {
         texts(|estimate| estimate.compared.map(|compared| sentences::p(compared.p_adjusted))),
     ];
     let heads = ["mean", "sd", "min", "max", "95% from", "to", "ratio", "single test", "by Holm"];
-    let mut rows =
-        vec![[figures.head.as_str()].into_iter().chain(heads).map(str::to_owned).collect::<Vec<_>>()];
-    for (at, name) in names(study).into_iter().enumerate() {
+    let heads = [figures.head.as_str()].into_iter().chain(heads).map(str::to_owned).collect();
+    let row = |(at, name): (usize, String)| {
         let cells = figures.columns.iter().chain(&compared).map(|column| column[at].clone());
-        rows.push([name].into_iter().chain(cells).collect());
-    }
-    aligned(&rows)
+        [name].into_iter().chain(cells).collect()
+    };
+    let rows = names(study).into_iter().enumerate().map(row);
+    aligned(&[heads].into_iter().chain(rows).collect::<Vec<_>>())
 }
 
 /// Says how many of the planned runs have no report. `None`: each has one.
@@ -90,7 +81,7 @@ fn missing_runs(study: &Study) -> Option<String> {
 }
 
 /// Writes `mean ± deviation`, and after it a star if the difference is sure.
-fn cell(cell: &Cell) -> String {
+fn cell(cell: &StudyCell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " *" } else { "" })
 }

@@ -4,9 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
-use thiserror::Error;
 
-use super::calls::{Block, Blocks};
+use super::calls::{BlockCalls, Blocks};
 use super::moments::Moments;
 use super::ordered::Ordered;
 
@@ -95,17 +94,6 @@ pub struct Analysis {
     pub code_block_results: Vec<CodeBlock>,
 }
 
-/// Why a table is not that of a tracking file.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum NotTracking {
-    /// It lacks the time, or all quantities.
-    #[error("is no tracking file: it has no column \"{0}\"")]
-    NoColumn(&'static str),
-    /// It has more columns than are read.
-    #[error("is no tracking file: it has more than {MOST_COLUMNS} columns")]
-    TooManyColumns,
-}
-
 /// A cell of a tracking file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell {
@@ -118,8 +106,8 @@ pub enum Cell {
 }
 
 /// A column of the tracking file.
-#[derive(Debug)]
-struct Column {
+#[derive(Debug, Default)]
+struct FileColumn {
     name: String,
     /// Its place in a row of the file.
     at: usize,
@@ -131,7 +119,7 @@ struct Column {
 /// A block, and the samples that were taken while it ran.
 #[derive(Debug)]
 struct Sampled {
-    block: Block,
+    block: BlockCalls,
     samples: u64,
     /// What the samples have, for each column. Empty before the first sample.
     usage: Vec<Moments>,
@@ -142,7 +130,7 @@ struct Sampled {
 pub struct Analyzer {
     /// The place of the time in a row.
     time_at: usize,
-    columns: Vec<Column>,
+    columns: Vec<FileColumn>,
     blocks: Vec<Sampled>,
 }
 
@@ -150,24 +138,23 @@ impl Analyzer {
     /// Begins an analysis of a tracking file that has columns of these `names`, in their order, for these code blocks.
     ///
     /// # Errors
-    /// If there is no column of the time, none of gpu_tracker's quantities, or too many.
-    pub fn new(names: &[String], blocks: Blocks) -> Result<Self, NotTracking> {
+    /// If there is no column of the time, none of gpu_tracker's quantities, or too many: a text to put after the file's name.
+    pub fn new(names: &[String], blocks: Blocks) -> Result<Self, String> {
         if names.len() > MOST_COLUMNS {
-            return Err(NotTracking::TooManyColumns);
+            return Err(format!("is no tracking file: it has more than {MOST_COLUMNS} columns"));
         }
         let place = |wanted: &str| names.iter().position(|name| name == wanted);
-        let time_at = place(TIME).ok_or(NotTracking::NoColumn(TIME))?;
+        let lacks = |name: &str| format!("is no tracking file: it has no column \"{name}\"");
+        let time_at = place(TIME).ok_or_else(|| lacks(TIME))?;
         if OVERALL.iter().all(|name| place(name).is_none()) {
-            return Err(NotTracking::NoColumn(OVERALL[0]));
+            return Err(lacks(OVERALL[0]));
         }
         // The time is no quantity. Of several columns of one name, the first counts.
         let is_quantity = |(at, name): &(usize, &String)| {
             *at != time_at && place(name) == Some(*at) && !BOOKKEEPING.contains(&name.as_str())
         };
-        let column = |(at, name): (usize, &String)| {
-            let (name, overall) = (name.clone(), Moments::default());
-            Column { name, at, has_text: false, overall }
-        };
+        let column =
+            |(at, name): (usize, &String)| FileColumn { name: name.clone(), at, ..FileColumn::default() };
         let columns = names.iter().enumerate().filter(is_quantity).map(column).collect();
         let sampled = |block| Sampled { block, samples: 0, usage: Vec::new() };
         Ok(Self { time_at, columns, blocks: blocks.0.into_iter().map(sampled).collect() })
@@ -177,7 +164,7 @@ impl Analyzer {
     /// at its time. A row without a time is left out.
     pub fn add_row(&mut self, row: &[Cell]) {
         let Some(Cell::Number(time_s)) = row.get(self.time_at) else { return };
-        let cell = |column: &Column| row.get(column.at).copied().unwrap_or(Cell::Unknown);
+        let cell = |column: &FileColumn| row.get(column.at).copied().unwrap_or(Cell::Unknown);
         for sampled in &mut self.blocks {
             if !sampled.block.note_sample(*time_s) {
                 continue;
@@ -203,7 +190,7 @@ impl Analyzer {
     pub fn finish(self, static_data: Ordered<Value>) -> Analysis {
         let Self { columns, blocks, .. } = self;
         // A column of text has no figures. One that is empty throughout has figures that are not known.
-        let is_number = |column: &Column| column.overall.count() > 0 || !column.has_text;
+        let is_number = |column: &FileColumn| column.overall.count > 0 || !column.has_text;
         let named = |name: &str| columns.iter().find(|column| column.name == name && is_number(column));
         let overall =
             OVERALL.into_iter().filter_map(|name| Some((name.to_owned(), summary(&named(name)?.overall))));
@@ -240,7 +227,7 @@ fn summary(moments: &Moments) -> Summary {
 }
 
 /// The statistics and the sum of how long the calls of a block took, seconds.
-fn compute_time(block: &Block) -> ComputeTime {
+fn compute_time(block: &BlockCalls) -> ComputeTime {
     let mut moments = Moments::default();
     block.calls.iter().for_each(|call| moments.add(call.stop_s - call.start_s));
     ComputeTime { summary: summary(&moments), total: figure(moments.sum()) }
@@ -320,7 +307,7 @@ mod tests {
     fn table_without_time_or_quantities_is_refused() {
         let refused = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            Analyzer::new(&names, Blocks::default()).map(|_| ()).unwrap_err().to_string()
+            Analyzer::new(&names, Blocks::default()).map(|_| ()).unwrap_err()
         };
         assert_eq!(refused(&["main_ram"]), "is no tracking file: it has no column \"timestamp\"");
         assert_eq!(refused(&["timestamp", "x"]), "is no tracking file: it has no column \"main_ram\"");

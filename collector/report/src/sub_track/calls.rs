@@ -10,8 +10,6 @@
 
 use std::collections::HashMap;
 
-use thiserror::Error;
-
 use super::ordered::Ordered;
 
 /// Maximum number of code blocks of a file. Each sample is looked up in each of them, so more would take hours.
@@ -37,27 +35,6 @@ pub struct Mark {
     pub position: Position,
     /// When, seconds since the epoch.
     pub timestamp_s: f64,
-}
-
-/// Why marks can't be paired.
-#[derive(Debug, Error, PartialEq)]
-pub enum MarksError {
-    /// There are more blocks than can be looked up.
-    #[error("has more than {MOST_BLOCKS} code blocks: give calls of the same code one name")]
-    TooManyBlocks,
-    /// A call ends that did not begin.
-    #[error(
-        "is no valid sub-tracking file: process {process_id} leaves code block \"{code_block}\" at {timestamp_s} without having \
-         entered it"
-    )]
-    NotEntered {
-        /// The process.
-        process_id: i64,
-        /// The block.
-        code_block: String,
-        /// When, seconds since the epoch.
-        timestamp_s: f64,
-    },
 }
 
 /// A mark that has its block as a number, so that many marks take little memory.
@@ -91,18 +68,16 @@ impl Marks {
     /// Adds a mark, the next one of the file.
     ///
     /// # Errors
-    /// If there are too many blocks.
-    pub fn push(&mut self, mark: Mark) -> Result<(), MarksError> {
+    /// If there are too many blocks: a text to put after the file's name.
+    pub fn push(&mut self, mark: Mark) -> Result<(), String> {
         let Mark { process_id, code_block, position, timestamp_s } = mark;
-        let block = match self.numbers.get(&code_block) {
-            Some(block) => *block,
-            None if self.numbers.len() == MOST_BLOCKS => return Err(MarksError::TooManyBlocks),
-            None => {
-                let block = self.numbers.len();
-                self.numbers.insert(code_block, block);
-                block
-            }
-        };
+        if self.numbers.len() == MOST_BLOCKS && !self.numbers.contains_key(&code_block) {
+            return Err(format!(
+                "has more than {MOST_BLOCKS} code blocks: give calls of the same code one name"
+            ));
+        }
+        let next = self.numbers.len();
+        let block = *self.numbers.entry(code_block).or_insert(next);
         self.entries.push(Entry { block, process_id, position, timestamp_s });
         Ok(())
     }
@@ -111,8 +86,8 @@ impl Marks {
     /// process was killed in it.
     ///
     /// # Errors
-    /// If a call ends that did not begin.
-    pub fn pair(self) -> Result<Blocks, MarksError> {
+    /// If a call ends that did not begin: a text to put after the file's name.
+    pub fn pair(self) -> Result<Blocks, String> {
         let Self { numbers, entries } = self;
         // The name and the calls of each block, by its number.
         let mut blocks: Vec<(String, Vec<Call>)> = vec![Default::default(); numbers.len()];
@@ -121,21 +96,20 @@ impl Marks {
         }
         let mut entries = take_neighbours(entries, |block, call| blocks[block].1.push(call));
         // Marks of the same time stay in the order of the file: there a call ends before the next one begins.
-        entries.sort_by(|a, b| {
-            (a.block, a.process_id)
-                .cmp(&(b.block, b.process_id))
-                .then(a.timestamp_s.total_cmp(&b.timestamp_s))
-        });
-        for of_process in entries.chunk_by(|a, b| (a.block, a.process_id) == (b.block, b.process_id)) {
+        let place = |entry: &Entry| (entry.block, entry.process_id);
+        entries.sort_by(|a, b| place(a).cmp(&place(b)).then(a.timestamp_s.total_cmp(&b.timestamp_s)));
+        for of_process in entries.chunk_by(|a, b| place(a) == place(b)) {
             let (name, calls) = &mut blocks[of_process[0].block];
-            calls.extend(calls_of_process(of_process).map_err(|timestamp_s| MarksError::NotEntered {
-                process_id: of_process[0].process_id,
-                code_block: std::mem::take(name),
-                timestamp_s,
-            })?);
+            let not_entered = |at_s: f64| {
+                let pid = of_process[0].process_id;
+                format!(
+                    "is no valid sub-tracking file: process {pid} leaves code block \"{name}\" at {at_s} without having entered it"
+                )
+            };
+            calls.extend(calls_of_process(of_process).map_err(not_entered)?);
         }
         blocks.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(Blocks(blocks.into_iter().map(|(name, calls)| Block::new(name, calls)).collect()))
+        Ok(Blocks(blocks.into_iter().map(|(name, calls)| BlockCalls::new(name, calls)).collect()))
     }
 }
 
@@ -183,13 +157,13 @@ fn calls_of_process(marks: &[Entry]) -> Result<Vec<Call>, f64> {
 
 /// Code blocks with their calls, by their names.
 #[derive(Debug, Default)]
-pub struct Blocks(pub(super) Vec<Block>);
+pub struct Blocks(pub(super) Vec<BlockCalls>);
 
 impl Blocks {
     /// The blocks by their names, each with the start and stop of its calls, seconds since the epoch. The calls of a
     /// block come by their starts.
     pub fn calls(&self) -> Ordered<Vec<(f64, f64)>> {
-        let times = |block: &Block| block.calls.iter().map(|call| (call.start_s, call.stop_s)).collect();
+        let times = |block: &BlockCalls| block.calls.iter().map(|call| (call.start_s, call.stop_s)).collect();
         self.0.iter().map(|block| (block.name.clone(), times(block))).collect()
     }
 }
@@ -203,7 +177,7 @@ pub(super) struct Call {
 
 /// A block and its calls.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct BlockCalls {
     pub(super) name: String,
     /// By their starts.
     pub(super) calls: Vec<Call>,
@@ -214,7 +188,7 @@ pub(super) struct Block {
     spans: Vec<Call>,
 }
 
-impl Block {
+impl BlockCalls {
     /// Makes a block of its calls, which come in any order and may overlap.
     fn new(name: String, mut calls: Vec<Call>) -> Self {
         calls.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
@@ -228,8 +202,8 @@ impl Block {
         Self { name, first_sample_s: vec![f64::INFINITY; calls.len()], calls, spans }
     }
 
-    /// Notes a sample that was taken at this time, seconds since the epoch, for [`Block::calls_with_samples`]. Gives true if a call
-    /// of the block runs then; both ends belong to a call.
+    /// Notes a sample that was taken at this time, seconds since the epoch, for [`BlockCalls::calls_with_samples`]. Gives true if a
+    /// call of the block runs then; both ends belong to a call.
     pub(super) fn note_sample(&mut self, time_s: f64) -> bool {
         let begun_spans = self.spans.partition_point(|span| span.start_s <= time_s);
         let runs = begun_spans.checked_sub(1).is_some_and(|last| time_s <= self.spans[last].stop_s);
@@ -354,7 +328,7 @@ mod tests {
         ) {
             let call = |&(start, length): &(u8, u8)| Call { start_s: start.into(), stop_s: (start + length).into() };
             let calls: Vec<Call> = spans.iter().map(call).collect();
-            let mut block = Block::new("b".into(), calls.clone());
+            let mut block = BlockCalls::new("b".into(), calls.clone());
             let has = |call: &Call, time_s: f64| call.start_s <= time_s && time_s <= call.stop_s;
             for &time_s in &samples {
                 let expected = calls.iter().any(|call| has(call, time_s.into()));
@@ -378,7 +352,7 @@ mod tests {
     // Requirement: CMD-42, TIME-71
     #[test]
     fn end_without_a_start_is_refused() {
-        let error = marks(&[(7, '+', 1.0), (7, '-', 2.0), (7, '-', 3.5)]).pair().unwrap_err().to_string();
+        let error = marks(&[(7, '+', 1.0), (7, '-', 2.0), (7, '-', 3.5)]).pair().unwrap_err();
         let expected = "process 7 leaves code block \"b\" at 3.5 without having entered it";
         assert!(error.ends_with(expected), "{error}");
         // The clock was set back by a second.
@@ -395,7 +369,7 @@ mod tests {
         };
         assert!((0..MOST_BLOCKS).all(|at| push(at).is_ok()));
         assert_eq!(push(0), Ok(()));
-        assert_eq!(push(MOST_BLOCKS), Err(MarksError::TooManyBlocks));
+        assert!(push(MOST_BLOCKS).unwrap_err().starts_with("has more than 10000 code blocks"));
     }
 
     // Requirement: CMD-41

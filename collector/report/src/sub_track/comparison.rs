@@ -5,41 +5,29 @@
 
 use serde::Serialize;
 use serde_json::Number;
-use thiserror::Error;
 
 use super::analysis::{Analysis, CodeBlock, Summary};
 use super::ordered::Ordered;
+use gpu_track_core::named;
 
-/// The figures of a quantity that can be compared.
-pub const STATISTICS: [Statistic; 4] = [Statistic::Min, Statistic::Max, Statistic::Mean, Statistic::Std];
-
-/// A figure of a quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Statistic {
-    /// The smallest value.
-    Min,
-    /// The largest value.
-    Max,
-    /// The mean.
-    Mean,
-    /// The standard deviation.
-    Std,
+named! {
+    /// A figure of a quantity, by which runs can be compared.
+    pub enum Statistic {
+        /// The smallest value.
+        Min = "min",
+        /// The largest value.
+        Max = "max",
+        /// The mean.
+        Mean = "mean",
+        /// The standard deviation.
+        Std = "std",
+    }
 }
 
 impl Statistic {
-    /// Its name, as [`Self::of_name`] takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Mean => "mean",
-            Self::Std => "std",
-        }
-    }
-
     /// The statistic of this name. `None`: no statistic has it.
     pub fn of_name(name: &str) -> Option<Self> {
-        STATISTICS.into_iter().find(|statistic| statistic.name() == name)
+        Self::ALL.into_iter().find(|statistic| statistic.name() == name)
     }
 
     /// This statistic of a quantity. `None`: it is not known.
@@ -63,77 +51,33 @@ pub struct Session {
 }
 
 /// A figure of each run, by the run's name: the smallest first, unknown ones last.
-type Figures = Ordered<Option<Number>>;
+pub(super) type RunFigures = Ordered<Option<Number>>;
 
 /// Several runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// For each quantity, its figures in the whole runs.
-    pub overall_resource_usage: Ordered<Figures>,
+    pub overall_resource_usage: Ordered<RunFigures>,
     /// For each quantity, its figures in each block.
-    pub code_block_resource_usage: Ordered<Ordered<Figures>>,
+    pub code_block_resource_usage: Ordered<Ordered<RunFigures>>,
     /// For each block, how long its calls took, seconds.
-    pub code_block_compute_time: Ordered<Figures>,
-}
-
-/// Runs whose blocks can't be matched. Its texts are gpu_tracker's.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum Mismatch {
-    /// There is no run.
-    #[error("no tracking session is given")]
-    NoSession,
-    /// A run has more or fewer blocks.
-    #[error(
-        "All sub-tracking results must have the same number of code blocks. The first has {first} code blocks but tracking \
-         session \"{session}\" has {count} code blocks."
-    )]
-    Count {
-        /// Blocks of the first run.
-        first: usize,
-        /// The other run.
-        session: String,
-        /// Its blocks.
-        count: usize,
-    },
-    /// A run has two blocks of one name, as when analyses were joined by hand.
-    #[error("Code block name \"{block}\" of tracking session \"{session}\" is there more than once")]
-    Twice {
-        /// The run.
-        session: String,
-        /// The name.
-        block: String,
-    },
-    /// A run has another block.
-    #[error(
-        "Code block name \"{first_block}\" of tracking session \"{first}\" does not match code block name \"{block}\" of tracking \
-         session \"{session}\""
-    )]
-    Name {
-        /// The first run.
-        first: String,
-        /// Its block.
-        first_block: String,
-        /// The other run.
-        session: String,
-        /// Its block.
-        block: String,
-    },
+    pub code_block_compute_time: Ordered<RunFigures>,
 }
 
 /// Compares runs by one statistic. Blocks of the others are matched with those of the run whose name sorts first. Also gives a
 /// warning for each two blocks that match although their names have different lines.
 ///
 /// # Errors
-/// If blocks can't be matched.
+/// If there is no run, or blocks can't be matched: in gpu_tracker's words, for the user.
 pub fn compare(
     mut sessions: Vec<Session>,
     statistic: Statistic,
-) -> Result<(Comparison, Vec<String>), Mismatch> {
+) -> Result<(Comparison, Vec<String>), String> {
     // Blocks that match have the same place in each run from now on, or `match_blocks` fails.
     for session in &mut sessions {
-        sort_by_line(&mut session.analysis.code_block_results);
+        session.analysis.code_block_results.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
     }
-    let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or(Mismatch::NoSession)?;
+    let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or("no tracking session is given")?;
     let mut warnings = Vec::new();
     for session in sessions.iter().filter(|session| !std::ptr::eq(*session, first)) {
         warnings.extend(match_blocks(first, session)?);
@@ -167,7 +111,7 @@ fn block_figures(
     sessions: &[Session],
     count: usize,
     value: &dyn Fn(&CodeBlock) -> Option<Number>,
-) -> Ordered<Figures> {
+) -> Ordered<RunFigures> {
     let entry = |at: usize| {
         let matched =
             || sessions.iter().map(move |session| (session, &session.analysis.code_block_results[at]));
@@ -182,7 +126,7 @@ fn block_figures(
 
 /// Sorts the values of runs, given with their names: the smallest first, unknown ones last. As in a column of pandas, whole
 /// numbers stay such only if all are.
-fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> Figures {
+fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> RunFigures {
     let mut values: Vec<(String, Option<Number>)> = values.collect();
     let is_whole = |value: &Option<Number>| value.as_ref().is_some_and(|value| !value.is_f64());
     if !values.iter().all(|(_, value)| is_whole(value)) {
@@ -201,26 +145,21 @@ fn file_and_line(name: &str) -> Option<(&str, &str)> {
     (!line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())).then_some((file, line))
 }
 
-/// Sorts blocks by their names, and those of one file by their lines as numbers.
-fn sort_by_line(blocks: &mut [CodeBlock]) {
-    blocks.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
-}
-
 /// Checks that no two blocks of a run have one name, because one of them would be lost. The blocks are sorted, so such two are
 /// neighbours.
 ///
 /// # Errors
-/// If two blocks have one name.
-fn check_names_are_unique(session: &Session) -> Result<(), Mismatch> {
-    let blocks = &session.analysis.code_block_results;
-    match blocks.iter().zip(blocks.iter().skip(1)).find(|(a, b)| a.name == b.name) {
-        None => Ok(()),
-        Some((twice, _)) => Err(Mismatch::Twice { session: session.name.clone(), block: twice.name.clone() }),
-    }
+/// If two blocks have one name, as when analyses were joined by hand: for the user.
+fn check_names_are_unique(Session { name, analysis }: &Session) -> Result<(), String> {
+    let mut neighbours = analysis.code_block_results.windows(2);
+    neighbours.find(|pair| pair[0].name == pair[1].name).map_or(Ok(()), |pair| {
+        let block = &pair[0].name;
+        Err(format!("Code block name \"{block}\" of tracking session \"{name}\" is there more than once"))
+    })
 }
 
-/// What a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line do not
-/// count as digits; they decide only between equal lines.
+/// What a block is sorted by: its file or name, how many digits its line has, and the line. So the blocks of a file come by their
+/// lines as numbers. Zeros before a line do not count as digits; they decide only between equal lines.
 fn sort_key(name: &str) -> (&str, usize, &str, &str) {
     match file_and_line(name) {
         Some((file, line)) => {
@@ -235,12 +174,17 @@ fn sort_key(name: &str) -> (&str, usize, &str, &str) {
 /// Checks that the blocks of two runs match, place by place. Gives a warning for each two whose names differ by the line.
 ///
 /// # Errors
-/// If the runs differ in the number of blocks, or in the name of one.
-fn match_blocks(first: &Session, session: &Session) -> Result<Vec<String>, Mismatch> {
+/// If the runs differ in the number of blocks, or in the name of one: for the user.
+fn match_blocks(first: &Session, session: &Session) -> Result<Vec<String>, String> {
     let [ours, others] = [first, session].map(|session| &session.analysis.code_block_results);
     if ours.len() != others.len() {
-        let (first, count) = (ours.len(), others.len());
-        return Err(Mismatch::Count { first, session: session.name.clone(), count });
+        return Err(format!(
+            "All sub-tracking results must have the same number of code blocks. The first has {} code blocks but tracking session \
+             \"{}\" has {} code blocks.",
+            ours.len(),
+            session.name,
+            others.len()
+        ));
     }
     let mut warnings = Vec::new();
     for (a, b) in ours.iter().zip(others).filter(|(a, b)| a.name != b.name) {
@@ -252,9 +196,11 @@ fn match_blocks(first: &Session, session: &Session) -> Result<Vec<String>, Misma
                 a.name, first.name, b.name, session.name
             )),
             _ => {
-                let [first_name, other_name] = [first, session].map(|session| session.name.clone());
-                let [first_block, block] = [a, b].map(|block| block.name.clone());
-                return Err(Mismatch::Name { first: first_name, first_block, session: other_name, block });
+                return Err(format!(
+                    "Code block name \"{}\" of tracking session \"{}\" does not match code block name \"{}\" of tracking session \
+                     \"{}\"",
+                    a.name, first.name, b.name, session.name
+                ));
             }
         }
     }
@@ -352,7 +298,7 @@ mod tests {
             "All sub-tracking results must have the same number of code blocks. The first has 2 code blocks but tracking \
              session \"B\" has 1 code blocks."
         );
-        assert_eq!(compare(Vec::new(), Statistic::Min), Err(Mismatch::NoSession));
+        assert_eq!(compare(Vec::new(), Statistic::Min), Err("no tracking session is given".to_owned()));
     }
 
     // Requirement: CMD-43
@@ -360,10 +306,10 @@ mod tests {
     fn no_block_is_lost_to_another_one_of_its_name_or_its_runs_name() {
         let refused = |sessions| compare(sessions, Statistic::Mean).unwrap_err();
         assert_eq!(
-            refused(vec![session("A", "1", &["x", "y", "x"])]).to_string(),
+            refused(vec![session("A", "1", &["x", "y", "x"])]),
             "Code block name \"x\" of tracking session \"A\" is there more than once"
         );
         let same_name = vec![session("A", "1", &["x", "y"]), session("A", "2", &["x"])];
-        assert!(matches!(refused(same_name), Mismatch::Count { first: 2, count: 1, .. }));
+        assert!(refused(same_name).contains("has 2 code blocks but tracking session \"A\" has 1"));
     }
 }

@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
+use serde_json::ser::{Formatter, PrettyFormatter};
 
 use super::python;
 
 /// Writes a value without a newline at its end.
 pub fn json(value: &impl Serialize) -> String {
     let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, PythonFormatter::new());
+    let formatter = PythonFormatter(PrettyFormatter::with_indent(b" "));
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
     // Neither can fail: it is written to memory, and what is written is ASCII.
     let _infallible = value.serialize(&mut serializer);
     String::from_utf8(bytes).unwrap_or_default()
@@ -18,12 +19,6 @@ pub fn json(value: &impl Serialize) -> String {
 
 /// Differs from [`PrettyFormatter`], to which it leaves the layout, in numbers and in characters that are not ASCII.
 struct PythonFormatter(PrettyFormatter<'static>);
-
-impl PythonFormatter {
-    fn new() -> Self {
-        Self(PrettyFormatter::with_indent(b" "))
-    }
-}
 
 impl Formatter for PythonFormatter {
     fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
@@ -42,10 +37,6 @@ impl Formatter for PythonFormatter {
             }
         }
         Ok(())
-    }
-
-    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
-        self.0.write_char_escape(writer, escape)
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {

@@ -14,9 +14,9 @@ mod python;
 mod table;
 mod text;
 
-pub use analysis::{Analysis, Analyzer, Cell, CodeBlock, ComputeTime, NotTracking, Summary};
-pub use calls::{Blocks, Mark, Marks, MarksError, Position};
-pub use comparison::{Comparison, Mismatch, STATISTICS, Session, Statistic, compare};
+pub use analysis::{Analysis, Analyzer, Cell, CodeBlock, ComputeTime, Summary};
+pub use calls::{Blocks, Mark, Marks, Position};
+pub use comparison::{Comparison, Session, Statistic, compare};
 pub use json::json;
 pub use ordered::Ordered;
 pub use python::number;

@@ -58,7 +58,7 @@ impl From<f64> for Double {
 /// What is known of the numbers so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moments {
-    count: u64,
+    pub(super) count: u64,
     min: f64,
     max: f64,
     sum: Double,
@@ -80,11 +80,6 @@ impl Moments {
         self.max = self.max.max(number);
         self.sum = self.sum.plus(number.into());
         self.squares = self.squares.plus(Double::product(number, number));
-    }
-
-    /// How many numbers there are.
-    pub(super) fn count(&self) -> u64 {
-        self.count
     }
 
     /// The smallest number. `None`: no number was added.

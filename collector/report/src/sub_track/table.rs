@@ -3,26 +3,23 @@
 use serde_json::{Number, Value};
 
 use super::python;
+use crate::figures::UNKNOWN;
 use crate::quote;
 
 /// Maximum number of columns of a name or text: each line of a table is as wide as the widest. A file can have any names.
 const MAX_COLUMNS: usize = 256;
-/// What stands for a figure that is not known, in place of pandas' NaN.
-const UNKNOWN: &str = "n/a";
 
 /// A column: its head, and a cell for each row.
-pub(super) struct Column {
+pub(super) struct PandasColumn {
     head: String,
     cells: Vec<String>,
 }
 
-impl Column {
+impl PandasColumn {
     /// Makes a column of numbers. Before the head there is a space, as pandas leaves room for a sign.
     pub(super) fn numbers<'a>(head: &str, values: impl IntoIterator<Item = &'a Option<Number>>) -> Self {
-        let cell = |value: &Option<Number>| match value {
-            None => UNKNOWN.to_owned(),
-            Some(value) => number(value),
-        };
+        // For a figure that is not known, pandas has NaN.
+        let cell = |value: &Option<Number>| value.as_ref().map_or(UNKNOWN.to_owned(), number);
         Self { head: format!(" {}", shown(head)), cells: values.into_iter().map(cell).collect() }
     }
 
@@ -51,12 +48,12 @@ fn number(value: &Number) -> String {
 }
 
 /// Writes a table: a line of heads, then a line for each row, which begins with its name. `indent` stands before each line.
-pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String {
+pub(super) fn table(indent: &str, names: &[&str], columns: &[PandasColumn]) -> String {
     let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut lines = vec![format!("{indent}{}", blanks("", name_width))];
     lines.extend(names.iter().map(|name| format!("{indent}{name}{}", blanks(name, name_width))));
-    for Column { head, cells } in columns {
+    for PandasColumn { head, cells } in columns {
         let width = cells.iter().chain([head]).map(|text| text.chars().count()).max().unwrap_or(0);
         // A column can have fewer cells than the table has rows.
         let cells = [head].into_iter().chain(cells).map(String::as_str).chain(std::iter::repeat(""));
@@ -81,18 +78,18 @@ mod tests {
     fn columns_are_as_wide_as_those_of_pandas() {
         let float = |value| Number::from_f64(value);
         let columns = [
-            Column::numbers("min", &[float(0.25), float(12.0)]),
-            Column::numbers("std", &[None, float(1e-9)]),
+            PandasColumn::numbers("min", &[float(0.25), float(12.0)]),
+            PandasColumn::numbers("std", &[None, float(1e-9)]),
         ];
         let expected = "\t        min  std\n\tmain   0.25  n/a\n\tsystem 12.0  0.0\n";
         assert_eq!(table("\t", &["main", "system"], &columns), expected);
-        let whole = ["A", "B"].map(|name| Column::numbers(name, &[Some(15.into())]));
+        let whole = ["A", "B"].map(|name| PandasColumn::numbers(name, &[Some(15.into())]));
         assert_eq!(table("", &[""], &whole), "   A   B\n  15  15\n");
         let mixed = [
-            Column::any("ram_unit", &"gigabytes".into()),
-            Column::any("ram", &67.25.into()),
-            Column::any("n", &1.into()),
-            Column::any("gpus", &Value::Null),
+            PandasColumn::any("ram_unit", &"gigabytes".into()),
+            PandasColumn::any("ram", &67.25.into()),
+            PandasColumn::any("n", &1.into()),
+            PandasColumn::any("gpus", &Value::Null),
         ];
         assert_eq!(table("", &[""], &mixed), "   ram_unit   ram  n gpus\n  gigabytes 67.25  1  n/a\n");
     }
@@ -100,7 +97,7 @@ mod tests {
     #[test]
     fn long_names_are_cut_in_their_middle() {
         let long = "x".repeat(70_000);
-        let text = table("", &[&long, "y"], &[Column::numbers(&long, &[Some(1.into()), None])]);
+        let text = table("", &[&long, "y"], &[PandasColumn::numbers(&long, &[Some(1.into()), None])]);
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(widths.len() == 3 && widths.iter().all(|width| *width == widths[0]), "{widths:?}");
         assert!(widths[0] > 2 * MAX_COLUMNS && widths[0] < 2 * MAX_COLUMNS + 5, "{widths:?}");

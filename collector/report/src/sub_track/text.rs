@@ -3,10 +3,10 @@
 //! Names of blocks are another program's, so nothing in them may control the terminal.
 
 use super::analysis::{Analysis, CodeBlock, Summary};
-use super::comparison::Comparison;
+use super::comparison::{Comparison, RunFigures};
 use super::ordered::Ordered;
 use super::python::{number, title};
-use super::table::{Column, table};
+use super::table::{PandasColumn, table};
 use crate::figures::{UNKNOWN, short, thousands};
 use crate::model::style::RamUnit;
 use crate::quote;
@@ -20,7 +20,8 @@ const BLOCK_COLUMNS: usize = 24;
 /// Writes an analysis: the whole run, what does not change, and each code block.
 pub fn analysis(analysis: &Analysis) -> String {
     let Analysis { overall, static_data, code_block_results } = analysis;
-    let fixed: Vec<Column> = static_data.iter().map(|(name, value)| Column::any(name, value)).collect();
+    let fixed: Vec<PandasColumn> =
+        static_data.iter().map(|(name, value)| PandasColumn::any(name, value)).collect();
     let blocks = code_block_results.iter().map(code_block);
     format!(
         "Overall:\n{}Static Data:\n{}Code Block Results:\n{}",
@@ -50,33 +51,27 @@ pub fn blocks(analysis: &Analysis) -> String {
         let find = |name: &&str| block.resource_usage.iter().find(|(known, _)| known == name);
         names.iter().find_map(find).and_then(|(_, summary)| float(figure(summary)))
     };
-    let max: fn(&Summary) -> &Option<serde_json::Number> = |summary| &summary.max;
-    let mean: fn(&Summary) -> &Option<serde_json::Number> = |summary| &summary.mean;
-    let cores =
-        |block: &CodeBlock| Some(usage(block, &["cpu_combined_sum_utilization_percent"], mean)? / 100.0);
-    let columns: [(String, Vec<Option<f64>>); 8] = [
-        ("calls".into(), blocks.iter().map(|block| Some(block.num_calls as f64)).collect()),
-        ("samples".into(), blocks.iter().map(|block| Some(block.num_timepoints as f64)).collect()),
-        ("total s".into(), blocks.iter().map(|block| float(&block.compute_time.total)).collect()),
-        ("mean s".into(), blocks.iter().map(|block| float(&block.compute_time.summary.mean)).collect()),
-        (
-            format!("max RAM {}", unit("ram_unit")),
-            blocks.iter().map(|block| usage(block, &["max_combined_ram", "combined_ram"], max)).collect(),
-        ),
-        ("mean cores".into(), blocks.iter().map(|block| cores(block)).collect()),
-        (
-            format!("max GPU RAM {}", unit("gpu_ram_unit")),
-            blocks.iter().map(|block| usage(block, &["combined_gpu_ram"], max)).collect(),
-        ),
-        (
-            "mean GPU %".into(),
-            blocks.iter().map(|block| usage(block, &["gpu_sum_utilization_percent"], mean)).collect(),
-        ),
+    let max = |block: &CodeBlock, names: &[&str]| usage(block, names, |summary| &summary.max);
+    let mean = |block: &CodeBlock, name: &str| usage(block, &[name], |summary| &summary.mean);
+    let column = |head: &str, value: &dyn Fn(&CodeBlock) -> Option<f64>| {
+        (head.to_owned(), blocks.iter().map(|block| value(block)).collect::<Vec<_>>())
+    };
+    let columns = [
+        column("calls", &|block| Some(block.num_calls as f64)),
+        column("samples", &|block| Some(block.num_timepoints as f64)),
+        column("total s", &|block| float(&block.compute_time.total)),
+        column("mean s", &|block| float(&block.compute_time.summary.mean)),
+        column(&format!("max RAM {}", unit("ram_unit")), &|block| {
+            max(block, &["max_combined_ram", "combined_ram"])
+        }),
+        column("mean cores", &|block| Some(mean(block, "cpu_combined_sum_utilization_percent")? / 100.0)),
+        column(&format!("max GPU RAM {}", unit("gpu_ram_unit")), &|block| max(block, &["combined_gpu_ram"])),
+        column("mean GPU %", &|block| mean(block, "gpu_sum_utilization_percent")),
     ];
     let has_gpus = columns[6..].iter().any(|(_, values)| values.iter().flatten().any(|value| *value > 0.0));
     let columns = &columns[..if has_gpus { 8 } else { 6 }];
     let names: Vec<String> = blocks.iter().map(|block| quote::escape(&block.name)).collect();
-    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), BLOCK_COLUMNS);
+    let names = quote::shorten(&names, BLOCK_COLUMNS);
     let cell = |head: &str, value: Option<f64>| match value {
         None => UNKNOWN.to_owned(),
         Some(count) if COUNTS.contains(&head) => thousands(count),
@@ -102,7 +97,7 @@ fn code_block(block: &CodeBlock) -> String {
     let rows = rows.map(|(key, value)| format!("\t{:<width$} {value}\n", format!("{key}:"))).concat();
     let time = &block.compute_time;
     let mut columns = summary_columns(std::iter::once(&time.summary));
-    columns.push(Column::numbers("total", [&time.total]));
+    columns.push(PandasColumn::numbers("total", [&time.total]));
     format!(
         "{rows}\tCompute Time:\n{}\tResource Usage:\n{}\n",
         table("\t\t", &[""], &columns),
@@ -116,12 +111,12 @@ fn summaries(indent: &str, all: &Ordered<Summary>) -> String {
     table(indent, &names, &summary_columns(all.iter().map(|(_, summary)| summary)))
 }
 
-fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<Column> {
+fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<PandasColumn> {
     vec![
-        Column::numbers("min", all.clone().map(|summary| &summary.min)),
-        Column::numbers("max", all.clone().map(|summary| &summary.max)),
-        Column::numbers("mean", all.clone().map(|summary| &summary.mean)),
-        Column::numbers("std", all.map(|summary| &summary.std)),
+        PandasColumn::numbers("min", all.clone().map(|summary| &summary.min)),
+        PandasColumn::numbers("max", all.clone().map(|summary| &summary.max)),
+        PandasColumn::numbers("mean", all.clone().map(|summary| &summary.mean)),
+        PandasColumn::numbers("std", all.map(|summary| &summary.std)),
     ]
 }
 
@@ -137,31 +132,25 @@ pub fn calls(blocks: &Ordered<Vec<(f64, f64)>>) -> String {
 
 /// Writes a comparison: each quantity of the whole run, then of each code block, then how long the blocks took.
 pub fn comparison(comparison: &Comparison) -> String {
-    let Comparison { overall_resource_usage, code_block_resource_usage, code_block_compute_time } =
-        comparison;
-    let used = code_block_resource_usage.iter().map(|(measurement, blocks)| {
-        let blocks =
-            blocks.iter().map(|(block, figures)| side_by_side("\t\t", &quote::escape(block), figures));
-        format!("\t{}:\n{}", title(measurement), blocks.collect::<String>())
+    let used = comparison.code_block_resource_usage.iter().map(|(measurement, blocks)| {
+        format!("\t{}:\n{}", title(measurement), side_by_side("\t\t", quote::escape, blocks))
     });
-    let overall = overall_resource_usage
-        .iter()
-        .map(|(measurement, figures)| side_by_side("\t", &title(measurement), figures));
-    let times = code_block_compute_time
-        .iter()
-        .map(|(block, figures)| side_by_side("\t", &quote::escape(block), figures));
     format!(
         "Overall Resource Usage:\n{}Code Block Resource Usage:\n{}Code Block Compute Time:\n{}",
-        overall.collect::<String>(),
+        side_by_side("\t", title, &comparison.overall_resource_usage),
         used.collect::<String>(),
-        times.collect::<String>()
+        side_by_side("\t", quote::escape, &comparison.code_block_compute_time)
     )
 }
 
-/// Writes a key, and below it a table of one row: a column for each run, with its figure.
-fn side_by_side(indent: &str, key: &str, figures: &Ordered<Option<serde_json::Number>>) -> String {
-    let columns: Vec<Column> = figures.iter().map(|(name, figure)| Column::numbers(name, [figure])).collect();
-    format!("{indent}{key}:\n{}", table(&format!("{indent}\t"), &[""], &columns))
+/// Writes each key by `key_text`, and below it a table of one row: a column for each run, with its figure.
+fn side_by_side(indent: &str, key_text: fn(&str) -> String, all: &Ordered<RunFigures>) -> String {
+    let of_key = |(key, figures): (&str, &RunFigures)| {
+        let columns = figures.iter().map(|(name, figure)| PandasColumn::numbers(name, [figure]));
+        let table = table(&format!("{indent}\t"), &[""], &columns.collect::<Vec<_>>());
+        format!("{indent}{}:\n{table}", key_text(key))
+    };
+    all.iter().map(of_key).collect()
 }
 
 #[cfg(test)]

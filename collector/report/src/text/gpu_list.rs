@@ -1,15 +1,16 @@
 //! The output of `--gpus` as text.
 
-use super::layout::{Form, lay_out};
+use super::layout::{Arrangement, lay_out};
 use super::terminal::Look;
 use crate::document::Section;
+use crate::figures::UNKNOWN;
 use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::style::Console;
 
 /// Renders the GPUs and their figures, with a newline at the end.
 pub(crate) fn gpu_list(listing: &Listing) -> String {
-    let why: Vec<_> =
-        listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
+    let drivers = listing.drivers.iter();
+    let why: Vec<_> = drivers.map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
     let count = match (listing.count, listing.gpus.len()) {
         (Some(count), _) => count.to_string(),
         (None, 0) => format!("not known ({})", why.join("; ")),
@@ -21,7 +22,7 @@ pub(crate) fn gpu_list(listing: &Listing) -> String {
     for gpu in &listing.gpus {
         all = all.text(&gpu.device.id, known(gpu.device.name.as_ref())).section(device(gpu));
     }
-    let lines = lay_out(&all.blocks, Look::new(Console::default()), Form::Outline);
+    let lines = lay_out(&all.blocks, Look { console: Console::default() }, Arrangement::Outline);
     lines.join("\n") + "\n"
 }
 
@@ -51,5 +52,5 @@ fn device(gpu: &Listed) -> Section {
 }
 
 fn known(value: Option<&String>) -> String {
-    value.cloned().unwrap_or_else(|| "n/a".to_owned())
+    value.cloned().unwrap_or_else(|| UNKNOWN.to_owned())
 }

@@ -1,13 +1,10 @@
 //! The output of `gpu-track gpus` as text: a line for each GPU, and below it one for each process on it.
 
 use super::terminal::{Look, left, right};
-use crate::figures::bytes;
+use crate::figures::{UNKNOWN, bytes};
 use crate::model::gpu::listing::{Listed, ListedProcess, Listing};
 use crate::model::style::Console;
 use crate::quote;
-
-/// Stands for a figure that the driver does not report.
-const UNKNOWN: &str = "n/a";
 
 /// Heads of the columns of a GPU's line.
 const HEADS: [&str; 9] = ["GPU", "name", "used", "free", "total", "util", "temp", "power", "state"];
@@ -21,7 +18,7 @@ const COMMAND: usize = 15;
 
 /// Renders the GPUs as they are now, with a newline at the end.
 pub(crate) fn gpus_now(listing: &Listing) -> String {
-    let look = Look::new(Console::default());
+    let look = Look { console: Console::default() };
     let mut lines = if listing.gpus.is_empty() { Vec::new() } else { table(&listing.gpus, look) };
     if listing.gpus.is_empty() && listing.drivers.is_empty() {
         lines.push("no GPU".to_owned());

@@ -10,7 +10,7 @@ use crate::quote;
 
 /// How lines are arranged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Arrangement {
     /// `Label: value` in nested sections, on a page. Values of rows are not cut.
     Outline,
     /// Labels and values in columns, on a terminal. What does not fit is cut.
@@ -43,8 +43,8 @@ const USUAL_WIDTH: usize = 80;
 const LEAST_COMMAND: usize = 16;
 
 /// Lays blocks out as lines.
-pub(super) fn lay_out(blocks: &[Block], look: Look, form: Form) -> Vec<String> {
-    let mut page = Page { look, form, lines: Vec::new() };
+pub(super) fn lay_out(blocks: &[Block], look: Look, arrangement: Arrangement) -> Vec<String> {
+    let mut page = Page { look, arrangement, lines: Vec::new() };
     page.blocks(0, blocks);
     page.lines
 }
@@ -52,7 +52,7 @@ pub(super) fn lay_out(blocks: &[Block], look: Look, form: Form) -> Vec<String> {
 /// The lines so far.
 struct Page {
     look: Look,
-    form: Form,
+    arrangement: Arrangement,
     lines: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ type Piece = (Tone, String);
 impl Page {
     /// Adds the lines of blocks, at this level of nesting.
     fn blocks(&mut self, level: usize, blocks: &[Block]) {
-        let indent = if self.form == Form::Outline { level * INDENT } else { MARGIN };
+        let indent = if self.arrangement == Arrangement::Outline { level * INDENT } else { MARGIN };
         for block in blocks {
             match block {
                 Block::Headline { command, verdict, tone } => self.headline(command, verdict, *tone),
@@ -84,7 +84,7 @@ impl Page {
 
     /// Adds `command: verdict` in an outline, else `command ......... VERDICT`.
     fn headline(&mut self, command: &[String], verdict: &str, tone: Tone) {
-        if self.form == Form::Outline {
+        if self.arrangement == Arrangement::Outline {
             let end = format!(": {verdict}");
             let command = command_line::command(command, WIDTH.saturating_sub(end.len()));
             self.line(0, &(self.look.text(&quote::cut(&command, WIDTH)) + &end));
@@ -125,9 +125,9 @@ impl Page {
     /// Adds a row; nothing if its values are unknown or show as zero. In columns, its end is cut.
     fn row(&mut self, indent: usize, label: &str, cells: &[Cell]) {
         let label = self.look.text(label);
-        let (mut line, mut room) = match self.form {
-            Form::Outline => (format!("{label}: "), usize::MAX),
-            Form::Columns => {
+        let (mut line, mut room) = match self.arrangement {
+            Arrangement::Outline => (format!("{label}: "), usize::MAX),
+            Arrangement::Columns => {
                 (self.look.paint(Tone::Strong, &left(&quote::cut(&label, LABEL - 1), LABEL)), self.room())
             }
         };
@@ -147,7 +147,7 @@ impl Page {
 
     /// How many columns a line may have.
     fn page_width(&self) -> usize {
-        if self.form == Form::Outline { WIDTH } else { self.look.width() }
+        if self.arrangement == Arrangement::Outline { WIDTH } else { self.look.width() }
     }
 
     /// How many columns are left after a label of the summary.
@@ -251,8 +251,11 @@ mod tests {
         let second = Section::new("GPU 1").section(Section::new("Memory").text("Total", "5".to_owned()));
         let gpus = Section::new("GPUs").section(first).section(second.section(Section::new("Utilization")));
         let warnings = Section::list("Warnings", Vec::new());
-        let lines =
-            lay_out(&[gpus, warnings].map(Block::Section), Look::new(Console::default()), Form::Outline);
+        let lines = lay_out(
+            &[gpus, warnings].map(Block::Section),
+            Look { console: Console::default() },
+            Arrangement::Outline,
+        );
         let expected =
             ["GPUs:", "   GPU 0:", "      XID errors: 3", "   GPU 1:", "      Memory:", "         Total: 5"];
         assert_eq!(lines, expected);

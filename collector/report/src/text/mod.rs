@@ -6,7 +6,7 @@ mod layout;
 pub(crate) mod table;
 pub(crate) mod terminal;
 
-use layout::{Form, lay_out};
+use layout::{Arrangement, lay_out};
 use terminal::Look;
 
 use super::units::Units;
@@ -29,8 +29,8 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
 /// Renders every section. What is zero, unknown, or as it should be has no line.
 fn full(report: &Report, style: &Style) -> String {
     let blocks = sections::full(report, Units::choose(report, style));
-    let look = Look::new(Console { has_colour: false, ..style.console });
-    lay_out(&blocks, look, Form::Outline).join("\n") + "\n"
+    let look = Look { console: Console { has_colour: false, ..style.console } };
+    lay_out(&blocks, look, Arrangement::Outline).join("\n") + "\n"
 }
 
 /// Renders the default text. It begins with an empty line: the command's output may lack its last newline.
@@ -38,7 +38,7 @@ fn summary(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
     let lines = |free_lines| {
         let blocks = sections::summary(report, units, style, free_lines);
-        lay_out(&blocks, Look::new(style.console), Form::Columns)
+        lay_out(&blocks, Look { console: style.console }, Arrangement::Columns)
     };
     // Laid out without free lines first, to see how many are left for them. The 1 is the empty line at the begin.
     let free_lines = MOST_LINES.saturating_sub(1 + lines(0).len());

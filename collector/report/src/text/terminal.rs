@@ -15,14 +15,10 @@ const LEAST_WIDTH: usize = 60;
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    console: Console,
+    pub(super) console: Console,
 }
 
 impl Look {
-    pub(super) fn new(console: Console) -> Self {
-        Self { console }
-    }
-
     /// The columns of the summary.
     pub(super) fn width(&self) -> usize {
         usize::from(self.console.columns).clamp(LEAST_WIDTH, MOST_WIDTH)
@@ -131,7 +127,7 @@ mod tests {
     use super::*;
 
     fn look(is_unicode: bool) -> Look {
-        Look::new(Console { is_unicode, ..Console::default() })
+        Look { console: Console { is_unicode, ..Console::default() } }
     }
 
     #[test]

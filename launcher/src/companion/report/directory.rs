@@ -30,13 +30,13 @@ const OF_NODES: &str = "d";
 pub(super) struct DirectoryArgs {
     /// Sort the reports of a directory; those with most come first [default: start]
     #[arg(long, value_name = "BY",
-          value_parser = PossibleValuesParser::new(SortBy::NAMES.map(|(name, _)| name)).try_map(sort_by))]
+          value_parser = PossibleValuesParser::new(SortBy::ALL.map(SortBy::name)).try_map(sort_by))]
     pub(super) sort: Option<SortBy>,
 }
 
 /// The order of this name.
 fn sort_by(name: String) -> Result<SortBy, String> {
-    SortBy::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, by)| by).ok_or(name)
+    SortBy::ALL.into_iter().find(|by| by.name() == name).ok_or(name)
 }
 
 /// Shows a table of the reports in a directory and those below it, of runs that started after `since`. A line on stderr counts the

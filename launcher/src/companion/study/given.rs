@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use clap::{ArgAction, Args};
 use gpu_track_collector::report::study::Plan;
-use gpu_track_collector::report::study::expand::{NoVariants, Parameter, Template, expand};
+use gpu_track_collector::report::study::expand::{Parameter, Template, expand};
 use gpu_track_collector::report::study::plan::MOST_RUNS;
 
 use crate::cli::UsageError;
@@ -141,8 +141,8 @@ impl PlanArgs {
     /// # Errors
     /// If there is no variant, a parameter can't be put in, or a command can't be split into words.
     pub(super) fn plan(self, begun: Option<&Plan>) -> Result<Plan, UsageError> {
-        let variants = expand(&self.variants, self.prepare.as_deref(), &self.parameters)
-            .map_err(|problem: NoVariants| UsageError::new(problem))?;
+        let variants =
+            expand(&self.variants, self.prepare.as_deref(), &self.parameters).map_err(UsageError::new)?;
         // All commands are checked before the first run, so that no run of a started study has a wrong one.
         for variant in &variants {
             for line in [Some(&variant.command), variant.prepare.as_ref()].into_iter().flatten() {

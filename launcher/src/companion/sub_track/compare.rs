@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::given_file::{self, MOST_OF_ANALYSIS, MOST_OF_OPTIONS};
 use gpu_track_collector::report::sub_track::{
-    Analysis, Ordered, STATISTICS, Session, Statistic, compare, comparison_text,
+    Analysis, Ordered, Session, Statistic, compare, comparison_text,
 };
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ pub(super) struct CompareArguments {
     cconfig: Option<PathBuf>,
 
     /// The figure to compare [default: mean]
-    #[arg(long, value_name = "STATISTIC", value_parser = PossibleValuesParser::new(STATISTICS.map(Statistic::name)).map(statistic))]
+    #[arg(long, value_name = "STATISTIC", value_parser = PossibleValuesParser::new(Statistic::ALL.map(Statistic::name)).map(statistic))]
     stat: Option<Statistic>,
 
     #[command(flatten)]
@@ -95,7 +95,7 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
     let Config { file_path_map, statistic } =
         serde_json::from_slice(&json).map_err(|error| format!("is no configuration of compare: {error}"))?;
     let statistic = statistic.map(|name| {
-        let allowed = STATISTICS.map(Statistic::name).join(", ");
+        let allowed = Statistic::ALL.map(Statistic::name).join(", ");
         Statistic::of_name(&name)
             .ok_or_else(|| format!("has the statistic \"{name}\", which is none of {allowed}"))
     });

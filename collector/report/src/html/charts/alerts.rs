@@ -34,8 +34,8 @@ impl<'a> AlertMarks<'a> {
     /// The events that have a mark and whose quantity fits.
     fn new(report: &'a Report, fits: impl Fn(Option<Quantity>) -> bool) -> Self {
         let all = report.events.iter().flat_map(|events| &events.list);
-        let mut events: Vec<&RunEvent> =
-            all.filter(|event| class_and_colour(event.kind).is_some() && fits(event.quantity)).collect();
+        let is_marked = |event: &&RunEvent| class_and_colour(event.kind).is_some() && fits(event.quantity);
+        let mut events: Vec<&RunEvent> = all.filter(is_marked).collect();
         let count = events.len();
         events.truncate(MOST_ROWS);
         Self { events, count }
@@ -78,17 +78,10 @@ impl<'a> AlertMarks<'a> {
         if self.events.is_empty() {
             return String::new();
         }
-        let column = |name, is_text| Column { name, unit: "", is_text };
-        let row = |event: &&RunEvent| {
-            [time.text(event.at_s), event.kind.name().to_owned(), event_in_words(event)].into()
-        };
-        let table = Table {
-            columns: vec![column("at", false), column("event", true), column("what", true)],
-            rows: self.events.iter().map(row).collect(),
-            total: self.count,
-            parts: Vec::new(),
-            tips: Vec::new(),
-        };
+        let heads = [Column::count("at"), Column::text("event"), Column::text("what")];
+        let row =
+            |event: &&RunEvent| [time.text(event.at_s), event.kind.name().to_owned(), event_in_words(event)];
+        let table = Table { total: self.count, ..Table::new(heads, self.events.iter().map(row)) };
         table::table(&format!("{title}: alerts and limits"), &table, MOST_ROWS)
     }
 }

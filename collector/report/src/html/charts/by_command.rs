@@ -3,8 +3,8 @@
 use super::alerts::AlertMarks;
 use super::figure::Figure;
 use super::marks;
-use super::samples::{self, Quantity};
-use super::stack::{Layer, Limit, Peak, Stack};
+use super::samples::{self, ChartColumn};
+use super::stack::{DrawnLimit, DrawnPeak, Layer, Stack};
 use super::time::Time;
 use crate::figures::short;
 use crate::html::colours;
@@ -46,7 +46,7 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
         label: "RAM of each command, stacked".to_owned(),
         unit: units.ram.symbol().to_owned(),
         layers: largest_first(series.commands.iter().enumerate().map(layer)),
-        others: series.other_commands.as_ref().map(|others| others_layer(in_unit(&others.mean_ram_bytes))),
+        others: series.other_commands.as_ref().map(|others| Layer::others(in_unit(&others.mean_ram_bytes))),
         largest: in_unit(&series.ram_bytes.combined.max),
         largest_name: if report.merged.is_some() { AT_MOST } else { LARGEST },
         largest_figure: text(series.ram_bytes.combined.largest()),
@@ -76,7 +76,7 @@ fn memory_end(report: &Report, units: Units, time: &Time) -> Option<String> {
 }
 
 /// The memory that the run may use, in the report's unit, and whose limit that is. `None`: it is not known.
-fn ram_limit(report: &Report, units: Units) -> Option<Limit> {
+fn ram_limit(report: &Report, units: Units) -> Option<DrawnLimit> {
     let memory = &report.usable.memory;
     let bytes = memory.bytes.filter(|bytes| *bytes > 0)?;
     let whose = match memory.source {
@@ -84,13 +84,16 @@ fn ram_limit(report: &Report, units: Units) -> Option<Limit> {
         Some(MemorySource::Slurm) => "Slurm",
         Some(MemorySource::Machine) | None => "machine",
     };
-    Some(Limit { value: units.ram.convert(bytes as f64), words: format!("{whose} {}", units.bytes(bytes)) })
+    Some(DrawnLimit {
+        value: units.ram.convert(bytes as f64),
+        words: format!("{whose} {}", units.bytes(bytes)),
+    })
 }
 
 /// The moment of the largest RAM. `None`: it is not known.
-fn ram_peak(report: &Report, units: Units, time: &Time) -> Option<Peak> {
+fn ram_peak(report: &Report, units: Units, time: &Time) -> Option<DrawnPeak> {
     let peak = report.peak.as_ref()?;
-    Some(Peak {
+    Some(DrawnPeak {
         at_s: peak.at_s,
         value: units.ram.convert(peak.footprint_bytes as f64),
         words: format!("peak {} at {}", units.bytes(peak.footprint_bytes), time.text(peak.at_s)),
@@ -112,7 +115,10 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         label: "Busy cores of each command, stacked".to_owned(),
         unit: "cores".to_owned(),
         layers: largest_first(series.commands.iter().enumerate().map(layer)),
-        others: series.other_commands.as_ref().map(|others| others_layer(in_cores(&others.mean_cpu_percent))),
+        others: series
+            .other_commands
+            .as_ref()
+            .map(|others| Layer::others(in_cores(&others.mean_cpu_percent))),
         largest: in_cores(&series.cpu_percent.combined.max),
         largest_name: if report.merged.is_some() { AT_MOST } else { BUSIEST },
         largest_figure: largest.unwrap_or_default(),
@@ -133,7 +139,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
 }
 
 /// The number of cores that the run may use, and whose limit that is. `None`: it is not known.
-fn core_limit(report: &Report) -> Option<Limit> {
+fn core_limit(report: &Report) -> Option<DrawnLimit> {
     let count = report.usable.cores.count;
     let whose = match report.usable.cores.source {
         CoresSource::NExpectedCores => "expected",
@@ -142,7 +148,7 @@ fn core_limit(report: &Report) -> Option<Limit> {
         CoresSource::Slurm => "Slurm",
         CoresSource::Machine => "machine",
     };
-    (count > 0.0).then(|| Limit { value: count, words: format!("{whose} {}", cores(count)) })
+    (count > 0.0).then(|| DrawnLimit { value: count, words: format!("{whose} {}", cores(count)) })
 }
 
 /// Draws a stack of commands below a title and a note, with tables. It has marks of what alerts and limits did. `end`: the mark of a lack
@@ -155,26 +161,20 @@ fn draw(
     end: &str,
     time: &Time,
 ) -> Option<Figure> {
-    let unit = stack.unit.clone();
     let quantity = |name: &str, joining, values| {
-        let name = quote::cut_middle(&quote::escape(name), NAME_COLUMNS);
-        Quantity { name: format!("{name} [{unit}]"), joining, values, is_count: false }
+        ChartColumn::new(&quote::cut_middle(&quote::escape(name), NAME_COLUMNS), &stack.unit, joining, values)
     };
     let layers = stack.layers.iter().chain(&stack.others);
-    let mut quantities: Vec<Quantity> =
-        layers.map(|layer| quantity(&layer.name, Joining::Mean, layer.values.as_slice())).collect();
-    quantities.push(quantity(stack.largest_name, Joining::Largest, &stack.largest));
+    let layers = layers.map(|layer| quantity(&layer.name, Joining::Mean, layer.values.as_slice()));
+    let largest = quantity(stack.largest_name, Joining::Largest, &stack.largest);
+    let quantities: Vec<ChartColumn> = layers.chain([largest]).collect();
     let table = samples::table(time, title, samples::PARTS, &quantities) + &alerts.table(title, time);
     let mut panel = stack.panel(time)?;
     // First, so that the other words are drawn over the marks.
     panel.words.insert_str(0, &alerts.marks(time));
     panel.words += end;
-    Some(Figure {
-        title: title.to_owned(),
-        note: note.to_owned() + alerts.note(),
-        panels: vec![panel],
-        table,
-    })
+    let note = note.to_owned() + alerts.note();
+    Some(Figure { title: title.to_owned(), note, panels: vec![panel], table })
 }
 
 /// Converts the known values.
@@ -196,11 +196,6 @@ fn largest_first(layers: impl Iterator<Item = (f64, Layer)>) -> Vec<Layer> {
     let mut layers: Vec<(f64, Layer)> = layers.collect();
     layers.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     layers.into_iter().map(|(_, layer)| layer).collect()
-}
-
-/// Makes the layer of all commands that have no layer of their own.
-fn others_layer(values: Vec<Option<f64>>) -> Layer {
-    Layer { name: "others".to_owned(), colour: colours::OTHERS, values, figure: String::new() }
 }
 
 /// The colour of the command at this place in the report's list.

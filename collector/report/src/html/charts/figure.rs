@@ -29,6 +29,7 @@ pub(super) struct Figure {
 }
 
 /// A chart.
+#[derive(Default)]
 pub(super) struct Panel {
     /// What is shown, for screen readers; also above the chart where a figure has several.
     pub(super) label: String,
@@ -44,18 +45,18 @@ pub(super) struct Panel {
     pub(super) paths: String,
     /// Shapes and words over the paths: down in pixels, as [`Panel::y_of`] gives them, and right in percent of the width.
     pub(super) words: String,
-    pub(super) legend: Vec<Key>,
+    pub(super) legend: Vec<LegendKey>,
 }
 
 /// How many numbers each axis has at most, besides its 0. A chart without an axis of values has 0 `values`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Ticks {
     pub(super) time: usize,
     pub(super) values: usize,
 }
 
 /// A line of a legend.
-pub(super) struct Key {
+pub(super) struct LegendKey {
     pub(super) swatch: Swatch,
     pub(super) name: String,
     /// A figure of the whole run.
@@ -107,11 +108,10 @@ impl Panel {
             [key] if has_label => (format!(" <b>{}</b>", escape(&key.figure)), String::new()),
             _ => (String::new(), self.legend()),
         };
-        let heading = match has_label {
-            true => format!("<p class=\"label\">{label}{figure}</p>\n"),
-            false => String::new(),
+        let (heading, name) = match has_label {
+            true => (format!("<p class=\"label\">{label}{figure}</p>\n"), label),
+            false => (String::new(), format!("{title}: {label}")),
         };
-        let name = if has_label { label.clone() } else { format!("{title}: {label}") };
         let class = if self.has_row_names { " class=\"named\"" } else { "" };
         // By `data-top`, the script turns heights in a path into values. A path has a thousand heights, so five digits do.
         format!(
@@ -165,12 +165,12 @@ impl Panel {
 
     /// Renders the legend; nothing if it has no key.
     fn legend(&self) -> String {
-        let keys: String = self.legend.iter().map(Key::html).collect();
+        let keys: String = self.legend.iter().map(LegendKey::html).collect();
         if keys.is_empty() { keys } else { format!("<ul class=\"legend\">\n{keys}</ul>\n") }
     }
 }
 
-impl Key {
+impl LegendKey {
     /// Renders a line of the legend: a swatch of 12 by 12 pixels, the name and the figure.
     fn html(&self) -> String {
         let swatch = match self.swatch {

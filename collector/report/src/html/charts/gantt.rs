@@ -2,13 +2,14 @@
 
 use super::by_command::colour;
 use super::figure::{ABOVE, Figure, Panel, Ticks, percent};
-use super::lines::{Line, Lines};
-use super::samples::{self, Quantity};
+use super::lines::{AREA, Line, Lines};
+use super::samples::{self, ChartColumn};
 use super::time::Time;
 use crate::command_line;
 use crate::figures::{number, thousands};
 use crate::html::colours;
 use crate::html::escape::escape;
+use crate::html::table::scrolling;
 use crate::model::report::{CommandSeries, HeavyProcess, ProcessUsage, Report, Stage};
 use crate::over_time::Joining;
 use crate::quote;
@@ -36,22 +37,17 @@ pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Live processes";
     let values = &report.series.processes.max;
     let figure = most_at_once(report).unwrap_or_default();
-    let area = Line { name: "live".to_owned(), values, figure };
-    let lines = [Some(area), None];
+    let lines = vec![(Line { name: "live".to_owned(), values, figure }, AREA)];
     let (label, unit, ticks) = ("Number".to_owned(), String::new(), Ticks { time: 6, values: 2 });
     let panel = Lines { label, unit, height: HEIGHT, ticks, top: None, lines }.panel(time)?;
-    let quantity = Quantity { name: "live".to_owned(), joining: Joining::Largest, values, is_count: true };
+    let quantity = ChartColumn { is_count: true, ..ChartColumn::new("live", "", Joining::Largest, values) };
+    let table = samples::table(time, TITLE, samples::PARTS, &[quantity]);
     // Reports of several nodes are added up in bins: their largest numbers need not have come at one time.
     let note = match report.merged {
         Some(_) => "An upper bound in each point: the sum of the nodes' largest numbers.",
         None => "The largest number in each point.",
     };
-    Some(Figure {
-        title: TITLE.to_owned(),
-        note: note.to_owned(),
-        panels: vec![panel],
-        table: samples::table(time, TITLE, samples::PARTS, &[quantity]),
-    })
+    Some(Figure { title: TITLE.to_owned(), note: note.to_owned(), panels: vec![panel], table })
 }
 
 /// A process as a bar. Times are seconds after the start of the run.
@@ -104,23 +100,17 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
         label: "Start and end of each".to_owned(),
         // Bars have no value, so `values: 0` leaves out the axis of values.
         top: 1.0,
-        unit: String::new(),
         height: bars.len() as f64 * ROW_HEIGHT,
         ticks: Ticks { time: 6, values: 0 },
-        has_row_names: false,
-        paths: String::new(),
         words: bars.iter().enumerate().map(draw).collect(),
-        legend: Vec::new(),
+        ..Panel::default()
     };
     let count = format!("{} of {}", thousands(bars.len() as f64), thousands(report.processes.total as f64));
-    Some(Figure {
-        title: TITLE.to_owned(),
-        note: format!(
-            "{count} processes: those with most CPU time, RAM or GPU memory. A bar is as long as its process lived, within the run."
-        ),
-        panels: vec![panel],
-        table: table(TITLE, &bars, time),
-    })
+    let note = format!(
+        "{count} processes: those with most CPU time, RAM or GPU memory. A bar is as long as its process lived, within the run."
+    );
+    let table = table(TITLE, &bars, time);
+    Some(Figure { title: TITLE.to_owned(), note, panels: vec![panel], table })
 }
 
 /// The bars of the processes whose start is known, [`MOST_BARS`] at most. The bars of a command stand together, in the order
@@ -209,9 +199,5 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
     let rows: String = bars.iter().map(row).collect();
     let heads = ["PID".to_owned(), format!("start [{unit}]"), format!("end [{unit}]")];
     let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
-    format!(
-        "<div class=\"scroll\" tabindex=\"0\">\n<table aria-label=\"{}\">\n<thead><tr>{heads}<th scope=\"col\" class=\"words\">Command</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody>\n</table>\n</div>\n",
-        escape(title)
-    )
+    scrolling("", title, &(heads + "<th scope=\"col\" class=\"words\">Command</th>"), &rows)
 }

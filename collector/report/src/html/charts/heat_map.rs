@@ -5,13 +5,14 @@
 
 use std::fmt::Write as _;
 
-use super::figure::{ABOVE, Key, Panel, Swatch, Ticks};
+use super::figure::{ABOVE, LegendKey, Panel, Swatch, Ticks};
 use super::path;
 use super::time::{Time, WIDTH};
 use crate::figures::{self, short};
 use crate::html::colours;
 use crate::html::escape::escape;
-use crate::over_time::Joining;
+use crate::html::table::scrolling;
+use crate::over_time::{Joining, Point};
 use crate::quote;
 
 /// Pixels from one row to the next.
@@ -37,11 +38,11 @@ pub(super) const OPACITIES: [&str; 8] = [".12", ".24", ".36", ".48", ".61", ".74
 pub(super) struct HeatMap {
     pub(super) label: String,
     pub(super) unit: &'static str,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<MapRow>,
 }
 
 /// A node or a rank.
-pub(super) struct Row {
+pub(super) struct MapRow {
     pub(super) name: String,
     /// What stands beside the row, where there is little room.
     pub(super) label: String,
@@ -92,13 +93,13 @@ impl HeatMap {
             label,
             // The height stands for no value, so `values: 0` leaves out the axis of values.
             top: 1.0,
-            unit: String::new(),
             height: rows.len() as f64 * ROW_HEIGHT,
             ticks: Ticks { time: 6, values: 0 },
             has_row_names: true,
             paths,
             words: names(&rows),
             legend,
+            ..Panel::default()
         })
     }
 
@@ -106,14 +107,12 @@ impl HeatMap {
     /// `quantity` is what is shown, with its unit.
     pub(super) fn table(&self, title: &str, quantity: &str, time: &Time) -> String {
         let points = time.joined(PARTS, self.rows.iter().map(|row| (Joining::Mean, row.values.as_slice())));
-        let heads: String = points
-            .iter()
-            .map(|point| format!("<th scope=\"col\">up to {}</th>", time.text(point.end_s)))
-            .collect();
+        let head = |point: &Point| format!("<th scope=\"col\">up to {}</th>", time.text(point.end_s));
+        let heads: String = points.iter().map(head).collect();
         // All cells have the same decimals.
         let all: Vec<Option<f64>> = points.iter().flat_map(|point| &point.values).copied().collect();
         let texts = figures::column(&all);
-        let row = |(at, row): (usize, &Row)| {
+        let row = |(at, row): (usize, &MapRow)| {
             // `texts` has the values of all rows for the first part of the run, then those for the next part.
             let cells = texts.iter().skip(at).step_by(self.rows.len());
             let cells: String = cells.map(|text| format!("<td>{text}</td>")).collect();
@@ -121,12 +120,7 @@ impl HeatMap {
             format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
         };
         let rows: String = self.rows.iter().enumerate().map(row).collect();
-        format!(
-            "<div class=\"scroll\" tabindex=\"0\">\n<table aria-label=\"{}\">\n<thead><tr><th scope=\"col\">{}</th>{heads}</tr></thead>\n\
-             <tbody>\n{rows}</tbody>\n</table>\n</div>\n",
-            escape(title),
-            escape(quantity)
-        )
+        scrolling("", title, &format!("<th scope=\"col\">{}</th>{heads}", escape(quantity)), &rows)
     }
 }
 
@@ -199,9 +193,9 @@ fn path_through(stretches: &[Stretch]) -> String {
 }
 
 /// Writes the name of each row, left of the plot.
-fn names(rows: &[Row]) -> String {
+fn names(rows: &[MapRow]) -> String {
     let all: Vec<String> = rows.iter().map(|row| quote::escape(&row.label)).collect();
-    let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME_COLUMNS);
+    let short = quote::shorten(&all, NAME_COLUMNS);
     let name = |(at, name): (usize, &String)| {
         format!(
             "<text x=\"-{NAME_TO_PLOT}\" y=\"{}\">{}</text>\n",
@@ -214,16 +208,19 @@ fn names(rows: &[Row]) -> String {
 }
 
 /// Says which values have which colour, and what stands for unknown ones.
-fn legend(largest: f64, unit: &str, has_unknown: bool) -> Vec<Key> {
+fn legend(largest: f64, unit: &str, has_unknown: bool) -> Vec<LegendKey> {
     let levels = OPACITIES.len() as f64;
     let shade = |(at, opacity)| {
         let words = if at == 0 { "up to " } else { "" };
         let name = format!("{words}{} {unit}", short(largest * (at + 1) as f64 / levels));
-        Key { swatch: Swatch::Heat(opacity), name, figure: String::new() }
+        LegendKey { swatch: Swatch::Heat(opacity), name, figure: String::new() }
     };
     let shades = OPACITIES.into_iter().enumerate().map(shade);
-    let unknown =
-        Key { swatch: Swatch::Unknown, name: "not known, or not running".to_owned(), figure: String::new() };
+    let unknown = LegendKey {
+        swatch: Swatch::Unknown,
+        name: "not known, or not running".to_owned(),
+        figure: String::new(),
+    };
     shades.chain(has_unknown.then_some(unknown)).collect()
 }
 
@@ -247,7 +244,7 @@ mod tests {
     }
 
     fn map(rows: &[(&str, &[Option<f64>])]) -> HeatMap {
-        let row = |(name, values): &(&str, &[Option<f64>])| Row {
+        let row = |(name, values): &(&str, &[Option<f64>])| MapRow {
             name: (*name).to_owned(),
             label: (*name).to_owned(),
             values: values.to_vec(),

@@ -1,8 +1,9 @@
 //! Block I/O over time.
 
+use super::by_command::convert;
 use super::figure::{Figure, Ticks};
-use super::lines::{Line, Lines};
-use super::samples::{self, Quantity};
+use super::lines::{AREA, Line, Lines, OVER_AREA};
+use super::samples::{self, ChartColumn};
 use super::time::Time;
 use crate::figures::short;
 use crate::model::report::{Report, Track};
@@ -22,35 +23,23 @@ pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     }
     let unit = units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
     let symbol = format!("{}/s", unit.symbol());
-    let values = tracks
-        .map(|track| track.mean.iter().map(|rate| rate.map(|rate| unit.convert(rate))).collect::<Vec<_>>());
+    let values = tracks.map(|track| convert(&track.mean, |rate| unit.convert(rate)));
     let line = |name: &str, values, track: &Track| {
         let at_most = if report.merged.is_some() { "at most " } else { "" };
         let largest = track.largest().map(|rate| format!("{at_most}{} {symbol}", short(unit.convert(rate))));
-        Some(Line { name: name.to_owned(), values, figure: largest.unwrap_or_default() })
+        Line { name: name.to_owned(), values, figure: largest.unwrap_or_default() }
     };
     let [read, written] = &values;
-    let lines = [line("read", read, tracks[0]), line("written", written, tracks[1])];
+    let lines = vec![(line("read", read, tracks[0]), AREA), (line("written", written, tracks[1]), OVER_AREA)];
     let (label, top, ticks) = ("Rates".to_owned(), None, Ticks { time: 6, values: 3 });
     let panel = Lines { label, unit: symbol.clone(), height: HEIGHT, ticks, top, lines }.panel(time)?;
-    let quantities = ["read", "written"].into_iter().zip(&values);
-    let quantities: Vec<Quantity> = quantities
-        .map(|(name, values)| Quantity {
-            name: format!("{name} [{symbol}]"),
-            joining: Joining::Mean,
-            values,
-            is_count: false,
-        })
-        .collect();
+    let quantity = |name, values| ChartColumn::new(name, &symbol, Joining::Mean, values);
+    let quantities = [quantity("read", read), quantity("written", written)];
     const TITLE: &str = "I/O that reached storage";
     let note = match report.merged {
         Some(_) => "Mean rates. Numbers below: upper bounds of the largest rate of all nodes together.",
         None => "Mean rates. Numbers below: the largest between two readings, which are a second apart.",
     };
-    Some(Figure {
-        title: TITLE.to_owned(),
-        note: note.to_owned(),
-        panels: vec![panel],
-        table: samples::table(time, TITLE, samples::PARTS, &quantities),
-    })
+    let table = samples::table(time, TITLE, samples::PARTS, &quantities);
+    Some(Figure { title: TITLE.to_owned(), note: note.to_owned(), panels: vec![panel], table })
 }

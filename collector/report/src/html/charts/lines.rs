@@ -1,12 +1,21 @@
-//! One or two quantities over time: an area, and a dashed line over it.
+//! Quantities over time: areas, and lines over them.
 
-use super::figure::{Key, Panel, Swatch, Ticks};
+use super::figure::{LegendKey, Panel, Swatch, Ticks};
 use super::path;
 use super::time::Time;
 use crate::html::colours;
 
 /// The part of the plot's height that the highest value takes.
-pub(super) const FILLED: f64 = 0.92;
+const FILLED: f64 = 0.92;
+
+/// How a quantity is drawn: CSS class, colour, and the dashes of a line in the plot and in the legend, which are empty for a solid
+/// line. `None`: it is an area.
+pub(super) type LineStyle = (&'static str, &'static str, Option<[&'static str; 2]>);
+
+/// The area of a chart.
+pub(super) const AREA: LineStyle = ("l1", colours::FIRST, None);
+/// The line over an area.
+pub(super) const OVER_AREA: LineStyle = ("l2", colours::SECOND, Some(["5 2", "4 2"]));
 
 /// A quantity over time.
 pub(super) struct Line<'a> {
@@ -25,42 +34,43 @@ pub(super) struct Lines<'a> {
     pub(super) ticks: Ticks,
     /// The value at the top of the plot. `None`, or less than the largest value: a little more than that.
     pub(super) top: Option<f64>,
-    /// The area, and the dashed line over it.
-    pub(super) lines: [Option<Line<'a>>; 2],
+    /// Each is drawn over those before it.
+    pub(super) lines: Vec<(Line<'a>, LineStyle)>,
 }
 
 impl Lines<'_> {
     /// Draws the chart. `None`: no value is known, or all are zero and `top` is not above them.
     pub(super) fn panel(self, time: &Time) -> Option<Panel> {
-        let known = || self.lines.iter().flatten().flat_map(|line| line.values.iter().copied().flatten());
-        let largest = known().filter(|value| value.is_finite()).reduce(f64::max)?;
-        let top = self.top.filter(|top| *top >= largest).unwrap_or(largest / FILLED);
+        let Self { label, unit, height, ticks, top, lines } = self;
+        let known = lines.iter().flat_map(|(line, _)| line.values.iter().copied().flatten());
+        let largest = known.filter(|value| value.is_finite()).reduce(f64::max)?;
+        let top = top.filter(|top| *top >= largest).unwrap_or(largest / FILLED);
         if top <= 0.0 {
             return None;
         }
-        let [area, line] = &self.lines;
-        let mut paths = String::new();
-        if let Some(area) = area {
-            // The style draws its edge, too, which is what shows of values of zero. Where nothing is known, there is none.
-            let path = path::area(time, area.values.iter().copied(), top);
-            paths += &format!("<path class=\"s l1\" fill=\"{}\" d=\"{path}\"/>\n", colours::FIRST);
-        }
-        if let Some(line) = line {
-            let path = path::line(time, line.values.iter().copied(), top);
-            paths += &format!(
-                "<path class=\"s l2\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-dasharray=\"5 2\" \
-                 vector-effect=\"non-scaling-stroke\" d=\"{path}\"/>\n",
-                colours::SECOND
-            );
-        }
-        let swatches = [Swatch::Area("l1", colours::FIRST), Swatch::Line("l2", colours::SECOND, "4 2")];
-        let keys = self.lines.into_iter().zip(swatches).filter_map(|(line, swatch)| {
-            let Line { name, figure, .. } = line?;
-            Some(Key { swatch, name, figure })
-        });
-        let legend = keys.collect();
-        let (label, unit, height, ticks) = (self.label, self.unit, self.height, self.ticks);
-        let has_row_names = false;
-        Some(Panel { label, top, unit, height, ticks, has_row_names, paths, words: String::new(), legend })
+        let paths = lines.iter().map(|(line, style)| path(line, *style, time, top)).collect();
+        let key = |(Line { name, figure, .. }, (class, colour, dashes)): (Line, LineStyle)| {
+            let area = Swatch::Area(class, colour);
+            let swatch = dashes.map_or(area, |[_, in_legend]| Swatch::Line(class, colour, in_legend));
+            LegendKey { swatch, name, figure }
+        };
+        let legend = lines.into_iter().map(key).collect();
+        Some(Panel { label, top, unit, height, ticks, paths, legend, ..Panel::default() })
     }
+}
+
+/// Draws the path of a quantity. `top`: the value at the top of the plot.
+fn path(line: &Line, (class, colour, dashes): LineStyle, time: &Time, top: f64) -> String {
+    let values = line.values.iter().copied();
+    let Some([dashes, _]) = dashes else {
+        // The style draws its edge, too, which is what shows of values of zero. Where nothing is known, there is none.
+        let path = path::area(time, values, top);
+        return format!("<path class=\"s {class}\" fill=\"{colour}\" d=\"{path}\"/>\n");
+    };
+    let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
+    format!(
+        "<path class=\"s {class}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"{dashes} \
+         vector-effect=\"non-scaling-stroke\" d=\"{}\"/>\n",
+        path::line(time, values, top)
+    )
 }

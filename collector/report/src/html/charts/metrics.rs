@@ -1,8 +1,8 @@
 //! Metrics that the program told, over time: a small chart for each.
 
 use super::figure::{Figure, Panel, Ticks};
-use super::lines::{Line, Lines};
-use super::samples::{self, Quantity};
+use super::lines::{AREA, Line, Lines};
+use super::samples::{self, ChartColumn};
 use super::time::Time;
 use crate::metrics::{MetricTrack, is_bytes, readable};
 use crate::model::style::RamUnit;
@@ -23,7 +23,7 @@ const NAME_COLUMNS: usize = 32;
 const DRAWN: std::ops::Range<f64> = 1e-9..1e12;
 
 /// A metric in the unit and the points in which it is shown.
-struct Shown<'a> {
+struct ShownMetric<'a> {
     track: &'a MetricTrack,
     label: String,
     unit: &'static str,
@@ -41,29 +41,23 @@ pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
     }
     let first = &known[..known.len().min(MOST_METRICS)];
     let points = time.joined(MOST_POINTS, first.iter().map(|track| (Joining::Last, track.values.as_slice())));
-    let start_s: Vec<f64> = points.iter().map(|point| point.start_s).collect();
-    let end_s: Vec<f64> = points.iter().map(|point| point.end_s).collect();
+    let (start_s, end_s): (Vec<_>, Vec<_>) = points.iter().map(|point| (point.start_s, point.end_s)).unzip();
     let time = &time.of_points(&start_s, &end_s);
-    let shown: Vec<Shown> = first
-        .iter()
-        .enumerate()
-        .map(|(at, track)| Shown::new(track, points.iter().map(|point| point.values[at])))
-        .collect();
-    let (drawn, undrawn): (Vec<&Shown>, Vec<&Shown>) = shown.iter().partition(|shown| shown.is_drawn());
+    let values = |at: usize| points.iter().map(move |point| point.values[at]);
+    let shown = first.iter().enumerate().map(|(at, track)| ShownMetric::new(track, values(at)));
+    let shown: Vec<ShownMetric> = shown.collect();
+    let (drawn, undrawn): (Vec<&ShownMetric>, Vec<&ShownMetric>) =
+        shown.iter().partition(|shown| shown.is_drawn());
     let panels = drawn.iter().filter_map(|shown| shown.panel(time)).collect();
     let note = note(&undrawn, known.len() - first.len());
-    let quantity = |shown| {
-        let Shown { label, unit, values, .. }: &Shown = shown;
-        let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
-        Quantity { name: format!("{label}{unit}"), joining: Joining::Last, values, is_count: false }
-    };
-    let quantities: Vec<Quantity> = shown.iter().map(quantity).collect();
+    let quantities: Vec<ChartColumn> =
+        shown.iter().map(|one| ChartColumn::new(&one.label, one.unit, Joining::Last, &one.values)).collect();
     let table = samples::table(time, TITLE, PARTS, &quantities);
     Some(Figure { title: TITLE.to_owned(), note, panels, table })
 }
 
 /// Says what the charts show, which metrics have none, and how many are not on the page.
-fn note(undrawn: &[&Shown], left_out: usize) -> String {
+fn note(undrawn: &[&ShownMetric], left_out: usize) -> String {
     let mut note = "The last value at each time.".to_owned();
     if !undrawn.is_empty() {
         let names: Vec<&str> = undrawn.iter().map(|shown| shown.label.as_str()).collect();
@@ -75,7 +69,7 @@ fn note(undrawn: &[&Shown], left_out: usize) -> String {
     note
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownMetric<'a> {
     /// Makes the label of a metric, and converts values in bytes to the unit that fits the largest of them.
     fn new(track: &'a MetricTrack, values: impl Iterator<Item = Option<f64>>) -> Self {
         let name = quote::cut_middle(&quote::escape(&track.name), NAME_COLUMNS);
@@ -105,16 +99,9 @@ impl<'a> Shown<'a> {
     fn panel(&self, time: &Time) -> Option<Panel> {
         let last = self.track.row.last;
         let figure = last.map(|last| format!("{} at last", readable(&self.track.name, last)));
-        let line =
-            Line { name: self.label.clone(), values: &self.values, figure: figure.unwrap_or_default() };
-        Lines {
-            label: self.label.clone(),
-            unit: self.unit.to_owned(),
-            height: HEIGHT,
-            ticks: Ticks { time: 2, values: 3 },
-            top: None,
-            lines: [Some(line), None],
-        }
-        .panel(time)
+        let (name, figure) = (self.label.clone(), figure.unwrap_or_default());
+        let lines = vec![(Line { name, values: &self.values, figure }, AREA)];
+        let (label, unit, ticks) = (self.label.clone(), self.unit.to_owned(), Ticks { time: 2, values: 3 });
+        Lines { label, unit, height: HEIGHT, ticks, top: None, lines }.panel(time)
     }
 }

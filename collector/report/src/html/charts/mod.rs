@@ -12,7 +12,6 @@ mod lines;
 mod marks;
 mod metrics;
 mod path;
-mod place_lines;
 mod places;
 mod samples;
 mod stack;

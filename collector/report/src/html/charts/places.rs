@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use super::by_command::convert;
-use super::figure::Figure;
-use super::heat_map::{HeatMap, Row};
-use super::lines::Line;
-use super::place_lines::{self, PlaceLines};
-use super::samples::{self, Quantity};
+use super::figure::{Figure, Ticks};
+use super::heat_map::{HeatMap, MapRow};
+use super::lines::{Line, LineStyle, Lines};
+use super::samples::{self, ChartColumn};
 use super::time::Time;
 use crate::figures::{short, thousands};
+use crate::html::colours::PLACES;
 use crate::model::host_name;
 use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
 use crate::model::style::RamUnit;
@@ -19,6 +19,14 @@ use crate::quote;
 use crate::sections::busy_cores;
 use crate::units::Units;
 
+/// Height of the plot of lines, pixels.
+const LINES_HEIGHT: f64 = 150.0;
+/// Maximum number of lines, without that of the others: each colour is used for a solid and a dashed one.
+const MAX_LINES: usize = 2 * PLACES.len();
+/// Dashes of the second line of a colour: in the plot, and in the legend.
+const DASHED: [&str; 2] = ["7 3", "4 2"];
+/// Style of the line of the others, which is dotted.
+const OTHERS: LineStyle = ("", "currentColor", Some(["1.5 3", "1.5 2"]));
 /// Maximum number of rows of a heat map: each adds to the bytes of the page.
 const MOST_ROWS: usize = 64;
 /// Maximum number of columns of a name in the head of a table.
@@ -36,7 +44,7 @@ struct Place {
 }
 
 /// The quantity that is shown of each place.
-struct Shown<'a> {
+struct PlaceQuantity<'a> {
     /// The quantity's name: `RAM` or `CPU`.
     name: &'static str,
     /// The unit of nodes.
@@ -70,7 +78,7 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
             format!("{bound}{} {}", short(node_unit.convert(bytes as f64)), node_unit.symbol())
         }),
     };
-    let shown = Shown {
+    let shown = PlaceQuantity {
         name: "RAM",
         unit: node_unit.symbol(),
         rank_unit: rank_unit.symbol(),
@@ -91,7 +99,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
         size: node.busy_cores,
         figure: node.busy_cores.map(busy_cores).unwrap_or_default(),
     };
-    let shown = Shown {
+    let shown = PlaceQuantity {
         name: "CPU",
         unit: "cores",
         rank_unit: "cores",
@@ -110,7 +118,7 @@ impl Place {
     }
 }
 
-impl Shown<'_> {
+impl PlaceQuantity<'_> {
     /// Draws lines and a heat map of the nodes if values of at least two are known, and the heat map of [`Self::rank_map`].
     fn figures(&self, report: &Report, time: &Time) -> Vec<Figure> {
         let Some(merged) = &report.merged else { return Vec::new() };
@@ -126,17 +134,16 @@ impl Shown<'_> {
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of the first [`place_lines::MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing
+    /// Draws a line for each of the first [`MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing
     /// is known are left out. `nodes`: the largest first. `None`: all values are zero.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, most, figure, .. } = self;
         let title = format!("{name} by node");
         let known: Vec<&Place> = nodes.iter().filter(|node| node.is_known()).collect();
-        let (drawn, others) = known.split_at(known.len().min(place_lines::MAX_LINES));
-        let lines = drawn.iter().map(|node| Line {
-            name: quote::cut_middle(&quote::escape(&node.name), NAME_COLUMNS),
-            values: &node.values,
-            figure: node.figure.clone(),
+        let (drawn, others) = known.split_at(known.len().min(MAX_LINES));
+        let lines = drawn.iter().map(|node| {
+            let name = quote::cut_middle(&quote::escape(&node.name), NAME_COLUMNS);
+            Line { name, values: &node.values, figure: node.figure.clone() }
         });
         let lines: Vec<Line> = lines.collect();
         let mean = mean_of(others);
@@ -153,19 +160,14 @@ impl Shown<'_> {
             ),
             None => "the mean of each node".to_owned(),
         };
-        let quantities: Vec<Quantity> = lines
-            .iter()
-            .chain(&others_line)
-            .map(|line| Quantity {
-                name: format!("{} [{unit}]", line.name),
-                joining: Joining::Mean,
-                values: line.values,
-                is_count: false,
-            })
-            .collect();
+        let columns = lines.iter().chain(&others_line);
+        let columns = columns.map(|line| ChartColumn::new(&line.name, unit, Joining::Mean, line.values));
+        let quantities: Vec<ChartColumn> = columns.collect();
         let table = samples::table(time, &title, samples::PARTS, &quantities);
-        let label = "A line for each node".to_owned();
-        let panel = PlaceLines { label, unit, lines, others: others_line }.panel(time)?;
+        let lines = lines.into_iter().zip(styles()).chain(others_line.map(|line| (line, OTHERS))).collect();
+        let (label, unit, height) = ("A line for each node".to_owned(), (*unit).to_owned(), LINES_HEIGHT);
+        let panel = Lines { label, unit, height, ticks: Ticks { time: 6, values: 4 }, top: None, lines };
+        let panel = panel.panel(time)?;
         let note = format!("Lines: {lines_note}. Numbers below: {figure}.");
         Some(Figure { title, note, panels: vec![panel], table })
     }
@@ -178,7 +180,7 @@ impl Shown<'_> {
         let shown = nodes.len();
         nodes.sort_by_cached_key(|node| natural_order_key(&node.name));
         let labels = without_domains(&nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>());
-        let row = |(Place { name, values, .. }, label)| Row { name, label, values };
+        let row = |(Place { name, values, .. }, label)| MapRow { name, label, values };
         let rows = nodes.into_iter().zip(labels).map(row);
         let which = if (shown as u64) < count {
             format!("the {shown} of {} nodes with {most}", thousands(count as f64))
@@ -202,14 +204,14 @@ impl Shown<'_> {
                 ..2 => (String::new(), String::new()),
                 _ => (format!("job {} ", place.job), format!("{}/", place.job)),
             };
-            Row {
+            MapRow {
                 name: format!("{job}rank {} on {}", place.rank, place.node),
                 label: format!("{short_job}{} {host}", place.rank),
                 values: (self.of_rank)(rank),
             }
         };
         let rows = ranks.series.iter().zip(without_domains(&hosts)).take(MOST_ROWS).map(row);
-        let rows: Vec<Row> = rows.collect();
+        let rows: Vec<MapRow> = rows.collect();
         let which = if (rows.len() as u64) < ranks.seen {
             format!("{} of {} ranks, at regular steps", rows.len(), thousands(ranks.seen as f64))
         } else {
@@ -225,7 +227,7 @@ impl Shown<'_> {
         &self,
         kind: &str,
         unit: &'static str,
-        rows: Vec<Row>,
+        rows: Vec<MapRow>,
         which: &str,
         time: &Time,
     ) -> Option<Figure> {
@@ -237,6 +239,12 @@ impl Shown<'_> {
         let note = format!("Rows: {which}. Colours: means over the time of each cell.");
         Some(Figure { title, note, panels: vec![panel], table })
     }
+}
+
+/// The styles of the lines of nodes, in their order.
+fn styles() -> impl Iterator<Item = LineStyle> {
+    let all = |dashes| PLACES.into_iter().map(move |(class, colour)| (class, colour, Some(dashes)));
+    all([""; 2]).chain(all(DASHED))
 }
 
 /// The largest of all values; 0 if none is known.

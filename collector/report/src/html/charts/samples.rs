@@ -3,10 +3,11 @@
 use super::time::Time;
 use crate::figures;
 use crate::html::escape::escape;
+use crate::html::table::scrolling;
 use crate::over_time::{Joining, Point};
 
 /// A column of the table.
-pub(super) struct Quantity<'a> {
+pub(super) struct ChartColumn<'a> {
     /// Its name, with the unit.
     pub(super) name: String,
     /// How the values of several points become one.
@@ -17,29 +18,33 @@ pub(super) struct Quantity<'a> {
     pub(super) is_count: bool,
 }
 
+impl<'a> ChartColumn<'a> {
+    /// Makes a column of figures in this unit, which is empty if they have none.
+    pub(super) fn new(name: &str, unit: &str, joining: Joining, values: &'a [Option<f64>]) -> Self {
+        let name = if unit.is_empty() { name.to_owned() } else { format!("{name} [{unit}]") };
+        Self { name, joining, values, is_count: false }
+    }
+}
+
 /// Parts of the run, each a row, in the table of a wide chart.
 pub(super) const PARTS: f64 = 10.0;
 
 /// Renders the table of these quantities, with a row for each of so many `parts` of the run. `title` names it for screen
 /// readers.
-pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity]) -> String {
+pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[ChartColumn]) -> String {
     let points = time.joined(parts, quantities.iter().map(|quantity| (quantity.joining, quantity.values)));
-    let head = |quantity: &Quantity| format!("<th scope=\"col\">{}</th>", escape(&quantity.name));
+    let head = |quantity: &ChartColumn| format!("<th scope=\"col\">{}</th>", escape(&quantity.name));
     let heads: String = quantities.iter().map(head).collect();
     // Column by column, since all cells of one have the same decimals.
-    let mut cells: Vec<Vec<String>> = Vec::new();
-    for (column, quantity) in quantities.iter().enumerate() {
-        let values: Vec<Option<f64>> = points.iter().map(|point| point.values[column]).collect();
-        cells.push(if quantity.is_count { figures::counts(&values) } else { figures::column(&values) });
-    }
+    let column = |(at, quantity): (usize, &ChartColumn)| {
+        let values: Vec<Option<f64>> = points.iter().map(|point| point.values[at]).collect();
+        if quantity.is_count { figures::counts(&values) } else { figures::column(&values) }
+    };
+    let cells: Vec<Vec<String>> = quantities.iter().enumerate().map(column).collect();
     let row = |(at, point): (usize, &Point)| {
         let cells: String = cells.iter().map(|column| format!("<td>{}</td>", column[at])).collect();
         format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", time.text(point.end_s))
     };
     let rows: String = points.iter().enumerate().map(row).collect();
-    format!(
-        "<div class=\"scroll\" tabindex=\"0\">\n<table aria-label=\"{}\">\n<thead><tr><th scope=\"col\">up to</th>{heads}</tr></thead>\n<tbody>\n\
-         {rows}</tbody>\n</table>\n</div>\n",
-        escape(title)
-    )
+    scrolling("", title, &format!("<th scope=\"col\">up to</th>{heads}"), &rows)
 }

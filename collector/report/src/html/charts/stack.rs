@@ -2,7 +2,7 @@
 //!
 //! Each area reaches from its upper edge, a sum, down to zero, and the area below is drawn over it. So a path has one edge.
 
-use super::figure::{Key, Panel, Swatch, Ticks};
+use super::figure::{LegendKey, Panel, Swatch, Ticks};
 use super::marks::HEIGHT;
 use super::time::Time;
 use super::{marks, path};
@@ -28,6 +28,13 @@ pub(super) struct Layer {
     pub(super) figure: String,
 }
 
+impl Layer {
+    /// Makes the layer of all commands that have no layer of their own.
+    pub(super) fn others(values: Vec<Option<f64>>) -> Self {
+        Self { name: "others".to_owned(), colour: colours::OTHERS, values, figure: String::new() }
+    }
+}
+
 /// What a chart of commands is made of.
 pub(super) struct Stack {
     pub(super) label: String,
@@ -42,18 +49,18 @@ pub(super) struct Stack {
     pub(super) largest_name: &'static str,
     /// The figure of [`Self::largest`] for the whole run, in words.
     pub(super) largest_figure: String,
-    pub(super) limit: Option<Limit>,
-    pub(super) peak: Option<Peak>,
+    pub(super) limit: Option<DrawnLimit>,
+    pub(super) peak: Option<DrawnPeak>,
 }
 
 /// How much may be used.
-pub(super) struct Limit {
+pub(super) struct DrawnLimit {
     pub(super) value: f64,
     pub(super) words: String,
 }
 
 /// The largest value and its moment.
-pub(super) struct Peak {
+pub(super) struct DrawnPeak {
     pub(super) at_s: f64,
     pub(super) value: f64,
     pub(super) words: String,
@@ -74,33 +81,30 @@ impl Stack {
         let areas = areas(&layers, &edges, time, top);
         let largest_line = path::line(time, self.largest, top);
         let names = names(&layers, &edges, time, top);
-        let is_limit_left = is_late(self.peak.as_ref(), time);
+        // Where the peak is in the second half of the run, the words about the limit stand in the first half.
+        let is_limit_left = self.peak.as_ref().is_some_and(|peak| time.part(peak.at_s) > 0.5);
         let limit = limit.map(|limit| marks::limit(limit.value, &limit.words, top, is_limit_left));
         let peak = self.peak.map(|peak| marks::moment(time.part(peak.at_s), peak.value, &peak.words, top));
-        let largest_key = Key {
+        let largest_key = LegendKey {
             swatch: Swatch::Line("", "currentColor", ""),
             name: self.largest_name.to_owned(),
             figure: self.largest_figure,
         };
+        let keys = layers.iter().map(layer_key);
         Some(Panel {
             label: self.label,
             top,
             unit: self.unit,
             height: HEIGHT,
             ticks: Ticks { time: 6, values: 4 },
-            has_row_names: false,
             paths: format!(
                 "<g stroke=\"{}\" stroke-width=\".5\">\n{areas}</g>\n<path class=\"s\" fill=\"none\" stroke=\"currentColor\" \
                  vector-effect=\"non-scaling-stroke\" d=\"{largest_line}\"/>\n",
                 colours::PAGE
             ),
             words: [Some(names), limit, peak].into_iter().flatten().collect(),
-            legend: layers
-                .iter()
-                .map(layer_key)
-                .chain([largest_key])
-                .chain(limit_above.map(limit_above_key))
-                .collect(),
+            legend: keys.chain([largest_key]).chain(limit_above.map(limit_above_key)).collect(),
+            ..Panel::default()
         })
     }
 
@@ -137,8 +141,8 @@ fn names(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) ->
 }
 
 /// Makes a layer's line of the legend.
-fn layer_key(layer: &Layer) -> Key {
-    Key {
+fn layer_key(layer: &Layer) -> LegendKey {
+    LegendKey {
         swatch: Swatch::Area("g", layer.colour),
         name: quote::cut_middle(&quote::escape(&layer.name), NAME_COLUMNS),
         figure: layer.figure.clone(),
@@ -146,14 +150,9 @@ fn layer_key(layer: &Layer) -> Key {
 }
 
 /// Makes the legend's line of a limit that is not drawn, because it is far above the areas.
-fn limit_above_key(limit: Limit) -> Key {
+fn limit_above_key(limit: DrawnLimit) -> LegendKey {
     let swatch = Swatch::Line("lm", colours::LIMIT, "4 2");
-    Key { swatch, name: "above the chart:".to_owned(), figure: limit.words }
-}
-
-/// Whether the peak is in the second half of the run: then the words about the limit stand in the first half.
-fn is_late(peak: Option<&Peak>, time: &Time) -> bool {
-    peak.is_some_and(|peak| time.part(peak.at_s) > 0.5)
+    LegendKey { swatch, name: "above the chart:".to_owned(), figure: limit.words }
 }
 
 /// The layers whose largest value is at least `least`, then one for the rest: the sum of `others` and the smaller
@@ -163,15 +162,8 @@ fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> 
     let (mut visible, small): (Vec<Layer>, Vec<Layer>) =
         layers.into_iter().partition(|layer| largest(layer) >= least);
     let small = small.into_iter().filter(|layer| largest(layer) > 0.0);
-    let small = small.map(|layer| Layer {
-        name: "others".to_owned(),
-        colour: colours::OTHERS,
-        figure: String::new(),
-        ..layer
-    });
-    let rest = others.into_iter().chain(small);
-    let sum = |all: Layer, layer: Layer| Layer { values: sum_by_point(&all.values, &layer.values), ..all };
-    visible.extend(rest.reduce(sum));
+    let rest = others.into_iter().chain(small).map(|layer| layer.values);
+    visible.extend(rest.reduce(|all, values| sum_by_point(&all, &values)).map(Layer::others));
     visible
 }
 
@@ -193,11 +185,7 @@ fn upper_edges<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Vec<Optio
 
 /// Adds values point by point, as far as they are known. A sum is unknown where both values are.
 fn sum_by_point(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<Option<f64>> {
-    let sum = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
-        (Some(a), Some(b)) => Some(a + b),
-        (one, None) | (None, one) => *one,
-    };
-    a.iter().zip(b).map(sum).collect()
+    a.iter().zip(b).map(|(a, b)| a.iter().chain(b).copied().reduce(|a, b| a + b)).collect()
 }
 
 #[cfg(test)]

@@ -67,12 +67,11 @@ impl<'a> Time<'a> {
         // Only the joinings of the columns count here, since the points alone are given back.
         let columns =
             quantities.iter().map(|(joining, _)| Column { name: String::new(), joining: *joining }).collect();
-        let mut points = Vec::new();
-        for (start_s, end_s, at) in self.points(0..) {
+        let points = self.points(0..).map(|(start_s, end_s, at)| {
             let values = quantities.iter().map(|(_, values)| values.get(at).copied().flatten()).collect();
-            points.push(Point { start_s, end_s, values });
-        }
-        OverTime { columns, points }.every(self.wall_s / parts).points
+            Point { start_s, end_s, values }
+        });
+        OverTime { columns, points: points.collect() }.every(self.wall_s / parts).points
     }
 
     /// The start and at most `most` other round moments of the run, for the numbers of an axis. Each is the part of the run

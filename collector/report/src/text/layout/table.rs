@@ -1,6 +1,6 @@
 //! Tables, with a bar beside each row that is a part of a whole.
 
-use super::{Form, LEAST_CELLS, PERCENT, Page};
+use super::{Arrangement, LEAST_CELLS, PERCENT, Page};
 use crate::document::{Column, Table, Tone};
 use crate::figures::percent;
 use crate::quote;
@@ -54,15 +54,15 @@ impl Page {
 
     /// How many spaces are between two columns of a table.
     fn gap(&self) -> usize {
-        if self.form == Form::Outline { 2 } else { 1 }
+        if self.arrangement == Arrangement::Outline { 2 } else { 1 }
     }
 
     /// The head of a column, with its unit.
     fn head(&self, Column { name, unit, .. }: &Column) -> String {
-        match self.form {
+        match self.arrangement {
             _ if unit.is_empty() => (*name).to_owned(),
-            Form::Outline => format!("{name} [{unit}]"),
-            Form::Columns => format!("{name} {unit}"),
+            Arrangement::Outline => format!("{name} [{unit}]"),
+            Arrangement::Columns => format!("{name} {unit}"),
         }
     }
 
@@ -74,8 +74,11 @@ impl Page {
             columns.iter().enumerate().map(|(i, column)| widest(i).max(self.least(column))).collect();
         let figures = columns.iter().zip(&widths).filter(|(column, _)| !column.is_text);
         let rest = page.saturating_sub(figures.map(|(_, width)| width + self.gap()).sum());
-        let most =
-            if self.form == Form::Outline { rest } else { rest.saturating_sub(bar).max(rest.min(NAME)) };
+        let most = if self.arrangement == Arrangement::Outline {
+            rest
+        } else {
+            rest.saturating_sub(bar).max(rest.min(NAME))
+        };
         for (width, _) in widths.iter_mut().zip(columns).filter(|(_, column)| column.is_text) {
             *width = most.min(*width);
         }
@@ -86,7 +89,7 @@ impl Page {
     fn least(&self, column: &Column) -> usize {
         match column {
             // In an outline, a column is as wide as its widest cell or head.
-            _ if self.form == Form::Outline => 0,
+            _ if self.arrangement == Arrangement::Outline => 0,
             Column { is_text: true, .. } => NAME,
             Column { unit: "", .. } => COUNT,
             // Two heads of several words need more than a space between them.
@@ -110,7 +113,7 @@ impl Page {
 /// Cuts the middle of words that are too wide for their column. Rows that would read alike stay apart.
 fn shorten_words(columns: &[Column], rows: &mut [Vec<String>], widths: &[usize]) {
     for (i, width) in widths.iter().enumerate().filter(|(i, _)| columns[*i].is_text) {
-        let shown = quote::shorten(&rows.iter().map(|row| row[i].as_str()).collect::<Vec<_>>(), *width);
+        let shown = quote::shorten(&rows.iter().map(|row| &row[i]).collect::<Vec<_>>(), *width);
         for (row, shown) in rows.iter_mut().zip(shown) {
             row[i] = shown;
         }
