@@ -34,7 +34,7 @@ pub use sinks::bundle;
 pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking;
-pub use sinks::{has_files, live_figures, write_everywhere, write_files};
+pub use sinks::{has_files, live_cpu_percent, live_figures, write_everywhere, write_files};
 pub use sources::cgroup::{self, run_cgroup};
 pub use sources::connector;
 pub use sources::gpu::list::{Lister as GpuLister, Present as PresentGpus, present as present_gpus};

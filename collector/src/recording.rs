@@ -12,7 +12,7 @@ use crate::bounded_lines;
 use crate::database::{DatabaseReader, unreadable};
 use crate::model::report::Exit;
 use crate::report::over_time::{self, Detail, Fixed, MOST_CELLS, Moment, RecordedProcess, Recording};
-use crate::sys::given_file::{self, GivenFile, MOST_OF_ROWS};
+use crate::sys::given_file;
 
 /// Reads a file of one form. The error is a text to put after the file's name.
 type Reader = fn(&Path, Detail) -> Result<Recording, String>;
@@ -63,7 +63,7 @@ fn lines(path: &Path, detail: Detail) -> Result<Recording, String> {
 /// Hands the lines of a file to `read`. The file can be long, so only one line of its text is kept at a time.
 fn of_lines<T>(path: &Path, read: impl FnOnce(&mut dyn Iterator<Item = String>) -> T) -> Result<T, String> {
     let mut failed: io::Result<()> = Ok(());
-    let lines = bounded_lines(BufReader::new(open(path)?));
+    let lines = bounded_lines(BufReader::new(given_file::open_rows(path)?));
     // `read` takes no errors. So a line that can't be read ends the lines, and its error is returned afterwards.
     let lines = lines.map_while(|line| line.map_err(|error| failed = Err(error)).ok());
     let result = read(&mut lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
@@ -71,14 +71,9 @@ fn of_lines<T>(path: &Path, read: impl FnOnce(&mut dyn Iterator<Item = String>) 
     Ok(result)
 }
 
-/// Opens a file that is read row by row.
-fn open(path: &Path) -> Result<GivenFile, String> {
-    given_file::open(path, MOST_OF_ROWS).map_err(|error| error.to_string())
-}
-
 /// Refuses a trace, because it lacks figures that a report is made of. A file that can't be opened gets its own error.
 fn trace(path: &Path, _: Detail) -> Result<Recording, String> {
-    open(path)?;
+    given_file::open_rows(path)?;
     Err("is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here".into())
 }
 

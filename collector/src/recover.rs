@@ -8,7 +8,6 @@ mod so_far;
 
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
 
 use thiserror::Error;
 
@@ -94,38 +93,39 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
     // A last sample reads the processes that still live.
-    let living = has_living.then(|| {
-        let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
-        Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns)
-    });
+    let living = has_living.then(|| passes(&run, &host, root));
     let run = finish(JournaledRun::new(run), living, end_ns);
-    let mut report = build::report(&Inputs {
-        config: &config,
-        host_info: &host,
-        run: &run,
-        end: &RunEnd {
-            at_ns: end_ns,
-            stage: Stage::Recovered,
-            command_exit: None,
-            dropped_events: segment.as_ref().map_or(0, |segment| segment.ring().dropped()),
-            shimless: segment.as_ref().map(Segment::shimless_programs).unwrap_or_default(),
-            is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
-            cgroups: cgroup::usage(&config.cgroups),
-            full_disks: Vec::new(),
-            largest_rss_bytes: None,
-        },
-    });
-    add_warnings(&mut report, &KnownUntil::new(known_ns, &config, &run), is_here, has_living);
+    let stage = Stage::Recovered;
+    let end = RunEnd { stage, ..end_at(end_ns, &config, segment.as_ref(), is_cut_short) };
+    let mut report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
+    let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
+    let known_until = known_until_warning(&config, known_ns, run.start_ns, has_living);
+    warn_first(&mut report, [Some(known_until), (!is_here).then(|| elsewhere.to_owned())]);
     Ok(Recovered { report, config })
 }
 
-/// Warns, before the report's other warnings, about what a recovered report lacks. `is_here`: this process sees the run's pids.
-/// `has_living`: processes of the run still live.
-fn add_warnings(report: &mut Report, known: &KnownUntil, is_here: bool, has_living: bool) {
-    let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
-    let warnings = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
-    let warnings = warnings.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
+/// Puts those of these warnings that there are before the report's other ones.
+fn warn_first(report: &mut Report, texts: [Option<String>; 2]) {
+    let warnings = texts.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
     report.warnings.splice(0..0, warnings);
+}
+
+/// Makes the passes of a sample that this process takes of a run's live processes. `root`: /proc.
+fn passes(run: &RunState, host: &HostInfo, root: &ProcRoot) -> Passes {
+    let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
+    Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns)
+}
+
+/// The end of a run that is taken to end at `at_ns`, CLOCK_MONOTONIC nanoseconds, and whose command's exit is unknown. `segment`: it,
+/// or a copy; `None`: it can't be read. `is_cut_short`: the segment's file was truncated.
+fn end_at(at_ns: u64, config: &Config, segment: Option<&Segment>, is_cut_short: bool) -> RunEnd {
+    RunEnd {
+        dropped_events: segment.map_or(0, |segment| segment.ring().dropped()),
+        shimless: segment.map(Segment::shimless_programs).unwrap_or_default(),
+        is_truncated: is_cut_short || segment.is_some_and(Segment::is_lost),
+        cgroups: cgroup::usage(&config.cgroups),
+        ..RunEnd::of_exit(at_ns, None)
+    }
 }
 
 /// Takes a last sample, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `living` reads the processes that still live. `None`: none lives or
@@ -193,50 +193,25 @@ impl Recovered {
     }
 }
 
-/// The last time at which anything is known of a recovered run, as its report's warning names it.
-struct KnownUntil {
-    /// That time.
-    date: SystemTime,
-    /// Seconds from the run's begin to that time.
-    after_begin_s: f64,
-    /// With what the run began: `the attach` or `the command's start`.
-    begin: &'static str,
-    /// What the run tracked: `process` or `command`.
-    tracked: &'static str,
-}
-
-impl KnownUntil {
-    /// Converts that time, `known_ns` (CLOCK_MONOTONIC nanoseconds), and takes the run's words from its configuration.
-    fn new(known_ns: u64, config: &Config, run: &RunState) -> Self {
-        let (begin, tracked) = match config.attached {
-            Some(_) => ("the attach", "process"),
-            None => ("the command's start", "command"),
-        };
-        Self {
-            date: config.start.date(known_ns),
-            after_begin_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
-            begin,
-            tracked,
-        }
-    }
-
-    /// The warning that the report ends there, and what it lacks therefore. `has_living`: processes of the run still run,
-    /// and the report has a sample of them at the recovery.
-    fn warning(&self, has_living: bool) -> String {
-        let missing = if has_living {
-            "nothing was sampled after that, and processes that started and ended since may be missing,"
-        } else {
-            "what came then is missing,"
-        };
-        format!(
-            "gpu-track-run and its collector were killed: this was recovered from what they had kept until {}, {:.3} s \
-             after {}; {missing} and how the {} ended is not known.",
-            humantime::format_rfc3339_seconds(self.date),
-            self.after_begin_s,
-            self.begin,
-            self.tracked
-        )
-    }
+/// Warns that the report ends at `known_ns`, the last time at which anything is known of the run, and says what it lacks therefore.
+/// `start_ns`: the start of the run. Both are CLOCK_MONOTONIC nanoseconds. `has_living`: processes of the run still run, and the report
+/// has a sample of them at the recovery.
+fn known_until_warning(config: &Config, known_ns: u64, start_ns: u64, has_living: bool) -> String {
+    let (begin, tracked) = match config.attached {
+        Some(_) => ("the attach", "process"),
+        None => ("the command's start", "command"),
+    };
+    let missing = if has_living {
+        "nothing was sampled after that, and processes that started and ended since may be missing,"
+    } else {
+        "what came then is missing,"
+    };
+    let date = humantime::format_rfc3339_seconds(config.start.date(known_ns));
+    let after_begin_s = known_ns.saturating_sub(start_ns) as f64 / 1e9;
+    format!(
+        "gpu-track-run and its collector were killed: this was recovered from what they had kept until {date}, \
+         {after_begin_s:.3} s after {begin}; {missing} and how the {tracked} ended is not known."
+    )
 }
 
 #[cfg(test)]

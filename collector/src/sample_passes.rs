@@ -109,7 +109,8 @@ impl Passes {
         }
     }
 
-    /// Reads how the members of a unit share memory. Returns whether the budget, with the unit's credit, allowed that.
+    /// Reads how the members of a unit, processes whose proportional sizes depend on each other, share memory. Returns whether the
+    /// budget, with the unit's credit, allowed that.
     fn read_unit(&mut self, run: &mut JournaledRun, unit: &Unit, now_ns: u64) -> bool {
         let policy = self.budget.policy();
         let credit_ns = match unit.credit {

@@ -34,6 +34,7 @@ use rustix::process::{
 use crate::model::run_limit::TreeEnd;
 use crate::store::stale;
 use crate::sys::clock;
+use crate::sys::pidfd::as_pid;
 use crate::sys::proc_fs::ProcRoot;
 
 /// The tree is looked at this often at most.
@@ -280,11 +281,6 @@ fn send(root: &ProcRoot, member: Member, signal: Signal) -> Result<(), Errno> {
         Err(_) if is_same() => kill_process(pid, signal),
         Err(_) => Err(Errno::SRCH),
     }
-}
-
-/// Converts a pid. `None`: no process can have it.
-fn as_pid(pid: u32) -> Option<Pid> {
-    i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
 #[cfg(test)]

@@ -64,11 +64,14 @@ pub(crate) fn refuse(text: &str) -> ExitCode {
 pub(crate) fn print(text: &str) -> ExitCode {
     match write_whole(io::stdout(), text) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            message(format_args!("cannot write to stdout: {error}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => failure(format_args!("cannot write to stdout: {error}")),
     }
+}
+
+/// Writes one line for the user, as [`message`] does, and gives the exit status of a failure.
+pub(crate) fn failure(text: impl Display) -> ExitCode {
+    message(text);
+    ExitCode::FAILURE
 }
 
 /// Writes `text` to a stream, and flushes it: Rust's stdout buffers what follows the last line break.

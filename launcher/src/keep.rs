@@ -64,20 +64,11 @@ pub(crate) fn of_run(
 /// Directory). As that specification demands, a variable with a relative path is ignored. `None`: no variable names a directory.
 pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let of_state = || {
-        let state = path("XDG_STATE_HOME")?;
-        Some(Keep {
-            // What must exist. XDG_STATE_HOME itself is made if it is missing, as ~/.local/state is.
-            home: state.parent()?.to_owned(),
-            directory: state.join("gpu-track"),
-            most: DEFAULT_MOST,
-        })
-    };
-    let of_home = || {
-        let home = path("HOME")?;
-        Some(Keep { directory: home.join(".local/state/gpu-track"), home, most: DEFAULT_MOST })
-    };
-    of_state().or_else(of_home)
+    // What must exist, and what is below it. XDG_STATE_HOME itself is made if it is missing, as ~/.local/state is.
+    let given = path("XDG_STATE_HOME").and_then(|state| Some((state.parent()?.to_owned(), state)));
+    let in_home = || path("HOME").map(|home| (home.clone(), home.join(".local/state")));
+    let (home, state) = given.or_else(in_home)?;
+    Some(Keep { home, directory: state.join("gpu-track"), most: DEFAULT_MOST })
 }
 
 /// Where a report is written that can't be written to its place: a directory in that of the kept reports, or that of temporary

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::gpu_tracker::theirs;
-use crate::support::or_skip;
 use crate::support::rows::Rows;
-use crate::support::run::BINARY;
+use crate::support::run::{BINARY, become_user};
+use crate::support::{is_root, or_skip, skip};
 
 const HEAD: &str = "process_id,code_block_name,position,timestamp\n";
 
@@ -347,12 +347,25 @@ fn pickles_under_gpu_trackers_name_are_pythons_where_the_module_is_installed() {
     let (tf, stf, map) = (format!("--tf={tracking}"), format!("--stf={marks}"), format!("A={pickle}"));
     let analyze = ["sub-track", "analyze", &tf, &stf, "-f", "pickle", "-o", &pickle];
     let compare = ["sub-track", "compare", "-m", &map, "-f", "json"];
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/python").canonicalize().unwrap();
+    // root takes no module from the environment.
+    let user = become_user(65534);
+    let before: &[String] = if is_root() { &user } else { &[] };
+    fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).unwrap();
     let run = |arguments: &[&str], path: &Path| {
-        let mut command = Command::new(&link);
-        command.args(arguments).current_dir(&directory).env("PYTHONPATH", path).env("GPU_TRACK_RUN", BINARY);
+        let words = before.iter().map(String::as_str).chain([link.to_str().unwrap()]);
+        let words: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        let mut command = Command::new(words[0]);
+        command
+            .args(&words[1..])
+            .current_dir(&directory)
+            .env("PYTHONPATH", path)
+            .env("GPU_TRACK_RUN", BINARY);
         command.stdin(Stdio::null()).output().unwrap()
     };
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/python").canonicalize().unwrap();
+    if !run(&["--help"], &module).status.success() {
+        skip!("the directory of the built programs is closed to other users");
+    }
     printed(&run(&analyze, &module));
     assert_eq!(fs::read(&pickle).unwrap()[0], 0x80);
     let compared: Value = serde_json::from_str(&printed(&run(&compare, &module))).unwrap();

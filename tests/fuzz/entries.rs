@@ -303,10 +303,11 @@ mod given {
         pub seed: Option<u64>,
     }
 
-    pub fn runs(given: &str) -> Result<usize, String> {
-        let number = given.parse().ok().filter(|number| (1..=MOST_RUNS).contains(number));
-        number.ok_or_else(|| format!("\"{given}\" is not allowed: a whole number from 1 to {MOST_RUNS}"))
-    }
+    pub const LEAST_RUNS: usize = 1;
 
-    pub use runs as warmup;
+    pub fn number(given: &str, least: usize) -> Result<usize, String> {
+        let number = given.parse().ok().filter(|number| (least..=MOST_RUNS).contains(number));
+        number
+            .ok_or_else(|| format!("\"{given}\" is not allowed: a whole number from {least} to {MOST_RUNS}"))
+    }
 }

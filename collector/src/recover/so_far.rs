@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -12,25 +11,19 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::load::{Collector, LoadedRun, load_run, note_the_dead};
-use super::{NotRecovered, last_sample};
+use super::{NotRecovered, end_at, last_sample, passes, warn_first};
 use crate::build::{self, Inputs};
 use crate::model::config::{Bundles, Config, SessionStart};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
-use crate::model::policy::BudgetPolicy;
-use crate::model::report::{Report, Stage, Topic, Warning};
-use crate::model::run_end::RunEnd;
+use crate::model::report::Report;
 use crate::run::RunState;
-use crate::sample_passes::Passes;
 use crate::sinks::bundle::{self, Asked};
-use crate::sources::cgroup;
-use crate::sources::sampler::Sampler;
 use crate::store::live_session::LiveSession;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
-use crate::sys::segment::Segment;
 use crate::sys::segment::live::{self, LiveFile};
 
 /// Tries to read the state between two snapshots. One is mostly enough: the collector spends at most 0.5% of a core on regular
@@ -115,12 +108,11 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
         note_the_dead(&mut run, &host, root, known_ns, now_ns);
     }
     let run = with_last_sample(run, &host, is_here.then_some(root), now_ns);
-    let end = end_now(&config, copy.as_ref(), is_cut_short, now_ns);
+    let end = end_at(now_ns, &config, copy.as_ref(), is_cut_short);
     let mut report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
     let old = old_sample_warning(now_ns.saturating_sub(sampled_ns), config.tracking.interval_ns());
     let elsewhere = "The run is in another pid namespace: its processes could not be sampled from here.";
-    let warnings = [old, (!is_here).then(|| elsewhere.to_owned())].into_iter().flatten();
-    report.warnings.splice(0..0, warnings.map(|text| Warning::new(Topic::Tracking, text)));
+    warn_first(&mut report, [old, (!is_here).then(|| elsewhere.to_owned())]);
     let environment =
         if is_here { environment(root, &config.start, host.tick_us()) } else { Err(UNREADABLE) };
     Ok(SoFar { report, config, segment: session.path, environment })
@@ -177,28 +169,11 @@ fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
 fn with_last_sample(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64) -> RunState {
     let mut run = JournaledRun::new(run);
     if let Some(root) = root {
-        let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
-        let passes = Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns);
+        let passes = passes(&run, host, root);
         last_sample(&mut run, Some(passes), now_ns);
     }
     run.apply(now_ns, Observation::FinalizeAll);
     run.into_state()
-}
-
-/// The end of a run that is taken to end at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: the copy of its segment.
-/// `is_cut_short`: the segment's file was truncated.
-fn end_now(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64) -> RunEnd {
-    RunEnd {
-        at_ns: now_ns,
-        stage: Stage::SoFar,
-        command_exit: None,
-        dropped_events: copy.map_or(0, |segment| segment.ring().dropped()),
-        shimless: copy.map(Segment::shimless_programs).unwrap_or_default(),
-        is_truncated: is_cut_short || copy.is_some_and(Segment::is_lost),
-        cgroups: cgroup::usage(&config.cgroups),
-        full_disks: Vec::new(),
-        largest_rss_bytes: None,
-    }
 }
 
 /// Warns that the last sample that the collector saved is this old, nanoseconds. `None`: it is not old. A collector that is stopped
@@ -224,20 +199,14 @@ fn environment(
     start: &SessionStart,
     tick_us: u64,
 ) -> Result<Vec<(OsString, OsString)>, &'static str> {
-    let bytes = root.environ(start.launcher_pid);
+    let variables = root.variables(start.launcher_pid);
     // After the read: a process that has the pid, and was there as the session began, had it all the time. A zombie has no
     // environment any more.
     let stat = root.stat(start.launcher_pid);
     if !stat.is_some_and(|stat| !stat.is_over() && stat.start_ns(tick_us) <= start.monotonic_ns) {
         return Err("gpu-track-run, which had it, is gone");
     }
-    let bytes = bytes.ok_or(UNREADABLE)?;
-    let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
-        let equals = variable.iter().position(|byte| *byte == b'=')?;
-        let (name, value) = variable.split_at(equals);
-        Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.get(1..)?.to_vec())))
-    });
-    Ok(variables.collect())
+    variables.ok_or(UNREADABLE)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use serde_json::Value;
 use self::directory::Bundle;
 use self::evidence::Content;
 use self::tail::Tail;
-use super::sink::{Resume, Sink, SinkContext};
+use super::sink::{Sink, SinkContext};
 use crate::model::config::{Bundles, Config, ReportTarget};
 use crate::model::report::{Cause, Report, Stage};
 use crate::model::style::Style;
@@ -98,12 +98,9 @@ struct Recorder {
 
 /// The sink, if bundles are asked for.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
-    let bundles = context.config.tracking.bundles.clone();
-    let recorder = bundles.map(|bundles| -> Box<dyn Sink> {
-        let tail = Tail::new(context, bundles.tail);
-        Box::new(Recorder { config: context.config.clone(), bundles, tail })
-    });
-    recorder.into_iter().collect()
+    let Some(bundles) = context.config.tracking.bundles.clone() else { return Vec::new() };
+    let tail = Tail::new(context, bundles.tail);
+    vec![Box::new(Recorder { config: context.config.clone(), bundles, tail })]
 }
 
 /// Why a bundle is made of this run: the kind of what ended it, or of what ended a process of it. `None`: it ended by itself, or by
@@ -239,16 +236,8 @@ impl Sink for Recorder {
         format!("The bundle in {}", self.bundles.directory.display())
     }
 
-    fn open(&mut self, _resume: Resume) -> io::Result<()> {
-        Ok(())
-    }
-
     fn wants(&self) -> Wants {
         Wants { samples: true, ended: true, events: true, ..Wants::default() }
-    }
-
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {

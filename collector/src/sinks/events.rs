@@ -89,16 +89,12 @@ impl Sink for EventFile {
         Wants { happened: true, ..Wants::default() }
     }
 
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
-    }
-
     fn happened(&mut self, event: &RunEvent) -> io::Result<()> {
         self.write(event)
     }
 
-    /// Writes the events that only the report has: the RAM peak and the end of the run. Only the last report comes here:
-    /// [`Self::wants_report`] asks for no other.
+    /// Writes the events that only the report has: the RAM peak and the end of the run. Only the last report comes here: a sink
+    /// takes no other, unless it says so ([`Sink::wants_report`]).
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         let of_end = |event: &&RunEvent| matches!(event.kind, EventKind::Peak | EventKind::Stop);
         let events = report.events.iter().flat_map(|events| &events.list).filter(of_end);

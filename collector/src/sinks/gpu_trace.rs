@@ -71,12 +71,10 @@ impl Readings {
 
 /// The sink of the log, if one is asked for.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
-    let log = context.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
-        let grid = Grid::new(context.config.start.monotonic_ns, trace.every_ns());
-        let (read, held) = (BTreeMap::new(), BTreeMap::new());
-        Box::new(GpuLog { trace, grid, lines: Lines::Closed, read, held })
-    });
-    log.into_iter().collect()
+    let Some(trace) = context.config.tracking.gpu_trace.clone() else { return Vec::new() };
+    let grid = Grid::new(context.config.start.monotonic_ns, trace.every_ns());
+    let (read, held) = (BTreeMap::new(), BTreeMap::new());
+    vec![Box::new(GpuLog { trace, grid, lines: Lines::Closed, read, held })]
 }
 
 impl Sink for GpuLog {
@@ -102,10 +100,6 @@ impl Sink for GpuLog {
 
     fn wants(&self) -> Wants {
         Wants { samples: true, ..Wants::default() }
-    }
-
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
     }
 
     /// Writes a line for each GPU if an interval has ended since the last lines. The lines of a GPU begin when enough of it was read:

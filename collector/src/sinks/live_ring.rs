@@ -214,6 +214,13 @@ pub fn figures(entry: &GpuEntry) -> ByGpuFigure<Option<f64>> {
     ByGpuFigure::new(|figure| of(figure).filter(|value| value.is_finite()))
 }
 
+/// The CPU utilization between two samples of a live file, percent of one core. `None`: no time has passed.
+pub fn cpu_percent(first: &Sample, last: &Sample) -> Option<f64> {
+    let passed_ns = last.monotonic_ns.checked_sub(first.monotonic_ns).filter(|ns| *ns > 0)?;
+    // The CPU time goes back a little where a process's CPU time turns out to be its child's.
+    Some(last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / passed_ns as f64 * 100.0)
+}
+
 /// Makes the entry of a process in the live file's table.
 fn process_entry(process: &LiveProcess) -> ProcessEntry {
     ProcessEntry {

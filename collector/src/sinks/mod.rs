@@ -29,7 +29,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::RunState;
 use crate::run::outbox::Outbox;
-pub use live_ring::figures as live_figures;
+pub use live_ring::{cpu_percent as live_cpu_percent, figures as live_figures};
 pub(crate) use progress::write_if_room;
 pub(crate) use report_file::warn_where_report_cannot;
 pub use report_file::{has_files, write_everywhere, write_files};

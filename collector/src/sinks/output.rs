@@ -5,7 +5,7 @@ mod destination;
 mod stream;
 
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::model::style::Output;
+use crate::model::style::{Output, StreamFile};
 pub(crate) use crate::sys::given_path::directory_of;
 use crate::sys::given_path::is_foreign;
 
@@ -81,6 +81,20 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
         _ => may_write(path)?,
     }
     Ok(output)
+}
+
+/// Names a file by its inode, so that another one that takes its path is not taken for it. `found`: the file's metadata.
+pub(crate) fn stream_file(path: &Path, found: &Metadata) -> StreamFile {
+    let (device, inode, kind) = (found.dev(), found.ino(), found.mode() & libc::S_IFMT);
+    StreamFile { path: path.to_owned(), device, inode, kind }
+}
+
+/// Fails if `found` is the metadata of another file than the one that was found at the start of the run.
+pub(crate) fn check_same(target: &StreamFile, found: &Metadata) -> io::Result<()> {
+    match stream_file(&target.path, found) == *target {
+        true => Ok(()),
+        false => Err(io::Error::other("it is another file than at the start of the run")),
+    }
 }
 
 /// Whether an error says that a file can't be created because of permissions or a read-only file system.

@@ -46,15 +46,13 @@ struct Writer {
 /// The sink, if `--every` is given.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let (config, start_ns) = (context.config, context.config.start.monotonic_ns);
-    let sink = config.tracking.every.map(|every| -> Box<dyn Sink> {
-        let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
-        let columns = usize::from(config.report.style.console.columns);
-        let columns = if io::stderr().is_terminal() { columns } else { MOST_COLUMNS };
-        // The first line comes after one interval, not at the start.
-        let grid = Grid::new(start_ns, every_ns).after(start_ns);
-        Box::new(Progress { grid, columns, writer: None })
-    });
-    sink.into_iter().collect()
+    let Some(every) = config.tracking.every else { return Vec::new() };
+    let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
+    let columns = usize::from(config.report.style.console.columns);
+    let columns = if io::stderr().is_terminal() { columns } else { MOST_COLUMNS };
+    // The first line comes after one interval, not at the start.
+    let grid = Grid::new(start_ns, every_ns).after(start_ns);
+    vec![Box::new(Progress { grid, columns, writer: None })]
 }
 
 impl Sink for Progress {
@@ -69,10 +67,6 @@ impl Sink for Progress {
         }
         self.writer = Some(Writer::start()?);
         Ok(())
-    }
-
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
     }
 
     /// Hands a line about the sample to the thread, if a multiple of the interval has passed since the last line.

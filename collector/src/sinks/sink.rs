@@ -37,17 +37,19 @@ pub(crate) trait Sink: Send {
     /// The sink's name, for the report.
     fn name(&self) -> String;
 
-    /// Opens the output. Called in the thread of the later calls, and before those that take something of the run.
-    fn open(&mut self, resume: Resume) -> io::Result<()>;
+    /// Opens the output, if that is done before the first item comes. Called in the thread of the later calls.
+    fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Says which items of the run the sink takes.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
-    /// Whether the sink takes the report of this stage.
-    fn wants_report(&self, _stage: Stage) -> bool {
-        false
+    /// Whether the sink takes the report of this stage. Most take the last one alone, when the run is over.
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
     }
 
     /// Takes a sample. A sink with a thread gets closed samples, a sink of the loop the open one, which can still change.

@@ -161,7 +161,7 @@ pub(crate) fn oom_kills_since(counter: &OomCounter) -> Option<u64> {
 /// Reads the OOM kills in a group from its file. Both versions have this line since Linux 4.13; the root group of v2 has no
 /// such file.
 fn oom_kills(file: &Path) -> Option<u64> {
-    read(file)?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+    count(&read(file)?, "oom_kill ")
 }
 
 impl Group {
@@ -208,14 +208,29 @@ fn memory_limit(dir: &Path) -> Option<Limit> {
 /// launcher has moved into a group of its own.
 fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {
-        Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",
-        Some((above, own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => above,
+        Some((above, own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => {
+            if above.is_empty() {
+                "/"
+            } else {
+                above
+            }
+        }
         _ => name,
     }
 }
 
 fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
+}
+
+/// Reads the number that is all of a file.
+fn number(path: &Path) -> Option<u64> {
+    read(path)?.trim().parse().ok()
+}
+
+/// The number in a line of several. `key` is what the line begins with, such as `oom_kill `.
+fn count(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key))?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The run's own helpers among the launcher's children: collectors, the ender, runners of `--on-alert`.
+//! The run's own helpers among the launcher's children: collectors, the process that [ends the tree](crate::tree_end) at a limit, and
+//! those that run the command of `--on-alert`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

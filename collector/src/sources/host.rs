@@ -1,8 +1,8 @@
 //! The machine that a run takes place on. Read once, at the collector's start.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use gpu_track_abi::rank::{self, Rank};
 
@@ -14,9 +14,10 @@ use crate::sys::proc_fs::ProcRoot;
 /// Describes this machine, and the limits and ranks of this process, which are the command's. `attached`: the pid of the process
 /// that the run attached to, whose limits and environment count instead.
 pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInfo {
-    let environment = attached.map(|pid| environment(root, pid));
+    let environment: Option<HashMap<_, _>> =
+        attached.map(|pid| root.variables(pid).unwrap_or_default().into_iter().collect());
     let variable = |name: &str| match &environment {
-        Some(environment) => environment.get(name.as_bytes()).map(|value| OsString::from_vec(value.clone())),
+        Some(environment) => environment.get(OsStr::new(name)).cloned(),
         None => std::env::var_os(name),
     };
     let uname = rustix::system::uname();
@@ -36,16 +37,6 @@ pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInf
         allowed: allowed::read(root, attached, &variable),
         own_ranks: own_ranks(&variable),
     }
-}
-
-/// Reads the environment that a process was started with; empty if it may not be read.
-fn environment(root: &ProcRoot, pid: u32) -> HashMap<Vec<u8>, Vec<u8>> {
-    let text = root.read(pid, "environ").unwrap_or_default();
-    let pair = |entry: &[u8]| {
-        let equals = entry.iter().position(|byte| *byte == b'=')?;
-        Some((entry[..equals].to_vec(), entry[equals + 1..].to_vec()))
-    };
-    text.split(|byte| *byte == 0).filter_map(pair).collect()
 }
 
 /// Reads the ranks in an environment, which is the launcher's or that of an attached process. `variable` looks up a variable.

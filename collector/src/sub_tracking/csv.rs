@@ -3,6 +3,8 @@
 
 use std::io::{self, BufRead, Read};
 
+use crate::database::unreadable;
+
 /// Maximum number of bytes of a row. A file can be any program's, so a longer row must not fill the memory.
 const LONGEST_ROW: u64 = 1 << 20;
 
@@ -84,6 +86,39 @@ impl<R: BufRead> Rows<R> {
                 continue;
             }
             return Ok(Next::Row);
+        }
+    }
+
+    /// Reads the head of the file. Gives the names of its columns, and the index of each of `wanted` among them.
+    ///
+    /// # Errors
+    /// If the head can't be read, or lacks a column. Then `lacks` makes the error of its name.
+    pub(super) fn head(
+        &mut self,
+        wanted: &[&str],
+        lacks: impl Fn(&str) -> String,
+    ) -> Result<(Vec<String>, Vec<usize>), String> {
+        let names = match self.next().map_err(unreadable)? {
+            Next::Row => self.texts(),
+            // An empty file lacks all columns. The first one is named.
+            Next::End | Next::Torn(_) => Vec::new(),
+        };
+        let index = |column: &&str| names.iter().position(|name| name == column).ok_or_else(|| lacks(column));
+        let indices = wanted.iter().map(index).collect::<Result<_, _>>()?;
+        Ok((names, indices))
+    }
+
+    /// Hands each row that is left to `take`. Gives how many lines at the end of the file are left out, because it ends within a row.
+    ///
+    /// # Errors
+    /// If the file can't be read. An error of `take` is returned as it is, and ends the reading.
+    pub(super) fn each(&mut self, mut take: impl FnMut(&Self) -> Result<(), String>) -> Result<u64, String> {
+        loop {
+            match self.next().map_err(unreadable)? {
+                Next::End => return Ok(0),
+                Next::Torn(lines) => return Ok(lines),
+                Next::Row => take(self)?,
+            }
         }
     }
 

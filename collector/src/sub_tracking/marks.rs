@@ -7,10 +7,11 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use super::Form;
-use super::csv::{self, Next, Rows};
+use super::csv::{self, Rows};
 use super::sqlite;
 use crate::database::{DatabaseReader, unreadable};
 use crate::report::sub_track::{Mark, Position};
+use crate::sys::given_file;
 
 /// The columns of a sub-tracking file.
 pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "position", "timestamp"];
@@ -43,32 +44,17 @@ fn lacks_column(column: &str) -> String {
 
 /// Does what [`read`] does, for a CSV file.
 fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
-    let mut rows = Rows::new(BufReader::new(super::open(path)?));
-    let head = match rows.next().map_err(unreadable)? {
-        Next::Row => rows.texts(),
-        // An empty file lacks all columns. The first one is named.
-        Next::End | Next::Torn(_) => return Err(lacks_column(COLUMNS[0])),
-    };
-    // The index of each of `COLUMNS` in a row.
-    let mut indices = Vec::new();
-    for column in COLUMNS {
-        let index = head.iter().position(|name| name == column);
-        indices.push(index.ok_or_else(|| lacks_column(column))?);
-    }
-    loop {
-        match rows.next().map_err(unreadable)? {
-            Next::End => return Ok(0),
-            Next::Torn(lines) => return Ok(lines),
-            Next::Row => {}
-        }
+    let mut rows = Rows::new(BufReader::new(given_file::open_rows(path)?));
+    let (head, indices) = rows.head(&COLUMNS, lacks_column)?;
+    rows.each(|row| {
         // If `cat` joined several files, each has a head.
-        if rows.texts() == head {
-            continue;
+        if row.texts() == head {
+            return Ok(());
         }
-        let mark = mark(rows.cells(), &indices).filter(|_| rows.cells().len() == head.len());
-        let line = rows.line_number();
-        take(mark.ok_or_else(|| format!("is no sub-tracking file: its line {line} is no mark"))?)?;
-    }
+        let mark = mark(row.cells(), &indices).filter(|_| row.cells().len() == head.len());
+        let line = row.line_number();
+        take(mark.ok_or_else(|| format!("is no sub-tracking file: its line {line} is no mark"))?)
+    })
 }
 
 /// Makes a mark of the cells of a row. `indices`: the index of each of [`COLUMNS`] among them. `None`: a cell is missing, or is not

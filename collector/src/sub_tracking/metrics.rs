@@ -3,10 +3,10 @@
 use std::io::BufReader;
 use std::path::Path;
 
-use super::csv::{self, Next, Rows};
+use super::csv::{self, Rows};
 use super::{named, torn_note};
-use crate::database::unreadable;
 use crate::report::metrics::MetricValue;
+use crate::sys::given_file;
 
 /// The columns of a file of metrics.
 const COLUMNS: [&str; 4] = ["process_id", "name", "timestamp", "value"];
@@ -21,36 +21,22 @@ pub fn read(path: &Path, take: impl FnMut(MetricValue)) -> Result<Vec<String>, S
 
 /// Does what [`read`] does. An error is a text to put after the file's name.
 fn values(path: &Path, mut take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
-    let mut rows = Rows::new(BufReader::new(super::open(path)?));
-    let head = match rows.next().map_err(unreadable)? {
-        Next::Row => rows.texts(),
-        // An empty file lacks all columns. The first one is named.
-        Next::End | Next::Torn(_) => Vec::new(),
-    };
-    // The index of each of `COLUMNS` in a row.
-    let mut indices = Vec::new();
-    for column in COLUMNS {
-        let index = head.iter().position(|name| name == column);
-        let lacks_column = || format!("is no file of metrics: it has no column \"{column}\"");
-        indices.push(index.ok_or_else(lacks_column)?);
-    }
+    let mut rows = Rows::new(BufReader::new(given_file::open_rows(path)?));
+    let lacks_column = |column: &str| format!("is no file of metrics: it has no column \"{column}\"");
+    let (head, indices) = rows.head(&COLUMNS, lacks_column)?;
     // How many rows are no values.
     let mut others = 0_u64;
-    let torn_lines = loop {
-        match rows.next().map_err(unreadable)? {
-            Next::End => break 0,
-            Next::Torn(lines) => break lines,
-            Next::Row => {}
-        }
-        let cells = rows.cells();
+    let torn_lines = rows.each(|row| {
+        let cells = row.cells();
         match value(cells, &indices).filter(|_| cells.len() == head.len()) {
             Some(value) => take(value),
             // Another head: processes that create the file at the same time each write one.
-            None if rows.texts() == head => {}
+            None if row.texts() == head => {}
             // Another row was written into this one, as on a full disk.
             None => others += 1,
         }
-    };
+        Ok(())
+    })?;
     let mut notes = Vec::new();
     if others > 0 {
         notes.push(named(path, &format!("has {others} lines that are no metric: they are left out")));

@@ -14,7 +14,6 @@ mod sqlite;
 use std::path::Path;
 
 use crate::report::sub_track::{Analysis, Blocks, Marks};
-use crate::sys::given_file::{self, GivenFile, MOST_OF_ROWS};
 
 pub use combine::combine;
 pub use metrics::read as read_metrics;
@@ -39,11 +38,6 @@ impl Form {
             _ => Err("has a name that ends in neither .csv nor .sqlite".into()),
         }
     }
-}
-
-/// Opens a file that is read row by row. The error is a text to put after the file's name.
-fn open(path: &Path) -> Result<GivenFile, String> {
-    given_file::open(path, MOST_OF_ROWS).map_err(|error| error.to_string())
 }
 
 /// A result, and what the user should know of it.

@@ -11,6 +11,7 @@ use super::sqlite;
 use super::{Form, named};
 use crate::database::{DatabaseReader, unreadable};
 use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
+use crate::sys::given_file;
 
 /// Computes what the code blocks used, from the samples of a file. Also gives how many lines at the file's end are left out,
 /// because it ends within a row.
@@ -26,7 +27,7 @@ pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), St
 
 /// Does what [`analyze`] does, for a CSV file.
 fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
-    let mut rows = Rows::new(BufReader::new(super::open(path)?));
+    let mut rows = Rows::new(BufReader::new(given_file::open_rows(path)?));
     let mut next_line = || match rows.next().map_err(unreadable)? {
         Next::Row => Ok(rows.texts()),
         Next::End | Next::Torn(_) => Err("is no tracking file: it has fewer than three lines".to_owned()),
@@ -39,19 +40,15 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     let static_data: Ordered<Value> = static_names.into_iter().zip(static_values.map(static_value)).collect();
     let mut analyzer = Analyzer::new(&names, blocks)?;
     let mut cells = Vec::new();
-    let torn_lines = loop {
-        match rows.next().map_err(unreadable)? {
-            Next::End => break 0,
-            Next::Torn(lines) => break lines,
-            // Left out: another row was written into this one, as on a full disk.
-            Next::Row if rows.cells().len() != names.len() => {}
-            Next::Row => {
-                cells.clear();
-                cells.extend(rows.cells().iter().map(|bytes| cell(bytes)));
-                analyzer.add_row(&cells);
-            }
+    let torn_lines = rows.each(|row| {
+        // Otherwise another row was written into this one, as on a full disk.
+        if row.cells().len() == names.len() {
+            cells.clear();
+            cells.extend(row.cells().iter().map(|bytes| cell(bytes)));
+            analyzer.add_row(&cells);
         }
-    };
+        Ok(())
+    })?;
     Ok((analyzer.finish(static_data), torn_lines))
 }
 

@@ -25,7 +25,7 @@ pub const MOST_OF_ANALYSIS: u64 = 64 << 20;
 /// Maximum number of bytes of what a user writes by hand: options, and the plan of a study.
 pub const MOST_OF_OPTIONS: u64 = 1 << 20;
 /// Maximum number of bytes of a file that is read row by row. A year of samples each second has about that.
-pub const MOST_OF_ROWS: u64 = 16 << 30;
+const MOST_OF_ROWS: u64 = 16 << 30;
 
 /// The names of stdin. If stdin is a socket, the second one can't be opened.
 const STDIN: [&str; 2] = ["-", "/dev/stdin"];
@@ -103,6 +103,11 @@ pub fn open(path: &Path, most: u64) -> Result<GivenFile, NotReadable> {
     // The kernel makes the content of some files when they are read, as in /proc.
     let is_endless = size == 0;
     Ok(GivenFile { file, most, left: if is_endless { most } else { size }, is_endless, is_regular: true })
+}
+
+/// Opens a file that is read row by row. The error is a text to put after the file's name.
+pub(crate) fn open_rows(path: &Path) -> Result<GivenFile, String> {
+    open(path, MOST_OF_ROWS).map_err(|error| error.to_string())
 }
 
 /// Reads the whole file at `path`, of at most `most` bytes.

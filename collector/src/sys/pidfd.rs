@@ -85,7 +85,7 @@ pub(crate) fn shares_memory(a: u32, b: u32) -> bool {
 }
 
 /// Converts a pid. `None`: no process can have it.
-fn as_pid(pid: u32) -> Option<Pid> {
+pub(crate) fn as_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 

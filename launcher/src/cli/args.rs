@@ -137,31 +137,19 @@ pub(crate) struct Options {
 
 impl From<Arguments> for Options {
     fn from(arguments: Arguments) -> Self {
-        let Arguments {
-            command,
-            places,
-            report,
-            tracking,
-            limits,
-            alerts,
-            gpu,
-            information,
-            discovery,
-            diagnosis,
-        } = arguments;
-        let (mut tracking, mut preparations): (TrackingConfig, Preparations) = tracking.into();
-        tracking.limits = limits.into();
-        (tracking.alerts, preparations.events, preparations.on_alert) = alerts.into();
+        let (mut tracking, mut preparations): (TrackingConfig, Preparations) = arguments.tracking.into();
+        tracking.limits = arguments.limits.into();
+        (tracking.alerts, preparations.events, preparations.on_alert) = arguments.alerts.into();
         Self {
-            command,
-            places,
-            report: report.into(),
+            command: arguments.command,
+            places: arguments.places,
+            report: arguments.report.into(),
             tracking,
             preparations,
-            gpu: gpu.into(),
-            information,
-            discovery: discovery.into(),
-            diagnosis,
+            gpu: arguments.gpu.into(),
+            information: arguments.information,
+            discovery: arguments.discovery.into(),
+            diagnosis: arguments.diagnosis,
             without_effect: None,
             rank: None,
             joint_job: None,

@@ -8,6 +8,8 @@ use gpu_track_collector::model::config::Bundles;
 
 use super::values::{Time, ValueError, bytes, split_at_key};
 
+/// The form of the option's value.
+const FORM: &str = "DIR[,keep=N][,max=BYTES][,tail=TIME]";
 /// What can follow the directory's name.
 const KEYS: [&str; 3] = [",keep=", ",max=", ",tail="];
 /// The values of keys that are not given.
@@ -22,7 +24,7 @@ const DEFAULT_TAIL: Duration = Duration::from_secs(60);
 pub(crate) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
     let (directory, rest) = split_at_key(given.as_bytes(), &KEYS);
     if directory.is_empty() {
-        return Err(ValueError::Record(given.to_string_lossy().into_owned()));
+        return Err(ValueError::new(&given.to_string_lossy(), FORM));
     }
     let mut bundles = Bundles {
         directory: OsStr::from_bytes(directory).into(),
@@ -31,7 +33,7 @@ pub(crate) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
         tail: DEFAULT_TAIL,
     };
     for part in String::from_utf8_lossy(rest).split(',').skip(1) {
-        let refused = || ValueError::Record(part.to_owned());
+        let refused = || ValueError::new(part, FORM);
         match part.split_once('=') {
             Some(("keep", count)) => {
                 bundles.most = count.parse().ok().filter(|n| *n > 0).ok_or_else(refused)?

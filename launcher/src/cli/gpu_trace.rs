@@ -35,7 +35,7 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
     let (file, rest) = split_at_key(given.as_bytes(), &KEYS);
     if file.is_empty() || (file.starts_with(b"-") && file != b"-") {
         // clap takes an option for the value: it has to, since "-,every=5s" begins as an option does. So options are refused here.
-        return Err(ValueError::TraceFile(given.to_string_lossy().into_owned()));
+        return Err(ValueError(format!("\"{}\" names no file: FILE, ./-FILE or -", given.display())));
     }
     let mut asked = AskedTrace {
         file: OsStr::from_bytes(file).into(),
@@ -53,7 +53,10 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
         let name = match part.strip_prefix("fields=") {
             Some(name) => name,
             None if is_in_fields => part,
-            None => return Err(ValueError::TraceKey(part.to_owned())),
+            None => {
+                let problem = format!("\"{part}\" is not allowed after FILE: every=TIME or fields=A,B,...");
+                return Err(ValueError(problem));
+            }
         };
         is_in_fields = true;
         let field = field(name)?;
@@ -69,10 +72,8 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
 
 /// Finds the field of this name.
 fn field(name: &str) -> Result<Field, ValueError> {
-    Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
-        value: name.to_owned(),
-        allowed: Field::ALL.into_iter().flat_map(Field::names).collect(),
-    })
+    Field::named(name.trim())
+        .ok_or_else(|| ValueError::none_of(name, Field::ALL.into_iter().flat_map(Field::names)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod help;
 pub(crate) mod pickles;
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use gpu_track_collector::model::config::ReportTarget;
@@ -17,6 +17,7 @@ use gpu_track_collector::report::quote;
 
 use super::Request;
 use super::args::Options;
+use super::output::without_patterns;
 use super::usage_error::UsageError;
 use crate::process::exit::Manner;
 use docopt::{Asked, Refused};
@@ -112,16 +113,7 @@ fn sub_track(command: &str, options: docopt::Options) -> Vec<OsString> {
 fn literal(option: &str, value: OsString) -> OsString {
     match (option, value.as_bytes()) {
         ("--output" | "--tf", b"-") => "./-".into(),
-        ("--output" | "--tf", path) => {
-            let mut escaped = Vec::new();
-            for byte in path {
-                if *byte == b'%' {
-                    escaped.push(b'%');
-                }
-                escaped.push(*byte);
-            }
-            OsString::from_vec(escaped)
-        }
+        ("--output" | "--tf", _) => without_patterns(&value),
         _ => value,
     }
 }

@@ -226,36 +226,22 @@ impl From<ReportArgs> for ReportConfig {
 
 impl From<TrackingArgs> for (TrackingConfig, Preparations) {
     fn from(args: TrackingArgs) -> Self {
-        let TrackingArgs {
-            sleep_time,
-            expected_cores,
-            config,
-            tracking_files,
-            trace_gpu,
-            record,
-            overwrite,
-            every,
-            disable_logs,
-            nodes,
-            cgroup,
-        } = args;
         let tracking = TrackingConfig {
-            sampling_interval: sleep_time,
-            expected_cores,
-            every,
-            disable_logs,
-            bundles: record,
+            sampling_interval: args.sleep_time,
+            expected_cores: args.expected_cores,
+            every: args.every,
+            disable_logs: args.disable_logs,
+            bundles: args.record,
             ..TrackingConfig::default()
         };
         let preparations = Preparations {
-            config,
-            tracking_files,
-            gpu_trace: trace_gpu,
-            events: None,
-            on_alert: None,
-            overwrite,
-            nodes,
-            cgroup,
+            config: args.config,
+            tracking_files: args.tracking_files,
+            gpu_trace: args.trace_gpu,
+            overwrite: args.overwrite,
+            nodes: args.nodes,
+            cgroup: args.cgroup,
+            ..Preparations::default()
         };
         (tracking, preparations)
     }

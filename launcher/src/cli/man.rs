@@ -4,128 +4,110 @@ use clap::builder::Resettable;
 use clap::{Arg, Command};
 use clap_mangen::Man;
 
-/// A section of terms, each with its meaning.
-type Section = (&'static str, &'static [(&'static str, &'static str)]);
-
-/// The sections after those of `--help`. A test compares the first one with the source code.
-const SECTIONS: [Section; 2] = [
+/// The sections after those of `--help`: the heading of each, and its text. A term is a line of the text, and its meaning the next one. A
+/// test compares the first section with the source code.
+const SECTIONS: [(&str, &str); 2] = [
     (
         "ENVIRONMENT",
-        &[
-            (
-                "GPU_TRACK_NVML_LIB",
-                "NVIDIA's management library, if --nvml-lib does not name it. Root loads no library that another user can \
-                 replace, and none of another name.",
-            ),
-            (
-                "GPU_TRACK_SESSION",
-                "Set for COMMAND: the files of its runs, the outermost first. Its programs write their records there.",
-            ),
-            (
-                "LD_PRELOAD",
-                "Set for COMMAND: the shim, and then what LD_PRELOAD had. Programs that are started with an empty \
-                 environment get both variables again, unless --no-env-repair is given.",
-            ),
-            ("LD_AUDIT", "For gpu-track-run and COMMAND, and not for the collector."),
-            (
-                "XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR",
-                "The shim goes to the first of these directories that no other user can write to. Root uses none of them.",
-            ),
-            (
-                "XDG_STATE_HOME, HOME",
-                "The reports that are kept for --last are there, and those that can't be written to FILE.",
-            ),
-            (
-                "LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
-                "Whether the summary on a terminal has characters beyond ASCII, and colours.",
-            ),
-            ("PATH", "Where COMMAND is looked for."),
-            (
-                "TMPDIR",
-                "A directory whose file system is checked for space when COMMAND failed. A report that can be written neither to FILE nor to \
-                 XDG_STATE_HOME goes there.",
-            ),
-            (
-                "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL",
-                "The GPUs that COMMAND may use. They are marked in the report, and --visible tracks them alone.",
-            ),
-            (
-                "GPU_TRACK_EVENT, GPU_TRACK_ALERT, GPU_TRACK_MESSAGE, GPU_TRACK_AT_SECONDS, GPU_TRACK_SINCE_SECONDS, \
-                 GPU_TRACK_VALUE_BYTES, GPU_TRACK_VALUE_PERCENT, GPU_TRACK_VALUE_SECONDS, GPU_TRACK_THRESHOLD_BYTES, \
-                 GPU_TRACK_THRESHOLD_PERCENT, GPU_TRACK_THRESHOLD_SECONDS, GPU_TRACK_RATE_BYTES_PER_SECOND, \
-                 GPU_TRACK_LEFT_SECONDS, GPU_TRACK_LARGEST_PID, GPU_TRACK_LARGEST_COMMAND, GPU_TRACK_LARGEST_RSS_BYTES, \
-                 GPU_TRACK_LARGEST_GPU_RAM_BYTES, GPU_TRACK_COMMAND, GPU_TRACK_COMMAND_PID, GPU_TRACK_LAUNCHER_PID",
-                "Set for the command of --on-alert: what happened, the alert as it was given, the line that stderr gets, and the \
-                 figures. What is not known is not set.",
-            ),
-            ("GPU_TRACK_KEEP", "How many reports are kept for --last, wherever the run is; 0: none."),
-            (
-                "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT",
-                "Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.",
-            ),
-            (
-                "GPU_TRACK_NODES",
-                "\"auto\": as --nodes=auto, where no option says otherwise. \"never\": no other node is tracked, whatever the options \
-                 say.",
-            ),
-            (
-                "HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, \
-                 HYDRA_LAUNCHER, HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP",
-                "Set for COMMAND by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other \
-                 nodes. Where one of the seven is set already, it stays.",
-            ),
-            ("GPU_TRACK_AGENT", "Set for COMMAND by --nodes=auto: what starts an agent."),
-            (
-                "SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT",
-                "Where Slurm's controller is, for the srun by which --nodes=auto starts agents. It gets no other variable of \
-                 Slurm's.",
-            ),
-            ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
-            (
-                "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \
-                 SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT",
-                "The task's rank, %r in the name of a report, how many tasks there are, and which job it is.",
-            ),
-            (
-                "SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID, SLURM_JOB_PARTITION, SLURM_JOB_START_TIME, SLURM_JOB_END_TIME, \
-                 SLURM_JOB_NUM_NODES, SLURM_JOB_NODELIST, SLURM_STEP_NODELIST, SLURMD_NODENAME, SLURM_CPUS_PER_TASK, \
-                 SLURM_CPUS_ON_NODE, SLURM_JOB_CPUS_PER_NODE, SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, SLURM_GPUS_ON_NODE, \
-                 SLURM_JOB_GPUS, SLURM_STEP_GPUS",
-                "What Slurm has given the job. The report has them, and says what part of it was used.",
-            ),
-        ],
+        "\
+GPU_TRACK_NVML_LIB
+NVIDIA's management library, if --nvml-lib does not name it. Root loads no library that another user can replace, and \
+none of another name.
+
+GPU_TRACK_SESSION
+Set for COMMAND: the files of its runs, the outermost first. Its programs write their records there.
+
+LD_PRELOAD
+Set for COMMAND: the shim, and then what LD_PRELOAD had. Programs that are started with an empty environment get both \
+variables again, unless --no-env-repair is given.
+
+LD_AUDIT
+For gpu-track-run and COMMAND, and not for the collector.
+
+XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR
+The shim goes to the first of these directories that no other user can write to. Root uses none of them.
+
+XDG_STATE_HOME, HOME
+The reports that are kept for --last are there, and those that can't be written to FILE.
+
+LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR
+Whether the summary on a terminal has characters beyond ASCII, and colours.
+
+PATH
+Where COMMAND is looked for.
+
+TMPDIR
+A directory whose file system is checked for space when COMMAND failed. A report that can be written neither to FILE nor \
+to XDG_STATE_HOME goes there.
+
+CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL
+The GPUs that COMMAND may use. They are marked in the report, and --visible tracks them alone.
+
+GPU_TRACK_EVENT, GPU_TRACK_ALERT, GPU_TRACK_MESSAGE, GPU_TRACK_AT_SECONDS, GPU_TRACK_SINCE_SECONDS, \
+GPU_TRACK_VALUE_BYTES, GPU_TRACK_VALUE_PERCENT, GPU_TRACK_VALUE_SECONDS, GPU_TRACK_THRESHOLD_BYTES, \
+GPU_TRACK_THRESHOLD_PERCENT, GPU_TRACK_THRESHOLD_SECONDS, GPU_TRACK_RATE_BYTES_PER_SECOND, GPU_TRACK_LEFT_SECONDS, \
+GPU_TRACK_LARGEST_PID, GPU_TRACK_LARGEST_COMMAND, GPU_TRACK_LARGEST_RSS_BYTES, GPU_TRACK_LARGEST_GPU_RAM_BYTES, \
+GPU_TRACK_COMMAND, GPU_TRACK_COMMAND_PID, GPU_TRACK_LAUNCHER_PID
+Set for the command of --on-alert: what happened, the alert as it was given, the line that stderr gets, and the figures. \
+What is not known is not set.
+
+GPU_TRACK_KEEP
+How many reports are kept for --last, wherever the run is; 0: none.
+
+CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT
+Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.
+
+GPU_TRACK_NODES
+\"auto\": as --nodes=auto, where no option says otherwise. \"never\": no other node is tracked, whatever the options say.
+
+HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, HYDRA_LAUNCHER, \
+HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP
+Set for COMMAND by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes. \
+Where one of the seven is set already, it stays.
+
+GPU_TRACK_AGENT
+Set for COMMAND by --nodes=auto: what starts an agent.
+
+SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
+Where Slurm's controller is, for the srun by which --nodes=auto starts agents. It gets no other variable of Slurm's.
+
+SLURM_JOB_ID, PBS_JOBID, LSB_JOBID
+The batch job's id: %j in the name of a report.
+
+OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, SLURM_PROCID, \
+SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT
+The task's rank, %r in the name of a report, how many tasks there are, and which job it is.
+
+SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID, SLURM_JOB_PARTITION, SLURM_JOB_START_TIME, SLURM_JOB_END_TIME, \
+SLURM_JOB_NUM_NODES, SLURM_JOB_NODELIST, SLURM_STEP_NODELIST, SLURMD_NODENAME, SLURM_CPUS_PER_TASK, SLURM_CPUS_ON_NODE, \
+SLURM_JOB_CPUS_PER_NODE, SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, SLURM_GPUS_ON_NODE, SLURM_JOB_GPUS, \
+SLURM_STEP_GPUS
+What Slurm has given the job. The report has them, and says what part of it was used.
+",
     ),
     (
         "FILES",
-        &[
-            (
-                "/dev/shm/gpu-track.UID.PID.*",
-                "The run's records, the collector's state (.state) and the latest samples (.live). They are removed at the \
-                 end. Those of a run that was killed stay for --recover until the user's next run.",
-            ),
-            (
-                "$XDG_CACHE_HOME/gpu-track, ~/.cache/gpu-track, $XDG_RUNTIME_DIR/gpu-track, /dev/shm/gpu-track-UID, \
-                 /tmp/gpu-track-UID",
-                "The shim, in the first of these directories that is fit. A shim of another build that was not used for 30 \
-                 days is removed.",
-            ),
-            (
-                "/var/cache/gpu-track, /run/gpu-track, /dev/shm/gpu-track-0, /tmp/gpu-track-0",
-                "The same for root.",
-            ),
-            (
-                "$XDG_STATE_HOME/gpu-track, ~/.local/state/gpu-track",
-                "The reports of the last runs, as JSON: what --last shows.",
-            ),
-            (
-                "PREFIX/lib/gpu-track",
-                "The shim beside PREFIX/bin/gpu-track-run, if there is this directory: for container images.",
-            ),
-            (
-                ".FILE.gpu-track-lock",
-                "Beside a report FILE while the run lasts: no other run writes to FILE.",
-            ),
-        ],
+        "\
+/dev/shm/gpu-track.UID.PID.*
+The run's records, the collector's state (.state) and the latest samples (.live). They are removed at the end. Those of \
+a run that was killed stay for --recover until the user's next run.
+
+$XDG_CACHE_HOME/gpu-track, ~/.cache/gpu-track, $XDG_RUNTIME_DIR/gpu-track, /dev/shm/gpu-track-UID, /tmp/gpu-track-UID
+The shim, in the first of these directories that is fit. A shim of another build that was not used for 30 days is \
+removed.
+
+/var/cache/gpu-track, /run/gpu-track, /dev/shm/gpu-track-0, /tmp/gpu-track-0
+The same for root.
+
+$XDG_STATE_HOME/gpu-track, ~/.local/state/gpu-track
+The reports of the last runs, as JSON: what --last shows.
+
+PREFIX/lib/gpu-track
+The shim beside PREFIX/bin/gpu-track-run, if there is this directory: for container images.
+
+.FILE.gpu-track-lock
+Beside a report FILE while the run lasts: no other run writes to FILE.
+",
     ),
 ];
 
@@ -157,13 +139,18 @@ pub(super) fn page(command: Command) -> String {
     }
     // Names of files and variables are not broken at the end of a line.
     page += ".nh\n";
-    for (heading, terms) in SECTIONS {
+    for (heading, text) in SECTIONS {
         page += &format!(".SH {heading}\n");
-        for (term, meaning) in terms {
+        for (term, meaning) in terms(text) {
             page += &format!(".TP\n\\fB{}\\fR\n{}\n", literal(term), literal(meaning));
         }
     }
     page + ".SH \"SEE ALSO\"\n" + SEE_ALSO
+}
+
+/// The terms of a section of [`SECTIONS`], each with its meaning.
+fn terms(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("\n\n").filter_map(|entry| entry.trim().split_once('\n'))
 }
 
 /// Renders the man page of gpu-track, as roff: its own options, then those of each subcommand.
@@ -273,9 +260,9 @@ mod tests {
     // Requirement: CMD-17
     #[test]
     fn environment_section_has_the_variables_that_the_source_code_reads() {
-        let (_, terms) = SECTIONS[0];
+        let (_, text) = SECTIONS[0];
         let listed: BTreeSet<_> =
-            terms.iter().flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect();
+            terms(text).flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect();
         assert_eq!(listed, named_in(&SOURCES, &SHORT));
     }
 

@@ -165,6 +165,12 @@ fn expand(given: &Path, values: &PatternValues) -> Result<PathBuf, OutputError> 
     Ok(OsString::from_vec(path).into())
 }
 
+/// Writes a path as `-o` takes it: percent signs are doubled, because a single one begins a pattern there.
+pub(crate) fn without_patterns(path: &OsStr) -> OsString {
+    let bytes = path.as_bytes().split(|byte| *byte == b'%').collect::<Vec<_>>();
+    OsString::from_vec(bytes.join(&b"%%"[..]))
+}
+
 /// Appends a value to a name. A job id or host name can contain any bytes. A slash would lead into another directory.
 fn push_name(path: &mut Vec<u8>, name: &OsString) {
     path.extend(name.as_bytes().iter().map(|byte| if *byte == b'/' { b'_' } else { *byte }));
@@ -189,6 +195,11 @@ mod tests {
             Output::File(path) => path.file_name().unwrap().to_string_lossy().into_owned(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn percent_sign_in_a_path_is_no_pattern() {
+        assert_eq!(without_patterns(OsStr::new("50%/a%j.json")), "50%%/a%%j.json");
     }
 
     // Requirement: OUT-12

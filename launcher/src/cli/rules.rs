@@ -88,7 +88,10 @@ impl From<AlertArgs> for (Alerts, Option<PathBuf>, Option<OsString>) {
 /// Splits a list with commas between its parts.
 fn parts(given: &str) -> Result<Vec<&str>, ValueError> {
     let parts: Vec<&str> = given.split(',').map(str::trim).collect();
-    if parts.len() > MOST_LIMITS { Err(ValueError::TooManyLimits) } else { Ok(parts) }
+    if parts.len() > MOST_LIMITS {
+        return Err(ValueError(format!("more than {MOST_LIMITS} in one value")));
+    }
+    Ok(parts)
 }
 
 /// Parses a list of limits.
@@ -98,21 +101,23 @@ fn limits(given: &str) -> Result<List, ValueError> {
 
 /// Parses `NAME=VALUE`.
 fn limit(given: &str) -> Result<Rule, ValueError> {
+    let refused =
+        |given: &str| ValueError::new(given, "NAME=VALUE, such as ram=8G, wall=1h or processes=500");
     if given.len() > LONGEST_TEXT_BYTES {
-        return Err(ValueError::Limit(shortened(given)));
+        return Err(refused(&shortened(given)));
     }
-    let (name, value) = given.split_once('=').ok_or_else(|| ValueError::Limit(given.to_owned()))?;
+    let (name, value) = given.split_once('=').ok_or_else(|| refused(given))?;
     rule(given, quantity(name, |row| row.is_limited)?, value, Response::End)
 }
 
 /// Parses `NAME>VALUE=SIGNAL`.
 fn signal_at(given: &str) -> Result<Rule, ValueError> {
+    let refused = |given: &str| ValueError::new(given, "NAME>VALUE=SIGNAL, such as ram>95%=USR1");
     if given.len() > LONGEST_TEXT_BYTES {
-        return Err(ValueError::SignalAt(shortened(given)));
+        return Err(refused(&shortened(given)));
     }
-    let refused = || ValueError::SignalAt(given.to_owned());
-    let (name, rest) = given.split_once('>').ok_or_else(refused)?;
-    let (value, signal) = rest.rsplit_once('=').ok_or_else(refused)?;
+    let (name, rest) = given.split_once('>').ok_or_else(|| refused(given))?;
+    let (value, signal) = rest.rsplit_once('=').ok_or_else(|| refused(given))?;
     rule(given, quantity(name, |row| row.is_limited)?, value, Response::Signal(signal_of(signal)?))
 }
 
@@ -127,7 +132,8 @@ fn alerts(given: &str) -> Result<List, ValueError> {
 
 /// Parses `NAME>VALUE`, `disk<VALUE` or `growth`.
 fn alert(given: &str) -> Result<Rule, ValueError> {
-    let refused = || ValueError::Alert(given.to_owned());
+    let allowed = "ram>80%, gpu_ram>80%, cpu>90%, disk<10G, gpu_idle>5m, growth, or default";
+    let refused = || ValueError::new(given, allowed);
     if given.len() > LONGEST_ALERT_BYTES {
         return Err(refused());
     }
@@ -157,11 +163,12 @@ fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Res
         Unit::Seconds if quantity != Quantity::Cpu || response != Response::Tell => allowed_time(value)?,
         Unit::Seconds | Unit::Percent => {
             let percent = value.strip_suffix('%').and_then(percent);
-            Threshold::Percent(percent.ok_or_else(|| ValueError::PartOfCores(value.to_owned()))?)
+            let allowed = "a percentage of the cores that the run may use, such as 90%";
+            Threshold::Percent(percent.ok_or_else(|| ValueError::new(value, allowed))?)
         }
         Unit::Processes => match value.parse() {
             Ok(count) if count > 0 && count as f64 <= LARGEST => Threshold::Amount(count),
-            _ => return Err(ValueError::Count(value.to_owned())),
+            _ => return Err(ValueError::new(value, "a whole number, at least 1")),
         },
     };
     Ok(Rule { words: given.to_owned(), quantity, threshold, response })
@@ -183,11 +190,11 @@ fn shortened(given: &str) -> String {
 
 /// Parses the name or number of a signal: `USR1`, `SIGUSR1`, `10`.
 fn signal_of(given: &str) -> Result<i32, ValueError> {
-    if let Ok(number) = given.parse() {
-        let is_signal = (1..=LAST_SIGNAL).contains(&number);
-        return is_signal.then_some(number).ok_or_else(|| ValueError::Signal(given.to_owned()));
-    }
-    signal_named(given).ok_or_else(|| ValueError::Signal(given.to_owned()))
+    let signal = match given.parse() {
+        Ok(number) => Some(number).filter(|number| (1..=LAST_SIGNAL).contains(number)),
+        Err(_) => signal_named(given),
+    };
+    signal.ok_or_else(|| ValueError::new(given, "the name or number of a signal, such as USR1"))
 }
 
 /// Parses the name of a signal: `USR1`, `SIGUSR1`. `None`: no signal has it.

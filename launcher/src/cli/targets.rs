@@ -100,24 +100,30 @@ pub(crate) fn locks(report: &mut ReportConfig) -> Result<Vec<Option<OutputLock>>
     targets.iter().map(&mut lock).collect()
 }
 
-/// Takes the lock of a report file. If another user has made the lock's file, there is no lock, and a warning is added. There is
-/// none, either, where the file system has no locks.
+/// Takes the lock of a report file, as [`take_lock`] does.
 ///
 /// # Errors
 /// If another run holds the lock.
 fn lock_of(path: &Path, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, UsageError> {
+    take_lock(path, warnings).map_err(|in_use| {
+        let problem = format!(
+            "{in_use}: give each run a name of its own, with %p (the pid), %r (the rank), %h (the host) or %j (the job)"
+        );
+        UsageError::of_file(OPTION, path, problem)
+    })
+}
+
+/// Takes the lock of a file. If another user has made the lock's file, there is no lock, and a warning is added. There is none, either,
+/// where the file system has no locks.
+///
+/// # Errors
+/// If another run holds the lock.
+pub(super) fn take_lock(path: &Path, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, NoLock> {
     match OutputLock::take(path) {
-        Ok(lock) => Ok(lock),
         Err(foreign @ NoLock::Foreign { .. }) => {
             warnings.push(foreign.to_string());
             Ok(None)
         }
-        Err(in_use @ NoLock::InUse) => {
-            let problem = format!(
-                "{in_use}: give each run a name of its own, with %p (the pid), %r (the rank), %h (the host) or %j (the \
-                 job)"
-            );
-            Err(UsageError::of_file(OPTION, path, problem))
-        }
+        taken => taken,
     }
 }

@@ -84,8 +84,7 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
         "tracking_file" => {}
         // overwrite or disable_logs. A false does not switch off what the command line has switched on.
         _ => {
-            let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
-            let is_on = value.as_bool().ok_or_else(not_bool)?;
+            let is_on = value.as_bool().ok_or_else(|| ValueError::none_of(&given, ["true", "false"]))?;
             let option =
                 if key == "overwrite" { &mut preparations.overwrite } else { &mut tracking.disable_logs };
             *option |= is_on;

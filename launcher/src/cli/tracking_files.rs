@@ -3,15 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+use gpu_track_collector::OutputLock;
 use gpu_track_collector::model::config::ReportConfig;
 use gpu_track_collector::model::gpu_trace::GpuTrace;
 use gpu_track_collector::model::style::Output;
 use gpu_track_collector::tracking::{NoTrackingFile, TrackingFile, check_form, of_nodes};
-use gpu_track_collector::{NoLock, OutputLock};
 
 use super::args::Options;
 use super::groups::Preparations;
 use super::output::{self, PatternValues};
+use super::targets::take_lock;
 use super::usage_error::UsageError;
 use crate::console::message;
 
@@ -177,14 +178,8 @@ fn lock_and_make(
     create: fn(PathBuf, bool) -> Result<TrackingFile, NoTrackingFile>,
 ) -> Result<HeldTrackingFile, UsageError> {
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(option, &path, problem);
-    let lock = match OutputLock::take(&path) {
-        Ok(lock) => lock,
-        Err(NoLock::InUse) => return Err(refused(&"is the tracking file of another run that has not ended")),
-        Err(foreign @ NoLock::Foreign { .. }) => {
-            warnings.push(foreign.to_string());
-            None
-        }
-    };
+    let in_use = "is the tracking file of another run that has not ended";
+    let lock = take_lock(&path, warnings).map_err(|_| refused(&in_use))?;
     let file = create(path.clone(), overwrite).map_err(|error| refused(&error))?;
     Ok(HeldTrackingFile { file, lock })
 }

@@ -34,6 +34,11 @@ impl UsageError {
     pub(crate) fn of_file(option: &str, path: &Path, problem: impl Display) -> Self {
         Self::of_option(option, format_args!("\"{}\" {problem}", path.display()))
     }
+
+    /// Makes the error about a file that an argument names.
+    pub(crate) fn of_path(path: &Path, problem: impl Display) -> Self {
+        Self::new(format_args!("\"{}\" {problem}", path.display()))
+    }
 }
 
 impl From<clap::Error> for UsageError {

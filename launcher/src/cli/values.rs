@@ -1,5 +1,7 @@
 //! Values of options. An error quotes the value and says what is allowed; the caller adds the option's name.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -12,51 +14,22 @@ pub(super) const LARGEST: f64 = 9.0e15;
 /// Maximum number of limits, and of alerts, in one value of an option: more than anybody means.
 pub(super) const MOST_LIMITS: usize = 64;
 
-/// Why a value is not allowed.
+/// Why a value is not allowed, in a line for the user.
 #[derive(Debug, Error)]
-pub(crate) enum ValueError {
-    #[error("\"{given}\" is not allowed: a time {}, such as 5, 500ms, 90s, 1h30m or 01:30:00", .of.range())]
-    Time { given: String, of: Time },
-    #[error("\"{0}\" names no file: FILE, ./-FILE or -")]
-    TraceFile(String),
-    #[error("\"{0}\" is not allowed after FILE: every=TIME or fields=A,B,...")]
-    TraceKey(String),
-    #[error("\"{0}\" is not allowed: a whole number of cores, at least 1")]
-    Cores(String),
-    #[error("\"{0}\" is not allowed: the pid of a process, at least 1")]
-    Pid(String),
-    #[error("\"{0}\" is not allowed: the number of a descriptor, at least 3")]
-    Descriptor(String),
-    #[error("\"{0}\" is not allowed: DIR[,keep=N][,max=BYTES][,tail=TIME]")]
-    Record(String),
-    #[error("\"{0}\" is not allowed: NAME=VALUE, such as ram=8G, wall=1h or processes=500")]
-    Limit(String),
-    #[error("\"{0}\" is not allowed: NAME>VALUE=SIGNAL, such as ram>95%=USR1")]
-    SignalAt(String),
-    #[error(
-        "\"{0}\" is not allowed: ram>80%, gpu_ram>80%, cpu>90%, disk<10G, gpu_idle>5m, growth, or default"
-    )]
-    Alert(String),
-    #[error("\"{0}\" is not allowed: a percentage of the cores that the run may use, such as 90%")]
-    PartOfCores(String),
-    #[error("more than {} in one value", MOST_LIMITS)]
-    TooManyLimits,
-    #[error("\"{0}\" is not allowed: bytes, such as 8G (binary) or 500MB (decimal)")]
-    Bytes(String),
-    /// Bytes or a percentage are expected.
-    #[error(
-        "\"{0}\" is not allowed: bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%"
-    )]
-    Memory(String),
-    /// A number of processes is expected.
-    #[error("\"{0}\" is not allowed: a whole number, at least 1")]
-    Count(String),
-    #[error("\"{0}\" is not allowed: the name or number of a signal, such as USR1")]
-    Signal(String),
-    #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
-    Uuids(String),
-    #[error("\"{value}\" is not allowed: one of {}", .allowed.join(", "))]
-    NotOneOf { value: String, allowed: Vec<&'static str> },
+#[error("{0}")]
+pub(crate) struct ValueError(pub(super) String);
+
+impl ValueError {
+    /// Makes the error that `given` is not allowed, and what is.
+    pub(super) fn new(given: &str, allowed: impl Display) -> Self {
+        Self(format!("\"{given}\" is not allowed: {allowed}"))
+    }
+
+    /// Makes the error that `given` is none of a few names.
+    pub(super) fn none_of<'a>(given: &str, allowed: impl IntoIterator<Item = &'a str>) -> Self {
+        let allowed: Vec<_> = allowed.into_iter().collect();
+        Self::new(given, format_args!("one of {}", allowed.join(", ")))
+    }
 }
 
 /// What a time is for, which decides how short and long it may be.
@@ -99,7 +72,10 @@ impl Time {
     /// If it has another form, or is too short or too long.
     pub(crate) fn parse(self, given: &str) -> Result<Duration, ValueError> {
         let time = clock_time(given).or_else(|| with_units(given)).filter(|time| self.allows(*time));
-        time.ok_or_else(|| ValueError::Time { given: given.to_owned(), of: self })
+        time.ok_or_else(|| {
+            let range = self.range();
+            ValueError::new(given, format_args!("a time {range}, such as 5, 500ms, 90s, 1h30m or 01:30:00"))
+        })
     }
 }
 
@@ -170,7 +146,7 @@ pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
     };
     let bytes = power.and_then(|power| Some(number.parse::<f64>().ok()? * thousand.powi(power)));
     let bytes = bytes.filter(|bytes| (1.0..=LARGEST).contains(bytes)).map(|bytes| bytes as u64);
-    bytes.ok_or_else(|| ValueError::Bytes(given.to_owned()))
+    bytes.ok_or_else(|| ValueError::new(given, "bytes, such as 8G (binary) or 500MB (decimal)"))
 }
 
 /// Parses bytes, or a percentage of what the run may use.
@@ -182,7 +158,10 @@ pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
         Some(number) => percent(number).map(Threshold::Percent),
         None => bytes(given).ok().map(Threshold::Amount),
     };
-    threshold.ok_or_else(|| ValueError::Memory(given.to_owned()))
+    threshold.ok_or_else(|| {
+        let allowed = "bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%";
+        ValueError::new(given, allowed)
+    })
 }
 
 /// Parses the number of a percentage. `None`: it is no number above 0 and up to 100.
@@ -204,10 +183,7 @@ pub(super) fn allowed_time(given: &str) -> Result<Threshold, ValueError> {
 /// # Errors
 /// If `given` is none.
 pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
-    match given.parse() {
-        Ok(cores @ 1..) => Ok(cores),
-        _ => Err(ValueError::Cores(given.to_owned())),
-    }
+    at_least(1, given, "a whole number of cores, at least 1")
 }
 
 /// Parses a pid.
@@ -215,10 +191,7 @@ pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
 /// # Errors
 /// If `given` is none.
 pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
-    match given.parse() {
-        Ok(pid @ 1..) => Ok(pid),
-        _ => Err(ValueError::Pid(given.to_owned())),
-    }
+    at_least(1, given, "the pid of a process, at least 1")
 }
 
 /// Parses the number of a descriptor that is no standard stream.
@@ -226,10 +199,16 @@ pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
 /// # Errors
 /// If `given` is none.
 pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
-    match given.parse() {
-        Ok(fd @ 3..) => Ok(fd),
-        _ => Err(ValueError::Descriptor(given.to_owned())),
-    }
+    at_least(3, given, "the number of a descriptor, at least 3")
+}
+
+/// Parses a whole number.
+///
+/// # Errors
+/// If `given` is none, or less than `least`. The error says what is `allowed`.
+fn at_least<T: FromStr + PartialOrd>(least: T, given: &str, allowed: &str) -> Result<T, ValueError> {
+    let number = given.parse().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| ValueError::new(given, allowed))
 }
 
 /// The UUIDs of one value. With `Vec` in place of this name, clap would take each value for a single UUID.
@@ -243,7 +222,7 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     let mut uuids: Uuids = Vec::new();
     for uuid in given.split(',').map(str::trim) {
         if uuid.is_empty() {
-            return Err(ValueError::Uuids(given.to_owned()));
+            return Err(ValueError::new(given, "UUIDs separated by commas, none of them empty"));
         }
         if !uuids.iter().any(|known| known == uuid) {
             uuids.push(uuid.to_owned());
@@ -265,10 +244,8 @@ pub(super) fn split_at_key<'a>(given: &'a [u8], keys: &[&str]) -> (&'a [u8], &'a
 /// # Errors
 /// If no value has this name.
 pub(super) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
-    all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| ValueError::NotOneOf {
-        value: text.to_owned(),
-        allowed: all.iter().map(|value| name(*value)).collect(),
-    })
+    let found = all.iter().copied().find(|value| name(*value) == text);
+    found.ok_or_else(|| ValueError::none_of(text, all.iter().map(|value| name(*value))))
 }
 
 /// Makes a parser of a value that is one of a few names, which help, completions and errors list.

@@ -82,7 +82,7 @@ fn run(given: &Path) -> Result<Run, UsageError> {
         }
         _ => (None, given),
     };
-    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    let problem = |problem: String| UsageError::of_path(path, problem);
     let json = given_file::read_text(path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
     let read = read_report(&json).map_err(|error| problem(format!("is no report: {error}")))?;
     if let Some(note) = &read.note {

@@ -29,7 +29,9 @@ const STATE: usize = 5;
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// Where Docker's daemon listens.
 const DOCKER: &str = "/run/docker.sock";
-/// What a run takes of /dev/shm at least, bytes.
+/// Where the records of runs are, and the name of that finding.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// What a run takes of it at least, bytes.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// How well something works.
@@ -43,13 +45,16 @@ enum State {
     Info,
 }
 
-/// Something that a run needs or can use.
+/// What was found of something that a run needs or can use.
 struct DoctorFinding {
     name: &'static str,
     state: State,
     /// What was found, what it means for a run, and what to do.
     words: String,
 }
+
+/// What a check found: `Ok` if it works, `Err` if it does not. Both say what that means for a run.
+type Checked = Result<String, String>;
 
 /// Looks at what a run can see here, and prints a line for each finding. Fails if programs can't be tracked.
 pub(super) fn serve() -> ExitCode {
@@ -78,117 +83,95 @@ fn short_run() -> Result<Report, String> {
 
 /// What was found, the most important first.
 fn findings(report: Result<&Report, &String>) -> Vec<DoctorFinding> {
-    let mut all = vec![tracking(report), shared_memory()];
+    let mut all = vec![finding(TRACKING, tracking(report)), finding(SHARED_MEMORY, shared_memory())];
     if let Ok(report) = report {
         // A run that was not tracked did not try these.
         if report.coverage.untracked_reason.is_none() {
-            all.extend([connector(report), cgroup(report)]);
+            all.extend([finding("connector", connector(report)), finding("cgroup", cgroup(report))]);
         }
-        all.extend([memory(report), cores(report)]);
+        all.extend([information("memory", memory(report)), information("cores", cores(report))]);
     }
-    all.extend([
-        pressure(),
-        gpus(&gpu_list::list_once(&GpuConfig::default()).map_err(|error| error.to_string())),
-    ]);
-    all.extend(docker());
-    all.push(kept());
-    all.push(machine());
+    all.push(finding("pressure", pressure()));
+    all.push(gpus(&gpu_list::list_once(&GpuConfig::default()).map_err(|error| error.to_string())));
+    all.extend(docker().map(|words| information("docker", words)));
+    all.extend([finding("kept", kept()), information("program", machine())]);
     all
 }
 
-fn finding(name: &'static str, is_ok: bool, words: impl Into<String>) -> DoctorFinding {
-    DoctorFinding { name, state: if is_ok { State::Ok } else { State::No }, words: words.into() }
+fn finding(name: &'static str, checked: Checked) -> DoctorFinding {
+    let state = if checked.is_ok() { State::Ok } else { State::No };
+    DoctorFinding { name, state, words: checked.unwrap_or_else(|words| words) }
 }
 
-fn information(name: &'static str, words: impl Into<String>) -> DoctorFinding {
-    DoctorFinding { name, state: State::Info, words: words.into() }
+fn information(name: &'static str, words: String) -> DoctorFinding {
+    DoctorFinding { name, state: State::Info, words }
 }
 
 /// Whether a program loads the shim and is counted exactly.
-fn tracking(report: Result<&Report, &String>) -> DoctorFinding {
-    match report {
-        Ok(report) if report.coverage.layers.preload == Some(1) => {
-            finding(TRACKING, true, "a program loads the shim, and its CPU time and peak are exact")
-        }
-        Ok(report) => {
-            let coverage = &report.coverage;
-            let reason = coverage.untracked_reason.as_ref().or(coverage.uncounted_reason.as_ref());
-            let reason = reason.map_or("a program does not load the shim", String::as_str);
-            finding(TRACKING, false, format!("{reason}: only samples see programs"))
-        }
-        Err(problem) => finding(TRACKING, false, format!("no report: {problem}")),
+fn tracking(report: Result<&Report, &String>) -> Checked {
+    let coverage = &report.map_err(|problem| format!("no report: {problem}"))?.coverage;
+    if coverage.layers.preload == Some(1) {
+        return Ok("a program loads the shim, and its CPU time and peak are exact".into());
     }
+    let reason = coverage.untracked_reason.as_ref().or(coverage.uncounted_reason.as_ref());
+    let reason = reason.map_or("a program does not load the shim", String::as_str);
+    Err(format!("{reason}: only samples see programs"))
 }
 
 /// Whether there is room for the records of a run.
-fn shared_memory() -> DoctorFinding {
-    let directory = "/dev/shm";
-    match statvfs(directory) {
-        Ok(found) => {
-            let free = found.f_bavail.saturating_mul(found.f_frsize);
-            let problem = match free < SEGMENT_BYTES {
-                _ if found.f_flag.contains(StatVfsMountFlags::RDONLY) => ", but it can only be read",
-                true => {
-                    ": too little for a run; make room, or give a container more (docker run --shm-size=64m)"
-                }
-                false => "",
-            };
-            finding(directory, problem.is_empty(), format!("{} free{problem}", bytes(free)))
-        }
-        Err(error) => {
-            finding(directory, false, format!("{error}: runs can't be tracked; mount a tmpfs there"))
-        }
+fn shared_memory() -> Checked {
+    let found = statvfs(SHARED_MEMORY)
+        .map_err(|error| format!("{error}: runs can't be tracked; mount a tmpfs there"))?;
+    let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    let free = format!("{} free", bytes(free_bytes));
+    if found.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        Err(format!("{free}, but it can only be read"))
+    } else if free_bytes < SEGMENT_BYTES {
+        Err(format!(
+            "{free}: too little for a run; make room, or give a container more (docker run --shm-size=64m)"
+        ))
+    } else {
+        Ok(free)
     }
 }
 
 /// Whether the kernel tells of programs that do not load the shim.
-fn connector(report: &Report) -> DoctorFinding {
-    const NAME: &str = "connector";
+fn connector(report: &Report) -> Checked {
     match &report.coverage.connector_absent {
-        None => finding(NAME, true, "the kernel tells of static and setuid programs, too"),
-        Some(reason) => finding(
-            NAME,
-            false,
-            format!(
-                "{reason}: short children of static and setuid programs are not seen; root has it, or any user on Linux 6.6, \
-                 outside of most containers"
-            ),
-        ),
+        None => Ok("the kernel tells of static and setuid programs, too".into()),
+        Some(reason) => Err(format!(
+            "{reason}: short children of static and setuid programs are not seen; root has it, or any user on Linux 6.6, \
+             outside of most containers"
+        )),
     }
 }
 
 /// Whether a cgroup can be made for a command.
-fn cgroup(report: &Report) -> DoctorFinding {
-    const NAME: &str = "cgroup";
+fn cgroup(report: &Report) -> Checked {
     match report.cgroup.as_ref().map(|cgroup| &cgroup.reason) {
-        Some(None) => finding(NAME, true, "--cgroup has the kernel's own figures of a command"),
-        Some(Some(reason)) => finding(
-            NAME,
-            false,
-            format!("{reason}: --cgroup lacks figures; systemd-run --user --scope delegates one"),
-        ),
-        None => finding(NAME, false, "--cgroup can't be used"),
+        Some(None) => Ok("--cgroup has the kernel's own figures of a command".into()),
+        Some(Some(reason)) => {
+            Err(format!("{reason}: --cgroup lacks figures; systemd-run --user --scope delegates one"))
+        }
+        None => Err("--cgroup can't be used".into()),
     }
 }
 
 /// How much memory a command may use.
-fn memory(report: &Report) -> DoctorFinding {
+fn memory(report: &Report) -> String {
     let memory = &report.usable.memory;
     let whose = match memory.source {
-        Some(MemorySource::Cgroup) => "the limit of the cgroup",
+        Some(MemorySource::Cgroup) => {
+            "the limit of the cgroup; page cache counts for it, and is not in RAM figures"
+        }
         Some(MemorySource::Slurm) => "what Slurm gave",
         Some(MemorySource::Machine) | None => "all of the machine",
     };
-    let amount = memory.bytes.map_or("unknown".to_owned(), bytes);
-    let note = match memory.source {
-        Some(MemorySource::Cgroup) => "; page cache counts for it, and is not in RAM figures",
-        _ => "",
-    };
-    information("memory", format!("{amount}, {whose}{note}"))
+    format!("{}, {whose}", memory.bytes.map_or("unknown".to_owned(), bytes))
 }
 
 /// How many cores a command may use.
-fn cores(report: &Report) -> DoctorFinding {
+fn cores(report: &Report) -> String {
     let whose = match report.usable.cores.source {
         CoresSource::NExpectedCores => "as expected",
         CoresSource::Affinity => "by the affinity mask",
@@ -196,86 +179,68 @@ fn cores(report: &Report) -> DoctorFinding {
         CoresSource::Slurm => "by Slurm",
         CoresSource::Machine => "all of the machine",
     };
-    information("cores", format!("{}, {whose}", short(report.usable.cores.count)))
+    format!("{}, {whose}", short(report.usable.cores.count))
 }
 
 /// Whether the kernel tells how long processes waited for a CPU.
-fn pressure() -> DoctorFinding {
-    match fs::read(PRESSURE) {
-        Ok(_) => finding("pressure", true, "the kernel tells when processes of the machine wait for a CPU"),
-        Err(error) => finding(
-            "pressure",
-            false,
-            format!(
-                "{PRESSURE}: {error}: a report does not say how long others kept the run waiting; boot with psi=1"
-            ),
-        ),
-    }
+fn pressure() -> Checked {
+    let told =
+        fs::read(PRESSURE).map(|_| "the kernel tells when processes of the machine wait for a CPU".into());
+    told.map_err(|error| {
+        format!(
+            "{PRESSURE}: {error}: a report does not say how long others kept the run waiting; boot with psi=1"
+        )
+    })
 }
 
 /// Which GPUs can be read.
 fn gpus(listing: &Result<Listing, String>) -> DoctorFinding {
     const NAME: &str = "GPUs";
-    match listing {
-        Err(problem) => finding(NAME, false, problem.clone()),
-        Ok(listing) => {
-            let failed = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
-            let problems: Vec<String> = failed.chain(listing.warnings.iter().cloned()).collect();
-            let names = listing.gpus.iter().map(|gpu| gpu.device.name.as_deref().unwrap_or("?"));
-            let names: Vec<&str> = names.take(3).collect();
-            match (listing.count, &problems[..]) {
-                (Some(0), []) => information(NAME, "none, and no driver"),
-                (Some(count), []) => finding(
-                    NAME,
-                    true,
-                    format!("{count}: {}; gpu-track-run --gpus has their figures", names.join(", ")),
-                ),
-                _ => finding(NAME, false, problems.join("; ")),
-            }
+    let listing = match listing {
+        Ok(listing) => listing,
+        Err(problem) => return finding(NAME, Err(problem.clone())),
+    };
+    let failed = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
+    let problems: Vec<String> = failed.chain(listing.warnings.iter().cloned()).collect();
+    let names = listing.gpus.iter().map(|gpu| gpu.device.name.as_deref().unwrap_or("?"));
+    let names: Vec<&str> = names.take(3).collect();
+    match (listing.count, &problems[..]) {
+        (Some(0), []) => information(NAME, "none, and no driver".into()),
+        (Some(count), []) => {
+            let words = format!("{count}: {}; gpu-track-run --gpus has their figures", names.join(", "));
+            finding(NAME, Ok(words))
         }
+        _ => finding(NAME, Err(problems.join("; "))),
     }
 }
 
-/// Whether containers are started by a daemon here. `None`: Docker is not there.
-fn docker() -> Option<DoctorFinding> {
-    let problem = match fs::metadata(DOCKER) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return None,
-        _ => "a daemon starts containers, so they are not in the command's tree",
-    };
-    Some(information("docker", format!("{problem}: run gpu-track-run inside the container")))
+/// Says that a daemon starts containers here. `None`: Docker is not there.
+fn docker() -> Option<String> {
+    let is_missing = fs::metadata(DOCKER).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let problem = "a daemon starts containers, so they are not in the command's tree";
+    (!is_missing).then(|| format!("{problem}: run gpu-track-run inside the container"))
 }
 
 /// Where reports are kept.
-fn kept() -> DoctorFinding {
-    const NAME: &str = "kept";
-    let Some(keep) = keep::of_user(&keep::own_variable) else {
-        return finding(
-            NAME,
-            false,
-            "neither XDG_STATE_HOME nor HOME names a directory: gpu-track report needs a FILE",
-        );
-    };
+fn kept() -> Checked {
+    let keep = keep::of_user(&keep::own_variable)
+        .ok_or("neither XDG_STATE_HOME nor HOME names a directory: gpu-track report needs a FILE")?;
+    let path = keep.directory.display();
+    directory::newest(&keep).map_err(|error| format!("{path}: {error}"))?;
     let can_be_made = keep.directory.ancestors().find(|path| path.exists());
-    let is_writable = can_be_made.is_some_and(|path| access(path, Access::WRITE_OK).is_ok());
-    match directory::newest(&keep) {
-        Ok(_) if !is_writable => {
-            let directory = keep.directory.display();
-            finding(NAME, false, format!("{directory} can't be written: gpu-track report needs a FILE"))
-        }
-        Ok(_) => {
-            finding(NAME, true, format!("reports of runs on a terminal are in {}", keep.directory.display()))
-        }
-        Err(error) => finding(NAME, false, format!("{}: {error}", keep.directory.display())),
+    match can_be_made.is_some_and(|path| access(path, Access::WRITE_OK).is_ok()) {
+        true => Ok(format!("reports of runs on a terminal are in {path}")),
+        false => Err(format!("{path} can't be written: gpu-track report needs a FILE")),
     }
 }
 
 /// Which program and kernel this is.
-fn machine() -> DoctorFinding {
+fn machine() -> String {
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy();
     let container = ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists());
     let container = if container { ", in a container" } else { "" };
-    information("program", format!("gpu-track {}, Linux {kernel}{container}", env!("CARGO_PKG_VERSION")))
+    format!("gpu-track {}, Linux {kernel}{container}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Writes findings, a line for each that is not longer than `columns`, and lines after it for the rest of its words.
@@ -304,7 +269,8 @@ mod tests {
     #[test]
     fn each_finding_has_its_state_and_words_within_the_columns() {
         let long = "word ".repeat(30);
-        let all = [finding("a", true, "fine"), finding("b", false, long), information("c", "x\x1b")];
+        let all =
+            [finding("a", Ok("fine".into())), finding("b", Err(long)), information("c", "x\x1b".into())];
         let shown = text(&all, 60);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "a          ok   fine");
@@ -317,7 +283,7 @@ mod tests {
     #[test]
     fn run_without_a_report_is_a_failure_with_its_reason() {
         let problem = "no memory".to_owned();
-        let found = tracking(Err(&problem));
+        let found = finding(TRACKING, tracking(Err(&problem)));
         assert!(found.state == State::No && found.words == "no report: no memory");
     }
 }

@@ -34,14 +34,16 @@ const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
     let listing = match list_once(config) {
         Ok(listing) => listing,
-        Err(error) => {
-            console::message(format_args!("cannot list the GPUs: {error}"));
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return cannot_list(&error),
     };
     let printed = console::print(&format::render_gpus(&listing, format));
     // Where a driver can't be read, "no GPU" would be a guess.
     if listing.count.is_some() { printed } else { ExitCode::FAILURE }
+}
+
+/// Says on stderr why the GPUs can't be listed, and gives the exit status.
+pub(super) fn cannot_list(error: &io::Error) -> ExitCode {
+    console::failure(format_args!("cannot list the GPUs: {error}"))
 }
 
 /// Checks that the GPUs of `--guuids` exist, if it is given. Only the kernel's files are read: a driver's library can take

@@ -43,14 +43,9 @@ pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
     });
-    match listed {
-        // The reader has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            console::message(format_args!("cannot list the GPUs: {error}"));
-            status = ExitCode::FAILURE;
-        }
-        Ok(()) => {}
-    }
-    Ok(status)
+    Ok(match listed {
+        // After a broken pipe, the reader has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => gpu_list::cannot_list(&error),
+        _ => status,
+    })
 }

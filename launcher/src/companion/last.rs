@@ -7,7 +7,7 @@ use gpu_track_collector::model::style::Style;
 
 use crate::cli::{ReportPlaces, UsageError};
 use crate::companion::show;
-use crate::console::message;
+use crate::console;
 use crate::keep;
 
 /// Writes the newest report where the options say.
@@ -17,10 +17,7 @@ use crate::keep;
 pub(crate) fn show(places: &ReportPlaces, style: Style) -> Result<ExitCode, UsageError> {
     match newest() {
         Ok(kept) => show::report(&kept.json, kept.path.display(), places, style),
-        Err(problem) => {
-            message(problem);
-            Ok(ExitCode::FAILURE)
-        }
+        Err(problem) => Ok(console::failure(problem)),
     }
 }
 

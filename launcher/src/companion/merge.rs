@@ -54,12 +54,8 @@ pub(super) struct MergeArguments {
     report: ReportArgs,
 }
 
-/// A file that may be a report.
-struct Candidate {
-    path: PathBuf,
-    /// The file was found in a directory, and not named by the user.
-    is_found: bool,
-}
+/// Files that may be reports, by path. `true`: it was found in a directory, and not named by the user.
+type Candidates = BTreeMap<OsString, bool>;
 
 /// Merges the reports that the arguments name, and writes the result to stdout, or where `-o` and `--tf` say. Lines on stderr say which
 /// files are left out, and what could not be written.
@@ -105,7 +101,8 @@ fn write_tracking_file(file: &TrackingFile, report: &Report) -> bool {
         ));
         return false;
     }
-    let written = of_nodes::write_alone(file, report);
+    let is_of_run = false;
+    let written = of_nodes::write(file, report, is_of_run);
     written.inspect_err(|error| message(format_args!("cannot write {}: {error}", path.display()))).is_ok()
 }
 
@@ -127,8 +124,7 @@ pub(crate) fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
 /// # Errors
 /// If no file has a report. The error says why not.
 pub(crate) fn of_files(paths: &[PathBuf]) -> Result<MergedReport, ReportFiles> {
-    let candidate = |path: &PathBuf| (path.clone().into(), Candidate { path: path.clone(), is_found: true });
-    merged(&paths.iter().map(candidate).collect(), &[])
+    merged(&paths.iter().map(|path| (path.into(), true)).collect(), &[])
 }
 
 /// Makes the error that there is no report, with the reason for the first file.
@@ -153,22 +149,21 @@ fn no_report(paths: &[PathBuf], files: &ReportFiles) -> UsageError {
 ///
 /// # Errors
 /// If a directory can't be read.
-fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Candidate>, UsageError> {
-    let mut files = BTreeMap::new();
+fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<Candidates, UsageError> {
+    let mut files = Candidates::new();
     for path in paths {
         if !path.is_dir() {
-            files.insert(path.clone().into(), Candidate { path: path.clone(), is_found: false });
+            files.insert(path.into(), false);
             continue;
         }
-        let listed = report_files::in_directory(path).map_err(|error| {
-            UsageError::new(format_args!("\"{}\" cannot be read: {error}", path.display()))
-        })?;
+        let unreadable = |error| UsageError::of_path(path, format_args!("cannot be read: {error}"));
+        let listed = report_files::in_directory(path).map_err(unreadable)?;
         let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
         let is_output = |file: &Path| {
             file.file_name().is_some_and(|name| outputs.contains(&resolved.join(name).as_path()))
         };
         for path in listed.into_iter().filter(|path| !is_output(path)) {
-            files.entry(path.clone().into()).or_insert(Candidate { path, is_found: true });
+            files.entry(path.into()).or_insert(true);
         }
     }
     Ok(files)
@@ -190,8 +185,8 @@ fn clock_offset(given: &str) -> Result<(String, f64), String> {
 /// What a first look at all files gives.
 struct FirstLook<'a> {
     sources: Vec<Source>,
-    /// The file of each source.
-    candidates: Vec<&'a Candidate>,
+    /// The file of each source, as in [`Candidates`].
+    candidates: Vec<(&'a OsString, bool)>,
     /// Files without a report, each with the reason.
     unread: Vec<(String, String)>,
 }
@@ -200,10 +195,7 @@ struct FirstLook<'a> {
 ///
 /// # Errors
 /// If no file has a report. The error says which files there are, and why they have none.
-fn merged(
-    files: &BTreeMap<OsString, Candidate>,
-    clock_offsets: &[(String, f64)],
-) -> Result<MergedReport, ReportFiles> {
+fn merged(files: &Candidates, clock_offsets: &[(String, f64)]) -> Result<MergedReport, ReportFiles> {
     // One hasher for both looks, so that its hashes tell whether a file changed between them.
     let hasher = RandomState::new();
     let FirstLook { sources, candidates, unread } = first_look(files, clock_offsets, &hasher);
@@ -229,14 +221,14 @@ fn merged(
 /// Reads the head of each file's report, notes the hash of the file, and puts the clocks of nodes right. A line on stderr says
 /// which nodes of `clock_offsets` have no report.
 fn first_look<'a>(
-    files: &'a BTreeMap<OsString, Candidate>,
+    files: &'a Candidates,
     clock_offsets: &[(String, f64)],
     hasher: &RandomState,
 ) -> FirstLook<'a> {
     let mut look = FirstLook { sources: Vec::new(), candidates: Vec::new(), unread: Vec::new() };
     let mut nodes_not_seen: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
-    for candidate in files.values() {
-        let file = quote::escape(&candidate.path.display().to_string());
+    for candidate in files.iter().map(|(path, is_found)| (path, *is_found)) {
+        let file = quote::escape(&candidate.0.to_string_lossy());
         let read = text(candidate).and_then(|json| {
             let head = Head::read(&json).map_err(|error| error.to_string())?;
             Ok((head, hasher.hash_one(&json)))
@@ -261,11 +253,10 @@ fn first_look<'a>(
     look
 }
 
-/// Reads a file.
+/// Reads a file of [`Candidates`]. One that was found in a directory may be no link: another user can have put it there.
 ///
 /// # Errors
 /// The reason why it can't be read, as a sentence that begins with "it".
-fn text(candidate: &Candidate) -> Result<String, String> {
-    let refuses_links = candidate.is_found;
-    report_files::read(&candidate.path, refuses_links).map_err(|error| format!("it {error}"))
+fn text((path, refuses_links): (&OsString, bool)) -> Result<String, String> {
+    report_files::read(Path::new(path), refuses_links).map_err(|error| format!("it {error}"))
 }

@@ -8,7 +8,7 @@ use gpu_track_collector::model::style::Output;
 use gpu_track_collector::{output_at, write_report};
 
 use crate::cli::UsageError;
-use crate::console::{self, message};
+use crate::console;
 
 /// Finds the place that `-o` names. Without `-o`, and for `-`, that is stdout. To be called before anything is read, so that no work is
 /// done for a result that can't be written.
@@ -31,9 +31,6 @@ pub(super) fn write(place: &Output, text: &str) -> ExitCode {
     }
     match write_report(place, text) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            message(format_args!("cannot write to {place}: {error}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => console::failure(format_args!("cannot write to {place}: {error}")),
     }
 }

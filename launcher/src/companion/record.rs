@@ -17,7 +17,7 @@ use gpu_track_collector::{ProcRoot, SoFar, so_far, was_killed};
 
 use super::runs::{self, segment_of};
 use crate::cli::{UsageError, bundles};
-use crate::console::{self, message};
+use crate::console;
 use crate::keep;
 use crate::process::signals;
 
@@ -74,13 +74,10 @@ pub(super) fn serve(arguments: &RecordArguments) -> Result<ExitCode, UsageError>
         Ok(run) => bundle_of(&run, arguments.to.as_ref(), &asked)?,
         Err(reason) => Err(format!("cannot record {}: {reason}", segment.display())),
     };
-    match made {
-        Ok(path) => Ok(console::print(&format!("{}\n", path.display()))),
-        Err(problem) => {
-            message(problem);
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    Ok(match made {
+        Ok(path) => console::print(&format!("{}\n", path.display())),
+        Err(problem) => console::failure(problem),
+    })
 }
 
 /// Makes the bundle where `to` says, else where the run's `--record` says, else in the user's own directory. Gives its path. The

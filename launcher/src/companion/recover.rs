@@ -10,7 +10,7 @@ use gpu_track_collector::stale::Stale;
 use gpu_track_collector::{NotRecovered, ProcRoot, Recovered, write_report};
 
 use crate::cli::{self, Options, PatternValues, UsageError};
-use crate::console::message;
+use crate::console::{self, message};
 
 /// A report that was recovered, with the places where it goes, or why there is none.
 type Attempt = Result<(Vec<ReportTarget>, Recovered), NotRecovered>;
@@ -25,8 +25,8 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
     let killed = Stale::all(&options.diagnosis.session_dir, uid);
     if killed.is_empty() {
         let dir = options.diagnosis.session_dir.display();
-        message(format_args!("nothing to recover: there is no killed run of yours in {dir}"));
-        return Ok(ExitCode::FAILURE);
+        let problem = format_args!("nothing to recover: there is no killed run of yours in {dir}");
+        return Ok(console::failure(problem));
     }
     let mut status = ExitCode::SUCCESS;
     for (run, attempt) in &attempts(options, &killed)? {

@@ -17,7 +17,7 @@ use gpu_track_collector::{bundle, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
 use crate::companion::{last, show};
-use crate::console::{self, message};
+use crate::console;
 use over_time::TimeArgs;
 
 /// The form for spreadsheets. Only tables have it: a report itself has none.
@@ -81,17 +81,17 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         true => over_time::page_of_report(json, path, &time, &places, style),
         false => show::report(json, path.display(), &places, style),
     };
+    let show_asked = |json: &str, path: &Path| {
+        if is_report {
+            return show_report(json, path);
+        }
+        check_table(&places, of_one_report)?;
+        over_time::of_report(json, path, &time, &places)
+    };
     let Some(path) = file else {
         return match last::newest() {
-            Ok(kept) if is_report => show_report(&kept.json, &kept.path),
-            Ok(kept) => {
-                check_table(&places, of_one_report)?;
-                over_time::of_report(&kept.json, &kept.path, &time, &places)
-            }
-            Err(problem) => {
-                message(problem);
-                Ok(ExitCode::FAILURE)
-            }
+            Ok(kept) => show_asked(&kept.json, &kept.path),
+            Err(problem) => Ok(console::failure(problem)),
         };
     };
     // A bundle of evidence is a directory, too.
@@ -101,16 +101,14 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     };
     if path.is_dir() {
         if time.is_any() || time.has_metrics() {
-            return Err(UsageError::new(format_args!(
-                "\"{}\" is a directory of reports: --every, --list-events and --metrics are for one run",
-                path.display()
-            )));
+            let problem = "is a directory of reports: --every, --list-events and --metrics are for one run";
+            return Err(UsageError::of_path(&path, problem));
         }
         check_table(&places, of_one_report)?;
         time.check_date()?;
         return directory::show(&path, &in_directory, time.since_date(), &places);
     }
-    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    let problem = |problem: String| UsageError::of_path(&path, problem);
     // `None` if the file's name is not that of a tracking file. A tracking file can have a report, too.
     if let Some(recording) = read_recording(&path, Detail::Points) {
         let recording = recording.map_err(problem)?;
@@ -124,13 +122,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         };
     }
     let json = given_file::read_text(&path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
-    match is_report {
-        true => show_report(&json, &path),
-        false => {
-            check_table(&places, of_one_report)?;
-            over_time::of_report(&json, &path, &time, &places)
-        }
-    }
+    show_asked(&json, &path)
 }
 
 /// Whether the names of the outputs ask for CSV: all of them, or at least one where tables are shown (`has_tables`).
@@ -176,8 +168,7 @@ fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCod
     for target in cli::targets(places, &PatternValues::here())? {
         let output = &target.output;
         if let Err(error) = write_report(output, &text(form(&target))) {
-            message(format_args!("cannot write to {output}: {error}"));
-            status = ExitCode::FAILURE;
+            status = console::failure(format_args!("cannot write to {output}: {error}"));
         }
     }
     Ok(status)

@@ -26,14 +26,9 @@ pub(crate) fn report(
 ) -> Result<ExitCode, UsageError> {
     let read = match read_report(json) {
         Ok(read) => read,
-        Err(problem) => {
-            message(format_args!("cannot show {path}: {problem}"));
-            return Ok(ExitCode::FAILURE);
-        }
+        Err(problem) => return Ok(console::failure(format_args!("cannot show {path}: {problem}"))),
     };
-    if let Some(note) = &read.note {
-        message(note);
-    }
+    read.note.iter().for_each(message);
     let values = PatternValues { time: read.report.started_at, rank_number: None, ..PatternValues::here() };
     let targets = cli::targets(places, &values)?;
     Ok(written(&read.report, &targets, places, style))
@@ -58,8 +53,7 @@ pub(crate) fn written(
     for target in targets {
         let output = &target.output;
         if let Err(error) = write_report(output, &render(report, target, style)) {
-            message(format_args!("cannot write the report to {output}: {error}"));
-            status = ExitCode::FAILURE;
+            status = console::failure(format_args!("cannot write the report to {output}: {error}"));
         }
     }
     status

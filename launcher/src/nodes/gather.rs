@@ -94,7 +94,8 @@ pub(super) fn write(config: &Config, MergedReport { report, ranks }: &MergedRepo
 /// Adds the figures of all nodes to a tracking file, whose rows are of this node. `.csv` and `.pftrace` have no place for them and
 /// stay as they are. If the file can't be written, a line on stderr says so.
 fn add_to_tracking_file(file: &TrackingFile, report: &Report) {
-    if let Err(error) = of_nodes::add(file, report) {
+    let is_of_run = true;
+    if let Err(error) = of_nodes::write(file, report, is_of_run) {
         message(format_args!(
             "the tracking file {} has the rows of this node, and no sums over all nodes: {error}",
             file.target().path.display()

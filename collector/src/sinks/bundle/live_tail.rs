@@ -8,6 +8,7 @@ use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 
 use crate::model::config::SessionStart;
 use crate::model::timestamp::rfc3339;
+use crate::sinks::live_ring::cpu_percent;
 use crate::sys::segment::live::LiveFile;
 
 /// Names of the values that hold for all rows.
@@ -48,14 +49,6 @@ fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String 
         "{:.6},{main_bytes},{descendants_bytes},{combined_bytes},,,,{cpu_percent},,{processes},{threads},{monotonic_ns}\n",
         since_epoch.as_secs_f64()
     )
-}
-
-/// The CPU utilization between two samples, percent of one core. `None`: no time is between them.
-fn cpu_percent(before: &Sample, sample: &Sample) -> Option<f64> {
-    let length_ns =
-        sample.monotonic_ns.checked_sub(before.monotonic_ns).filter(|length_ns| *length_ns > 0)?;
-    // The CPU time can go back a little, when a process's CPU time turns out to be its child's.
-    Some(sample.cpu_ns.saturating_sub(before.cpu_ns) as f64 / length_ns as f64 * 100.0)
 }
 
 #[cfg(test)]

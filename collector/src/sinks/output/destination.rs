@@ -13,7 +13,8 @@ use std::{fs, io};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{tcgetsid, ttyname};
 
-use crate::model::style::{Output, StreamFile};
+use super::stream_file;
+use crate::model::style::Output;
 use crate::sys::given_path::{GivenPath, refuse_foreign};
 
 /// The device number of /dev/tty.
@@ -57,11 +58,5 @@ fn own_terminal() -> io::Result<PathBuf> {
 
 /// The output to a fifo, terminal, device or open file, with what identifies it. Reports are appended to such a file.
 fn stream(path: &Path) -> io::Result<Output> {
-    let found = fs::metadata(path)?;
-    Ok(Output::Stream(StreamFile {
-        path: path.to_owned(),
-        device: found.dev(),
-        inode: found.ino(),
-        kind: found.mode() & libc::S_IFMT,
-    }))
+    Ok(Output::Stream(stream_file(path, &fs::metadata(path)?)))
 }

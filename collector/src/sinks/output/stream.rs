@@ -5,14 +5,15 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, fstat, open, openat};
+use rustix::fs::{CWD, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 
+use super::check_same;
 use crate::model::style::StreamFile;
 
 /// How long a fifo may be without a reader.
@@ -57,12 +58,10 @@ fn open_within(stream: &StreamFile, patience: Duration) -> io::Result<File> {
 }
 
 /// Opens the path with O_PATH, which does not open a device behind it. Fails if the file is not the one of the run's start.
-fn open_path(stream: &StreamFile) -> io::Result<OwnedFd> {
-    let found = openat(CWD, &stream.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let stat = fstat(&found)?;
-    let is_same =
-        (stat.st_dev, stat.st_ino, stat.st_mode & libc::S_IFMT) == (stream.device, stream.inode, stream.kind);
-    if is_same { Ok(found) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+fn open_path(stream: &StreamFile) -> io::Result<File> {
+    let found = File::from(openat(CWD, &stream.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    check_same(stream, &found.metadata()?)?;
+    Ok(found)
 }
 
 /// Writes all bytes to a non-blocking file. Waits whenever the file takes no more for the moment.

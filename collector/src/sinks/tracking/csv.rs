@@ -55,15 +55,8 @@ impl Sink for CsvFile {
         Wants { samples: true, ..Wants::default() }
     }
 
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
-    }
-
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        match self.intervals.add(sample) {
-            Some(row) => self.write_row(row),
-            None => Ok(()),
-        }
+        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
     }
 
     /// Writes the samples that wait as the last row. Then writes the second line again, with the report's figures of the GPUs.

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::database::{self, ForeignJournal};
 use crate::model::style::StreamFile;
-use crate::sinks::output::{FOR_ALL, directory_of, replace};
+use crate::sinks::output::{FOR_ALL, check_same, directory_of, replace, stream_file};
 use crate::sys::safe_path::{Unsafe, User};
 
 /// The bit in a mode that lets all users write. What they wrote into a database would be run by SQLite.
@@ -104,8 +104,7 @@ impl TrackingFile {
         if found.mode() & forbidden != 0 {
             file.set_permissions(Permissions::from_mode(found.mode() & !forbidden))?;
         }
-        let kind = found.mode() & libc::S_IFMT;
-        let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path: path.clone() };
+        let target = stream_file(&path, &found);
         let made = Self { file, directory, target, is_database };
         // If the check fails, the drop of `made` removes the empty file.
         check(&made.file)?;
@@ -175,8 +174,6 @@ pub(super) fn open(target: &StreamFile) -> io::Result<File> {
     let directory = directory_of(&target.path)?;
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(&directory, name, flags, Mode::empty())?);
-    let found = file.metadata()?;
-    let is_same =
-        (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (target.device, target.inode, target.kind);
-    if is_same { Ok(file) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+    check_same(target, &file.metadata()?)?;
+    Ok(file)
 }

@@ -80,15 +80,8 @@ impl Sink for JsonLines {
         Wants { samples: true, ended: true, events: true, ..Wants::default() }
     }
 
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
-    }
-
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        match self.intervals.add(sample) {
-            Some(row) => self.write_row(row),
-            None => Ok(()),
-        }
+        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
     }
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {

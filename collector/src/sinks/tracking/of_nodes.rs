@@ -45,27 +45,12 @@ pub fn has_place(path: &Path) -> bool {
     writer(path).is_some()
 }
 
-/// Adds the figures of all nodes to the tracking file of a run. Does nothing if the file's form has no place for them, or the run
-/// wrote nothing to it. `report` is the merged one.
+/// Writes the figures of all nodes to a file, if its form has a place for them. `report` is the merged one. `is_of_run`: the file is
+/// the tracking file of a run, which gets nothing if the run wrote nothing to it.
 ///
 /// # Errors
 /// If they can't be written.
-pub fn add(file: &TrackingFile, report: &Report) -> Result<(), NotWritten> {
-    let is_of_run = true;
-    write(file, report, is_of_run)
-}
-
-/// Writes the figures of all nodes to a new file, if its form has a place for them. `report` is the merged one.
-///
-/// # Errors
-/// If they can't be written.
-pub fn write_alone(file: &TrackingFile, report: &Report) -> Result<(), NotWritten> {
-    let is_of_run = false;
-    write(file, report, is_of_run)
-}
-
-/// Writes the figures of all nodes with the [`Writer`] of the file's form, if there is one.
-fn write(file: &TrackingFile, report: &Report, is_of_run: bool) -> Result<(), NotWritten> {
+pub fn write(file: &TrackingFile, report: &Report, is_of_run: bool) -> Result<(), NotWritten> {
     let target = file.target();
     match writer(&target.path) {
         Some(writer) => writer(&target, report, is_of_run),
@@ -123,7 +108,7 @@ mod tests {
     fn database_has_the_nodes_each_over_time_and_their_sums_as_the_report_has_them() {
         let directory = tempfile::tempdir().unwrap();
         let (file, report) = (file(&directory, "t.sqlite"), of_two_nodes());
-        write_alone(&file, &report).unwrap();
+        write(&file, &report, false).unwrap();
         let path = file.target().path;
         let series = &report.series;
         let expected: Vec<Vec<Option<f64>>> = (0..series.start_s.len())
@@ -181,7 +166,7 @@ mod tests {
         let path = file.target().path;
         // The last line of a killed run is torn.
         fs::write(&path, "{\"later\":1}\n{\"to").unwrap();
-        add(&file, &report).unwrap();
+        write(&file, &report, true).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let Some((first, last)) = text.split_once('\n') else { panic!("{text}") };
         assert_eq!(first, "{\"later\":1}");
@@ -197,14 +182,14 @@ mod tests {
         let report = of_two_nodes();
         for name in ["t.csv", "t.jsonl", "t.pftrace", "t.sqlite"] {
             let file = file(&directory, name);
-            add(&file, &report).unwrap();
+            write(&file, &report, true).unwrap();
             assert_eq!(fs::metadata(file.target().path).unwrap().len(), 0, "{name}");
             drop(file);
             assert!(!directory.path().join(name).exists(), "{name}");
         }
         // That of one node has no sums.
         let file = file(&directory, "t.sqlite");
-        write_alone(&file, &fixtures::full()).unwrap();
+        write(&file, &fixtures::full(), false).unwrap();
         assert_eq!(fs::metadata(file.target().path).unwrap().len(), 0);
     }
 }

@@ -16,7 +16,6 @@ mod tables;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error, ErrorCode};
@@ -29,6 +28,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
+use crate::sinks::output::check_same;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 pub(super) use nodes::write as write_nodes;
@@ -108,10 +108,6 @@ impl Sink for Database {
         Wants { samples: true, ended: true, ..Wants::default() }
     }
 
-    fn wants_report(&self, stage: Stage) -> bool {
-        stage == Stage::Over
-    }
-
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         let Some(row) = self.intervals.add(sample) else { return Ok(()) };
         self.gather_row(row);
@@ -152,10 +148,7 @@ impl Sink for Database {
 ///
 /// It is not opened for that, because a close would release the locks that SQLite has on it (fcntl(2)).
 fn check_file(target: &StreamFile) -> io::Result<()> {
-    let StreamFile { device, inode, kind, path } = target;
-    let found = fs::symlink_metadata(path)?;
-    let is_same = (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (*device, *inode, *kind);
-    if is_same { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+    check_same(target, &fs::symlink_metadata(&target.path)?)
 }
 
 impl Database {
@@ -254,7 +247,7 @@ impl Database {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
     use std::path::Path;
     use std::sync::Arc;
 

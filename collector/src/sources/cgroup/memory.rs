@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Group, Groups, memory_limit, read};
+use super::{Group, Groups, count, memory_limit, number, read};
 use crate::model::cgroup::{MemoryLimit, MemoryLimitUse};
 use crate::model::report::Limit;
 
@@ -46,20 +46,18 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
 /// Reads how often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap. A 0 there
 /// says nothing: newer kernels (such as 6.18) have the files and do not count.
 fn hits(dir: &Path) -> Option<u64> {
-    let number = |file: &str| read(&dir.join(file))?.trim().parse::<u64>().ok();
-    if let Some(hits) = number("memory.failcnt") {
-        let all = hits.saturating_add(number("memory.memsw.failcnt").unwrap_or(0));
+    if let Some(hits) = number(&dir.join("memory.failcnt")) {
+        let all = hits.saturating_add(number(&dir.join("memory.memsw.failcnt")).unwrap_or(0));
         return Some(all).filter(|all| *all > 0);
     }
     // Before Linux 5.2 there is only `memory.events`, whose counts contain those of the groups below.
     let events = ["memory.events.local", "memory.events"].iter().find_map(|file| read(&dir.join(file)))?;
-    events.lines().find_map(|line| line.strip_prefix("oom "))?.trim().parse().ok()
+    count(&events, "oom ")
 }
 
 /// Reads the largest charge since the group was made, bytes. v2 has it since Linux 5.19.
 fn peak(dir: &Path) -> Option<u64> {
-    let files = ["memory.max_usage_in_bytes", "memory.peak"];
-    files.iter().find_map(|file| read(&dir.join(file))?.trim().parse().ok())
+    ["memory.max_usage_in_bytes", "memory.peak"].iter().find_map(|file| number(&dir.join(file)))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{ASIDE, Groups, MEMORY_EVENTS, PREFIX, oom_kills, read};
+use super::{ASIDE, Groups, MEMORY_EVENTS, PREFIX, count, number, oom_kills, read};
 use crate::model::cgroup::{NoRunCgroup, RunCgroup};
 use crate::model::ids::Key;
 use crate::model::report::Cgroup as Figures;
@@ -165,16 +165,13 @@ pub(crate) fn figures(run: &RunCgroup) -> Figures {
 fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
     let path = Some(run.dir.display().to_string());
     let stat = read(&run.dir.join("cpu.stat")).unwrap_or_default();
-    let seconds = |key: &str| {
-        let value = stat.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(value.trim().parse::<f64>().ok()? / 1e6)
-    };
+    let seconds = |key: &str| Some(count(&stat, key)? as f64 / 1e6);
     // A process that ran in the group would have used CPU time.
     if seconds("usage_usec ") == Some(0.0) {
         let reason = Some("the command could not be moved into it".into());
         return Figures { path, reason, ..Figures::default() };
     }
-    let memory_peak_bytes = read(&run.dir.join("memory.peak")).and_then(|text| text.trim().parse().ok());
+    let memory_peak_bytes = number(&run.dir.join("memory.peak"));
     let mut reasons = run.missing.clone();
     if memory_peak_bytes.is_none() && run.dir.join("memory.current").exists() {
         reasons.push("memory.peak needs Linux 5.19".to_owned());

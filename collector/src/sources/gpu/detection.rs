@@ -5,43 +5,34 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::policy::POLICY;
+use super::policy;
 use super::worker::{Start, Worker};
 use super::{drm, nvml};
 use crate::model::gpu::{AMD_AND_INTEL, GpuConfig, NVIDIA, Vendor};
 
 /// Starts a worker for each backend that may have devices. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
-    let mut workers = Vec::new();
-    let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
-    if has_nvidia(config) {
+    let interval = Duration::from_nanos(config.interval_ns).max(policy::SHORTEST_INTERVAL);
+    let worker = |backend: &'static str| {
+        let config = config_of(backend, config);
         let of_thread = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&of_thread, interval)?)));
-        workers.push(Worker::start(NVIDIA, config, start));
-    }
-    if has_drm(config) {
-        let config = config_of(AMD_AND_INTEL, config);
-        let of_thread = config.clone();
-        let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&of_thread)?)));
-        workers.push(Worker::start(AMD_AND_INTEL, &config, start));
-    }
-    workers
+        let start: Start = match backend {
+            NVIDIA => Box::new(move || Ok(Box::new(nvml::Nvml::start(&of_thread, interval)?))),
+            _ => Box::new(move || Ok(Box::new(drm::Drm::start(&of_thread)?))),
+        };
+        Worker::start(backend, &config, start)
+    };
+    backends(config).into_iter().map(worker).collect()
 }
 
-/// Names the backends that may have devices.
+/// Names the backends that are asked for and may have devices.
 pub(crate) fn backends(config: &GpuConfig) -> Vec<&'static str> {
-    let all = [(has_nvidia(config), NVIDIA), (has_drm(config), AMD_AND_INTEL)];
+    let has_nvidia = config.wants(Vendor::Nvidia) && may_have_nvidia(config);
+    let wants_drm = config.wants(Vendor::Amd) || config.wants(Vendor::Intel);
+    let drivers = ["/sys/class/drm", "/sys/class/kfd"];
+    let has_drm = wants_drm && drivers.iter().any(|path| config.path(path).is_dir());
+    let all = [(has_nvidia, NVIDIA), (has_drm, AMD_AND_INTEL)];
     all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
-}
-
-/// Whether the NVML backend is asked for and may have devices.
-fn has_nvidia(config: &GpuConfig) -> bool {
-    config.wants(Vendor::Nvidia) && may_have_nvidia(config)
-}
-
-/// Whether the DRM backend is asked for and may have devices.
-fn has_drm(config: &GpuConfig) -> bool {
-    (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config)
 }
 
 /// The configuration for a backend ([`NVIDIA`] or [`AMD_AND_INTEL`]). HIP reads CUDA_VISIBLE_DEVICES, too. Where there may
@@ -70,10 +61,6 @@ fn is_served(node: &Path) -> bool {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(node);
     let absent = [libc::ENOENT, libc::ENOTDIR, libc::ENXIO, libc::ENODEV].map(Some);
     opened.err().is_none_or(|error| !absent.contains(&error.raw_os_error()))
-}
-
-fn may_have_drm(config: &GpuConfig) -> bool {
-    ["/sys/class/drm", "/sys/class/kfd"].iter().any(|path| config.path(path).is_dir())
 }
 
 #[cfg(test)]

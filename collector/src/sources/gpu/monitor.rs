@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::detection;
 use super::pid_facts::PidFactReader;
-use super::policy::POLICY;
+use super::policy;
 use super::worker::{Phase, Worker};
 use crate::model::gpu::{
     BackendsAtEnd, Batch, DeviceSample, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA, PidFacts,
@@ -35,7 +35,7 @@ impl GpuMonitor {
             workers: detection::start(config),
             waiting: Vec::new(),
             facts: PidFactReader::new(root, config),
-            interval: Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval),
+            interval: Duration::from_nanos(config.interval_ns).max(policy::SHORTEST_INTERVAL),
             changes_settings: config.accounting,
             epoch_us: clock::realtime_ns().saturating_sub(clock::monotonic_ns()) / 1000,
             started: Instant::now(),
@@ -95,8 +95,8 @@ impl GpuMonitor {
 
     /// Asks all workers for a last reading, and waits for those from which it will come soon. A longer run waits for longer.
     fn await_last_readings(&self) {
-        let wait = self.started.elapsed() / POLICY.last_reading_part;
-        let deadline = Instant::now() + wait.clamp(POLICY.last_reading_wait, POLICY.longest_last_wait);
+        let wait = self.started.elapsed() / policy::LAST_READING_PART;
+        let deadline = Instant::now() + wait.clamp(policy::LAST_READING_WAIT, policy::LONGEST_LAST_WAIT);
         // All are asked before one is waited for.
         let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
@@ -109,7 +109,7 @@ impl GpuMonitor {
         if !self.changes_settings {
             return None;
         }
-        let deadline = Instant::now() + POLICY.longest_last_wait;
+        let deadline = Instant::now() + policy::LONGEST_LAST_WAIT;
         for worker in self.workers.iter().filter(|worker| worker.name == NVIDIA) {
             if !worker.wait_restored(deadline) {
                 return Some(
@@ -173,7 +173,7 @@ impl GpuMonitor {
     /// A warning if the last reading is old, unless the driver is unresponsive, which has a warning of its own.
     fn late_reading(&self, worker: &Worker, now_ns: u64) -> Option<String> {
         let age = worker.age(now_ns);
-        let is_late = age > POLICY.late_reading.max(self.interval.saturating_mul(2));
+        let is_late = age > policy::LATE_READING.max(self.interval.saturating_mul(2));
         (is_late && worker.unresponsive_since_ns(now_ns).is_none()).then(|| {
             format!(
                 "{} GPUs: the last reading began {:.1} s before the report, since the driver or the machine was slow; \

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::policy::POLICY;
+use super::policy;
 use crate::model::gpu::{GpuConfig, GpuPids, PidFacts};
 use crate::sys::proc_fs::{ProcRoot, Statm};
 
@@ -76,7 +76,7 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// The facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`. Then they are
+    /// The facts as /proc shows them now. Facts about strangers may be as old as `policy::STRANGER_INTERVAL`. Then they are
     /// read again, since a thread of the run can get the pid of a stranger that has ended.
     fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
@@ -86,7 +86,7 @@ impl PidFactReader {
             return self.facts(pid, pids);
         }
         let known = self.strangers.get(&pid).copied();
-        let interval_ns = u64::try_from(POLICY.stranger_interval.as_nanos()).unwrap_or(u64::MAX);
+        let interval_ns = u64::try_from(policy::STRANGER_INTERVAL.as_nanos()).unwrap_or(u64::MAX);
         if let Some(known) = known.filter(|known| now_ns.saturating_sub(known.read_ns) < interval_ns) {
             return known.facts;
         }
@@ -98,7 +98,7 @@ impl PidFactReader {
             Some(known) if !self.has_own_pid_ns || known.facts.has_gpu_open == Some(true) => known.facts,
             _ => self.facts(pid, pids),
         };
-        if self.strangers.len() >= POLICY.most_strangers {
+        if self.strangers.len() >= policy::MOST_STRANGERS {
             self.strangers.clear();
         }
         self.strangers.insert(pid, Stranger { start_ticks, facts, read_ns: now_ns });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::backend::{Ask, Backend, Turn};
-use super::policy::POLICY;
+use super::policy;
 use crate::model::gpu::select::{self, Visibility};
 use crate::model::gpu::{Batch, Device, DeviceList, GpuConfig, Missing, Reading, TrackedDevice};
 use crate::sys::clock;
@@ -76,7 +76,7 @@ impl State {
     /// As [`Worker::unresponsive_since_ns`].
     fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         let since_ns = self.in_driver_since_ns.filter(|_| self.phase == Phase::Ready)?;
-        (now_ns.saturating_sub(since_ns) >= POLICY.unresponsive_ns).then_some(since_ns)
+        (now_ns.saturating_sub(since_ns) >= policy::UNRESPONSIVE_NS).then_some(since_ns)
     }
 
     /// Notes that a turn is over, and what backend and reader know by now. `is_complete` is that of the turn.
@@ -95,7 +95,7 @@ impl State {
         if batch.samples.is_empty() && batch.devices.is_none() {
             return;
         }
-        if self.batches.len() >= POLICY.most_waiting {
+        if self.batches.len() >= policy::MOST_WAITING {
             self.batches.pop_front();
         }
         self.read_ns = batch.at_ns;
@@ -180,7 +180,7 @@ impl Worker {
     }
 
     /// Since when a driver that had answered before has not returned from a turn, CLOCK_MONOTONIC nanoseconds.
-    /// `None`: it answers, or the turn began less than `POLICY.unresponsive_ns` ago.
+    /// `None`: it answers, or the turn began less than `policy::UNRESPONSIVE_NS` ago.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         self.shared.lock().unresponsive_since_ns(now_ns)
     }
@@ -196,7 +196,7 @@ impl Worker {
     }
 
     /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. The wait
-    /// ends early if none is restored for `POLICY.restore_wait`. Gives whether all are restored.
+    /// ends early if none is restored for `policy::RESTORE_WAIT`. Gives whether all are restored.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
         let progress = || {
             let state = self.shared.lock();
@@ -205,7 +205,7 @@ impl Worker {
         let (mut is_any_changed, mut left) = progress();
         while is_any_changed {
             let before = left;
-            let next = deadline.min(Instant::now() + POLICY.restore_wait);
+            let next = deadline.min(Instant::now() + policy::RESTORE_WAIT);
             self.wait(next, |state| !state.has_changed_settings() || state.changed_settings < before);
             (is_any_changed, left) = progress();
             let is_one_restored = left < before;
@@ -255,7 +255,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     }
     // From here on the state is locked only to take or give something: no driver is called meanwhile.
     let mut reader = Reader::new(config);
-    let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
+    let interval = Duration::from_nanos(config.interval_ns).max(policy::SHORTEST_INTERVAL);
     loop {
         let began = Instant::now();
         let (last_until, pids) = {
@@ -278,7 +278,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         }
         let next = match turn.again_ns {
             Some(at_ns) => Instant::now() + Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns())),
-            None => began + interval.max(began.elapsed() * POLICY.pause_factor),
+            None => began + interval.max(began.elapsed() * policy::PAUSE_FACTOR),
         };
         shared.pause(state, next);
     }
@@ -329,7 +329,7 @@ impl<'a> Reader<'a> {
         // At the end a list could take all the time that the report waits. The first one is needed: nothing is read without it.
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
-            self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);
+            self.list_at = began + policy::LIST_INTERVAL.max(began.elapsed() * policy::LIST_PAUSE_FACTOR);
             batch.devices = self.take_devices(all);
         }
         batch.at_ns = clock::monotonic_ns();
@@ -444,7 +444,7 @@ mod tests {
         }
         let now_ns = clock::monotonic_ns();
         worker.ask_for_last(soon());
-        let since_ns = worker.unresponsive_since_ns(now_ns + POLICY.unresponsive_ns).unwrap();
+        let since_ns = worker.unresponsive_since_ns(now_ns + policy::UNRESPONSIVE_NS).unwrap();
         assert!((before_ns..=now_ns).contains(&since_ns));
         assert_eq!(worker.unresponsive_since_ns(since_ns), None);
         drop(release);

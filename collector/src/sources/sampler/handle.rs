@@ -28,6 +28,8 @@ pub(super) enum OpenError {
 #[derive(Debug)]
 pub(super) struct Handle {
     target: Target,
+    /// Size of a page.
+    page_bytes: u64,
     /// The length of a clock tick of its start time, microseconds.
     tick_us: u64,
     /// The thread whose files show the process's memory: another than the first once that has ended alone.
@@ -51,8 +53,13 @@ enum Memory {
 }
 
 impl Handle {
-    /// Opens the files of a process. `tick_us`: the length of a clock tick of its start time, microseconds.
-    pub(super) fn open(root: &ProcRoot, target: &Target, tick_us: u64) -> Result<Self, OpenError> {
+    /// Opens the files of a process. `page_bytes` and `tick_us` are as in the fields.
+    pub(super) fn open(
+        root: &ProcRoot,
+        target: &Target,
+        page_bytes: u64,
+        tick_us: u64,
+    ) -> Result<Self, OpenError> {
         let pid = target.pid;
         let files = match (root.open(pid, "stat"), root.open(pid, "statm")) {
             (Ok(stat), Ok(statm)) => Some((stat, statm)),
@@ -63,8 +70,15 @@ impl Handle {
                 return Err(if is_gone { OpenError::Gone } else { OpenError::Hidden });
             }
         };
-        let handle =
-            Self { target: *target, tick_us, memory_thread: pid, read_at_ns: 0, files, cpu_ns: None };
+        let handle = Self {
+            target: *target,
+            page_bytes,
+            tick_us,
+            memory_thread: pid,
+            read_at_ns: 0,
+            files,
+            cpu_ns: None,
+        };
         // The pid may have been given to another process before the files were opened.
         let is_process = handle.stat(root).is_some_and(|stat| handle.is_shown(&stat));
         if is_process { Ok(handle) } else { Err(OpenError::Gone) }
@@ -90,13 +104,7 @@ impl Handle {
     ///
     /// A process `is_alone` if it shares its memory with no other. If such a process has used no CPU time since its last reading,
     /// its memory is as it was, and it has not ended. The clock alone shows that, at a tenth of the cost.
-    pub(super) fn read(
-        &mut self,
-        root: &ProcRoot,
-        page_bytes: u64,
-        is_alone: bool,
-        now_ns: u64,
-    ) -> ReadingState {
+    pub(super) fn read(&mut self, root: &ProcRoot, is_alone: bool, now_ns: u64) -> ReadingState {
         // The clock comes first. If the process was reaped, it may be another process's, but then reading the held stat fails.
         let clock_ns = pidfd::cpu_clock_ns(self.target.pid);
         let has_rested = clock_ns.is_some() && clock_ns == self.cpu_ns;
@@ -123,11 +131,11 @@ impl Handle {
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }
-        let size = match self.memory(root, page_bytes) {
+        let size = match self.memory(root) {
             Memory::Size(size) => Some(size),
             none => {
                 let is_gone = matches!(none, Memory::Gone);
-                match self.explain_no_memory(root, page_bytes, &stat, vitals, is_gone) {
+                match self.explain_no_memory(root, &stat, vitals, is_gone) {
                     Ok(size) => size,
                     Err(end) => return end,
                 }
@@ -143,7 +151,6 @@ impl Handle {
     fn explain_no_memory(
         &mut self,
         root: &ProcRoot,
-        page_bytes: u64,
         stat: &Stat,
         vitals: Vitals,
         is_gone: bool,
@@ -155,7 +162,7 @@ impl Handle {
         // The thread that showed the memory has ended alone, or it has exec'd. Then it is the process's only thread, and has its
         // pid.
         if was_elsewhere || (is_ending && stat.threads > 1) {
-            let of_thread = self.memory_of_thread(root, page_bytes);
+            let of_thread = self.memory_of_thread(root);
             if of_thread.is_some() {
                 return Ok(of_thread);
             }
@@ -174,7 +181,7 @@ impl Handle {
 
     /// Looks for a thread whose files show the process's memory. Memory is read there from now on, since /proc shows none for a
     /// main thread that has ended. `None`: no thread shows any, or the process is gone.
-    fn memory_of_thread(&mut self, root: &ProcRoot, page_bytes: u64) -> Option<Size> {
+    fn memory_of_thread(&mut self, root: &ProcRoot) -> Option<Size> {
         root.threads(self.target.pid).into_iter().find_map(|thread| {
             let statm = root.open(thread, "statm").ok()?;
             // As long as the process is there, its pid and those of its threads are not used again: the file is the thread's.
@@ -183,12 +190,12 @@ impl Handle {
             if let Some((_, held_statm)) = &mut self.files {
                 *held_statm = statm;
             }
-            self.size(root, page_bytes)
+            self.size(root)
         })
     }
 
     /// Reads the size of the memory, by the open file if there is one.
-    fn memory(&self, root: &ProcRoot, page_bytes: u64) -> Memory {
+    fn memory(&self, root: &ProcRoot) -> Memory {
         let mut buffer = [0; 256];
         let statm = match &self.files {
             Some((_, statm)) => read_held(statm, &mut buffer).and_then(Statm::parse),
@@ -198,16 +205,16 @@ impl Handle {
             None => Memory::Gone,
             Some(statm) if statm.size == 0 => Memory::None,
             Some(statm) => {
-                let rss_bytes = statm.resident.saturating_mul(page_bytes);
-                let shared_bytes = statm.shared.saturating_mul(page_bytes).min(rss_bytes);
+                let rss_bytes = statm.resident.saturating_mul(self.page_bytes);
+                let shared_bytes = statm.shared.saturating_mul(self.page_bytes).min(rss_bytes);
                 Memory::Size(Size { rss_bytes, shared_bytes })
             }
         }
     }
 
     /// Reads the size of the process's memory. `None`: it has no memory any more.
-    pub(super) fn size(&self, root: &ProcRoot, page_bytes: u64) -> Option<Size> {
-        if let Memory::Size(size) = self.memory(root, page_bytes) { Some(size) } else { None }
+    pub(super) fn size(&self, root: &ProcRoot) -> Option<Size> {
+        if let Memory::Size(size) = self.memory(root) { Some(size) } else { None }
     }
 
     /// Reads the process's peak so far, and its limits.
@@ -224,29 +231,24 @@ impl Handle {
 
     /// Reads how the process's memory is shared, and its size right after that: both figures must be of one time. The process may
     /// have exec'd or begun to end since its last reading.
-    pub(super) fn sharing(&self, root: &ProcRoot, page_bytes: u64, with_mappings: bool) -> SharingReading {
+    pub(super) fn sharing(&self, root: &ProcRoot, with_mappings: bool) -> SharingReading {
         let mappings = with_mappings.then(|| root.mappings(self.memory_thread)).flatten();
         // smaps has the same sums as smaps_rollup, so one of both is enough: each takes milliseconds for a large process.
         let exact =
             |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED_PART;
         if let Some(rollup) = mappings.as_ref().filter(exact).map(|mappings| mappings.rollup) {
-            return SharingReading::Read { rollup, mappings, size: self.size(root, page_bytes) };
+            return SharingReading::Read { rollup, mappings, size: self.size(root) };
         }
         match root.rollup(self.memory_thread) {
-            Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root, page_bytes) },
+            Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root) },
             Ok(None) => SharingReading::NoMemory,
             Err(_) => SharingReading::Denied,
         }
     }
 
     /// Opens its pagemap, to count its pages.
-    pub(super) fn pages(
-        &self,
-        root: &ProcRoot,
-        page_bytes: u64,
-        with_anonymous: bool,
-    ) -> io::Result<AddressSpace> {
-        let size = self.size(root, page_bytes).ok_or(ErrorKind::NotFound)?;
+    pub(super) fn pages(&self, root: &ProcRoot, with_anonymous: bool) -> io::Result<AddressSpace> {
+        let size = self.size(root).ok_or(ErrorKind::NotFound)?;
         AddressSpace::open(root, self.memory_thread, size.rss_bytes, with_anonymous)
     }
 }
@@ -281,12 +283,12 @@ mod tests {
             Identity { pidfd_inode: 0, latest_start_ns, is_start_rough: false, is_pid_held: false };
         let target = Target { id: ProcessId(1), pid: PID, identity };
         runs_since(1);
-        let opened = Handle::open(&root, &target, TICK_US).unwrap();
+        let opened = Handle::open(&root, &target, 4096, TICK_US).unwrap();
         let mut handle = Handle { files: None, ..opened };
-        assert!(matches!(handle.read(&root, 4096, true, 2), ReadingState::Alive(..)));
+        assert!(matches!(handle.read(&root, true, 2), ReadingState::Alive(..)));
         // It was reaped, and another process has its pid.
         runs_since(2);
-        assert!(matches!(handle.read(&root, 4096, true, 3), ReadingState::Gone(_)));
+        assert!(matches!(handle.read(&root, true, 3), ReadingState::Gone(_)));
     }
 
     #[test]
@@ -311,19 +313,19 @@ mod tests {
         let identity =
             Identity { pidfd_inode: 0, latest_start_ns: u64::MAX, is_start_rough: true, is_pid_held: false };
         let target = Target { id: ProcessId(1), pid: PID, identity };
-        let opened = Handle::open(&root, &target, TICK_US).unwrap();
+        let opened = Handle::open(&root, &target, 1, TICK_US).unwrap();
         let mut handle = Handle { files: None, ..opened };
-        assert_eq!(rss_bytes(handle.read(&root, 1, true, 2)), 100);
+        assert_eq!(rss_bytes(handle.read(&root, true, 2)), 100);
         // The first thread ends alone.
         const PF_EXITING: u32 = 4;
         shows(thread, 0, 2, 200);
         shows(PID, PF_EXITING, 2, 0);
-        assert_eq!(rss_bytes(handle.read(&root, 1, true, 3)), 200);
+        assert_eq!(rss_bytes(handle.read(&root, true, 3)), 200);
         // The other one execs.
         for directory in [format!("{PID}/task/{thread}"), thread.to_string()] {
             std::fs::remove_dir_all(dir.path().join(directory)).unwrap();
         }
         shows(PID, 0, 1, 300);
-        assert_eq!(rss_bytes(handle.read(&root, 1, true, 4)), 300);
+        assert_eq!(rss_bytes(handle.read(&root, true, 4)), 300);
     }
 }

@@ -63,11 +63,10 @@ impl Sampler {
         let mut readings = Vec::with_capacity(targets.len());
         for SampleTarget { target, wants_args, is_alone } in targets {
             let state = match self.handles.entry(target.id) {
-                Entry::Occupied(mut entry) => {
-                    entry.get_mut().read(&self.root, self.page_bytes, *is_alone, now_ns)
-                }
-                Entry::Vacant(entry) => match Handle::open(&self.root, target, self.tick_us) {
-                    Ok(handle) => entry.insert(handle).read(&self.root, self.page_bytes, *is_alone, now_ns),
+                Entry::Occupied(mut entry) => entry.get_mut().read(&self.root, *is_alone, now_ns),
+                Entry::Vacant(entry) => match Handle::open(&self.root, target, self.page_bytes, self.tick_us)
+                {
+                    Ok(handle) => entry.insert(handle).read(&self.root, *is_alone, now_ns),
                     Err(OpenError::Gone) => ReadingState::Gone(clock::monotonic_ns()),
                     Err(OpenError::Hidden) => continue,
                 },
@@ -92,12 +91,12 @@ impl Sampler {
     /// Reads how a process's memory is shared. `None`: no sample has read the process.
     fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
         let with_mappings = target.source == SharingSource::Smaps;
-        Some(self.handles.get(&target.id)?.sharing(&self.root, self.page_bytes, with_mappings))
+        Some(self.handles.get(&target.id)?.sharing(&self.root, with_mappings))
     }
 
     /// Reads the size of a process's memory. `None`: no sample has read the process, or it has no memory any more.
     fn size(&self, id: ProcessId) -> Option<Size> {
-        self.handles.get(&id)?.size(&self.root, self.page_bytes)
+        self.handles.get(&id)?.size(&self.root)
     }
 
     /// Reads how the memory of processes is shared, in this `order`, until the budget with this credit (nanoseconds) is spent.
@@ -154,7 +153,7 @@ impl Sampler {
             for SharingTarget { id, source } in order {
                 let with_anonymous = !matches!(source, SharingSource::Pages { with_anonymous: false, .. });
                 let Some(handle) = self.handles.get(id) else { continue };
-                match handle.pages(&self.root, self.page_bytes, with_anonymous) {
+                match handle.pages(&self.root, with_anonymous) {
                     Ok(space) => {
                         opened.push((*id, handle));
                         spaces.push(space);
@@ -172,7 +171,7 @@ impl Sampler {
         }
         budget.spend(|| count_pages(&mut spaces, self.page_bytes));
         for ((id, handle), space) in opened.into_iter().zip(spaces) {
-            let size = handle.size(&self.root, self.page_bytes);
+            let size = handle.size(&self.root);
             let mappings = size.and_then(|size| space.finish(size, self.page_bytes));
             read.extend(mappings.map(|mappings| {
                 let rollup = mappings.rollup;

@@ -10,8 +10,10 @@ mod parse;
 mod shared_pages;
 
 use std::cell::LazyCell;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -233,6 +235,16 @@ impl ProcRoot {
     /// process is gone, or another user's.
     pub(crate) fn environ(&self, pid: u32) -> Option<Vec<u8>> {
         read_whole(&self.open(pid, "environ").ok()?, MOST_ENVIRONMENT_BYTES).ok()
+    }
+
+    /// Reads the variables that the process was started with, without what is no `NAME=VALUE`. `None`: as for [`Self::environ`].
+    pub(crate) fn variables(&self, pid: u32) -> Option<Vec<(OsString, OsString)>> {
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let variable = |entry: &[u8]| {
+            let equals = entry.iter().position(|byte| *byte == b'=')?;
+            Some((text(&entry[..equals]), text(&entry[equals + 1..])))
+        };
+        Some(self.environ(pid)?.split(|byte| *byte == 0).filter_map(variable).collect())
     }
 
     /// Reads /proc/PID/comm, without its newline. `None`: the process is gone.

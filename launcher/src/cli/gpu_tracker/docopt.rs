@@ -63,8 +63,9 @@ struct Form {
     any: &'static [&'static str],
 }
 
+const NO_OPTIONS: Form = Form { words: &[], required: &[], optional: &[], repeated: &[], any: &[] };
+
 const TRACKING: Form = Form {
-    words: &[],
     required: &["--execute"],
     optional: &[
         "--output",
@@ -81,30 +82,21 @@ const TRACKING: Form = Form {
         "--tf",
         "--overwrite",
     ],
-    repeated: &[],
-    any: &[],
+    ..NO_OPTIONS
 };
 const SUB_TRACKING: [Form; 3] = [
-    Form {
-        words: &["sub-track", "combine"],
-        required: &["--stf"],
-        optional: &[],
-        repeated: &["-p"],
-        any: &[],
-    },
+    Form { words: &["sub-track", "combine"], required: &["--stf"], repeated: &["-p"], ..NO_OPTIONS },
     Form {
         words: &["sub-track", "analyze"],
         required: &["--tf", "--stf"],
         optional: &["--output", "--format"],
-        repeated: &[],
-        any: &[],
+        ..NO_OPTIONS
     },
     Form {
         words: &["sub-track", "compare"],
-        required: &[],
         optional: &["--output", "--format", "--cconfig", "--stat"],
-        repeated: &[],
         any: &["-m"],
+        ..NO_OPTIONS
     },
 ];
 

@@ -4,7 +4,9 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::name;
+use gpu_track_collector::safe_path::User;
+
+use crate::{name, trusted};
 
 /// Whether the module is installed. The working directory, which may be another user's, is no place for it.
 const FIND: &str = "import sys; sys.path[:] = [p for p in sys.path if p]
@@ -14,15 +16,22 @@ const RUN: &str = "import sys; sys.path[:] = [p for p in sys.path if p]
 from gpu_track.__main__ import serve_sub_track; sys.exit(0 if serve_sub_track(sys.argv[1:]) else 2)";
 
 /// Becomes `python3 -m gpu_track` with the arguments of this process, if it was called as gpu_tracker and the module is installed.
-/// Returns if not.
+/// Returns if not. For root, the module is none of its environment's (`python3 -I`), which can be another user's.
 pub(crate) fn hand_to_python() {
     if !name::is_this_gpu_tracker() {
         return;
     }
-    let mut find = Command::new("python3");
-    find.args(["-c", FIND]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let user = User::this();
+    let Ok(program) = trusted::program("python3", user) else { return };
+    let python = |code| {
+        let mut command = Command::new(&program);
+        command.args(user.is_root().then_some("-I")).args(["-c", code]);
+        command
+    };
+    let mut find = python(FIND);
+    find.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if find.status().is_ok_and(|status| status.success()) {
         // Returns only if Python can't be executed any more.
-        let _ = Command::new("python3").args(["-c", RUN]).args(env::args_os().skip(1)).exec();
+        let _ = python(RUN).args(env::args_os().skip(1)).exec();
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn show(
     since: Option<SystemTime>,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
-    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
+    let problem = |problem: String| UsageError::of_path(directory, problem);
     let listed = listed(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
     let mut unreadable = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();

@@ -6,14 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use gpu_track_collector::model::report::Report;
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::read_metrics;
 use gpu_track_collector::report::events::{self, Event, Filter, Kind};
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::metrics::MetricPoints;
 use gpu_track_collector::report::over_time::{self, Clock, OverTime, Recording};
-use gpu_track_collector::report::read::read as read_report;
+use gpu_track_collector::report::read::{ReadReport, read as read_report};
 
 use super::CSV;
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
@@ -161,8 +160,7 @@ pub(super) fn of_recording(
         return show_points(recording.over_time, clock, path, time, places);
     }
     if recording.processes.is_none() {
-        let problem = format_args!("\"{}\" has no events: files in .jsonl and .sqlite have", path.display());
-        return Err(UsageError::new(problem));
+        return Err(UsageError::of_path(path, "has no events: files in .jsonl and .sqlite have"));
     }
     let report = recording.report.as_deref().and_then(|json| read_report(json).ok()).map(|read| read.report);
     show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
@@ -178,8 +176,7 @@ pub(super) fn of_report(
     time: &TimeArgs,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
-    let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
-    let report: Report = read_report(json).map_err(problem)?.report;
+    let report = read(json, path)?.report;
     if time.list_events {
         if report.events.is_none() {
             message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
@@ -188,8 +185,7 @@ pub(super) fn of_report(
     }
     let points = over_time::from_report(&report);
     if points.is_empty() {
-        let problem = format_args!("\"{}\" has no points: its run was not tracked", path.display());
-        return Err(UsageError::new(problem));
+        return Err(UsageError::of_path(path, "has no points: its run was not tracked"));
     }
     message(format_args!(
         "the points are those of the report, each up to {:.3} s long: gpu-track-run --tf FILE.jsonl writes all samples",
@@ -218,13 +214,19 @@ pub(super) fn page_of_report(
             "a report has none: give --every for points, or -f html for the page",
         ));
     }
-    let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
-    let read = read_report(json).map_err(problem)?;
-    read.note.iter().for_each(message);
-    let report = read.report;
+    let ReadReport { report, note } = read(json, path)?;
+    note.iter().for_each(message);
     let points = over_time::from_report(&report);
     let metrics = read_points(&points, over_time::clock_of_report(&report), &time.metrics)?;
     super::write(places, |_| format::page_with_metrics(&report, &style, &metrics))
+}
+
+/// Parses the report `json`, which was read from `path`.
+///
+/// # Errors
+/// If it is no report.
+fn read(json: &str, path: &Path) -> Result<ReadReport, UsageError> {
+    read_report(json).map_err(|problem| UsageError::of_path(path, format_args!("is no report: {problem}")))
 }
 
 /// Reads the metrics of `files`, and matches them with points. `clock`: that of the points. Notes go to stderr.
@@ -258,8 +260,8 @@ fn show_points(
     };
     // A file that was just begun has no points, and may not tell its clock yet.
     if !time.metrics.is_empty() && !points.is_empty() {
-        let problem = |problem| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-        points = read_points(&points, clock.map_err(problem)?, &time.metrics)?.joined(points);
+        let clock = clock.map_err(|problem| UsageError::of_path(path, problem))?;
+        points = read_points(&points, clock, &time.metrics)?.joined(points);
     }
     super::write(places, |form| match form {
         format::JSON_NAME => over_time::json(&points),

@@ -1,9 +1,8 @@
 //! The directory of a study: its plan, and for each run the report and the output.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gpu_track_collector::given_file::{self, MOST_OF_REPORT, NotReadable};
@@ -35,7 +34,7 @@ pub(super) enum RunKind {
 /// The directory of a study, which need not be there yet.
 #[derive(Debug)]
 pub(super) struct Directory {
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// The files of a run.
@@ -52,19 +51,9 @@ pub(super) struct Files {
 }
 
 impl Directory {
-    /// Names the directory. Nothing is made yet.
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
-    }
-
-    /// The path of the directory.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Makes an error about the directory.
     fn problem(&self, problem: impl std::fmt::Display) -> UsageError {
-        UsageError::new(format_args!("\"{}\" {problem}", self.path.display()))
+        UsageError::of_path(&self.path, problem)
     }
 
     /// Reads the plan of the study in the directory. `None`: there is no plan.
@@ -73,14 +62,12 @@ impl Directory {
     /// If the plan can't be read, or is none that this version can use.
     pub(super) fn plan(&self) -> Result<Option<Plan>, UsageError> {
         let path = self.path.join(PLAN);
-        let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-        match given_file::read_text(&path, MOST_OF_REPORT) {
-            Ok(json) => {
-                Plan::read(&json).map(Some).map_err(|error| problem(format!("can't be used: {error}")))
-            }
-            Err(NotReadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(problem(error.to_string())),
-        }
+        let json = match given_file::read_text(&path, MOST_OF_REPORT) {
+            Err(NotReadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            json => json.map_err(|error| UsageError::of_path(&path, error))?,
+        };
+        let unusable = |error| UsageError::of_path(&path, format_args!("can't be used: {error}"));
+        Plan::read(&json).map(Some).map_err(unusable)
     }
 
     /// Makes the directory if it is not there, locks it, and writes `plan` if the directory has another one or none. `begun`: the plan
@@ -99,19 +86,15 @@ impl Directory {
         if begun.is_none()
             && self.has_files().map_err(|error| self.problem(format!("cannot be read: {error}")))?
         {
-            return Err(
-                self.problem(format!("has files and no {PLAN}: name a new or empty directory with -o"))
-            );
+            let problem = format_args!("has files and no {PLAN}: name a new or empty directory with -o");
+            return Err(self.problem(problem));
         }
         fs::create_dir_all(&self.path).map_err(not_written)?;
         let path = self.path.join(PLAN);
-        let lock = match OutputLock::take(&path) {
-            Err(NoLock::InUse) => return Err(self.problem("has a study that goes on: wait for its end")),
-            Err(foreign @ NoLock::Foreign { .. }) => {
-                return Err(self.problem(format!("can't be used: {foreign}")));
-            }
-            Ok(lock) => lock,
-        };
+        let lock = OutputLock::take(&path).map_err(|no_lock| match no_lock {
+            NoLock::InUse => self.problem("has a study that goes on: wait for its end"),
+            NoLock::Foreign { .. } => self.problem(format_args!("can't be used: {no_lock}")),
+        })?;
         // `begun` was read before the lock was taken: another command can have written a plan since then.
         if self.plan()?.as_ref() != begun {
             return Err(self.problem("has a study that another command began just now: start this one again"));
@@ -131,10 +114,7 @@ impl Directory {
     /// If the directory can't be read.
     fn has_files(&self) -> io::Result<bool> {
         match fs::read_dir(&self.path) {
-            Ok(mut entries) => {
-                Ok(entries
-                    .any(|entry| entry.is_ok_and(|entry| !entry.file_name().as_bytes().starts_with(b"."))))
-            }
+            Ok(entries) => Ok(entries.flatten().any(|entry| !entry.file_name().as_bytes().starts_with(b"."))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -175,32 +155,23 @@ pub(super) fn final_report(path: &Path) -> Option<Report> {
 
 /// Makes a new file in place of one that is there. A fifo or link of its name is not opened.
 pub(super) fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => File::create_new(path),
-    }
+    remove_if_there(path)?;
+    File::create_new(path)
 }
 
 /// Removes a file if it is there. If that fails, a line on stderr says so.
 pub(super) fn remove(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            message(format_args!("cannot remove {}: {error}", path.display()));
-        }
-        _ => {}
+    if let Err(error) = remove_if_there(path) {
+        message(format_args!("cannot remove {}: {error}", path.display()));
     }
 }
 
-/// A path as `-o` takes it: percent signs are doubled, because a single one begins a pattern there.
-pub(super) fn as_output(path: &Path) -> OsString {
-    let mut bytes = Vec::new();
-    for byte in path.as_os_str().as_bytes() {
-        bytes.push(*byte);
-        if *byte == b'%' {
-            bytes.push(b'%');
-        }
-    }
-    OsString::from_vec(bytes)
+/// Removes a file. That it is missing is no error.
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
 }
 
 #[cfg(test)]
@@ -227,10 +198,5 @@ mod tests {
             assert!(fs::symlink_metadata(path(name)).unwrap().is_file(), "{name}");
         }
         assert_eq!(fs::read_to_string(path("victim")).unwrap(), "theirs");
-    }
-
-    #[test]
-    fn percent_sign_in_a_path_is_no_pattern() {
-        assert_eq!(as_output(Path::new("50%/a%j.json")), "50%%/a%%j.json");
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
-use super::given::PlanArgs;
+use super::given::{LEAST_RUNS, PlanArgs, number};
 
 /// Why the file can't be used. The message follows the file's name.
 #[derive(Debug, Error)]
@@ -76,24 +76,21 @@ fn parse(text: &str) -> Result<PlanArgs, FileError> {
     if let Some((name, _)) = parameters.iter().find(|(_, values)| values.get_ref().is_empty()) {
         return Err(FileError::Value(format!("parameter {name}: it has no values")));
     }
+    let template = |FileVariant { name, command }| Template { name, command };
     let parameter = |(name, values): (String, Spanned<Vec<Value>>)| Parameter {
         name,
         values: values.into_inner().into_iter().map(Value::text).collect(),
     };
     // A number is parsed as its option is, so that both have the same bounds and messages.
-    let number = |name: &str, given: Option<i64>, parse: fn(&str) -> Result<usize, String>| {
-        let number = given.map(|given| parse(&given.to_string())).transpose();
+    let number = |name: &str, given: Option<i64>, least: usize| {
+        let number = given.map(|given| number(&given.to_string(), least)).transpose();
         number.map_err(|problem| FileError::Value(format!("{name}: {problem}")))
     };
     Ok(PlanArgs {
-        variants: file
-            .variant
-            .into_iter()
-            .map(|FileVariant { name, command }| Template { name, command })
-            .collect(),
+        variants: file.variant.into_iter().map(template).collect(),
         parameters: parameters.into_iter().map(parameter).collect(),
-        runs: number("runs", file.runs, super::given::runs)?,
-        warmup: number("warmup", file.warmup, super::given::warmup)?,
+        runs: number("runs", file.runs, LEAST_RUNS)?,
+        warmup: number("warmup", file.warmup, 0)?,
         prepare: file.prepare,
         shell: file.shell,
         seed: file.seed,

@@ -12,6 +12,8 @@ use crate::cli::UsageError;
 /// Runs of each variant if the user gives no number. With 5, differences from the first variant can be sure for up to 6 others. With 4,
 /// only for one.
 const DEFAULT_RUNS: usize = 5;
+/// The least number of counted runs of a variant.
+pub(super) const LEAST_RUNS: usize = 1;
 
 /// The options that make a plan.
 #[derive(Debug, Default, Args)]
@@ -28,11 +30,11 @@ pub(super) struct PlanArgs {
     pub(super) parameters: Vec<Parameter>,
 
     /// Counted runs of each variant [default: 5]
-    #[arg(long, value_name = "N", value_parser = runs)]
+    #[arg(long, value_name = "N", value_parser = |given: &str| number(given, LEAST_RUNS))]
     pub(super) runs: Option<usize>,
 
     /// Runs of each variant before them, which do not count [default: 0]
-    #[arg(long, value_name = "N", value_parser = warmup)]
+    #[arg(long, value_name = "N", value_parser = |given: &str| number(given, 0))]
     pub(super) warmup: Option<usize>,
 
     /// Run CMD before each run, untracked; it has to succeed
@@ -68,18 +70,8 @@ fn parameter(given: &str) -> Result<Parameter, String> {
     }
 }
 
-/// Parses a number of runs that count.
-pub(super) fn runs(given: &str) -> Result<usize, String> {
-    number(given, 1)
-}
-
-/// Parses a number of runs that do not count.
-pub(super) fn warmup(given: &str) -> Result<usize, String> {
-    number(given, 0)
-}
-
 /// Parses a number of runs, at least `least`.
-fn number(given: &str, least: usize) -> Result<usize, String> {
+pub(super) fn number(given: &str, least: usize) -> Result<usize, String> {
     let allowed = least..=MOST_RUNS;
     let number = given.parse().ok().filter(|number| allowed.contains(number));
     number.ok_or_else(|| format!("\"{given}\" is not allowed: a whole number from {least} to {MOST_RUNS}"))
@@ -100,11 +92,6 @@ impl PlanArgs {
     /// Whether there are variants.
     pub(super) fn has_variants(&self) -> bool {
         !self.variants.is_empty()
-    }
-
-    /// The number of runs of each variant, if it is given.
-    pub(super) fn runs(&self) -> Option<usize> {
-        self.runs
     }
 
     /// Adds the options of a plan's file to these, which are those of the command line. If both have an option, that of the command line
@@ -188,8 +175,11 @@ mod tests {
         let given = parameter("n=1,,x y").unwrap();
         assert_eq!((given.name.as_str(), given.values), ("n", vec!["1".into(), String::new(), "x y".into()]));
         assert_eq!(parameter("n=").unwrap_err(), "\"n=\" has no values: write it as NAME=VALUE,VALUE");
-        assert_eq!((runs("1"), warmup("0")), (Ok(1), Ok(0)));
-        assert_eq!(runs("0").unwrap_err(), "\"0\" is not allowed: a whole number from 1 to 10000");
+        assert_eq!((number("1", LEAST_RUNS), number("0", 0)), (Ok(1), Ok(0)));
+        assert_eq!(
+            number("0", LEAST_RUNS).unwrap_err(),
+            "\"0\" is not allowed: a whole number from 1 to 10000"
+        );
     }
 
     // Requirement: CMD-31

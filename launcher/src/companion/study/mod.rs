@@ -22,7 +22,6 @@ use crate::process::exit;
 use directory::Directory;
 pub(super) use directory::WARMUP;
 use given::PlanArgs;
-use runs::End;
 
 /// The directory of a study whose plan is not in a file NAME.toml.
 const DEFAULT_DIRECTORY: &str = "study";
@@ -100,12 +99,9 @@ impl TableArgs {
 /// # Errors
 /// If there is no study in it.
 fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
-    let directory = Directory::new(path.to_owned());
+    let directory = Directory { path: path.to_owned() };
     let Some(plan) = directory.plan()? else {
-        return Err(UsageError::new(format_args!(
-            "\"{}\" has no study.json: it is not the directory of a study",
-            path.display()
-        )));
+        return Err(UsageError::of_path(path, "has no study.json: it is not the directory of a study"));
     };
     Ok(table.print(&study::study(&plan, &directory.runs(&plan), table.ignore_failure)))
 }
@@ -126,12 +122,9 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     let toml = file.as_deref().filter(|file| file.extension() == Some("toml".as_ref()));
     let default_output = toml.and_then(Path::file_stem).map_or(DEFAULT_DIRECTORY.into(), PathBuf::from);
     if let Some(file) = &file {
-        given.add(
-            file::read(file)
-                .map_err(|problem| UsageError::new(format_args!("\"{}\" {problem}", file.display())))?,
-        )?;
+        given.add(file::read(file).map_err(|problem| UsageError::of_path(file, problem))?)?;
     }
-    let directory = Directory::new(output.unwrap_or(default_output));
+    let directory = Directory { path: output.unwrap_or(default_output) };
     // The plan of a study that goes on.
     let begun = directory.plan()?;
     let plan = plan(given, begun.as_ref(), &directory)?;
@@ -139,16 +132,10 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     if !quiet {
         message(heading(&plan, begun.is_some(), &directory));
     }
-    let end = runs::make(&plan, &directory, quiet);
+    let made = runs::make(&plan, &directory, quiet);
     // Dropped before `exit::by_signal`, which ends the process without drops.
     drop(lock);
-    let unmade = match end {
-        End::Stopped { signal, line } => {
-            message(line);
-            exit::by_signal(signal)
-        }
-        End::Over { unmade } => unmade,
-    };
+    let unmade = made.unwrap_or_else(|signal| exit::by_signal(signal));
     // The table includes the runs that an earlier command made.
     let study = study::study(&plan, &directory.runs(&plan), table.ignore_failure);
     let printed = table.print(&study);
@@ -162,7 +149,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
 /// # Errors
 /// If there is neither, or the study was begun with another plan.
 fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<Plan, UsageError> {
-    let problem = |problem: String| UsageError::of_file("--output", directory.path(), problem);
+    let problem = |problem: String| UsageError::of_file("--output", &directory.path, problem);
     if given.has_variants() {
         let plan = given.plan(begun)?;
         let difference = begun.and_then(|begun| plan.difference(begun));
@@ -178,7 +165,7 @@ fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<
             "has a study, which goes on as it was planned: without variants, only --runs can be changed"
                 .into(),
         )),
-        Some(begun) => match given.runs() {
+        Some(begun) => match given.runs {
             Some(runs) if runs < begun.runs => Err(problem(format!(
                 "has a study of {} runs of each variant: --runs can only be more",
                 begun.runs
@@ -192,7 +179,7 @@ fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<
 
 /// Makes the line for the user that says what is about to be done. `goes_on`: the study was begun before.
 fn heading(plan: &Plan, goes_on: bool, directory: &Directory) -> String {
-    let path = directory.path().display();
+    let path = directory.path.display();
     let all = plan.order.len();
     let variants = match plan.variants.len() {
         1 => "1 variant".to_owned(),

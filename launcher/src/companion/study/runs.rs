@@ -14,27 +14,12 @@ use gpu_track_collector::{NoLock, OutputLock, own_program};
 use super::directory::{self, Directory, Files, RunKind};
 use super::given::words;
 use super::runner::{Ended, Runner};
+use crate::cli::without_patterns;
 use crate::console::message;
 use crate::name;
 
 /// How often the study looks whether a run of a killed study is over.
 const LEFT_RUN_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How the runs ended.
-pub(super) enum End {
-    /// The study came to its end.
-    Over {
-        /// Counted runs that could not be made: they have no report.
-        unmade: usize,
-    },
-    /// A signal ended the study.
-    Stopped {
-        /// The signal's number.
-        signal: i32,
-        /// A line for the user about that.
-        line: String,
-    },
-}
 
 /// A study in the course of its runs.
 struct Making<'a> {
@@ -44,25 +29,24 @@ struct Making<'a> {
     is_quiet: bool,
 }
 
-/// What became of a run.
+/// What became of a run, with what the user is told about it.
 enum Made {
-    /// The run has a report, and its command succeeded. The text is what the user is told about it.
+    /// The run has a report, and its command succeeded.
     Well(String),
     /// The run has a report, and its command failed. The text says how the command ended.
     Failed(String),
     /// The run has no report. The text says why.
     Unmade(String),
-    /// This signal ended the study.
-    Stopped(i32),
 }
 
-/// Makes the runs that have no report yet. Before them come warm-ups, which do not count, of the variants that such runs are of.
-pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
+/// Makes the runs that have no report yet. Before them come warm-ups, which do not count, of the variants that such runs are of. Gives
+/// how many counted runs have no report in the end.
+///
+/// # Errors
+/// The signal that ended the study. A line for the user says so.
+pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> Result<usize, i32> {
     let making = Making { plan, directory, runner: Runner::new(), is_quiet };
-    match making.make_missing() {
-        Ok(unmade) => End::Over { unmade },
-        Err(signal) => End::Stopped { signal, line: making.line_of_stop(signal) },
-    }
+    making.make_missing().inspect_err(|signal| message(making.line_of_stop(*signal)))
 }
 
 impl Making<'_> {
@@ -113,35 +97,29 @@ impl Making<'_> {
     /// # Errors
     /// The signal that ended the study.
     fn make_and_tell(&self, planned: PlannedRun, kind: RunKind, title: &str) -> Result<bool, i32> {
-        match self.prepare_and_track(planned, kind) {
-            Made::Well(line) => {
-                self.say(format_args!("{title}: {line}"));
-                Ok(true)
-            }
-            Made::Failed(end) => {
-                message(format_args!("{title}: {end}"));
-                Ok(true)
-            }
-            Made::Unmade(why) => {
-                message(format_args!("{title}: {why}"));
-                Ok(false)
-            }
-            Made::Stopped(signal) => Err(signal),
+        let made = self.prepare_and_track(planned, kind)?;
+        match &made {
+            Made::Well(line) => self.say(format_args!("{title}: {line}")),
+            Made::Failed(why) | Made::Unmade(why) => message(format_args!("{title}: {why}")),
         }
+        Ok(!matches!(made, Made::Unmade(_)))
     }
 
     /// Prepares and makes a run. Its report tells what came of it: the exit status of gpu-track-run is only the command's.
-    fn prepare_and_track(&self, planned: PlannedRun, kind: RunKind) -> Made {
+    ///
+    /// # Errors
+    /// The signal that ended the study.
+    fn prepare_and_track(&self, planned: PlannedRun, kind: RunKind) -> Result<Made, i32> {
         let files = self.directory.files(self.plan, planned, kind);
         let variant = &self.plan.variants[planned.variant];
         // A report that a stopped run left would be taken for this one's.
         directory::remove(&files.report);
         if let Some(line) = &variant.prepare
-            && let Some(unmade) = self.not_prepared(line, &files)
+            && let Some(why) = self.not_prepared(line, &files)?
         {
-            return unmade;
+            return Ok(Made::Unmade(why));
         }
-        match self.track(&variant.command, &files) {
+        Ok(match self.track(&variant.command, &files) {
             Ok(Ended::With(status)) => match directory::final_report(&files.report) {
                 Some(report) => {
                     study::failure(&report).map_or_else(|| Made::Well(study::line(&report)), Made::Failed)
@@ -153,29 +131,30 @@ impl Making<'_> {
             Ok(Ended::Stopped(signal)) => {
                 // The report is of a command that the signal ended before its work was done.
                 directory::remove(&files.report);
-                Made::Stopped(signal)
+                return Err(signal);
             }
             Err(error) => Made::Unmade(format!("can't be run: {error}")),
-        }
+        })
     }
 
     /// Prepares a run by the command `line`, whose output is kept only if it fails. `None`: the preparation succeeded. Else the run is
     /// not made, and the result says why.
-    fn not_prepared(&self, line: &str, files: &Files) -> Option<Made> {
-        match self.prepare(line, &files.prepare) {
+    ///
+    /// # Errors
+    /// The signal that ended the study.
+    fn not_prepared(&self, line: &str, files: &Files) -> Result<Option<String>, i32> {
+        Ok(match self.prepare(line, &files.prepare) {
             Ok(Ended::With(status)) if status.success() => {
                 directory::remove(&files.prepare);
                 None
             }
-            Ok(Ended::With(status)) => Some(Made::Unmade(format!(
+            Ok(Ended::With(status)) => Some(format!(
                 "not run, because its preparation failed ({status}): see {}",
                 files.prepare.display()
-            ))),
-            Ok(Ended::Stopped(signal)) => Some(Made::Stopped(signal)),
-            Err(error) => {
-                Some(Made::Unmade(format!("not run, because its preparation can't be: {line}: {error}")))
-            }
-        }
+            )),
+            Ok(Ended::Stopped(signal)) => return Err(signal),
+            Err(error) => Some(format!("not run, because its preparation can't be: {line}: {error}")),
+        })
     }
 
     /// Runs the command line of a preparation, untracked. Its stdout and stderr go to the file `to`.
@@ -192,7 +171,7 @@ impl Making<'_> {
     fn track(&self, line: &str, files: &Files) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
         let mut command = own_program::command(name::LAUNCHER);
-        command.args(["-q", "-f", "json", "-o"]).arg(directory::as_output(&files.report));
+        command.args(["-q", "-f", "json", "-o"]).arg(without_patterns(files.report.as_os_str()));
         command.arg("--").args(words).stdin(Stdio::null());
         command.stdout(directory::create(&files.out)?).stderr(directory::create(&files.err)?);
         self.runner.run(&mut command)
@@ -231,7 +210,7 @@ impl Making<'_> {
             "stopped by {} after {done} of {} runs; to go on: gpu-track study -o {}",
             signal_name(signal),
             self.plan.order.len(),
-            self.directory.path().display()
+            self.directory.path.display()
         )
     }
 

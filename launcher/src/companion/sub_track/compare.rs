@@ -107,7 +107,7 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
 /// # Errors
 /// If the file can't be read, or has no analysis in JSON.
 pub(super) fn read_analysis(path: &Path) -> Result<Analysis, UsageError> {
-    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    let problem = |problem: String| UsageError::of_path(path, problem);
     let json = given_file::read(path, MOST_OF_ANALYSIS).map_err(|error| problem(error.to_string()))?;
     if json.first() == Some(&PICKLE) {
         pickles::hand_to_python();

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use gpu_track_collector::model::report::Usable;
+use serde::Deserialize;
 
 use super::gpus::Gpu;
 use super::history::Point;
@@ -126,7 +127,7 @@ pub(super) struct Ended {
 }
 
 /// The ended processes of a command name.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 pub(super) struct EndedCommand {
     /// How many.
     pub(super) count: u64,

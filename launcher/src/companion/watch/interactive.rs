@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::Reading;
 use super::live::Live;
-use super::model::{Asked, Key, Model};
+use super::model::{Asked, Model};
 use super::replay::Replay;
 use super::terminal::Screen;
 use crate::process::signals;
@@ -152,12 +152,8 @@ fn press_keys(model: &mut Model, has_changed: &mut bool, moment: &mut Option<f64
         if !event::poll(Duration::ZERO)? {
             return Ok(KeysLeft::None);
         }
-        let Some(key) = pressed(&event::read()?) else { continue };
+        let Some(asked) = press(model, &event::read()?) else { continue };
         *has_changed = true;
-        let asked = match key {
-            Pressed::CtrlC => Asked::Quit,
-            Pressed::Key(key) => model.press(key),
-        };
         match asked {
             Asked::Quit => return Ok(KeysLeft::Quit),
             Asked::Nothing => {}
@@ -235,40 +231,19 @@ fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// What was pressed.
-#[derive(Debug, PartialEq)]
-enum Pressed {
-    Key(Key),
-    /// Ctrl-C, which ends the program. In raw mode it is a key: the terminal sends no SIGINT for it.
-    CtrlC,
-}
-
-/// What was pressed. `None`: the event is no key, or one that the view does not obey.
-fn pressed(event: &Event) -> Option<Pressed> {
+/// Lets the model obey a key, and gives what it asks for. `None`: the event is no key, or one with Ctrl. Only Ctrl-C is obeyed, which is a
+/// key in raw mode: the terminal sends no SIGINT for it.
+fn press(model: &mut Model, event: &Event) -> Option<Asked> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) =
         event
     else {
         return None;
     };
-    if modifiers.contains(KeyModifiers::CONTROL) {
-        return (*code == KeyCode::Char('c')).then_some(Pressed::CtrlC);
+    match (modifiers.contains(KeyModifiers::CONTROL), code) {
+        (false, code) => Some(model.press(*code)),
+        (true, KeyCode::Char('c')) => Some(Asked::Quit),
+        (true, _) => None,
     }
-    let key = match code {
-        KeyCode::Char(c) => Key::Char(*c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
-        _ => return None,
-    };
-    Some(Pressed::Key(key))
 }
 
 #[cfg(test)]
@@ -277,11 +252,12 @@ mod tests {
 
     #[test]
     fn keys_are_taken_and_ctrl_c_ends() {
-        let event = |code, modifiers| pressed(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert_eq!(event(KeyCode::Char('q'), KeyModifiers::NONE), Some(Pressed::Key(Key::Char('q'))));
-        assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Pressed::CtrlC));
+        let mut model = Model::default();
+        let mut event = |code, modifiers| press(&mut model, &Event::Key(KeyEvent::new(code, modifiers)));
+        assert_eq!(event(KeyCode::Char('q'), KeyModifiers::NONE), Some(Asked::Quit));
+        assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Asked::Quit));
         assert_eq!(event(KeyCode::Char('x'), KeyModifiers::CONTROL), None);
-        assert_eq!(event(KeyCode::PageUp, KeyModifiers::SHIFT), Some(Pressed::Key(Key::PageUp)));
-        assert_eq!(event(KeyCode::F(1), KeyModifiers::NONE), None);
+        assert_eq!(event(KeyCode::PageUp, KeyModifiers::SHIFT), Some(Asked::Nothing));
+        assert_eq!(event(KeyCode::F(1), KeyModifiers::NONE), Some(Asked::Nothing));
     }
 }

@@ -7,7 +7,7 @@ use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 use gpu_track_abi::table::{GpuEntry, ProcessEntry};
 use gpu_track_collector::segment::live::LiveFile;
-use gpu_track_collector::{live_figures, was_killed};
+use gpu_track_collector::{live_cpu_percent, live_figures, was_killed};
 
 use super::frame::{Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
@@ -133,7 +133,7 @@ impl Live {
                 break;
             }
         }
-        rate(&first?, &last)
+        live_cpu_percent(&first?, &last)
     }
 
     /// The largest CPU utilization over a window that the samples up to `newest` show. GPUs have no history here.
@@ -146,7 +146,7 @@ impl Live {
                 first += 1;
             }
             let begin = samples.get(first).filter(|begin| is_window(begin, last));
-            peaks.raise_cpu(begin.and_then(|begin| rate(begin, last)));
+            peaks.raise_cpu(begin.and_then(|begin| live_cpu_percent(begin, last)));
         }
         peaks
     }
@@ -164,27 +164,27 @@ impl Live {
         let is_new = |number: u64| self.newest_in_history.is_none_or(|(last, _)| number > last);
         let new: Vec<(u64, Sample)> = self.samples(newest).filter(|(number, _)| is_new(*number)).collect();
         let Some((last, end)) = new.last().copied() else { return Vec::new() };
-        let mut points: Vec<Point> = Vec::new();
-        let earlier = self.newest_in_history.map(|(_, sample)| sample);
-        let mut before = earlier;
-        for (_, sample) in &new {
-            // A stretch begins at the sample before; the first of all has no length.
-            let before_ns = before.map(|before| before.monotonic_ns);
-            let from_ns = before_ns.unwrap_or(sample.monotonic_ns).min(sample.monotonic_ns);
-            let (from_s, at_s) = (s(from_ns), s(sample.monotonic_ns));
-            let cpu_percent = before.and_then(|before| rate(&before, sample));
-            let ram_bytes = sample.combined_bytes;
-            points.push(Point { from_s, at_s, ram_bytes, cpu_percent, by_command: None });
-            before = Some(*sample);
-        }
-        if let Some(earlier) = earlier {
+        // The stretch from one sample to another. `ram_bytes`: the largest RAM within it.
+        let stretch = |from: &Sample, to: &Sample, ram_bytes: u64| Point {
+            from_s: s(from.monotonic_ns.min(to.monotonic_ns)),
+            at_s: s(to.monotonic_ns),
+            ram_bytes,
+            cpu_percent: live_cpu_percent(from, to),
+            by_command: None,
+        };
+        let samples = || new.iter().map(|(_, sample)| sample);
+        let mut points: Vec<Point> = match self.newest_in_history {
             // Looks are half a second apart, which is fine enough for a chart: all samples since the last one are one stretch.
-            let from_s = points.first().map_or(0.0, |point| point.from_s);
-            let ram_bytes = points.iter().map(|point| point.ram_bytes).max().unwrap_or(0);
-            let cpu_percent = rate(&earlier, &end);
-            points =
-                vec![Point { from_s, at_s: s(end.monotonic_ns), ram_bytes, cpu_percent, by_command: None }];
-        }
+            Some((_, earlier)) => {
+                let largest = samples().map(|sample| sample.combined_bytes).max().unwrap_or(0);
+                vec![stretch(&earlier, &end, largest)]
+            }
+            // A stretch begins at the sample before; the first of all has no length.
+            None => {
+                let before = samples().take(1).chain(samples());
+                before.zip(samples()).map(|(from, to)| stretch(from, to, to.combined_bytes)).collect()
+            }
+        };
         if let Some(point) = points.last_mut() {
             point.by_command = by_command;
         }
@@ -229,13 +229,6 @@ impl Live {
 /// Whether the time between two samples is enough for CPU utilization.
 fn is_window(first: &Sample, last: &Sample) -> bool {
     last.monotonic_ns.saturating_sub(first.monotonic_ns) >= CPU_WINDOW_NS
-}
-
-/// The CPU utilization between two samples, percent of one core. `None`: no time has passed.
-fn rate(first: &Sample, last: &Sample) -> Option<f64> {
-    let passed_ns = last.monotonic_ns.checked_sub(first.monotonic_ns).filter(|ns| *ns > 0)?;
-    // It goes back a little where a process's CPU time turns out to be its child's.
-    Some(last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / passed_ns as f64 * 100.0)
 }
 
 /// Splits `ram_bytes`, the RAM of the tree, among the commands in proportion to their RSS. RSS itself counts shared memory in each

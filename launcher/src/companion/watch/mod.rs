@@ -89,10 +89,8 @@ pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> 
         return Ok(console::print(&view::text(&model, COLUMNS)));
     }
     let model = Model { is_interactive: true, ..model };
-    interactive::run(source, model).or_else(|error| {
-        message(format_args!("the terminal can't be used: {error}"));
-        Ok(ExitCode::FAILURE)
-    })
+    let shown = interactive::run(source, model);
+    Ok(shown.unwrap_or_else(|error| console::failure(format_args!("the terminal can't be used: {error}"))))
 }
 
 /// Makes the view of a finished run by its tracking file, at the moment of `--at`. Without that, it is the start of the run, or the
@@ -135,8 +133,7 @@ fn live(arguments: &WatchArguments) -> Result<(Source, Model), UsageError> {
             return Err(UsageError::new("several runs go on: name one by its pid"));
         }
     };
-    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    let mut live = Box::new(Live::open(&path).map_err(problem)?);
+    let mut live = Box::new(Live::open(&path).map_err(|problem| UsageError::of_path(&path, problem))?);
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
     model.take(look(&mut live));
     Ok((Source::Live(live), model))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use gpu_track_collector::model::style::{Console, RamUnit};
+use ratatui_crossterm::crossterm::event::KeyCode as Key;
 
 use super::frame::{Frame, Process, Reading, Run, Stage};
 use super::history::History;
@@ -13,24 +14,6 @@ use super::tree::{self, Rates, Row, Shape};
 const PAGE_ROWS: isize = 10;
 /// Most characters of what is typed.
 const MOST_TYPED: usize = 40;
-
-/// A key, as far as the view obeys it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
-    /// A character.
-    Char(char),
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Left,
-    Right,
-    Home,
-    End,
-    Enter,
-    Escape,
-    Backspace,
-}
 
 /// What is being typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,14 +114,14 @@ impl Model {
             Key::Char('t') if self.run.length_s.is_some() => {
                 self.prompt = Some((Prompt::Time, String::new()))
             }
-            Key::Escape => self.shape.filter.clear(),
+            Key::Esc => self.shape.filter.clear(),
             Key::Enter => self.fold(),
             Key::Up => self.select(-1),
             Key::Down => self.select(1),
             Key::PageUp => self.select(-PAGE_ROWS),
             Key::PageDown => self.select(PAGE_ROWS),
             Key::Left | Key::Right | Key::Home | Key::End => return self.moment_for(key),
-            Key::Char(_) | Key::Backspace => {}
+            _ => {}
         }
         self.rebuild();
         Asked::Nothing
@@ -162,7 +145,7 @@ impl Model {
     fn type_in(&mut self, key: Key) -> Asked {
         let Some((prompt, mut text)) = self.prompt.take() else { return Asked::Nothing };
         match key {
-            Key::Escape => return Asked::Nothing,
+            Key::Esc => return Asked::Nothing,
             Key::Enter if prompt == Prompt::Time => {
                 // What is no number is no time.
                 let asked = text.trim().parse().ok().filter(|s: &f64| s.is_finite());
@@ -293,7 +276,7 @@ mod tests {
         assert!(model.rows.len() == 1 && model.rows[0].is_folded);
         press(&mut model, "\n/WOR\n");
         assert_eq!((model.rows.len(), model.rows[0].command.as_str()), (1, "work"));
-        model.press(Key::Escape);
+        model.press(Key::Esc);
         assert_eq!(model.rows.len(), 2);
         for _ in 0..99 {
             model.press(Key::Down);

@@ -57,9 +57,8 @@ struct EndedProcesses {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct EndedOf {
     command: String,
-    count: u64,
-    cpu_s: Option<f64>,
-    peak_rss_bytes: Option<u64>,
+    #[serde(flatten)]
+    used: EndedCommand,
 }
 
 /// How the figures of ended processes are known.
@@ -111,15 +110,8 @@ impl Summary {
     /// The processes that ended. `None`: the summary does not have them.
     pub(super) fn ended(&self) -> Option<Ended> {
         let ended = self.ended.as_ref()?;
-        let entry = |of: &EndedOf| {
-            let EndedOf { count, cpu_s, peak_rss_bytes, .. } = *of;
-            (of.command.clone(), EndedCommand { count, cpu_s, peak_rss_bytes })
-        };
-        Some(Ended {
-            count: ended.count,
-            by_command: ended.by_command.iter().map(entry).collect(),
-            other_commands: ended.other_commands,
-        })
+        let by_command = ended.by_command.iter().map(|of| (of.command.clone(), of.used)).collect();
+        Some(Ended { count: ended.count, by_command, other_commands: ended.other_commands })
     }
 
     /// Says how the figures are known, a part of a sentence each.

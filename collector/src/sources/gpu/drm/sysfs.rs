@@ -78,13 +78,8 @@ impl Hwmon {
                 names.push(name);
             }
         }
-        let mut paths = Vec::new();
-        for name in &names {
-            for file in files {
-                paths.push((self.path.join(format!("{name}_{file}")), factor));
-            }
-        }
-        first(&paths)
+        let path = |name: &String, file: &str| self.path.join(format!("{name}_{file}"));
+        first(names.iter().flat_map(|name| files.iter().map(move |file| path(name, file))), factor)
     }
 }
 
@@ -107,16 +102,10 @@ fn number(path: &Path, factor: f64) -> Reading<f64> {
     text.trim().parse::<f64>().map(|value| value * factor).map_err(|_| Missing::NotReported)
 }
 
-/// Reads the number in the first of several files that the device supports. Each comes with its factor, as in [`number`].
-fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
-    let mut result = Err(Missing::NotSupported);
-    for (path, factor) in paths {
-        result = number(path, *factor);
-        if result != Err(Missing::NotSupported) {
-            break;
-        }
-    }
-    result
+/// Reads the number in the first of several files that the device supports, as [`number`] does.
+fn first(paths: impl IntoIterator<Item = PathBuf>, factor: f64) -> Reading<f64> {
+    let mut readings = paths.into_iter().map(|path| number(&path, factor));
+    readings.find(|read| *read != Err(Missing::NotSupported)).unwrap_or(Err(Missing::NotSupported))
 }
 
 /// Lists the cards with supported drivers, by number. `sys` is the directory /sys. Those of one maker are numbered from 0 on.
@@ -178,15 +167,16 @@ impl Card {
 
     /// Reads the figures of the whole device. hwmon has microwatts, microjoules, millidegrees Celsius and hertz.
     pub(super) fn values(&self) -> Vec<(Figure, Reading<f64>)> {
-        let pci = |name: &str| (self.pci.join(name), 1.0);
-        let card = |name: &str| (self.card.join(name), 1.0);
+        let pci = |name: &str| number(&self.pci.join(name), 1.0);
         let sensor = |sensor: &Sensor, files: &[&str], factor| match &self.hwmon {
             Some(hwmon) => hwmon.read(sensor, files, factor),
             None => Err(Missing::NotSupported),
         };
+        let i915_clock = self.card.join("gt/gt0/rps_act_freq_mhz");
+        let xe_clock = self.pci.join("tile0/gt0/freq0/act_freq");
         vec![
-            (Figure::MemoryUsed, first(&[pci("mem_info_vram_used")])),
-            (Figure::MemoryUtilization, first(&[pci("mem_busy_percent")])),
+            (Figure::MemoryUsed, pci("mem_info_vram_used")),
+            (Figure::MemoryUtilization, pci("mem_busy_percent")),
             (Figure::Power, sensor(&POWER, &["average", "input"], 1e-6)),
             (Figure::Energy, sensor(&ENERGY, &["input"], 1e-6)),
             (Figure::Temperature, sensor(&TEMPERATURE, &["input"], 1e-3)),
@@ -194,7 +184,7 @@ impl Card {
                 Figure::SmClock,
                 match self.device.vendor {
                     Some(Vendor::Amd) => sensor(&CORE_CLOCK, &["input"], 1e-6),
-                    _ => first(&[card("gt/gt0/rps_act_freq_mhz"), pci("tile0/gt0/freq0/act_freq")]),
+                    _ => first([i915_clock, xe_clock], 1.0),
                 },
             ),
             (Figure::MemoryClock, sensor(&MEMORY_CLOCK, &["input"], 1e-6)),

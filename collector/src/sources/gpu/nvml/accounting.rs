@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
 use super::api::{Api, NOT_AVAILABLE, Plain, call, get, list};
-use super::policy::{CALLS, SAMPLES};
+use super::policy;
 use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
 /// nvml.h, `nvmlEnableState_t`.
@@ -109,7 +109,7 @@ impl Accounting {
 /// Asks for the pids of the processes that the driver keeps accounting entries of, running or ended. `capacity` is that of the
 /// buffer that the list fitted into last, and is updated.
 fn accounted_pids(api: &Api, device: nvmlDevice_t, capacity: &mut usize) -> Reading<Vec<u32>> {
-    let pids = list(CALLS.first_processes, capacity, |count, pids| {
+    let pids = list(policy::FIRST_PROCESSES, capacity, |count, pids| {
         call!(api, nvmlDeviceGetAccountingPids(device, count, pids))
     })?;
     // The buffer was filled with zeros: a 0 is an entry that the driver counted and did not write.
@@ -132,7 +132,7 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
 /// The mean utilization over a process's life, percent. `None`: it is not known. The driver adds its samples to the
 /// accounts once a second. A process that ended before the first of them has 0% (open-gpu-kernel-modules, gpu_acct.c).
 fn utilization(stats: &nvmlAccountingStats_t) -> Option<u32> {
-    let is_sampled = stats.gpuUtilization > 0 || stats.time >= SAMPLES.accounted_ms;
+    let is_sampled = stats.gpuUtilization > 0 || stats.time >= policy::ACCOUNTED_MS;
     Some(stats.gpuUtilization).filter(|percent| is_sampled && *percent <= 100)
 }
 

@@ -7,7 +7,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlPciInfo_t, nvmlProcessUtilizationSample_t, nvmlReturn_t, nvmlSample_t, nvmlValue_t,
 };
 
-use super::policy::CALLS;
+use super::policy;
 use crate::model::gpu::{Missing, Reading};
 
 /// NVML's return values that are handled apart (nvml.h, `nvmlReturn_t`).
@@ -215,7 +215,7 @@ pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -
     Ok(value)
 }
 
-/// Reads a list into larger and larger buffers until it fits, or the buffer has `CALLS.most_entries`. `ask` is given the
+/// Reads a list into larger and larger buffers until it fits, or the buffer has `policy::MOST_ENTRIES`. `ask` is given the
 /// capacity, and returns the call's result and the number of entries that the call counted. Gives the last capacity, and the
 /// list.
 ///
@@ -231,10 +231,10 @@ pub(super) fn grow<T>(
             Ok(_) => count >= capacity,
             Err(failure) => failure.0 == code::INSUFFICIENT_SIZE,
         };
-        if !may_be_truncated || capacity >= CALLS.most_entries {
+        if !may_be_truncated || capacity >= policy::MOST_ENTRIES {
             return result.map(|value| (capacity, value));
         }
-        capacity = (capacity * 2).max(count.saturating_add(SPARE_ENTRIES)).min(CALLS.most_entries);
+        capacity = (capacity * 2).max(count.saturating_add(SPARE_ENTRIES)).min(policy::MOST_ENTRIES);
     }
 }
 

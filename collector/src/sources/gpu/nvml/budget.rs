@@ -4,7 +4,7 @@
 //! Readings that can't wait, such as the list of devices, come at once. Their time is a debt, which later readings pay back by
 //! waiting.
 
-use super::policy::PLAN;
+use super::policy;
 
 /// The driver time that may be used, and how much of that was used.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Budget {
     /// Makes a budget of which nothing is used. `percent`: for how much of the time the driver may be kept busy. A part of
     /// that is kept for the end of the run. 100: there is no limit.
     pub(super) fn new(percent: u32) -> Self {
-        let share = if percent >= 100 { 1.0 } else { f64::from(percent) / 100.0 - PLAN.share_at_end };
+        let share = if percent >= 100 { 1.0 } else { f64::from(percent) / 100.0 - policy::SHARE_AT_END };
         Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
     }
 
@@ -33,7 +33,7 @@ impl Budget {
     pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         // A driver call that hung for long must not stop the readings for as long again.
-        let least_ns = -self.share * PLAN.longest_pause_ns as f64;
+        let least_ns = -self.share * policy::LONGEST_PAUSE_NS as f64;
         self.balance_ns = (self.balance_ns - took_ns as f64).max(least_ns);
     }
 
@@ -42,7 +42,7 @@ impl Budget {
         self.advance(now_ns);
         self.debt_ns += took_ns as f64;
         // Half of the share stays for planned readings, also if the debt then lasts for longer.
-        self.repaid = (self.debt_ns / PLAN.repaid_within_ns as f64).min(self.share / 2.0);
+        self.repaid = (self.debt_ns / policy::REPAID_WITHIN_NS as f64).min(self.share / 2.0);
     }
 
     /// When the next reading can be paid for, CLOCK_MONOTONIC nanoseconds. 0: at once.
@@ -69,7 +69,7 @@ impl Budget {
         self.at_ns = self.at_ns.max(now_ns);
         let repaid_ns = (passed_ns * self.repaid).min(self.debt_ns);
         self.debt_ns -= repaid_ns;
-        let most_ns = self.share * PLAN.longest_pause_ns as f64;
+        let most_ns = self.share * policy::LONGEST_PAUSE_NS as f64;
         self.balance_ns = (self.balance_ns + passed_ns * self.share - repaid_ns).min(most_ns);
     }
 }

@@ -8,7 +8,7 @@ use super::api::{Api, Plain, call, get};
 use super::figure_kind::Kind;
 use super::figures;
 use super::handle::Handle;
-use super::policy::CALLS;
+use super::policy;
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
@@ -162,7 +162,7 @@ impl Nvml {
             return;
         }
         let most = get(|count| call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, count)));
-        for number in 0..most.unwrap_or(0).min(CALLS.most_instances) {
+        for number in 0..most.unwrap_or(0).min(policy::MOST_INSTANCES) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
                 self.add_device(part, None, Some((&parent, raw)), None);

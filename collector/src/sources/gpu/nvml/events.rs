@@ -3,7 +3,7 @@
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t};
 
 use super::api::{Api, Failure, Plain, call, code};
-use super::policy::CALLS;
+use super::policy;
 use crate::model::gpu::{Missing, Reading};
 
 /// nvml.h, `nvmlEventTypeXidCriticalError`.
@@ -63,16 +63,16 @@ impl Events {
         }
     }
 
-    /// Takes the errors since the last call, `CALLS.most_events` at most. Each is a device and the XID, the error's number.
+    /// Takes the errors since the last call, `policy::MOST_EVENTS` at most. Each is a device and the XID, the error's number.
     pub(super) fn take(&self, api: &Api) -> Vec<(nvmlDevice_t, u64)> {
         let Ok(set) = self.0 else { return Vec::new() };
-        std::iter::from_fn(|| next(api, set)).take(CALLS.most_events).collect()
+        std::iter::from_fn(|| next(api, set)).take(policy::MOST_EVENTS).collect()
     }
 }
 
 /// Takes the next critical error that NVML has queued. `None`: there is none, or the call failed.
 fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
     let mut data = nvmlEventData_t::zeroed();
-    call!(api, nvmlEventSetWait_v2 or nvmlEventSetWait(set, &mut data, CALLS.event_wait_ms)).ok()?;
+    call!(api, nvmlEventSetWait_v2 or nvmlEventSetWait(set, &mut data, policy::EVENT_WAIT_MS)).ok()?;
     (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
 }

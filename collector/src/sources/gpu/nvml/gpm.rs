@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use super::api::{Api, Plain, call, check, get};
-use super::policy::SAMPLES;
+use super::policy;
 use crate::model::gpu::{Busy, Missing, Reading};
 use crate::sys::clock;
 
@@ -49,7 +49,7 @@ impl Gpm {
     pub(super) fn read(&mut self, api: &Api) -> Reading<Vec<Busy>> {
         let now_ns = clock::monotonic_ns();
         let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
-        if since_ns.is_some_and(|ns| ns < SAMPLES.gpm_interval_ns) {
+        if since_ns.is_some_and(|ns| ns < policy::GPM_INTERVAL_NS) {
             // It is too soon. The next reading covers this time, too.
             return Ok(Vec::new());
         }
@@ -69,7 +69,7 @@ impl Gpm {
         call!(api, nvmlGpmMetricsGet(&mut *metrics))?;
         check(metrics.metrics[0].nvmlReturn)?;
         let percent = metrics.metrics[0].value;
-        if !(0.0..=f64::from(SAMPLES.most_percent)).contains(&percent) {
+        if !(0.0..=f64::from(policy::MOST_PERCENT)).contains(&percent) {
             return Err(Missing::NotReported);
         }
         Ok(vec![Busy { us: since_ns / 1000, percent }])

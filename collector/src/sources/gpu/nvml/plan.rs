@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::budget::Budget;
 use super::figure_kind::Kind;
-use super::policy::PLAN;
+use super::policy;
 
 /// Number of calls of a reading of all lists: one for memory in use, and one for each of three lists.
 const CALLS_OF_ALL_LISTS: u64 = 4;
@@ -33,10 +33,10 @@ pub(super) enum Step {
 struct Costs(VecDeque<u64>);
 
 impl Costs {
-    /// Adds what a reading took, nanoseconds. The oldest of `PLAN.costs_kept` is dropped for it.
+    /// Adds what a reading took, nanoseconds. The oldest of `policy::COSTS_KEPT` is dropped for it.
     fn add(&mut self, took_ns: u64) {
         self.0.push_back(took_ns);
-        if self.0.len() > PLAN.costs_kept {
+        if self.0.len() > policy::COSTS_KEPT {
             self.0.pop_front();
         }
     }
@@ -57,7 +57,7 @@ type Due = BTreeMap<Kind, u64>;
 pub(super) struct Plan {
     /// The time from one reading to the next that is asked for, nanoseconds.
     interval_ns: u64,
-    /// What the shares of [`PLAN`] are multiplied by, at most 1: less if the driver may be kept busy for less.
+    /// What the shares of [`policy`] are multiplied by, at most 1: less if the driver may be kept busy for less.
     scale: f64,
     budget: Budget,
     costs: BTreeMap<Kind, Costs>,
@@ -83,7 +83,7 @@ impl Plan {
     pub(super) fn new(interval_ns: u64, percent: u32) -> Self {
         Self {
             interval_ns,
-            scale: (f64::from(percent) / 100.0 / PLAN.whole_share).min(1.0),
+            scale: (f64::from(percent) / 100.0 / policy::WHOLE_SHARE).min(1.0),
             budget: Budget::new(percent),
             costs: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -117,7 +117,8 @@ impl Plan {
 
     /// Notes that the driver keeps a device's utilization samples for `kept_ns`. They are to be read twice in that time.
     pub(super) fn set_sample_memory(&mut self, device: &str, kept_ns: u64) {
-        self.most_for_samples_ns.insert(device.to_owned(), (kept_ns / 2).max(PLAN.shortest_sample_memory_ns));
+        self.most_for_samples_ns
+            .insert(device.to_owned(), (kept_ns / 2).max(policy::SHORTEST_SAMPLE_MEMORY_NS));
     }
 
     /// Notes that the driver's utilization samples of a device are `spacing_ns` apart.
@@ -127,7 +128,7 @@ impl Plan {
 
     /// Notes that a device's PCIe counters take at least `wrap_ns` to wrap.
     pub(super) fn set_wrap(&mut self, device: &str, wrap_ns: u64) {
-        self.most_before_wrap_ns.insert(device.to_owned(), (wrap_ns as f64 * PLAN.wrap_part) as u64);
+        self.most_before_wrap_ns.insert(device.to_owned(), (wrap_ns as f64 * policy::WRAP_PART) as u64);
     }
 
     /// Has all process lists of a device read as soon as its lists are due.
@@ -182,7 +183,7 @@ impl Plan {
     fn are_all_lists_due(&self, id: &Option<String>, now_ns: u64) -> bool {
         let due_ns = self.due.get(id).and_then(|due| due.get(&Kind::AllLists)).copied();
         let cost_ns = self.estimate_ns(Kind::AllLists).max(self.cost_ns(Kind::Memory) * CALLS_OF_ALL_LISTS);
-        let is_cheap = cost_ns <= PLAN.longest_visit_ns;
+        let is_cheap = cost_ns <= policy::LONGEST_VISIT_NS;
         due_ns == Some(0) || (is_cheap && due_ns.is_none_or(|due_ns| due_ns <= now_ns))
     }
 
@@ -222,7 +223,7 @@ impl Plan {
         let Some(lossless_ns) = id.as_ref().and_then(|id| self.most_for_samples_ns.get(id)) else {
             return true;
         };
-        self.interval_ns_of(id, Kind::Utilization) <= lossless_ns.saturating_mul(PLAN.most_kept_up)
+        self.interval_ns_of(id, Kind::Utilization) <= lossless_ns.saturating_mul(policy::MOST_KEPT_UP)
     }
 
     /// The kinds of figures that one visit of a device reads: `first`, and others that are due, as long as the visit is
@@ -242,7 +243,7 @@ impl Plan {
         let others = kinds(id.is_some()).iter().copied().filter(|kind| *kind != Kind::ProcessUtilization);
         for other in others.filter(is_due) {
             cost_ns += estimate_ns(other);
-            if cost_ns > PLAN.longest_visit_ns {
+            if cost_ns > policy::LONGEST_VISIT_NS {
                 break;
             }
             read.push(other);
@@ -263,7 +264,7 @@ impl Plan {
         match kind {
             // Where little may be read, these wait. Most processes are in the compute list. If that does not show all memory
             // that came into use, the other lists are read at once.
-            Kind::AllLists if self.scale < 1.0 => since_ns.saturating_add(PLAN.repaid_within_ns),
+            Kind::AllLists if self.scale < 1.0 => since_ns.saturating_add(policy::REPAID_WITHIN_NS),
             kind if kind.is_memory() => 0,
             _ => since_ns,
         }
@@ -293,7 +294,7 @@ impl Plan {
         let cost_ns: u64 = all.iter().map(|kind| self.cost_ns(*kind)).sum::<u64>() * devices.len() as u64;
         // Where all of that is quick, each device is visited once. Else the kinds come in the order of `AT_END`, each for all
         // devices.
-        if cost_ns <= PLAN.longest_visit_ns {
+        if cost_ns <= policy::LONGEST_VISIT_NS {
             all.sort_unstable();
             return [details, events, visits(&all)].concat().into();
         }
@@ -315,9 +316,9 @@ impl Plan {
         self.spend(kind, began_ns, took_ns);
     }
 
-    /// Charges a reading to the budget, but at most [`PLAN`]'s `most_usual_costs` times what its kind usually costs.
+    /// Charges a reading to the budget, but at most [`policy::MOST_USUAL_COSTS`] times what its kind usually costs.
     fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
-        let most_ns = self.cost_ns(kind).saturating_mul(PLAN.most_usual_costs);
+        let most_ns = self.cost_ns(kind).saturating_mul(policy::MOST_USUAL_COSTS);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
     }
 
@@ -382,7 +383,7 @@ impl Plan {
             return 0;
         }
         let known_ns = self.since_ns.get(id).map_or(0, |since_ns| at_ns.saturating_sub(*since_ns));
-        (known_ns / PLAN.lost_part).min(PLAN.longest_loss_ns)
+        (known_ns / policy::LOST_PART).min(policy::LONGEST_LOSS_NS)
     }
 
     /// Sets when a kind of figures is due again: `interval_ns` after it was due before, or after `began_ns`.
@@ -409,10 +410,10 @@ impl Plan {
 
     /// The shares of the thread's time for memory with the lists, and for memory in use alone, which is a part of that.
     fn memory_shares(&self) -> [f64; 2] {
-        let whole = [PLAN.memory_share, PLAN.in_use_share];
+        let whole = [policy::MEMORY_SHARE, policy::IN_USE_SHARE];
         // While the budget pays back a debt, as at the start, the lists keep their larger share.
         let is_less = self.scale < 1.0 && self.budget.free_part() >= 1.0;
-        let shares = if is_less { PLAN.shares_at_less } else { whole };
+        let shares = if is_less { policy::SHARES_AT_LESS } else { whole };
         shares.map(|share| share * self.scale_now())
     }
 
@@ -422,15 +423,15 @@ impl Plan {
     }
 
     /// How many devices there would be, if all were read as often as this one. Hidden devices are read more rarely, by
-    /// `PLAN.hidden_factor`. All devices at once (`None`) count as one.
+    /// `policy::HIDDEN_FACTOR`. All devices at once (`None`) count as one.
     fn devices_like(&self, id: &Option<String>) -> f64 {
         if id.is_none() {
             return 1.0;
         }
         let hidden = self.hidden.len() as f64;
-        let devices = (self.due.len() - 1) as f64 - hidden + hidden / PLAN.hidden_factor;
+        let devices = (self.due.len() - 1) as f64 - hidden + hidden / policy::HIDDEN_FACTOR;
         let is_hidden = id.as_ref().is_some_and(|id| self.hidden.contains(id));
-        if is_hidden { devices * PLAN.hidden_factor } else { devices }
+        if is_hidden { devices * policy::HIDDEN_FACTOR } else { devices }
     }
 
     /// The time from one reading of a kind to the next that is wanted, whatever it costs, nanoseconds.
@@ -439,15 +440,15 @@ impl Plan {
         let new_sample_ns = || self.interval_ns.max(known_ns(&self.sample_spacing_ns).unwrap_or(0));
         match kind {
             Kind::Utilization | Kind::ProcessUtilization => new_sample_ns()
-                .min(known_ns(&self.most_for_samples_ns).unwrap_or(PLAN.shortest_sample_memory_ns)),
+                .min(known_ns(&self.most_for_samples_ns).unwrap_or(policy::SHORTEST_SAMPLE_MEMORY_NS)),
             Kind::Pcie => {
                 // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
                 // The time to a wrap is longer than `most_before_wrap_ns`, which is only `wrap_part` of it.
-                let before_wrap_ns =
-                    known_ns(&self.most_before_wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
+                let before_wrap_ns = known_ns(&self.most_before_wrap_ns)
+                    .filter(|ns| paid_ns * policy::WRAP_PART <= *ns as f64);
                 // Read before the counters can wrap, but not much more often than the interval asks for.
-                let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
+                let shortest_ns = (self.interval_ns as f64 / policy::WRAP_FACTOR) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }
             _ => self.interval_ns,
@@ -474,8 +475,8 @@ impl Plan {
             _ => cost_ns * devices / self.share(kind),
         };
         // The first reading of a kind may have been preempted, so a few more must show what it costs.
-        let is_known = self.costs.get(&kind).is_some_and(|costs| costs.0.len() > PLAN.costs_kept / 2);
-        let first_ns = (wanted_ns as f64 * PLAN.first_intervals / self.scale) as u64;
+        let is_known = self.costs.get(&kind).is_some_and(|costs| costs.0.len() > policy::COSTS_KEPT / 2);
+        let first_ns = (wanted_ns as f64 * policy::FIRST_INTERVALS / self.scale) as u64;
         let longest_ns = if is_known { u64::MAX } else { first_ns };
         wanted_ns.max((paid_ns as u64).min(longest_ns))
     }
@@ -483,7 +484,7 @@ impl Plan {
     /// The share of the thread's time for a kind of figures apart from memory. A kind without a share is not limited by
     /// one.
     fn share(&self, kind: Kind) -> f64 {
-        let of_kind = PLAN.shares.iter().find(|(other, _)| *other == kind);
+        let of_kind = policy::SHARES.iter().find(|(other, _)| *other == kind);
         of_kind.map_or(1.0, |(_, share)| share * self.scale_now())
     }
 }

@@ -13,7 +13,7 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
 use super::figure_kind::Kind;
-use super::policy::{CALLS, SAMPLES};
+use super::policy;
 use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
 
 /// Sizes of a list's entry by layout, bytes: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
@@ -164,7 +164,7 @@ impl Known {
         let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
         let has_grown = self.used.zip(now).is_some_and(|((used_before, listed_before), (used, listed))| {
             let in_list = listed.saturating_sub(listed_before);
-            used.saturating_sub(used_before) > in_list.saturating_add(CALLS.unlisted_bytes)
+            used.saturating_sub(used_before) > in_list.saturating_add(policy::UNLISTED_BYTES)
         });
         self.used = now;
         has_left || has_grown
@@ -216,7 +216,7 @@ impl List {
     /// with [`PATTERN`] first, so that [`stride`] can tell how much of it was written.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
-        grow(CALLS.first_processes.max(*capacity), |capacity| {
+        grow(policy::FIRST_PROCESSES.max(*capacity), |capacity| {
             let mut buffer = vec![u64::from_ne_bytes([PATTERN; 8]); capacity * widest / 8];
             let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
             // SAFETY: the buffer holds `count` entries of the widest layout, aligned for its 64-bit fields.
@@ -273,7 +273,7 @@ pub(super) fn utilization(
     latest_us: u64,
     capacity: &mut usize,
 ) -> Reading<Vec<(u32, u64, u32)>> {
-    let given = list(CALLS.first_samples, capacity, |count, samples| {
+    let given = list(policy::FIRST_SAMPLES, capacity, |count, samples| {
         call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
     });
     match given {
@@ -282,7 +282,7 @@ pub(super) fn utilization(
             let is_new = |s: &&nvmlProcessUtilizationSample_t| {
                 s.pid != 0
                     && (since_us + 1..=latest_us).contains(&s.timeStamp)
-                    && s.smUtil <= SAMPLES.most_percent
+                    && s.smUtil <= policy::MOST_PERCENT
             };
             Ok(samples.iter().filter(is_new).map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
 use super::api::{Api, Failure, call, code, list, number};
-use super::policy::{CALLS, SAMPLES};
+use super::policy;
 use super::process_lists;
 use crate::model::gpu::{Busy, ProcessBusy, Reading};
 use crate::sys::clock;
@@ -46,7 +46,7 @@ impl Progress {
 
     /// How far apart the driver's samples of the device are while it takes any, microseconds. `None`: not known.
     pub(super) fn spacing_us(&self) -> Option<u64> {
-        self.spacing.usual_us().map(|us| us.min(SAMPLES.longest_sample_us))
+        self.spacing.usual_us().map(|us| us.min(policy::LONGEST_SAMPLE_US))
     }
 
     /// The time since the samples of processes were last read, as far as it is known. Notes that they are read again:
@@ -70,7 +70,7 @@ impl Progress {
         let of_device_us = (sampled_us - counted_us).min(kept_us);
         // A sample that is newer than those of the device: it came between the two calls, or the driver has none of the device.
         let newer_us = if newest_us > before.newest_us {
-            before.gap_us(newest_us, 0, now_ns).min(SAMPLES.longest_sample_us)
+            before.gap_us(newest_us, 0, now_ns).min(policy::LONGEST_SAMPLE_US)
         } else {
             0
         };
@@ -125,7 +125,7 @@ impl Spacing {
         // A gap has idle time in it only if it is more than twice as long as usual.
         let usual_us = self.usual_us().filter(|usual_us| gap_us > usual_us.saturating_mul(2));
         let covered_us = usual_us.unwrap_or(gap_us);
-        covered_us.min(SAMPLES.longest_sample_us)
+        covered_us.min(policy::LONGEST_SAMPLE_US)
     }
 }
 
@@ -154,7 +154,7 @@ impl Newest {
     /// was read: the age of one from before is not known.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         let latest_us =
-            self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLES.sample_clock_slack_us);
+            self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(policy::SAMPLE_CLOCK_SLACK_US);
         self.has_sample.then_some(latest_us)
     }
 
@@ -218,7 +218,7 @@ pub(super) fn busy(
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
-        return rated(progress, uncovered_us, SAMPLES.longest_sample_us, rates);
+        return rated(progress, uncovered_us, policy::LONGEST_SAMPLE_US, rates);
     }
     progress.spacing.add(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
@@ -236,7 +236,7 @@ pub(super) fn busy(
     }
     if samples.is_empty() {
         // Some drivers have the call, but never give a new sample, or give none while nothing runs.
-        return if uncovered_us > SAMPLES.longest_gap_us {
+        return if uncovered_us > policy::LONGEST_GAP_US {
             let read = rated(progress, uncovered_us, u64::MAX, rates);
             // No process ran, either. What each did while the device was busy is not known.
             let is_idle = |stretch: &&Busy| stretch.percent <= 0.0;
@@ -291,7 +291,7 @@ fn stretches(
     let newest_us = samples.last().map_or(0, |(at_us, _)| *at_us);
     let period_us = match samples {
         [(first_us, _), (second_us, _), ..] => second_us - first_us,
-        _ => SAMPLES.longest_sample_us,
+        _ => policy::LONGEST_SAMPLE_US,
     };
     let mut before = last;
     let (mut busy, mut whole_idle_us, mut lost_us) = (Vec::new(), 0, 0);
@@ -326,7 +326,7 @@ fn own_samples(
     capacity: &mut usize,
 ) -> Result<Vec<(u64, f64)>, Failure> {
     let mut kind = 0;
-    let samples: Vec<nvmlSample_t> = list(CALLS.first_samples, capacity, |count, samples| {
+    let samples: Vec<nvmlSample_t> = list(policy::FIRST_SAMPLES, capacity, |count, samples| {
         call!(api, nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, count, samples))
     })?;
     let mut read: Vec<(u64, f64)> = samples
@@ -356,7 +356,7 @@ pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progr
     let last = progress.processes;
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
-    let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
+    let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + policy::CLOCK_SLACK_US);
     let capacity = &mut progress.process_capacity;
     let samples = match process_lists::utilization(api, device, last.newest_us, latest_us, capacity) {
         Ok(samples) => samples,

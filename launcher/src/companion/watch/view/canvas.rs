@@ -48,17 +48,13 @@ impl Look {
 pub(super) struct Canvas<'a> {
     buffer: &'a mut Buffer,
     console: Console,
-    row: u16,
+    /// The row that is written next, counted from the top.
+    pub(super) row: u16,
 }
 
 impl<'a> Canvas<'a> {
     pub(super) fn new(buffer: &'a mut Buffer, console: Console) -> Self {
         Self { buffer, console, row: 0 }
-    }
-
-    /// The row that is written next, counted from the top.
-    pub(super) fn row(&self) -> u16 {
-        self.row
     }
 
     /// The number of columns.
@@ -69,11 +65,6 @@ impl<'a> Canvas<'a> {
     /// Whether UTF-8 can be shown.
     pub(super) fn is_unicode(&self) -> bool {
         self.console.is_unicode
-    }
-
-    /// Makes this row the one that is written next.
-    pub(super) fn go_to(&mut self, row: u16) {
-        self.row = row;
     }
 
     /// Writes a line.
@@ -122,7 +113,7 @@ impl<'a> Canvas<'a> {
 /// What a buffer shows as lines of text, without blanks at their ends and without empty lines at the end.
 pub(super) fn lines(buffer: &Buffer) -> String {
     let area = buffer.area;
-    let mut lines: Vec<String> = Vec::new();
+    let mut lines = String::new();
     for y in area.top()..area.bottom() {
         let mut line = String::new();
         // A wide character covers the cells behind it.
@@ -136,10 +127,9 @@ pub(super) fn lines(buffer: &Buffer) -> String {
                 covered = quote::width(symbol).saturating_sub(1);
             }
         }
-        lines.push(line.trim_end().to_owned());
+        lines += line.trim_end();
+        lines += "\n";
     }
-    while lines.last().is_some_and(String::is_empty) {
-        lines.pop();
-    }
-    lines.iter().map(|line| line.clone() + "\n").collect()
+    lines.truncate(lines.trim_end_matches('\n').len() + 1);
+    lines
 }

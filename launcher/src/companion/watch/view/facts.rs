@@ -87,24 +87,9 @@ fn gpu_columns(first: &str, cells: [String; COLUMNS.len()], last: &str) -> Strin
     format!("{first:<8}{}  {}", cells.collect::<String>(), quote::cut(last, GPU_NAME_WIDTH))
 }
 
-/// Says which alerts are on, in at most so many rows.
-pub(super) fn alarms(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    section("ALERTS", &model.frame.alarms, rows, Look::Bad, canvas);
-}
-
-/// How many rows the lines about how figures are known want, in so many columns.
-pub(super) fn coverage_rows(model: &Model, width: usize) -> u16 {
-    u16::try_from(wrapped(&model.frame.coverage, width).len()).unwrap_or(u16::MAX)
-}
-
-/// Says how figures are known, in at most so many rows.
-pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    section("COVERAGE", &model.frame.coverage, rows, Look::Plain, canvas);
-}
-
-/// How many rows the events want, in so many columns.
-pub(super) fn event_rows(model: &Model, width: usize) -> u16 {
-    u16::try_from(wrapped(&model.frame.events, width).len()).unwrap_or(u16::MAX)
+/// How many rows a section of these lines wants, in so many columns.
+pub(super) fn rows_of(lines: &[String], width: usize) -> u16 {
+    u16::try_from(wrapped(lines, width).len()).unwrap_or(u16::MAX)
 }
 
 /// Breaks lines between words, so that each fits beside the head of its section.
@@ -118,13 +103,8 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
     parts.collect()
 }
 
-/// Says what happened, in at most so many rows.
-pub(super) fn events(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    section("EVENTS", &model.frame.events, rows, Look::Plain, canvas);
-}
-
 /// Writes lines in at most so many rows, with `head` before the first one. If some have no room, the last row says how many.
-fn section(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canvas<'_>) {
+pub(super) fn section(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canvas<'_>) {
     let shown = usize::from(rows);
     let lines = wrapped(lines, canvas.width());
     let hidden = lines.len().saturating_sub(shown);

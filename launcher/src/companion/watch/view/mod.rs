@@ -16,7 +16,8 @@ pub(super) mod text;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
-use self::canvas::Canvas;
+use self::canvas::{Canvas, Look};
+use super::frame::Frame;
 use super::model::Model;
 
 /// Least rows for the processes, with their head.
@@ -51,10 +52,10 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
         return;
     }
     bars::title(model, &mut canvas);
-    facts::alarms(model, MOST_FACT_ROWS, &mut canvas);
+    facts::section("ALERTS", &model.frame.alarms, MOST_FACT_ROWS, Look::Bad, &mut canvas);
     bars::draw(model, &mut canvas);
     let key_rows = u16::from(model.is_interactive);
-    let left = area.height.saturating_sub(canvas.row() + key_rows);
+    let left = area.height.saturating_sub(canvas.row + key_rows);
     let wanted = rows_below_wanted(model, area.width.into());
     let [gpu_rows, coverage_rows, event_rows] =
         shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
@@ -74,20 +75,21 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     process_tree::draw(model, processes_end, &mut canvas);
     // On a terminal the rest is at the lower edge. As text, it follows the processes.
     if model.is_interactive {
-        canvas.go_to(processes_end);
+        canvas.row = processes_end;
     }
     facts::gpus(model, gpu_rows, &mut canvas);
-    facts::coverage(model, coverage_rows, &mut canvas);
-    facts::events(model, event_rows, &mut canvas);
+    facts::section("COVERAGE", &model.frame.coverage, coverage_rows, Look::Plain, &mut canvas);
+    facts::section("EVENTS", &model.frame.events, event_rows, Look::Plain, &mut canvas);
     if model.is_interactive {
-        canvas.go_to(area.height - 1);
+        canvas.row = area.height - 1;
         help::keys(model, &mut canvas);
     }
 }
 
 /// How many rows the parts below the processes want: GPUs, coverage and events.
 fn rows_below_wanted(model: &Model, width: usize) -> [u16; 3] {
-    [facts::gpu_rows(model), facts::coverage_rows(model, width), facts::event_rows(model, width)]
+    let Frame { coverage, events, .. } = &model.frame;
+    [facts::gpu_rows(model), facts::rows_of(coverage, width), facts::rows_of(events, width)]
 }
 
 /// Each part the rows that it wants, in the order of the parts, until none of `rows` is left. On a small terminal a part gets

@@ -16,17 +16,17 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
     let head =
         |rss: &str| figures(model, ["LIVE", rss, "CPU", "CPU s", "GPU MEM", "ENDED"].map(String::from));
     let name_width = canvas.width().saturating_sub(head("").len()).max(LEAST_NAME_WIDTH);
-    if canvas.row() >= end {
+    if canvas.row >= end {
         return;
     }
     canvas.line(&quote::cut(&title(model), canvas.width()), Look::Head);
-    if canvas.row() >= end {
+    if canvas.row >= end {
         return;
     }
     // A tracking file has no RSS of a moment, but the peak of each process's whole life.
     let rss = if model.run.length_s.is_some() { "PEAK RSS" } else { "RSS" };
     canvas.line(&format!("{}{}", column("COMMAND", name_width), head(rss)), Look::Dim);
-    let room = usize::from(end.saturating_sub(canvas.row()));
+    let room = usize::from(end.saturating_sub(canvas.row));
     // The selected row stays in sight.
     let first = if model.is_interactive { (model.selected + 1).saturating_sub(room) } else { 0 };
     // A text can't be scrolled: its last row counts those that have no room.

@@ -5,12 +5,13 @@ use gpu_track_collector::model::report::Usable;
 use gpu_track_collector::model::style::Console;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
+use ratatui_crossterm::crossterm::event::KeyCode as Key;
 
 use super::{canvas, text, view};
 use crate::companion::watch::frame::{Ended, EndedCommand, Frame, Process, Reading, Run, Stage};
 use crate::companion::watch::gpus::Gpu;
 use crate::companion::watch::history::Point;
-use crate::companion::watch::model::{Key, Model};
+use crate::companion::watch::model::Model;
 
 const MB: u64 = 1_000_000;
 

@@ -123,7 +123,7 @@ fn thread_is_never_busy_for_more_than_the_sum_of_the_shares() {
         .filter(|((_, kind), _)| !matches!(kind, Kind::Lists | Kind::AllLists))
         .map(|(_, times)| times.len())
         .sum();
-    let shares: f64 = PLAN.memory_share + PLAN.shares.iter().map(|(_, share)| share).sum::<f64>();
+    let shares: f64 = policy::MEMORY_SHARE + policy::SHARES.iter().map(|(_, share)| share).sum::<f64>();
     assert!(shares < 0.76, "{shares}");
     assert!((busy as f64) < 10_000.0 * shares * 1.1, "{busy}");
     assert!(read.len() > 16 * 7);
