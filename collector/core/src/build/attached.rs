@@ -1,6 +1,7 @@
 //! What the report says of a run that attached to a process.
 
 use super::Inputs;
+use crate::model::command::base_name;
 use crate::model::report::{AttachedTo, Exit, Stage};
 use crate::model::timestamp;
 use crate::run::RunState;
@@ -12,7 +13,11 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
     let main = run.totals.main_process.as_ref();
     Some(AttachedTo {
         pid: process.pid,
-        command: main.map_or_else(|| program_name(inputs), |main| main.command.to_string()),
+        command: match (main, inputs.config.command.first()) {
+            (Some(main), _) => main.command.to_string(),
+            // The run did not track it: the base name of its program by its arguments.
+            (None, program) => program.map_or("", |program| base_name(program)).to_owned(),
+        },
         since: timestamp::representable(inputs.config.start.date(run.start_ns)),
         ran_before_s: process.before.at_ns.saturating_sub(process.start_ns) as f64 / 1e9,
         // Without the launcher's report, the process runs on as long as no source has seen its end.
@@ -23,20 +28,9 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
     })
 }
 
-/// The base name of the attached process's program by its arguments, for a run that did not track it.
-fn program_name(inputs: &Inputs) -> String {
-    let program = inputs.config.command.first().map_or("", String::as_str);
-    program.rsplit('/').next().unwrap_or(program).to_owned()
-}
-
-/// How the attached process ended, as far as the kernel told the run. A launcher that is not its parent can't wait for it.
-pub(super) fn exit(inputs: &Inputs) -> Exit {
-    inputs.run.totals.main_process.as_ref().and_then(|main| main.exit).unwrap_or_default()
-}
-
 /// Why the block I/O of a run that attached to a process is not known.
 pub(super) fn why_no_io(run: &RunState) -> String {
-    match run.tree.io_before().and_then(|before| before.unread) {
+    match run.tree.io_before.and_then(|before| before.unread) {
         Some(pid) => format!("what process {pid} had read and written before the attach could not be read"),
         None => "it was not read".to_owned(),
     }

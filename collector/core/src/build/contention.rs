@@ -9,53 +9,41 @@
 //!   the quota up, the quota made it wait. If the run used less, other processes of the same group may have used up the rest.
 
 use super::inputs::Inputs;
-use super::larger;
 use crate::model::observation::TaskTimes;
 use crate::model::report::{Contention, ContextSwitches, CpuTime};
+use crate::model::tree_sample::larger;
 
 /// Values of the rule.
-struct Policy {
+struct Policy;
+
+impl Policy {
     /// Over fewer clock ticks, their resolution dominates.
-    least_ticks: f64,
+    const LEAST_TICKS: f64 = 50.0;
     /// Fewer cores of others than this, and fewer waiting threads, do not count. An idle machine's own work takes less.
-    least_cores: f64,
+    const LEAST_CORES: f64 = 0.1;
     /// Others' cores, and waiting threads, also don't count below this part of the cores that the run used: without the others the
     /// run would hardly have been faster.
-    least_part: f64,
+    const LEAST_PART: f64 = 0.1;
     /// How long threads waited is known if those that were read ran and waited for this long together, nanoseconds. They must also
-    /// have run for `least_task_part` of the run's CPU time.
-    least_task_ns: u64,
-    /// See `least_task_ns`.
-    least_task_part: f64,
+    /// have run for `LEAST_TASK_PART` of the run's CPU time.
+    const LEAST_TASK_NS: u64 = 50_000_000;
+    /// See `LEAST_TASK_NS`.
+    const LEAST_TASK_PART: f64 = 0.005;
     /// It is also known if they ran for this part of the CPU time, however short that is. A run that mostly sleeps has no more.
-    whole_task_part: f64,
+    const WHOLE_TASK_PART: f64 = 0.1;
     /// With fewer switches in a second than this, threads did not wait for a tenth of it: a wait takes a few milliseconds.
-    least_switches_per_s: f64,
+    const LEAST_SWITCHES_PER_S: f64 = 5.0;
     /// With this many involuntary switches in a second of CPU time, threads were driven off their cores. A thread that had a core
     /// of its own had 5, and one of two threads on a core had 400 (Linux 6.18).
-    preempted_per_s: f64,
+    const PREEMPTED_PER_S: f64 = 20.0;
     /// The cores were full if less than this part of them was idle.
-    full: f64,
+    const FULL: f64 = 0.1;
     /// The run used up its quota if it used this part of it, since throttling leaves some unused.
-    whole_quota: f64,
+    const WHOLE_QUOTA: f64 = 0.9;
     /// A part of the run's CPU time, and a number of cores. If the cores' CPU time in /proc/stat is below the run's by more than both,
     /// it can't be right. Smaller differences come from clock ticks.
-    most_missing: (f64, f64),
+    const MOST_MISSING: (f64, f64) = (0.2, 0.2);
 }
-
-const POLICY: Policy = Policy {
-    least_ticks: 50.0,
-    least_cores: 0.1,
-    least_part: 0.1,
-    least_task_ns: 50_000_000,
-    least_task_part: 0.005,
-    whole_task_part: 0.1,
-    least_switches_per_s: 5.0,
-    preempted_per_s: 20.0,
-    full: 0.1,
-    whole_quota: 0.9,
-    most_missing: (0.2, 0.2),
-};
 
 /// What the rule concludes from. All times are of the same span.
 #[derive(Debug, Clone, Copy)]
@@ -85,27 +73,26 @@ struct Measured {
 /// Says whether others kept the run from using more cores, by the first and the last reading of the cores. Where that can't be
 /// judged, gives the reason.
 pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Contention {
-    let limits = &inputs.host_info.allowed;
-    let allowed_cores = limits.cpus.as_ref().and_then(|cpus| u32::try_from(cpus.len()).ok());
-    let unknown =
-        |reason: String| Contention { allowed_cores, reason: Some(reason), ..Contention::default() };
-    let span = match inputs.run.cores.span() {
-        Ok(span) => span,
-        Err(absent) => return unknown(absent.to_string()),
-    };
+    let cpus = inputs.host_info.allowed.cpus.as_ref();
+    let allowed_cores = cpus.and_then(|cpus| u32::try_from(cpus.len()).ok());
+    let judged = measured(inputs, cpu_time, switches).and_then(|measured| judge(&measured));
+    let unknown = |reason| Contention { reason: Some(reason), ..Contention::default() };
+    Contention { allowed_cores, ..judged.unwrap_or_else(unknown) }
+}
+
+/// What the rule concludes from, or why something of it is unknown.
+fn measured(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Result<Measured, String> {
+    let span = inputs.run.cores.span().map_err(|absent| absent.to_string())?;
     // The larger of both: only the kernel's own sum has children that no record covers.
-    let Some(total_s) = larger(cpu_time.total_s, cpu_time.kernel_s) else {
-        return unknown("the CPU time of the run is unknown".into());
-    };
+    let total_s = larger(cpu_time.total_s, cpu_time.kernel_s).ok_or("the CPU time of the run is unknown")?;
     let (from, to) = span.ticks;
     // A core that goes offline or online changes the sums by all CPU time that it ever had.
     let grown = to.busy.checked_sub(from.busy).zip(to.stolen.checked_sub(from.stolen));
-    let Some((busy, stolen)) = grown.filter(|_| from.cores == to.cores) else {
-        return unknown("cores went off or on line".into());
-    };
+    let (busy, stolen) = grown.filter(|_| from.cores == to.cores).ok_or("cores went off or on line")?;
     let tick_s = inputs.host_info.tick_us() as f64 / 1e6;
     let span_s = span.at_ns.1.saturating_sub(span.at_ns.0) as f64 / 1e9;
-    let judged = judge(&Measured {
+    let quota_millicores = inputs.host_info.allowed.cpu_millicores.known();
+    Ok(Measured {
         span_s,
         ticks: span_s / tick_s,
         cores: from.cores,
@@ -116,24 +103,22 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
         tools_s: span.tools_ns as f64 / 1e9,
         tasks: inputs.run.cores.tasks,
         switches,
-        quota_cores: limits.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0),
-    });
-    Contention { allowed_cores, ..judged }
+        quota_cores: quota_millicores.map(|millicores| millicores as f64 / 1000.0),
+    })
 }
 
-/// Computes how many cores others had and how many threads waited, and concludes from both. The result's `reason` says why a
-/// figure is unknown. The caller adds `allowed_cores`.
-fn judge(measured: &Measured) -> Contention {
+/// Computes how many cores others had and how many threads waited, and concludes from both, or says why neither is known. The
+/// result's `reason` says why a single figure is unknown. The caller adds `allowed_cores`.
+fn judge(measured: &Measured) -> Result<Contention, String> {
     let Measured { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *measured;
-    let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
-    if measured.ticks < POLICY.least_ticks {
-        return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
+    if measured.ticks < Policy::LEAST_TICKS {
+        return Err(format!("the run took less than {} clock ticks", Policy::LEAST_TICKS));
     }
     // What neither the run nor its launcher and collector used is that of others.
     let others_s = busy_s + stolen_s - own_s - tools_s;
-    let (missing_part, missing_cores) = POLICY.most_missing;
+    let (missing_part, missing_cores) = Policy::MOST_MISSING;
     if -others_s > own_s * missing_part && -others_s > missing_cores * span_s {
-        return unknown("/proc/stat has less CPU time of its cores than the run used".into());
+        return Err("/proc/stat has less CPU time of its cores than the run used".into());
     }
     // Kernels without PARAVIRT_TIME_ACCOUNTING have stolen time in `own_s`, too. It is that of others all the same.
     let others_s = others_s.max(stolen_s);
@@ -147,14 +132,14 @@ fn judge(measured: &Measured) -> Contention {
         Some(_) if is_contended.is_none() => Some("a CPU quota made its threads wait, too"),
         Some(_) => None,
     };
-    Contention {
+    Ok(Contention {
         is_contended,
         allowed_cores: None,
         others_cores: Some(others),
         stolen_cores: Some(stolen),
         waiting_threads: waiting,
         reason: reason.map(str::to_owned),
-    }
+    })
 }
 
 /// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether they waited
@@ -162,7 +147,7 @@ fn judge(measured: &Measured) -> Contention {
 fn is_contended(measured: &Measured, others: f64, waiting: Option<f64>) -> Option<bool> {
     let own_cores = measured.own_s / measured.span_s;
     // Fewer cores than this do not matter, nor do fewer threads that waited for one.
-    let least = POLICY.least_cores.max(own_cores * POLICY.least_part);
+    let least = Policy::LEAST_CORES.max(own_cores * Policy::LEAST_PART);
     if others < least {
         return Some(false);
     }
@@ -174,7 +159,7 @@ fn is_contended(measured: &Measured, others: f64, waiting: Option<f64>) -> Optio
     let reachable_quota = measured.quota_cores.filter(|quota| f64::from(measured.cores) - others >= *quota);
     match reachable_quota {
         // The run used the quota up, so the quota made it wait.
-        Some(quota) if own_cores >= quota * POLICY.whole_quota => Some(false),
+        Some(quota) if own_cores >= quota * Policy::WHOLE_QUOTA => Some(false),
         // The run left some of the quota. Either processes of the same cgroup used that up, or others had the cores.
         Some(_) if has_waited == Some(true) => None,
         _ => has_waited,
@@ -187,8 +172,8 @@ fn waiting_threads(measured: &Measured) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = measured.tasks;
     // Whether they ran for at least this part of the run's CPU time.
     let ran_for = |part: f64| ran_ns as f64 / 1e9 >= measured.own_s * part;
-    let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
-    let is_enough = ran_for(POLICY.whole_task_part) || (is_long && ran_for(POLICY.least_task_part));
+    let is_long = ran_ns.saturating_add(waited_ns) >= Policy::LEAST_TASK_NS;
+    let is_enough = ran_for(Policy::WHOLE_TASK_PART) || (is_long && ran_for(Policy::LEAST_TASK_PART));
     // On average `busy_cores` threads ran. Those that were read show how many waited for each that ran.
     let busy_cores = measured.own_s / measured.span_s;
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
@@ -200,19 +185,24 @@ fn waiting_threads(measured: &Measured) -> Option<f64> {
 /// `None`: only one of both is so, or the switches are not known.
 fn has_waited_by_switches(measured: &Measured, others: f64) -> Option<bool> {
     let used_cores = others + (measured.own_s + measured.tools_s) / measured.span_s;
-    let is_full = f64::from(measured.cores) - used_cores < f64::from(measured.cores) * POLICY.full;
+    let is_full = f64::from(measured.cores) - used_cores < f64::from(measured.cores) * Policy::FULL;
     let (voluntary, involuntary) = measured.switches.voluntary.zip(measured.switches.involuntary)?;
-    let least_switches = measured.span_s * POLICY.least_switches_per_s;
+    let least_switches = measured.span_s * Policy::LEAST_SWITCHES_PER_S;
     if (voluntary.saturating_add(involuntary) as f64) < least_switches {
         return Some(false);
     }
-    let is_preempted = involuntary as f64 >= least_switches.max(measured.own_s * POLICY.preempted_per_s);
+    let is_preempted = involuntary as f64 >= least_switches.max(measured.own_s * Policy::PREEMPTED_PER_S);
     (is_full == is_preempted).then_some(is_full)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn judge(measured: &Measured) -> Contention {
+        let unknown = |reason| Contention { reason: Some(reason), ..Contention::default() };
+        super::judge(measured).unwrap_or_else(unknown)
+    }
 
     /// Ten seconds on two cores, of which the run used one. Others used so many, and for each second that its threads ran they
     /// waited so long.

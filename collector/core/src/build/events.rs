@@ -8,27 +8,24 @@ use crate::run::rules::alerts::Alert;
 
 /// The report's entry on each alert of the run.
 pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
-    inputs.run.rules.alerts().iter().map(|alert| entry(inputs, alert)).collect()
-}
-
-/// Makes the report's entry on an alert.
-fn entry(inputs: &Inputs, alert: &Alert) -> AlertUse {
-    let quantity = alert.rule.quantity;
-    let since_start_s = |at_ns: u64| at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
-    // An alert of growth needs no amount that is allowed.
-    let reason =
-        (alert.allowed.is_none() && quantity != Quantity::Growth).then(|| quantity.row().unknown.to_owned());
-    AlertUse {
-        alert: alert.rule.words.clone(),
-        quantity,
-        unit: alert.rule.unit(),
-        allowed: alert.allowed,
-        reason,
-        times: alert.times(),
-        first_at_s: alert.first_on_ns().map(since_start_s),
-        on_s: alert.on_ns_until(inputs.end.at_ns) as f64 / 1e9,
-        is_on: alert.is_on(),
-    }
+    let entry = |alert: &Alert| {
+        let quantity = alert.rule.quantity;
+        // An alert of growth needs no amount that is allowed.
+        let reason = (alert.allowed.is_none() && quantity != Quantity::Growth)
+            .then(|| quantity.row().unknown.to_owned());
+        AlertUse {
+            alert: alert.rule.words.clone(),
+            quantity,
+            unit: alert.rule.unit(),
+            allowed: alert.allowed,
+            reason,
+            times: alert.state.times,
+            first_at_s: alert.state.first_on_ns.map(|at_ns| inputs.run.since_start_s(at_ns)),
+            on_s: alert.state.on_ns_until(inputs.end.at_ns) as f64 / 1e9,
+            is_on: alert.state.on_ns.is_some(),
+        }
+    };
+    inputs.run.rules.alerts.iter().map(entry).collect()
 }
 
 /// What happened in the run, in order of time. Adds its peak, if that is known, and its end, if the run is over. `None`: no

@@ -9,6 +9,7 @@ use crate::model::report::{
     GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, HeavyProcess,
     MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
 };
+use crate::model::tree_sample::larger;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
@@ -171,7 +172,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     } else {
         let mean_sum: Option<f64> = (!means.is_empty()).then(|| means.iter().sum());
         // `usage.max` is a sum at one time. Of devices known at different times, the sum of the means can be larger.
-        let max_sum = usage.max.busy.map(|max| mean_sum.map_or(max, |mean| mean.max(max)));
+        let max_sum = usage.max.busy.and_then(|max| larger(mean_sum, Some(max)));
         Percent { max_sum, mean_sum }
     };
     Gpu {
@@ -210,6 +211,9 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         figure: figure.name().into(),
         reason: missing.to_string(),
     };
+    let mean_ns = gpu.lists.read.mean_ns();
+    let throttle =
+        |(reason, ns): (&String, &u64)| GpuThrottle { reason: reason.clone(), time_s: *ns as f64 / 1e9 };
     GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
@@ -222,7 +226,12 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         visible: gpu.is_visible,
         used: is_used(usage, gpu),
         lost_at_s: gpu.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
-        reading: reading_of(gpu),
+        // Fewer than two readings have no time between them.
+        reading: GpuReading {
+            count: Some(gpu.lists.read.count),
+            mean_interval_s: mean_ns.map(|ns| ns / 1e9),
+            max_interval_s: mean_ns.and(Some(gpu.lists.read.longest_ns as f64 / 1e9)),
+        },
         memory: memory_of(usage, gpu),
         utilization: GpuUtilization {
             mean_percent: gpu.busy.mean(),
@@ -245,7 +254,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             fastest: gpu.gauges.get(&Figure::Pstate).map(|gauge| gauge.min as u32),
             slowest: gpu.max(Figure::Pstate).map(|number| number as u32),
         },
-        throttle: gpu.throttle.ns().map(throttle_of),
+        throttle: gpu.throttle.ns().map(|ns| ns.iter().map(throttle).collect()),
         pcie: GpuPcie { tx_bytes: total_of(gpu, Figure::PcieTx), rx_bytes: total_of(gpu, Figure::PcieRx) },
         errors: errors_of(gpu),
         processes: processes_on(usage, &device.id),
@@ -258,16 +267,6 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
 /// What a counter counted over the run, in the figure's unit, which has no fractions. `None`: it is not known.
 fn total_of(gpu: &DeviceUsage, figure: Figure) -> Option<u64> {
     gpu.counted(figure).map(|total| total as u64)
-}
-
-/// Says how often the process lists of a device were read. Fewer than two readings have no time between them.
-fn reading_of(gpu: &DeviceUsage) -> GpuReading {
-    let mean_ns = gpu.lists.read.mean_ns();
-    GpuReading {
-        count: Some(gpu.lists.read.count),
-        mean_interval_s: mean_ns.map(|ns| ns / 1e9),
-        max_interval_s: mean_ns.and(Some(gpu.lists.read.longest_ns as f64 / 1e9)),
-    }
 }
 
 /// Counts the errors of a device during the run. XIDs are `None`, not empty, if the driver never told of them.
@@ -330,18 +329,11 @@ fn power_of(gpu: &DeviceUsage) -> GpuPower {
         mean_w,
         mean_span_s,
         // Readings can miss a short peak, which the energy counter has.
-        max_w: gauge.map(|gauge| mean_w.map_or(gauge.max, |mean_w| gauge.max.max(mean_w))),
+        max_w: gauge.and_then(|gauge| larger(mean_w, Some(gauge.max))),
         energy_j,
         energy_span_s,
         integrated_energy_j: gauge.and_then(Gauge::integrated),
     }
-}
-
-/// The time in each throttle reason, by its name.
-fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
-    let time =
-        |(reason, ns): (&String, &u64)| GpuThrottle { reason: reason.clone(), time_s: *ns as f64 / 1e9 };
-    ns.iter().map(time).collect()
 }
 
 /// The time between the first and the last reading of a device's energy counter, seconds; `None`: its energy is not known.
@@ -386,7 +378,7 @@ pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>
         let command = by_name.entry(&used.command).or_default();
         command.count += 1;
         command.peak_ram_bytes = command.peak_ram_bytes.max(used.peak_bytes);
-        command.max_sm_percent = command.max_sm_percent.into_iter().chain(max_sm(used)).reduce(f64::max);
+        command.max_sm_percent = larger(command.max_sm_percent, max_sm(used));
     }
     for command in &mut commands {
         command.gpu = by_name.remove(command.command.as_str());
@@ -405,7 +397,7 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> 
         start_s: Some(process.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
         node: None,
     };
-    totals.heaviest().into_iter().map(entry).collect()
+    totals.heaviest.list().into_iter().map(entry).collect()
 }
 
 /// Lists the figures of a device that are not known, and why.

@@ -7,73 +7,54 @@ mod gpu_memory;
 
 use super::usable::usable_devices;
 use crate::model::batch::Job;
-use crate::model::report::Report;
 use crate::model::report::{
-    Allowed, CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S,
-    MemoryBasis, MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
+    Allowed, Cause, CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES,
+    LEAST_TIME_S, MemoryBasis, MemoryHint, MemorySource, Report, Stage, TimeBasis, TimeHint, TimeLimitSource,
 };
-use crate::model::report::{Cause, TimeLimitSource};
 use crate::run::usage::SHORTEST_WINDOW_NS;
 
-/// Values of the rules.
-struct Policy {
+/// Values of the rules. Memory is in binary units, as batch systems count it.
+pub(super) struct Policy;
+
+impl Policy {
     /// Memory to ask for, over the peak: another input, or other page sizes, need a little more.
-    memory_factor: f64,
+    const MEMORY_FACTOR: f64 = 1.2;
     /// Memory to ask for, over the limit at which the kernel killed a process; also time to ask for, over a time limit.
-    after_limit_factor: f64,
+    const AFTER_LIMIT_FACTOR: f64 = 1.5;
     /// Steps of memory, bytes: up to the first size of a pair, memory is a multiple of the second.
-    memory_steps: [(u64, u64); 4],
+    const MEMORY_STEPS: [(u64, u64); 4] =
+        [(4 * GIB, 256 * MIB), (32 * GIB, GIB), (128 * GIB, 5 * GIB), (u64::MAX, 10 * GIB)];
     /// Wall time to ask for, over this run's: nodes differ, and shared file systems are slow at times.
-    time_factor: f64,
+    const TIME_FACTOR: f64 = 1.3;
     /// Steps of time, seconds.
-    time_step_s: u64,
-    /// The part of the run's time in which the hint's cores must suffice.
-    busy_part: f64,
+    const TIME_STEP_S: u64 = 300;
+    /// The part of the run's time in which the hint's cores must suffice, from 0 to 1.
+    pub(super) const BUSY_PART: f64 = 0.95;
     /// Busy cores above a whole number that need no further core. Other threads ran for moments, or clocks were read one after
     /// another.
-    busy_slack: f64,
+    const BUSY_SLACK: f64 = 0.1;
     /// Mean number of busy cores of a serial run.
-    serial: std::ops::RangeInclusive<f64>,
+    const SERIAL: std::ops::RangeInclusive<f64> = 0.85..=1.01;
     /// What was given fits if more than this part of it was used.
-    fitting: f64,
+    const FITTING: f64 = 0.7;
     /// A run shorter than this, seconds, says little of what a job needs.
-    shortest_s: f64,
+    const SHORTEST_S: f64 = 1.0;
     /// A charged peak above this part of the limit can be page cache, which the kernel drops when processes need memory.
-    full_of_cache: f64,
+    const FULL_OF_CACHE: f64 = 0.95;
 }
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Memory is in binary units, as batch systems count it.
-const POLICY: Policy = Policy {
-    memory_factor: 1.2,
-    after_limit_factor: 1.5,
-    memory_steps: [(4 * GIB, 256 * MIB), (32 * GIB, GIB), (128 * GIB, 5 * GIB), (u64::MAX, 10 * GIB)],
-    time_factor: 1.3,
-    time_step_s: 300,
-    busy_part: 0.95,
-    busy_slack: 0.1,
-    serial: 0.85..=1.01,
-    fitting: 0.7,
-    shortest_s: 1.0,
-    full_of_cache: 0.95,
-};
-
 /// What the rules need beside the report.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Basis {
-    /// At most this many cores were busy for most of the time, see [`busy_part`]. `None`: not known.
+    /// At most this many cores were busy for most of the time, see [`Policy::BUSY_PART`]. `None`: not known.
     pub(super) busy_cores: Option<f64>,
     /// Largest charged memory of the launcher's innermost cgroup with a limit, bytes, if it was reached during the run.
     pub(super) cgroup_peak_bytes: Option<u64>,
     /// Start of the command, seconds since the epoch.
     pub(super) started_s: f64,
-}
-
-/// The part of the time for which [`Basis::busy_cores`] was not exceeded, from 0 to 1.
-pub(super) fn busy_part() -> f64 {
-    POLICY.busy_part
 }
 
 /// What to ask for next time. All of the report but the hints themselves is known by now.
@@ -106,22 +87,15 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
 /// several nodes tells of its node. `None`: all is in it, as far as is known.
 fn not_in_report(report: &Report) -> Option<String> {
     let coverage = &report.coverage;
-    let mut programs: Vec<&str> = coverage.elsewhere.iter().map(|entry| entry.program.as_str()).collect();
-    if report.node_part.is_some() {
-        let others = coverage.elsewhere.iter().filter(|entry| entry.kind != ElsewhereKind::Node);
-        programs = others.map(|entry| entry.program.as_str()).collect();
+    let is_whole_run = report.node_part.is_none();
+    if let Some(ranks) = coverage.ranks.filter(|_| is_whole_run) {
+        return Some(format!("{} of {} ranks are not in this report", ranks.unseen, ranks.expected));
     }
+    let missing = coverage.elsewhere.iter().filter(|entry| is_whole_run || entry.kind != ElsewhereKind::Node);
+    let mut programs: Vec<&str> = missing.map(|entry| entry.program.as_str()).collect();
     programs.dedup();
-    let ranks = coverage.ranks.filter(|_| report.node_part.is_none());
-    match (ranks, programs.as_slice()) {
-        (Some(ranks), _) => {
-            Some(format!("{} of {} ranks are not in this report", ranks.unseen, ranks.expected))
-        }
-        (None, []) => None,
-        (None, programs) => {
-            Some(format!("what {} started elsewhere is not in this report", programs.join(", ")))
-        }
-    }
+    let programs = programs.join(", ");
+    (!programs.is_empty()).then(|| format!("what {programs} started elsewhere is not in this report"))
 }
 
 /// Whether the kernel killed a process of the run for want of memory. The command may have succeeded all the same. Among the crashes,
@@ -155,7 +129,8 @@ fn withheld(report: &Report) -> Option<String> {
     } else if !is_success {
         Some("the command failed, and may need more than it used up to then".into())
     } else {
-        (report.wall_s < POLICY.shortest_s).then(|| format!("the run took less than {} s", POLICY.shortest_s))
+        (report.wall_s < Policy::SHORTEST_S)
+            .then(|| format!("the run took less than {} s", Policy::SHORTEST_S))
     }
 }
 
@@ -165,50 +140,46 @@ fn withheld(report: &Report) -> Option<String> {
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
-    // What a killed process would have needed is unknown. It is more than the limit.
-    if was_short_of_memory(report) {
-        let limit_bytes = match &report.ending.cause {
-            Some(Cause::OutOfMemory(killed)) => killed.limit_bytes,
-            _ => None,
-        };
-        let basis_bytes = limit_bytes.or(memory.bytes)?;
-        return Some(MemoryHint {
-            bytes: round_up_memory(basis_bytes as f64 * POLICY.after_limit_factor),
-            is_lower_bound: true,
-            basis: MemoryBasis::OutOfMemoryLimit,
-            basis_bytes,
-            given_bytes,
-            is_fitting: false,
-        });
-    }
+    let was_short = was_short_of_memory(report);
+    let killed_at_bytes = match &report.ending.cause {
+        Some(Cause::OutOfMemory(killed)) => killed.limit_bytes,
+        _ => None,
+    };
     // The peak of the command's own cgroup, or else of the launcher's. One that can be page cache does not count.
     let can_be_cache =
-        |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * POLICY.full_of_cache);
+        |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * Policy::FULL_OF_CACHE);
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
     let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !can_be_cache(*peak));
     let combined = report.max_ram.combined.footprint_bytes;
     // The RAM of the tree is charged, too. So a charge that is smaller than it is that of another group.
-    let (basis, basis_bytes) = match charged {
-        Some(charged) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
-        _ => (MemoryBasis::CombinedRam, combined?),
+    let (basis, basis_bytes, factor) = match charged {
+        // What a killed process would have needed is unknown. It is more than the limit.
+        _ if was_short => {
+            let limit_bytes = killed_at_bytes.or(memory.bytes)?;
+            (MemoryBasis::OutOfMemoryLimit, limit_bytes, Policy::AFTER_LIMIT_FACTOR)
+        }
+        Some(charged) if Some(charged) >= combined => {
+            (MemoryBasis::CgroupPeak, charged, Policy::MEMORY_FACTOR)
+        }
+        _ => (MemoryBasis::CombinedRam, combined?, Policy::MEMORY_FACTOR),
     };
-    let bytes = round_up_memory(basis_bytes as f64 * POLICY.memory_factor);
+    let bytes = round_up_memory(basis_bytes as f64 * factor);
     // The RAM can have been more than is certain, and so more than is asked for.
     let at_most = report.max_ram_at_most.combined.filter(|_| basis == MemoryBasis::CombinedRam);
     Some(MemoryHint {
         bytes,
-        is_lower_bound: at_most.is_some_and(|at_most| at_most > bytes),
+        is_lower_bound: was_short || at_most.is_some_and(|at_most| at_most > bytes),
         basis,
         basis_bytes,
         given_bytes,
-        is_fitting: given_bytes.is_some_and(|given| fits(basis_bytes as f64, given as f64)),
+        is_fitting: !was_short && given_bytes.is_some_and(|given| fits(basis_bytes as f64, given as f64)),
     })
 }
 
 /// Rounds memory to ask for, bytes, up to the policy's step for its size. Gives at least [`LEAST_MEMORY_BYTES`].
 fn round_up_memory(bytes: f64) -> u64 {
     let bytes = (bytes as u64).max(LEAST_MEMORY_BYTES);
-    let step = POLICY.memory_steps.iter().find(|(most, _)| bytes <= *most).map_or(GIB, |(_, step)| *step);
+    let step = Policy::MEMORY_STEPS.iter().find(|(most, _)| bytes <= *most).map_or(GIB, |(_, step)| *step);
     bytes.div_ceil(step).saturating_mul(step)
 }
 
@@ -218,31 +189,25 @@ fn round_up_memory(bytes: f64) -> u64 {
 fn time(report: &Report, started_s: f64) -> TimeHint {
     let job = slurm_job(&report.allowed);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
-    if let Some(Cause::TimeLimit(limit)) = &report.ending.cause {
-        // What `timeout` was given is no limit of the job.
-        let of_job = given_s.filter(|_| limit.set_by == TimeLimitSource::Slurm);
-        let basis_s = of_job.or(limit.limit_s).unwrap_or(report.wall_s);
-        return TimeHint {
-            time_s: round_up_time(basis_s * POLICY.after_limit_factor),
-            is_lower_bound: true,
-            basis: TimeBasis::TimeLimit,
-            basis_s,
-            given_s,
-            is_fitting: false,
-        };
-    }
     let since_job_start = job.map(|(start_s, _)| started_s + report.wall_s - start_s);
-    let (basis, basis_s) = match since_job_start {
-        Some(job_s) if job_s > report.wall_s => (TimeBasis::SlurmJob, job_s),
+    let (basis, basis_s) = match (&report.ending.cause, since_job_start) {
+        (Some(Cause::TimeLimit(limit)), _) => {
+            // What `timeout` was given is no limit of the job.
+            let of_job = given_s.filter(|_| limit.set_by == TimeLimitSource::Slurm);
+            (TimeBasis::TimeLimit, of_job.or(limit.limit_s).unwrap_or(report.wall_s))
+        }
+        (_, Some(job_s)) if job_s > report.wall_s => (TimeBasis::SlurmJob, job_s),
         _ => (TimeBasis::Wall, report.wall_s),
     };
+    let was_ended = basis == TimeBasis::TimeLimit;
+    let factor = if was_ended { Policy::AFTER_LIMIT_FACTOR } else { Policy::TIME_FACTOR };
     TimeHint {
-        time_s: round_up_time(basis_s * POLICY.time_factor),
-        is_lower_bound: false,
+        time_s: round_up_time(basis_s * factor),
+        is_lower_bound: was_ended,
         basis,
         basis_s,
         given_s,
-        is_fitting: given_s.is_some_and(|given| fits(basis_s, given)),
+        is_fitting: !was_ended && given_s.is_some_and(|given| fits(basis_s, given)),
     }
 }
 
@@ -255,7 +220,10 @@ fn slurm_job(limits: &Allowed) -> Option<(f64, Option<f64>)> {
 
 /// Rounds a time to ask for, seconds, up to the policy's step. Gives at least [`LEAST_TIME_S`].
 fn round_up_time(seconds: f64) -> u64 {
-    (seconds.ceil() as u64).max(LEAST_TIME_S).div_ceil(POLICY.time_step_s).saturating_mul(POLICY.time_step_s)
+    (seconds.ceil() as u64)
+        .max(LEAST_TIME_S)
+        .div_ceil(Policy::TIME_STEP_S)
+        .saturating_mul(Policy::TIME_STEP_S)
 }
 
 /// Makes the hint for cores. `busy_cores`: see [`Basis`]. `None`: it is not known how many were busy.
@@ -268,14 +236,14 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let mean_of_short_run = mean_busy.filter(|_| report.wall_s * 1e9 < SHORTEST_WINDOW_NS as f64);
     let busy_cores = busy_cores?;
     let p95_busy_cores = mean_of_short_run.unwrap_or(busy_cores);
-    let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
+    let count = (p95_busy_cores - Policy::BUSY_SLACK).ceil().max(1.0);
     // A run that waited for cores that others had may be able to use more than it got.
     let is_lower_bound = report.contention.may_be_contended();
     // A run of serial and parallel parts can have the same mean.
     let is_serial = !is_lower_bound
         && count <= 1.0
         && usable.count > 1.0
-        && mean_busy.is_some_and(|busy| POLICY.serial.contains(&busy));
+        && mean_busy.is_some_and(|busy| Policy::SERIAL.contains(&busy));
     Some(CpusHint {
         count: count as u32,
         p95_busy_cores,
@@ -302,9 +270,9 @@ fn gpus(report: &Report) -> Option<GpusHint> {
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
 }
 
-/// Whether what the job was given fits what it used: more than [`Policy::fitting`] of it was used. Both have the same unit.
+/// Whether what the job was given fits what it used: more than [`Policy::FITTING`] of it was used. Both have the same unit.
 fn fits(used: f64, given: f64) -> bool {
-    used > given * POLICY.fitting
+    used > given * Policy::FITTING
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ mod series;
 use hints::Basis;
 pub use inputs::Inputs;
 use usable::usable;
-use warnings::Context;
 
 use crate::model::config::Layer;
 use crate::model::counts_in_words::processes;
@@ -28,6 +27,7 @@ use crate::model::report::{
     MaxProportionalRam, MaxRam, OtherUser, OwnRank, Peak, Percent, Processes, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
+use crate::model::tree_sample::{IoBytes, larger};
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Evidence};
 use crate::run::elsewhere::Here;
@@ -50,10 +50,8 @@ pub fn report(inputs: &Inputs) -> Report {
     let is_attached = inputs.config.attached.is_some();
     let if_exact = |n: u64| (coverage.exact > 0 && !is_attached).then_some(n);
     let cgroup = own_cgroup(inputs);
-    let allowed = Allowed { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.allowed.clone() };
     let cpu = cpu(inputs, &cpu_time, wall_s);
     let max_ram = max_ram(inputs, &coverage);
-    let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
     let context_switches = ContextSwitches {
         voluntary: if_exact(own.voluntary_switches),
         involuntary: if_exact(own.involuntary_switches),
@@ -81,7 +79,7 @@ pub fn report(inputs: &Inputs) -> Report {
         contention: contention::contention(inputs, &cpu_time, context_switches),
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
-        max_ram_at_most,
+        max_ram_at_most: max_ram_at_most(inputs, &max_ram),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         series: series::series(inputs.run, wall_s, &cpu),
         cpu,
@@ -92,22 +90,12 @@ pub fn report(inputs: &Inputs) -> Report {
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak,
-        warnings: warnings::warnings(&Context {
-            inputs,
-            coverage: &coverage,
-            allowed: &allowed,
-            cgroup: cgroup.as_ref(),
-            ending: &ending,
-            max_ram: &max_ram,
-            cpu_time: &cpu_time,
-            max_ram_at_most: &max_ram_at_most,
-            wall_s,
-        }),
+        warnings: Vec::new(),
         ending,
         max_ram,
         cpu_time,
         cgroup,
-        allowed,
+        allowed: Allowed { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.allowed.clone() },
         run_limits: run_limits::run_limits(inputs),
         alerts: events::alerts(inputs),
         events,
@@ -119,6 +107,7 @@ pub fn report(inputs: &Inputs) -> Report {
         nodes: Vec::new(),
         ranks: None,
     };
+    report.warnings = warnings::warnings(inputs, &report);
     report.hints = hints::hints(&report, &basis(inputs));
     if report.coverage.untracked_reason.is_some() {
         untracked::keep_what_a_parent_knows(&mut report, inputs.end.largest_rss_bytes);
@@ -130,7 +119,7 @@ pub fn report(inputs: &Inputs) -> Report {
 /// REAPED record of that process. `if_exact` gives a count, or `None` where no usage is exact.
 fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     if inputs.config.attached.is_some() {
-        let read = inputs.run.samples.io();
+        let read = inputs.run.samples.storage.io();
         return Io {
             read_bytes: read.map(|io| io.bytes.read),
             write_bytes: read.map(|io| io.bytes.written),
@@ -139,14 +128,13 @@ fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
             reason: read.is_none().then(|| attached::why_no_io(inputs.run)),
         };
     }
-    /// The unit of the kernel's counts of blocks in a rusage, whatever the device.
-    const RUSAGE_BLOCK_BYTES: u64 = 512;
     let own = &inputs.run.totals.own_usage;
-    let read_bytes = if_exact(own.input_blocks.saturating_mul(RUSAGE_BLOCK_BYTES));
+    let IoBytes { read, written } = IoBytes::of_blocks(own.input_blocks, own.output_blocks);
+    let read_bytes = if_exact(read);
     Io {
         read_bytes,
-        write_bytes: if_exact(own.output_blocks.saturating_mul(RUSAGE_BLOCK_BYTES)),
-        cancelled_write_bytes: inputs.run.samples.cancelled_bytes().filter(|_| read_bytes.is_some()),
+        write_bytes: if_exact(written),
+        cancelled_write_bytes: inputs.run.samples.storage.cancelled_bytes().filter(|_| read_bytes.is_some()),
         reason: read_bytes.is_none().then(|| "the usage of no process is exactly known".to_owned()),
     }
 }
@@ -189,7 +177,7 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
 /// Makes the report's entry on the moment of the largest RAM. `None`: no memory of the tree was seen.
 fn peak(run: &RunState) -> Option<Peak> {
     run.ram.peak.as_ref().map(|peak| Peak {
-        at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
+        at_s: run.since_start_s(peak.at_ns),
         footprint_bytes: peak.footprint_bytes,
         processes: peak.holders.largest.clone(),
         by_command: peak.holders.by_command.clone(),
@@ -201,7 +189,7 @@ fn peak(run: &RunState) -> Option<Peak> {
 fn basis(inputs: &Inputs) -> Basis {
     let innermost = inputs.end.cgroups.memory_limits.first();
     Basis {
-        busy_cores: inputs.run.cpu.busy.quantile(hints::busy_part()),
+        busy_cores: inputs.run.cpu.busy.quantile(hints::Policy::BUSY_PART),
         cgroup_peak_bytes: innermost.filter(|limit| limit.is_peak_of_run).and_then(|limit| limit.peak_bytes),
         started_s: inputs.config.start.realtime_ns as f64 / 1e9,
     }
@@ -214,10 +202,11 @@ fn oom_kills(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<u64> {
 
 /// How the command ended, as its parent knows it. Of an attached process only the kernel may tell.
 fn exit(inputs: &Inputs) -> Exit {
+    let main = inputs.run.totals.main_process.as_ref().filter(|_| inputs.config.attached.is_some());
     match inputs.end.command_exit.and_then(|exit| exit.status) {
         Some(status) => exit_of_wait_status(status),
-        None if inputs.config.attached.is_some() => attached::exit(inputs),
-        None => Exit::default(),
+        // A launcher that is not its parent can't wait for it.
+        None => main.and_then(|main| main.exit).unwrap_or_default(),
     }
 }
 
@@ -263,11 +252,9 @@ fn coverage(inputs: &Inputs) -> Coverage {
     // How many processes each layer found. One that wrote a record counts for the preload layer alone.
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
     let failed_spawns = inputs.run.tree.counts().failed_spawns;
-    let absent = if uses(Layer::Connector) {
-        inputs.run.health.connector.absent.clone()
-    } else {
-        Some("switched off".into())
-    };
+    let is_off = !uses(Layer::Connector);
+    let absent =
+        if is_off { Some("switched off".into()) } else { inputs.run.health.connector.absent.clone() };
     let seen = &inputs.run.totals.coverage;
     let floor = &inputs.run.totals.floors.combined;
     let here = Here {
@@ -275,7 +262,8 @@ fn coverage(inputs: &Inputs) -> Coverage {
         job: &inputs.host_info.allowed.job(),
         joined: seen.joined,
     };
-    let other_users = inputs.run.totals.other_users.iter();
+    let other_user = |(uid, processes): (&u32, &u64)| OtherUser { uid: *uid, processes: *processes };
+    let unseen_ranks = inputs.run.ranks.unseen(&inputs.host_info.own_ranks);
     Coverage {
         processes: seen.processes + failed_spawns,
         exact: seen.exact,
@@ -298,16 +286,10 @@ fn coverage(inputs: &Inputs) -> Coverage {
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
         elsewhere: inputs.run.totals.elsewhere.list(&here),
-        other_users: other_users
-            .map(|(uid, processes)| OtherUser { uid: *uid, processes: *processes })
-            .collect(),
-        nodes: inputs.run.totals.elsewhere.unseen_nodes(&here),
+        other_users: inputs.run.totals.other_users.iter().map(other_user).collect(),
+        nodes: inputs.run.totals.elsewhere.nodes.unseen(&here),
         // An interim report leaves this out: ranks may not have started.
-        ranks: inputs
-            .run
-            .ranks
-            .unseen(&inputs.host_info.own_ranks)
-            .filter(|_| inputs.end.stage == Stage::Over),
+        ranks: unseen_ranks.filter(|_| inputs.end.stage == Stage::Over),
         connector_absent: absent,
         connector_overruns: inputs.run.health.connector.overruns,
         ram_floor_bytes: floor.is_missed_by(&inputs.run.ram.max.combined).then_some(floor.rss_bytes),
@@ -483,11 +465,6 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
         descendants_threads: Some(ram.threads.descendants),
         combined_threads: Some(ram.threads.combined).filter(|n| *n > 0),
     }
-}
-
-/// The larger of two values, either of which may be unknown. `None`: both are.
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::max)
 }
 
 /// Makes the report's CPU time. If it is known of no process, all sums over the processes are unknown. `usable_s` is the time of

@@ -31,7 +31,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
             },
             enforced_by: enforcer(inputs, limit),
             reason: reason(inputs, limit, gpu.expected),
-            exceeded_at_s: exceeded.map(|exceeded| since_start_s(inputs, exceeded.by.at_ns)),
+            exceeded_at_s: exceeded.map(|exceeded| run.since_start_s(exceeded.by.at_ns)),
             amount: exceeded.map(|exceeded| unit.of_report(exceeded.by.amount as f64)),
         }
     };
@@ -60,7 +60,7 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
         unit,
         allowed: unit.of_report(exceeded.by.allowed as f64),
         amount: unit.of_report(exceeded.by.amount as f64),
-        at_s: Some(since_start_s(inputs, exceeded.by.at_ns)),
+        at_s: Some(run.since_start_s(exceeded.by.at_ns)),
         enforced_by: if limit.quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
         overshoot_bytes: most.map(|most| most.saturating_sub(exceeded.by.allowed)),
         process: exceeded.largest.clone(),
@@ -139,11 +139,6 @@ fn enforcer(inputs: &Inputs, limit: &Rule) -> Enforcer {
         _ if is_held_by_kernel(inputs, limit) => Enforcer::Kernel,
         _ => Enforcer::Samples,
     }
-}
-
-/// A moment of CLOCK_MONOTONIC as seconds after the command's start.
-fn since_start_s(inputs: &Inputs, at_ns: u64) -> f64 {
-    at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ struct Point {
 }
 
 /// The points of the report, and the run over time that they are made from.
-struct Axis<'a> {
+struct ReportAxis<'a> {
     over_time: &'a OverTime,
     points: Vec<Point>,
 }
@@ -41,7 +41,7 @@ struct Axis<'a> {
 /// The last sample can be later than the end of the run. What the processes used by then belongs to the time before that end.
 pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
     let over_time = &run.samples.over_time;
-    let axis = Axis { over_time, points: points(run, wall_s) };
+    let axis = ReportAxis { over_time, points: points(run, wall_s) };
     let (commands, others) = axis.commands();
     Series {
         start_s: axis.points.iter().map(|point| point.start_s).collect(),
@@ -65,7 +65,7 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
 fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     let all = run.samples.over_time.points();
     let most_joined = all.len().div_ceil(MOST_POINTS).max(1);
-    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
+    let seconds = |at_ns: u64| run.since_start_s(at_ns).min(wall_s);
     let mut points: Vec<Point> = Vec::new();
     for first in (0..all.len()).step_by(most_joined) {
         let of_run = first..(first + most_joined).min(all.len());
@@ -107,7 +107,7 @@ fn decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or_else(|_| value.into())
 }
 
-impl Axis<'_> {
+impl ReportAxis<'_> {
     /// What a quantity was in each point of the report. `None`: it is not known there.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
@@ -172,7 +172,7 @@ impl Axis<'_> {
         let uncut_s: f64 =
             self.over_time.points()[last.of_run.clone()].iter().map(|point| point.length_s()).sum();
         let bytes = rate * (uncut_s - last.length_s()).max(0.0);
-        let before_s = self.over_time.io.before_ns.saturating_sub(run.start_ns) as f64 / 1e9;
+        let before_s = run.since_start_s(self.over_time.io.before_ns);
         // If that reading is later than the end, too, only the last point is known to have the bytes.
         let from_s = if before_s < last.end_s { before_s } else { last.start_s };
         if bytes <= rate * uncut_s * ROUNDING || last.length_s() <= 0.0 {
@@ -227,7 +227,7 @@ impl Axis<'_> {
     /// others.
     fn commands(&self) -> (Vec<CommandSeries>, Option<OtherCommandSeries>) {
         let commands = &self.over_time.commands;
-        let mut listed: Vec<&CommandTracks> = commands.kept().iter().collect();
+        let mut listed: Vec<&CommandTracks> = commands.kept.iter().collect();
         // The first half of the list has the commands with the most RAM. All others follow by CPU time.
         listed.sort_by_key(|tracks| Reverse(tracks.max_ram_bytes));
         let (half, count) = (MAX_COMMANDS / 2, MAX_COMMANDS.min(listed.len()));

@@ -31,9 +31,11 @@ impl Alerts {
 
 named! {
     /// What an event of a run is.
+    #[derive(Default)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum EventKind {
         /// The command started.
+        #[default]
         Start = "start",
         /// The run ended.
         Stop = "stop",
@@ -63,7 +65,7 @@ named! {
 }
 
 /// An event of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunEvent {
     /// When, seconds after the command's start.
@@ -101,23 +103,7 @@ pub struct RunEvent {
 impl RunEvent {
     /// Makes an event of which nothing but its time and kind is known.
     pub fn new(at_s: f64, kind: EventKind) -> Self {
-        Self {
-            at_s,
-            kind,
-            rule: None,
-            quantity: None,
-            unit: None,
-            amount: None,
-            from: None,
-            allowed: None,
-            since_s: None,
-            rate_bytes_per_s: None,
-            left_s: None,
-            pid: None,
-            command: None,
-            device: None,
-            message: None,
-        }
+        Self { at_s, kind, ..Self::default() }
     }
 
     /// The beginning of a line for the user: the alert, and what it did.

@@ -9,7 +9,7 @@ fn joined(name: &str, script: &str) -> String {
 }
 
 /// The part of a path after its last slash.
-fn base_name(path: &str) -> &str {
+pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
@@ -28,17 +28,19 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     if name.is_empty() {
         return None;
     }
-    let mut search = Search::of_program(name.as_bytes());
     let text = |bytes| String::from_utf8_lossy(bytes);
-    for argument in rest {
-        match search.add(argument.as_ref().as_bytes()) {
-            Found::NotYet => {}
-            Found::Nothing => break,
-            Found::Script(script) => return Some(joined(name, base_name(&text(script)))),
-            Found::Module(module) => return Some(joined(name, &format!("-m {}", text(module)))),
-        }
-    }
-    Some(name.to_owned())
+    Some(match found(name, rest) {
+        Some((_, Found::Script(script))) => joined(name, base_name(&text(script))),
+        Some((_, Found::Module(module))) => joined(name, &format!("-m {}", text(module))),
+        _ => name.to_owned(),
+    })
+}
+
+/// What an interpreter of this name runs by its arguments, with the index of the argument that tells it. `None`: no argument does.
+pub(crate) fn found<'a, S: AsRef<str>>(name: &str, args: &'a [S]) -> Option<(usize, Found<'a>)> {
+    let mut search = Search::of_program(name.as_bytes());
+    let mut found = args.iter().map(|argument| search.add(argument.as_ref().as_bytes())).enumerate();
+    found.find(|(_, found)| !matches!(found, Found::NotYet))
 }
 
 /// Whether a process has written a title over its arguments, as servers and browsers do (setproctitle): they are one string by then,

@@ -26,13 +26,13 @@ use crate::named;
 pub const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
 
 named! {
-    /// A discovery layer.
+    /// A discovery layer: a way in which processes are found.
     pub enum Layer {
         /// The shim in every process.
         Preload = "preload",
         /// The shim's records of reaped children.
         Wait = "wait",
-        /// The launcher as subreaper of orphans.
+        /// The launcher as subreaper of orphans. It also reports the command itself.
         Subreaper = "subreaper",
         /// The search in /proc for children of known processes.
         Scan = "scan",

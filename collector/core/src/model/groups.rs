@@ -14,6 +14,23 @@ pub struct Groups<T> {
     pub combined: T,
 }
 
+impl<T> Groups<T> {
+    /// The three figures, to be changed.
+    pub fn as_mut(&mut self) -> Groups<&mut T> {
+        let Self { main, descendants, combined } = self;
+        Groups { main, descendants, combined }
+    }
+
+    /// Combines these figures with those of `other`, group by group.
+    pub fn with<U, V>(self, other: Groups<U>, combine: impl Fn(T, U) -> V) -> Groups<V> {
+        Groups {
+            main: combine(self.main, other.main),
+            descendants: combine(self.descendants, other.descendants),
+            combined: combine(self.combined, other.combined),
+        }
+    }
+}
+
 impl<T: Copy> Groups<T> {
     /// The figure of the first process (`is_main`), or that of all others.
     pub fn part_mut(&mut self, is_main: bool) -> &mut T {
@@ -30,15 +47,6 @@ impl<T: Copy> Groups<T> {
         let group = self.part_mut(is_main);
         *group = plus(*group, figure);
         self.combined = plus(self.combined, figure);
-    }
-
-    /// Combines these figures with those of `other`, group by group.
-    pub fn with<U, V>(self, other: Groups<U>, combine: impl Fn(T, U) -> V) -> Groups<V> {
-        Groups {
-            main: combine(self.main, other.main),
-            descendants: combine(self.descendants, other.descendants),
-            combined: combine(self.combined, other.combined),
-        }
     }
 
     /// Converts the figures, group by group.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct ProcessId(pub u64);
 
 /// Processes whose memory may be shared copy-on-write: an image and its fork children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageGroup(pub u64);
 
 /// A pid in a pid namespace (its inode).
@@ -40,21 +40,6 @@ impl Parent {
     pub fn known(self) -> Option<ProcessId> {
         if let Self::Known(id) = self { Some(id) } else { None }
     }
-}
-
-/// The layer that found a process first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FoundBy {
-    /// Its own record.
-    Preload,
-    /// Its reaper's record.
-    Wait,
-    /// The launcher, as its parent or as subreaper.
-    Subreaper,
-    /// Looking at /proc.
-    Scan,
-    /// The kernel's process connector.
-    Connector,
 }
 
 /// Distinguishes a process from one that gets its pid later.

@@ -1,4 +1,4 @@
-//! The journal of findings, as the sources see it.
+//! The journal of findings (event records, and events of the process connector), as the sources see it.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Events of the process connector, and how a slot of the state file holds one.
 
-use std::fmt;
+use thiserror::Error;
 
 /// What an event of the process connector says, or what happened to the connector itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,23 +27,16 @@ pub enum What {
 }
 
 /// Why the process connector is no longer read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AbsenceReason {
     /// The kernel accepted the subscription but sends no events.
+    #[error("the kernel sends no events here: not in the initial namespaces")]
     NoEvents,
     /// Processes outside the tree start and end too fast.
+    #[error(
+        "given up: the machine starts so many processes that reading their events would cost 5% of a core"
+    )]
     Cost,
-}
-
-impl fmt::Display for AbsenceReason {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::NoEvents => "the kernel sends no events here: not in the initial namespaces",
-            Self::Cost => {
-                "given up: the machine starts so many processes that reading their events would cost 5% of a core"
-            }
-        })
-    }
 }
 
 /// One event about a process (not a thread). Pids are those of the initial pid namespace.

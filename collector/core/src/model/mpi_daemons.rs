@@ -1,5 +1,7 @@
 //! How MPI launchers reach other nodes by ssh: the daemons that they start there, and the arguments of ssh(1).
 
+use super::command::base_name;
+
 /// Daemons of Open MPI 4 and 5, MPICH and Intel MPI, which start the ranks of their node.
 pub const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"];
 /// Letters of the options of ssh(1) that take a value.
@@ -26,7 +28,7 @@ pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {
 
 /// Whether a word of a command line, which can have a directory before it, names a daemon.
 pub fn is_daemon(word: &str) -> bool {
-    DAEMONS.contains(&word.rsplit('/').next().unwrap_or_default())
+    DAEMONS.contains(&base_name(word))
 }
 
 #[cfg(test)]

@@ -620,7 +620,7 @@ pub enum SharingSource {
     Rollup,
     /// smaps, which also shows the files that its memory belongs to. That takes up to four times as long.
     Smaps,
-    /// pagemap, together with all other targets of the unit. For a large process: a walk of smaps holds its mmap lock too long.
+    /// pagemap, together with all other processes that are read with it. For a large process: a walk of smaps holds its mmap lock too long.
     Pages {
         /// About how many bytes of its memory are looked at.
         bytes: u64,

@@ -7,34 +7,36 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Unit of RAM and of GPU RAM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RamUnit {
-    /// 1 byte.
-    Bytes,
-    /// 1e3 bytes.
-    Kilobytes,
-    /// 1e6 bytes.
-    Megabytes,
-    /// 1e9 bytes.
-    Gigabytes,
-    /// 1e12 bytes.
-    Terabytes,
+use crate::named;
+
+named! {
+    /// Unit of RAM and of GPU RAM, smallest first. Its name on the command line and in the report is that of gpu_tracker.
+    pub enum RamUnit {
+        /// 1 byte.
+        Bytes = "bytes",
+        /// 1e3 bytes.
+        Kilobytes = "kilobytes",
+        /// 1e6 bytes.
+        Megabytes = "megabytes",
+        /// 1e9 bytes.
+        Gigabytes = "gigabytes",
+        /// 1e12 bytes.
+        Terabytes = "terabytes",
+    }
 }
 
-/// Unit of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TimeUnit {
-    /// 1 s.
-    Seconds,
-    /// 60 s.
-    Minutes,
-    /// 3,600 s.
-    Hours,
-    /// 86,400 s.
-    Days,
+named! {
+    /// Unit of time, shortest first. Its name on the command line and in the report is that of gpu_tracker.
+    pub enum TimeUnit {
+        /// 1 s.
+        Seconds = "seconds",
+        /// 60 s.
+        Minutes = "minutes",
+        /// 3,600 s.
+        Hours = "hours",
+        /// 86,400 s.
+        Days = "days",
+    }
 }
 
 /// What the reader's terminal can show.
@@ -77,34 +79,25 @@ pub struct Style {
 }
 
 impl RamUnit {
-    /// All units, smallest first.
-    pub const ALL: [Self; 5] =
-        [Self::Bytes, Self::Kilobytes, Self::Megabytes, Self::Gigabytes, Self::Terabytes];
-
-    /// Its name, its symbol, and how many bytes it is.
-    fn name_symbol_bytes(self) -> (&'static str, &'static str, f64) {
+    /// Its symbol, and how many bytes it is.
+    fn symbol_and_bytes(self) -> (&'static str, f64) {
         match self {
-            Self::Bytes => ("bytes", "B", 1.0),
-            Self::Kilobytes => ("kilobytes", "kB", 1e3),
-            Self::Megabytes => ("megabytes", "MB", 1e6),
-            Self::Gigabytes => ("gigabytes", "GB", 1e9),
-            Self::Terabytes => ("terabytes", "TB", 1e12),
+            Self::Bytes => ("B", 1.0),
+            Self::Kilobytes => ("kB", 1e3),
+            Self::Megabytes => ("MB", 1e6),
+            Self::Gigabytes => ("GB", 1e9),
+            Self::Terabytes => ("TB", 1e12),
         }
-    }
-
-    /// Its name on the command line and in the report, as in gpu_tracker.
-    pub fn name(self) -> &'static str {
-        self.name_symbol_bytes().0
     }
 
     /// Its symbol, for the head of a column.
     pub fn symbol(self) -> &'static str {
-        self.name_symbol_bytes().1
+        self.symbol_and_bytes().0
     }
 
     /// One of this unit, bytes.
     pub fn bytes(self) -> f64 {
-        self.name_symbol_bytes().2
+        self.symbol_and_bytes().1
     }
 
     /// Converts `bytes` to this unit.
@@ -119,32 +112,24 @@ impl RamUnit {
 }
 
 impl TimeUnit {
-    /// All units, shortest first.
-    pub const ALL: [Self; 4] = [Self::Seconds, Self::Minutes, Self::Hours, Self::Days];
-
-    /// Its name, its symbol, and how many seconds it is.
-    fn name_symbol_seconds(self) -> (&'static str, &'static str, f64) {
+    /// Its symbol, and how many seconds it is.
+    fn symbol_and_seconds(self) -> (&'static str, f64) {
         match self {
-            Self::Seconds => ("seconds", "s", 1.0),
-            Self::Minutes => ("minutes", "min", 60.0),
-            Self::Hours => ("hours", "h", 3600.0),
-            Self::Days => ("days", "d", 86400.0),
+            Self::Seconds => ("s", 1.0),
+            Self::Minutes => ("min", 60.0),
+            Self::Hours => ("h", 3600.0),
+            Self::Days => ("d", 86400.0),
         }
-    }
-
-    /// Its name on the command line and in the report, as in gpu_tracker.
-    pub fn name(self) -> &'static str {
-        self.name_symbol_seconds().0
     }
 
     /// Its symbol, for the head of a column.
     pub fn symbol(self) -> &'static str {
-        self.name_symbol_seconds().1
+        self.symbol_and_seconds().0
     }
 
     /// One of this unit, seconds.
     pub fn seconds(self) -> f64 {
-        self.name_symbol_seconds().2
+        self.symbol_and_seconds().1
     }
 
     /// Converts `seconds` to this unit.
@@ -180,10 +165,7 @@ pub enum Output {
 impl Output {
     /// The path of a regular file that the report goes to. `None`: it goes elsewhere.
     pub fn file(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            _ => None,
-        }
+        if let Self::File(path) = self { Some(path) } else { None }
     }
 }
 

@@ -73,6 +73,19 @@ pub struct IoBytes {
     pub written: u64,
 }
 
+impl IoBytes {
+    /// Converts block input and output as getrusage(2) counts them, whatever the device: in units of 512 bytes.
+    pub(crate) fn of_blocks(input: u64, output: u64) -> Self {
+        let bytes = |blocks: u64| blocks.saturating_mul(512);
+        Self { read: bytes(input), written: bytes(output) }
+    }
+
+    /// Combines the read bytes of two amounts by `combine`, and their written bytes.
+    pub(crate) fn with(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self { read: combine(self.read, other.read), written: combine(self.written, other.written) }
+    }
+}
+
 /// Block I/O of the tree up to a reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoSample {
@@ -149,6 +162,26 @@ impl GpuSums {
         let used_part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
         let all = self.devices.iter().filter_map(known);
         all.max_by(|a, b| used_part(a).total_cmp(&used_part(b)).then(a.1.cmp(&b.1)))
+    }
+
+    /// A device of the next sample, joined with the same device of this sample. If no reading of the device became known in
+    /// this sample, gives the next sample's figures as they are.
+    fn join_device(&self, next: GpuSample) -> GpuSample {
+        let is_same_and_new = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
+        let Some(before) = self.devices.iter().find(is_same_and_new) else { return next };
+        let mut gauges = next.gauges;
+        for (figure, value) in &before.gauges {
+            gauges.entry(*figure).and_modify(|next| *next = next.max(*value)).or_insert(*value);
+        }
+        GpuSample {
+            device: next.device,
+            read_ns: next.read_ns,
+            is_new: true,
+            used_bytes: before.used_bytes.max(next.used_bytes),
+            run_bytes: larger_groups(before.run_bytes, next.run_bytes),
+            busy_percent: larger(before.busy_percent, next.busy_percent),
+            gauges,
+        }
     }
 }
 
@@ -262,7 +295,7 @@ impl SystemSample {
         Self {
             read_ns: self.read_ns.max(other.read_ns),
             ram_bytes: self.ram_bytes.max(other.ram_bytes),
-            cpu_percent: self.cpu_percent.into_iter().chain(other.cpu_percent).reduce(f64::max),
+            cpu_percent: larger(self.cpu_percent, other.cpu_percent),
         }
     }
 
@@ -294,30 +327,8 @@ impl<T: Copy + Ord> Span<T> {
     }
 }
 
-impl GpuSums {
-    /// A device of the next sample, joined with the same device of this sample. If no reading of the device became known in
-    /// this sample, gives the next sample's figures as they are.
-    fn join_device(&self, next: GpuSample) -> GpuSample {
-        let is_same_and_new = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
-        let Some(before) = self.devices.iter().find(is_same_and_new) else { return next };
-        let mut gauges = next.gauges;
-        for (figure, value) in &before.gauges {
-            gauges.entry(*figure).and_modify(|next| *next = next.max(*value)).or_insert(*value);
-        }
-        GpuSample {
-            device: next.device,
-            read_ns: next.read_ns,
-            is_new: true,
-            used_bytes: before.used_bytes.max(next.used_bytes),
-            run_bytes: larger_groups(before.run_bytes, next.run_bytes),
-            busy_percent: larger(before.busy_percent, next.busy_percent),
-            gauges,
-        }
-    }
-}
-
-/// The larger of two figures, or the one that is known.
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+/// The larger of two figures, or the one that is known. `None`: neither is.
+pub(crate) fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
@@ -371,9 +382,7 @@ impl TreeSample {
         Self {
             from_ns: self.from_ns,
             footprint_bytes: self.footprint_bytes.with(next.footprint_bytes, Span::then),
-            footprint_byte_s: self
-                .footprint_byte_s
-                .with(next.footprint_byte_s, |before, after| before + after),
+            footprint_byte_s: self.footprint_byte_s.with(next.footprint_byte_s, |a, b| a + b),
             cpu_window_percent: self.cpu_window_percent.with(next.cpu_window_percent, larger),
             processes: self.processes.then(next.processes),
             threads: self.threads.with(next.threads, Span::then),

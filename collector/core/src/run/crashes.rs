@@ -10,24 +10,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ};
 use serde::{Deserialize, Serialize};
 
+use super::push_last;
 use super::tree::ProcessSummary;
 use crate::model::report::Crash;
 use crate::model::signal::signal_name;
 
 /// Signals that the kernel sends for a fault of the process, or at its limit of CPU time or file size, and SIGABRT.
-const FAULTS: [i32; 9] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGABRT,
-    libc::SIGSYS,
-    libc::SIGTRAP,
-    libc::SIGXCPU,
-    libc::SIGXFSZ,
-];
+const FAULTS: [i32; 9] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ];
 
 /// Maximum number of pairs of signal and command that are counted by themselves; the others share a name.
 const MAX_PAIRS: usize = 1000;
@@ -75,7 +67,7 @@ impl Crashes {
     pub(super) fn add_if_crashed(&mut self, process: &ProcessSummary) {
         let Some(signal) = process.exit.signal else { return };
         // `list` compares the number of SIGKILLs with the kernel's count.
-        if signal == libc::SIGKILL {
+        if signal == SIGKILL {
             self.count(signal, &process.name.command);
             return;
         }
@@ -97,10 +89,7 @@ impl Crashes {
             self.take_back(index);
         }
         let counted_as = self.count(signal, &process.name.command);
-        if self.recent.len() >= MAX_RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(RecentCrash { counted_as, ..crash });
+        push_last(&mut self.recent, RecentCrash { counted_as, ..crash }, MAX_RECENT);
     }
 
     /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`MAX_PAIRS`] pairs already. Gives the
@@ -136,14 +125,14 @@ impl Crashes {
             is_probe: command.is_some_and(is_probe),
             places: Vec::new(),
         };
-        let of_sigkill = || self.counts.iter().filter(|((signal, _), _)| *signal == libc::SIGKILL);
+        let of_sigkill = || self.counts.iter().filter(|((signal, _), _)| *signal == SIGKILL);
         let killed: u64 = of_sigkill().map(|(_, count)| count).sum();
         let are_all_known = killed <= oom_kills;
-        let counted = self.counts.iter().filter(|((signal, _), _)| *signal != libc::SIGKILL || are_all_known);
+        let counted = self.counts.iter().filter(|((signal, _), _)| *signal != SIGKILL || are_all_known);
         let mut list: Vec<Crash> =
             counted.map(|((signal, command), count)| crash(*signal, Some(command), *count)).collect();
         if !are_all_known && oom_kills > 0 {
-            list.push(crash(libc::SIGKILL, None, oom_kills));
+            list.push(crash(SIGKILL, None, oom_kills));
         }
         list.sort_by(|a, b| {
             let key = |crash: &Crash| (crash.is_probe, Reverse(crash.count));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::event_log::{EventLog, seconds};
 use super::gpu::GpuUsage;
 use super::rules::Rules;
+use super::steps::MemoryStep;
 use super::steps::jumps::Jumps;
 use crate::model::alert::{AlertCommandFailure, EventKind, RunEvent};
 use crate::model::order::{Action, Order};
@@ -26,7 +27,7 @@ pub(crate) struct RunEvents {
     failed: BTreeSet<u32>,
     /// Events that no sink has got yet.
     #[serde(skip)]
-    new: Vec<RunEvent>,
+    pub(super) new: Vec<RunEvent>,
 }
 
 impl RunEvents {
@@ -58,34 +59,27 @@ impl RunEvents {
         }
     }
 
-    /// Notes once that the user's command failed at `at_ns`, for the alert of this index and the order of this epoch. A collector that
+    /// Notes once that the user's command failed, `at_s` seconds after the command's start, for the alert of this index and the order of this epoch. A collector that
     /// replaces another is told again.
     pub(super) fn note_failure(
         &mut self,
         rules: &Rules,
         (alert, epoch): (u32, u32),
-        at_ns: u64,
+        at_s: f64,
         failure: AlertCommandFailure,
-        start_ns: u64,
     ) {
         if self.failed.insert(epoch) {
-            let rule = rules.alerts().get(alert as usize).map(|alert| alert.rule.words.clone());
+            let rule = rules.alerts.get(alert as usize).map(|alert| alert.rule.words.clone());
             let message = Some(failure.to_string());
-            self.add(RunEvent { rule, message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
+            self.add(RunEvent { rule, message, ..RunEvent::new(at_s, EventKind::Error) });
         }
     }
 
-    /// Notes, at `at_ns`, that the user's command does not run for these orders, which have no answer: no order is obeyed any more.
-    pub(super) fn give_up(&mut self, rules: &Rules, open: &[Order], at_ns: u64, start_ns: u64) {
+    /// Notes, `at_s` seconds after the command's start, that the user's command does not run for these orders, which have no answer: no order is obeyed any more.
+    pub(super) fn give_up(&mut self, rules: &Rules, open: &[Order], at_s: f64) {
         for order in open {
             if let Action::RunAlertCommand { alert, .. } = order.action {
-                self.note_failure(
-                    rules,
-                    (alert, order.id.epoch),
-                    at_ns,
-                    AlertCommandFailure::RunEnded,
-                    start_ns,
-                );
+                self.note_failure(rules, (alert, order.id.epoch), at_s, AlertCommandFailure::RunEnded);
             }
         }
     }
@@ -93,15 +87,10 @@ impl RunEvents {
     /// Notes a jump of RAM between the sample before and this one, if there was one.
     pub(super) fn note_jump(&mut self, rules: &Rules, sample: &TreeSample, start_ns: u64) {
         let (allowed, ram) = (rules.most_ram(), sample.footprint_bytes.combined.end);
-        let Some(jump) = self.jumps.add_sample(sample.at_ns, ram, allowed, rules.interval_ns()) else {
-            return;
-        };
-        let event = RunEvent {
-            allowed: allowed.map(|bytes| bytes as f64),
-            since_s: Some(seconds(start_ns, jump.from_ns)),
-            ..step(seconds(start_ns, sample.at_ns), EventKind::Jump, Quantity::Ram, [jump.from, jump.to])
-        };
-        self.add_step(event, jump.is_told);
+        if let Some(jump) = self.jumps.add_sample(sample.at_ns, ram, allowed, rules.interval_ns) {
+            let event = event_of(&jump, start_ns, EventKind::Jump, Quantity::Ram);
+            self.add_step(RunEvent { allowed: allowed.map(|bytes| bytes as f64), ..event }, jump.is_told);
+        }
     }
 
     /// Notes the steps of memory on GPUs that `usage` has found since the last call.
@@ -112,15 +101,13 @@ impl RunEvents {
                 Some(_) if found.to > found.from => EventKind::Allocation,
                 Some(_) => EventKind::Deallocation,
             };
-            let (at_s, amounts) = (seconds(start_ns, found.at_ns), [found.from, found.to]);
             let allowed = device.memory_bytes.filter(|_| kind == EventKind::Jump);
             let event = RunEvent {
                 allowed: allowed.map(|bytes| bytes as f64),
-                since_s: Some(seconds(start_ns, found.from_ns)),
                 pid: process.map(|process| process.pid),
                 command: process.map(|process| process.command.to_string()),
                 device: Some(device.id.clone()),
-                ..step(at_s, kind, Quantity::GpuRam, amounts)
+                ..event_of(&found, start_ns, kind, Quantity::GpuRam)
             };
             self.add_step(event, found.is_told);
         }
@@ -140,21 +127,17 @@ impl RunEvents {
         self.new.push(event.clone());
         self.log.add(event);
     }
-
-    /// The events since the last call.
-    pub(super) fn take_new(&mut self) -> Vec<RunEvent> {
-        std::mem::take(&mut self.new)
-    }
 }
 
-/// Makes the event of a step of memory from one amount to another, bytes.
-fn step(at_s: f64, kind: EventKind, quantity: Quantity, [from, to]: [u64; 2]) -> RunEvent {
+/// Makes the event of a step of memory, in a run that began at `start_ns`.
+fn event_of(step: &MemoryStep, start_ns: u64, kind: EventKind, quantity: Quantity) -> RunEvent {
     RunEvent {
         quantity: Some(quantity),
         unit: Some(quantity.row().unit),
-        amount: Some(to as f64),
-        from: Some(from as f64),
-        ..RunEvent::new(at_s, kind)
+        amount: Some(step.to as f64),
+        from: Some(step.from as f64),
+        since_s: Some(seconds(start_ns, step.from_ns)),
+        ..RunEvent::new(seconds(start_ns, step.at_ns), kind)
     }
 }
 
@@ -194,7 +177,8 @@ mod tests {
         rules.acted(0, Excess { at_ns: START_NS + 3 * S, allowed: 1 << 30, amount: 2 << 30 });
         events.note_limits(&rules, START_NS);
         events.note_limits(&rules, START_NS);
-        let kinds: Vec<_> = events.take_new().iter().map(|event| (event.kind, event.at_s)).collect();
+        let kinds: Vec<_> =
+            std::mem::take(&mut events.new).iter().map(|event| (event.kind, event.at_s)).collect();
         assert_eq!(kinds, [(EventKind::Start, 0.0), (EventKind::Limit, 3.0)]);
     }
 
@@ -204,11 +188,10 @@ mod tests {
         let (mut events, rules) = (RunEvents::default(), rules());
         // One that waited for too long is told before an older one that took its time.
         for (epoch, status) in [(3, 1), (0, 2), (3, 1), (0, 2)] {
-            let at_ns = START_NS + (4 - u64::from(epoch)) * S;
-            let failure = AlertCommandFailure::Exited(status);
-            events.note_failure(&rules, (0, epoch), at_ns, failure, START_NS);
+            let at_s = 4.0 - f64::from(epoch);
+            events.note_failure(&rules, (0, epoch), at_s, AlertCommandFailure::Exited(status));
         }
-        let new = events.take_new();
+        let new = std::mem::take(&mut events.new);
         let told: Vec<_> = new.iter().map(|event| (event.kind, event.at_s)).collect();
         assert_eq!(told, [(EventKind::Error, 1.0), (EventKind::Error, 4.0)]);
         assert!(new[0].message.as_deref().is_some_and(|text| text.ends_with("exited with status 1")));
@@ -229,9 +212,9 @@ mod tests {
         orders.answer(OrderId { by: OrderedBy::AlertCommand, epoch: 0 });
         // A collector that was killed and its successor both come to the end.
         for _ in 0..2 {
-            events.give_up(&rules, orders.open(), START_NS + 4 * S, START_NS);
+            events.give_up(&rules, orders.open(), 4.0);
         }
-        let new = events.take_new();
+        let new = std::mem::take(&mut events.new);
         let [event] = &new[..] else { panic!("{new:?}") };
         assert_eq!((event.kind, event.at_s, event.rule.as_deref()), (EventKind::Error, 4.0, Some("ram>80%")));
         assert_eq!(event.message, Some(AlertCommandFailure::RunEnded.to_string()));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::crashes::Crashes;
+use super::push_last;
 use super::tree::ProcessSummary;
 use crate::model::report::Exit;
 
@@ -60,13 +61,8 @@ impl Failures {
             self.near_address_space = Some(process.clone());
         }
         if is_timed_out(process) {
-            push_last(&mut self.timed_out, process);
+            push_last(&mut self.timed_out, process.clone(), MAX_KEPT);
         }
-    }
-
-    /// The processes that this signal ended. `None`: there are none.
-    pub(crate) fn of_signal(&self, signal: i32) -> Option<&Killed> {
-        self.by_signal.get(&signal)
     }
 }
 
@@ -74,10 +70,9 @@ impl Killed {
     /// Counts a process that the signal ended. Keeps it as one of the last, and as the largest if it is that.
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
-        push_last(&mut self.last, process);
-        let is_larger_than =
-            |other: &ProcessSummary| other.memory.peak_rss_bytes < process.memory.peak_rss_bytes;
-        if self.largest.as_ref().is_none_or(is_larger_than) {
+        push_last(&mut self.last, process.clone(), MAX_KEPT);
+        let peak_bytes = process.memory.peak_rss_bytes;
+        if self.largest.as_ref().is_none_or(|other| other.memory.peak_rss_bytes < peak_bytes) {
             self.largest = Some(process.clone());
         }
     }
@@ -88,12 +83,4 @@ impl Killed {
 fn is_timed_out(process: &ProcessSummary) -> bool {
     let Exit { code, signal } = process.exit;
     &*process.name.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
-}
-
-/// Adds a process to a list of the last [`MAX_KEPT`] ones.
-fn push_last(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {
-    if list.len() >= MAX_KEPT {
-        list.pop_front();
-    }
-    list.push_back(process.clone());
 }

@@ -12,7 +12,7 @@ use crate::model::live::{LiveProcess, LiveProcesses};
 
 /// The largest live processes of a sample.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Largest {
+pub(crate) struct LargestLive {
     /// Time of the sample, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
     /// Each with its RSS and huge pages, bytes; the largest first.
@@ -21,7 +21,7 @@ pub(crate) struct Largest {
     others: u64,
 }
 
-impl Largest {
+impl LargestLive {
     /// Chooses the largest [`PROCESS_CAPACITY`] processes of a sample. Of equal ones the lower id comes first, so that a replay
     /// chooses the same.
     pub(super) fn from_sample(sample: &Sample) -> Self {
@@ -82,12 +82,15 @@ mod tests {
             cpu_ns: 0,
         };
         let sample = Sample { at_ns: 9, holders: (0..5000).map(held).collect(), ..Sample::default() };
-        let largest = Largest::from_sample(&sample);
+        let largest = LargestLive::from_sample(&sample);
         assert_eq!((largest.at_ns, largest.chosen.len(), largest.others), (9, 256, 5000 - 256));
         let mut expected: Vec<_> = sample.holders.iter().map(|held| (held.id, held.rss_bytes)).collect();
         expected.sort_by_key(|(id, bytes)| (Reverse(*bytes), *id));
         assert_eq!(largest.chosen, expected[..256]);
         let few = Sample { holders: (0..3).map(held).collect(), ..Sample::default() };
-        assert_eq!((Largest::from_sample(&few).chosen.len(), Largest::from_sample(&few).others), (3, 0));
+        assert_eq!(
+            (LargestLive::from_sample(&few).chosen.len(), LargestLive::from_sample(&few).others),
+            (3, 0)
+        );
     }
 }

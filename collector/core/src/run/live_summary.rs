@@ -41,7 +41,7 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
 
 /// The first [`MAX_ALERTS`] of the alerts that are on, as events.
 fn alerts(run: &RunState) -> Vec<RunEvent> {
-    let is_on = run.rules.alerts().iter().filter_map(|alert| alert.now.as_ref()).take(MAX_ALERTS);
+    let is_on = run.rules.alerts.iter().filter_map(|alert| alert.now.as_ref()).take(MAX_ALERTS);
     is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()
 }
 

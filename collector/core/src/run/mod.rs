@@ -29,5 +29,15 @@ pub mod usable_at_start;
 pub mod usage;
 pub(crate) mod wait_all;
 
+use std::collections::VecDeque;
+
 pub use live_summary::live_summary;
 pub use state::RunState;
+
+/// Adds an item to a list of the last `most` ones. The oldest is dropped if there are more.
+fn push_last<T>(list: &mut VecDeque<T>, item: T, most: usize) {
+    if list.len() >= most {
+        list.pop_front();
+    }
+    list.push_back(item);
+}

@@ -213,7 +213,7 @@ fn check_over_time(run: &RunState) -> Result<(), TestCaseError> {
 
 /// The processes as reported, by pid, then by their order.
 fn figures(run: &RunState) -> Figures {
-    let mut processes = run.totals.heaviest();
+    let mut processes = run.totals.heaviest.list();
     processes.sort_by_key(|process| (process.ids.pid(), process.ids.id.0));
     processes.into_iter().map(ProcessSummary::usage).collect()
 }

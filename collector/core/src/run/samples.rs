@@ -15,7 +15,7 @@ use super::tree::{LiveInterval, Tree};
 use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{
-    CommandSample, CpuSample, Event, IoSample, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
+    CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
 /// Commands of a sample: this many with most RAM, and as many others with most CPU time.
@@ -27,13 +27,13 @@ pub struct Samples {
     /// What was known of the open sample when it was complete.
     open: Option<TreeSample>,
     /// CPU time of the tree up to the last sample, nanoseconds.
-    cpu_ns: Groups<u64>,
+    pub(super) cpu_ns: Groups<u64>,
     /// The machine's figures at its last reading.
     system: SystemSample,
     /// The largest figures of the machine that were read since the last sample closed.
     largest_system: SystemSample,
     /// Block I/O and file systems.
-    pub(super) storage: Storage,
+    pub(crate) storage: Storage,
     /// Footprints up to the last sample, byte-seconds.
     byte_s: Groups<f64>,
     /// All commands of the open sample.
@@ -46,17 +46,33 @@ pub struct Samples {
     pub outbox: Outbox,
 }
 
+/// The figures of the run that a sample is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub ram: &'a RamUsage,
+    pub cpu: &'a CpuUsage,
+    pub gpu: &'a GpuUsage,
+    pub totals: &'a Totals,
+}
+
+/// What a sample has beside [`Parts`]. It must be made before [`RamUsage::add`], which takes the sample's intervals.
+pub(super) struct Completed {
+    /// Utilisation in the CPU window that the sample completes, percent. `None`: it completes none.
+    window_percent: Groups<Option<f64>>,
+    /// All commands of the sample's time.
+    commands: Vec<CommandSample>,
+    /// What was used before the sample's time, and was not known then.
+    late: Vec<LateUse>,
+}
+
+impl Completed {
+    /// Makes it of a complete sample. `window_percent`: see [`Self::window_percent`].
+    pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
+        Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
+    }
+}
+
 impl Samples {
-    /// What is known of the block I/O. `None`: nothing.
-    pub(crate) fn io(&self) -> Option<IoSample> {
-        self.storage.io()
-    }
-
-    /// How many bytes of writes were cancelled. `None`: that was not read.
-    pub(crate) fn cancelled_bytes(&self) -> Option<u64> {
-        self.storage.cancelled_bytes()
-    }
-
     /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation since the reading before, percent. `None`:
     /// the figure could not be read, or the reading before is too near for a utilisation. The open sample has the largest of each
     /// figure since the one before closed, or else the last one.
@@ -66,11 +82,6 @@ impl Samples {
         // Two readings can be too near for a utilisation: then the last one stays.
         let cpu_percent = cpu_percent.or(self.system.cpu_percent);
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
-    }
-
-    /// The CPU time of the tree up to the last sample, nanoseconds.
-    pub(super) fn cpu_ns(&self) -> u64 {
-        self.cpu_ns.combined
     }
 
     /// Adds the CPU time that live processes used since the sample before, and that of the sample's intervals.
@@ -107,35 +118,7 @@ impl Samples {
             open.commands = most_used(&self.commands);
         }
     }
-}
 
-/// The figures of the run that a sample is made of.
-#[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub ram: &'a RamUsage,
-    pub cpu: &'a CpuUsage,
-    pub gpu: &'a GpuUsage,
-    pub totals: &'a Totals,
-}
-
-/// What a sample has beside [`Parts`]. It must be made before [`RamUsage::add`], which takes the sample's intervals.
-pub(super) struct Completed {
-    /// Utilisation in the CPU window that the sample completes, percent. `None`: it completes none.
-    window_percent: Groups<Option<f64>>,
-    /// All commands of the sample's time.
-    commands: Vec<CommandSample>,
-    /// What was used before the sample's time, and was not known then.
-    late: Vec<LateUse>,
-}
-
-impl Completed {
-    /// Makes it of a complete sample. `window_percent`: see [`Self::window_percent`].
-    pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
-        Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
-    }
-}
-
-impl Samples {
     /// Opens a sample that is complete. `parts` have taken the sample in, and the one before is closed. What the sample tells of
     /// earlier times goes into the points of the run.
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
@@ -196,10 +179,7 @@ impl Samples {
         // Records can have shown more within its time since it was opened.
         let Largest { footprint_bytes, processes, threads } =
             parts.ram.largest_by_sample.within(sample.at_ns);
-        let raised = |mut span: Span<u64>, largest: u64| {
-            span.raise(largest);
-            span
-        };
+        let raised = |span: Span<u64>, largest: u64| Span { max: span.max.max(largest), ..span };
         sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, raised);
         sample.threads = sample.threads.with(threads, raised);
         sample.processes.raise(processes);

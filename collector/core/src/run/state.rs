@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::events::RunEvents;
 use super::failures::Failures;
 use super::gpu::GpuState;
-use super::live::Largest;
+use super::live::LargestLive;
 use super::orders::Orders;
 use super::ranks::Ranks;
 use super::rules::{self, Moment, Rules};
@@ -32,7 +32,7 @@ use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::{GpuSums, TreeSample};
 
 /// The state of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunState {
     /// Processes whose figures are not final.
     pub tree: Tree,
@@ -79,7 +79,7 @@ pub struct RunState {
     pub sampling: Sampling,
     /// The processes of the last sample that the live file lists.
     #[serde(skip)]
-    largest: Largest,
+    largest: LargestLive,
     /// Clock ticks in a second, the unit of the machine's busy time.
     ticks_per_second: u64,
 }
@@ -177,27 +177,12 @@ impl RunState {
         Self {
             tree: Tree::new(context),
             totals: Totals::new(most_heaviest),
-            failures: Failures::default(),
-            ranks: Ranks::default(),
-            signals: Vec::new(),
-            ram: RamUsage::default(),
             cpu,
-            cores: AllowedCores::default(),
-            gpu: GpuState::default(),
-            samples: Samples::default(),
-            main_pid: None,
             start_ns,
             sampled_ns: start_ns,
-            health: Health::default(),
-            orders: Orders::default(),
-            waiting: Waiting::default(),
-            rules: Rules::default(),
-            events: None,
-            found: ReadUpTo::default(),
             trust,
-            sampling: Sampling::default(),
-            largest: Largest::default(),
             ticks_per_second: 1_000_000 / context.tick_us.max(1),
+            ..Self::default()
         }
     }
 
@@ -218,9 +203,7 @@ impl RunState {
                 self.begin(process.pid, process.before.at_ns);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
-            Observation::Child(child) if self.is_ahead(child) => {
-                self.tree.found_ahead(child.clone());
-            }
+            Observation::Child(child) if self.is_ahead(child) => self.tree.found_ahead(child.clone()),
             Observation::Child(child) => {
                 self.tree.found_in_proc(child);
             }
@@ -268,28 +251,35 @@ impl RunState {
                 let percent =
                     busy_ticks.and_then(|ticks| self.cpu.add_system(now_ns, ticks, ticks_per_second));
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
-                self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns());
+                self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns.combined);
             }
             Observation::Io { sum, cancelled, is_first } => {
                 self.samples.storage.note_cancelled(*cancelled);
-                let before = self.tree.io_before();
+                let before = self.tree.io_before;
                 self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }
             Observation::FreeSpace(answers) => self.samples.storage.add_space(now_ns, answers),
             Observation::TaskTimes(times) => self.cores.add_tasks(*times),
-            Observation::SignalReceived(received) => self.note_signal(received),
+            Observation::SignalReceived(received) => {
+                // A restarted collector is told of all signals again.
+                if self.signals.iter().all(|known| known.signal != received.signal) {
+                    self.signals.push(received.clone());
+                }
+            }
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
             Observation::OrderAnswered { id, result, excess } => self.note_answer(*id, *result, *excess),
             Observation::TreeEnded(end) => self.rules.tree_end = Some(*end),
             Observation::AlertCommandFailed { alert, epoch, at_ns, failure } => {
+                let at_s = self.since_start_s(*at_ns);
                 if let Some(events) = &mut self.events {
-                    events.note_failure(&self.rules, (*alert, *epoch), *at_ns, *failure, self.start_ns);
+                    events.note_failure(&self.rules, (*alert, *epoch), at_s, *failure);
                 }
                 self.pass_on_events();
             }
             Observation::OrdersEnd => {
+                let at_s = self.since_start_s(now_ns);
                 if let Some(events) = &mut self.events {
-                    events.give_up(&self.rules, self.orders.open(), now_ns, self.start_ns);
+                    events.give_up(&self.rules, self.orders.open(), at_s);
                 }
                 self.pass_on_events();
             }
@@ -301,7 +291,12 @@ impl RunState {
             Observation::GpuTick => self.gpu.remember_processes(&self.tree),
             Observation::Gpu(observation) => {
                 self.gpu.apply(observation);
-                self.note_gpu_steps();
+                match &mut self.events {
+                    Some(events) => events.note_gpu_steps(&mut self.gpu.usage, self.start_ns),
+                    // Nobody asked for the steps of memory.
+                    None => drop(self.gpu.usage.take_steps()),
+                }
+                self.pass_on_events();
             }
             Observation::GpuEnd => self.gpu.finish(&self.tree),
             Observation::Survivor { id, blocks } => {
@@ -327,7 +322,10 @@ impl RunState {
         self.start_ns = start_ns;
         self.main_pid = Some(main_pid);
         self.gpu.usage.start_ns = start_ns;
-        self.note_start();
+        if let Some(events) = &mut self.events {
+            events.note_start();
+        }
+        self.pass_on_events();
     }
 
     /// Makes the figures of all processes final at the end of the run, and closes the last sample.
@@ -358,29 +356,15 @@ impl RunState {
         if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
             self.health.impossible += 1;
         } else if self.health.forgery.is_none() {
-            self.give_to_owners(record, now_ns);
+            self.tree.apply(&record.origin, &record.event, now_ns);
+            if let Event::Start { rank, .. } = record.event {
+                self.ranks.add_if_of_several(rank);
+            }
         }
         // A record of the overflow area has a number there, one of the ring has a position.
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
-        }
-    }
-
-    /// Gives a record to the parts of the run that it concerns.
-    fn give_to_owners(&mut self, record: &StoredRecord, now_ns: u64) {
-        let StoredRecord { origin, event, .. } = record;
-        match event {
-            Event::Start { rank, .. } => {
-                self.tree.apply(origin, event, now_ns);
-                self.ranks.add_if_of_several(*rank);
-            }
-            Event::Fork { .. }
-            | Event::Exec { .. }
-            | Event::Exit { .. }
-            | Event::Reaped { .. }
-            | Event::SpawnFailed { .. }
-            | Event::Program { .. } => self.tree.apply(origin, event, now_ns),
         }
     }
 
@@ -424,7 +408,7 @@ impl RunState {
         let window_percent = self.cpu.add(&sample);
         self.samples.add_cpu(&sample);
         if self.samples.outbox.wants.live {
-            self.largest = Largest::from_sample(&sample);
+            self.largest = LargestLive::from_sample(&sample);
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
@@ -438,23 +422,6 @@ impl RunState {
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
         self.decide(gpus);
-    }
-
-    /// Notes the start of the run as an event.
-    fn note_start(&mut self) {
-        if let Some(events) = &mut self.events {
-            events.note_start();
-        }
-        self.pass_on_events();
-    }
-
-    /// Notes the steps of the memory of processes on GPUs as events. If nobody asked for events, drops the steps.
-    fn note_gpu_steps(&mut self) {
-        match &mut self.events {
-            Some(events) => events.note_gpu_steps(&mut self.gpu.usage, self.start_ns),
-            None => drop(self.gpu.usage.take_steps()),
-        }
-        self.pass_on_events();
     }
 
     /// How many events of the run were told. Steps of memory that come too often are only counted.
@@ -487,7 +454,7 @@ impl RunState {
     fn pass_on_events(&mut self) {
         let Some(events) = &mut self.events else { return };
         events.note_limits(&self.rules, self.start_ns);
-        for event in events.take_new() {
+        for event in std::mem::take(&mut events.new) {
             self.samples.outbox.add_happened(event);
         }
     }
@@ -547,13 +514,6 @@ impl RunState {
         self.largest.processes(&self.tree, &self.gpu.usage)
     }
 
-    /// Keeps the first of each signal. The launcher sends those that it received to a restarted collector again.
-    fn note_signal(&mut self, received: &SignalReceived) {
-        if self.signals.iter().all(|known| known.signal != received.signal) {
-            self.signals.push(received.clone());
-        }
-    }
-
     /// Adds the processes that were finalized since the last call to the sums and lists of the run.
     fn count_finalized(&mut self) {
         for process in self.tree.take_summaries() {
@@ -562,7 +522,7 @@ impl RunState {
             self.samples.outbox.add_ended(&process);
             let gpu_peak_bytes = self.gpu.finalized(&process);
             if let Some(peak_bytes) = gpu_peak_bytes {
-                self.totals.add_on_gpus(&process, peak_bytes);
+                self.totals.heaviest.add_on_gpus(&process, peak_bytes);
             }
             // 0: no driver reported its memory.
             let known_gpu_bytes = gpu_peak_bytes.filter(|bytes| *bytes > 0);
@@ -616,6 +576,11 @@ impl RunState {
     /// Whether /proc can show this child before what reports it is applied: the connector, or an orphan's own records.
     pub fn is_ahead(&self, child: &ChildSeen) -> bool {
         self.has_connector() || child.parent == Parent::Launcher
+    }
+
+    /// A moment of CLOCK_MONOTONIC as seconds after the command's start.
+    pub(crate) fn since_start_s(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
 
     /// Whether the process connector reports every fork, exec and exit.

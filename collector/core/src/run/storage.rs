@@ -17,7 +17,7 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 
 /// Block I/O and file systems of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Storage {
+pub(crate) struct Storage {
     /// `None`: it was not read yet, or the kernel does not count it.
     io: Option<Io>,
     /// The run's block I/O is unknown: that of a process from before the run attached to it could not be read.
@@ -52,11 +52,6 @@ struct Io {
     deficit: IoBytes,
 }
 
-/// Combines the read bytes of two amounts by `f`, and their written bytes.
-fn combine(a: IoBytes, b: IoBytes, f: impl Fn(u64, u64) -> u64) -> IoBytes {
-    IoBytes { read: f(a.read, b.read), written: f(a.written, b.written) }
-}
-
 impl Io {
     /// Takes in the sum of a reading.
     ///
@@ -65,10 +60,10 @@ impl Io {
     /// reaped by a process outside of the tree, and what the child did before stays counted.
     fn add(&mut self, sum: IoBytes) {
         // Only what is above the last sum and its deficit is new.
-        let counted = combine(self.last_sum, self.deficit, u64::saturating_add);
-        let grown = combine(sum, counted, u64::saturating_sub);
-        self.from_readings = combine(self.from_readings, grown, u64::saturating_add);
-        self.deficit = combine(self.last_sum, sum, u64::saturating_sub);
+        let counted = self.last_sum.with(self.deficit, u64::saturating_add);
+        let grown = sum.with(counted, u64::saturating_sub);
+        self.from_readings = self.from_readings.with(grown, u64::saturating_add);
+        self.deficit = self.last_sum.with(sum, u64::saturating_sub);
         self.last_sum = sum;
     }
 
@@ -77,18 +72,14 @@ impl Io {
     fn note_known(&mut self, at_ns: u64, of_ended: IoBytes) {
         // At the end of the run, `at_ns` is the last sample's time, and a reading can be later.
         self.known.read_ns = self.known.read_ns.max(at_ns);
-        let now = combine(self.from_readings, of_ended, u64::max);
-        self.known.bytes = combine(self.known.bytes, now, u64::max);
+        let now = self.from_readings.with(of_ended, u64::max);
+        self.known.bytes = self.known.bytes.with(now, u64::max);
     }
 }
 
-/// Bytes of a block as getrusage(2) counts them.
-const BLOCK_BYTES: u64 = 512;
-
 /// The block I/O of the processes whose figures are final, by their records and their reapers' figures.
 fn of_ended(totals: &Totals) -> IoBytes {
-    let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES);
-    IoBytes { read: bytes(totals.own_usage.input_blocks), written: bytes(totals.own_usage.output_blocks) }
+    IoBytes::of_blocks(totals.own_usage.input_blocks, totals.own_usage.output_blocks)
 }
 
 impl Storage {
@@ -113,8 +104,8 @@ impl Storage {
             Some(io) if is_first => (io.last_sum, io.deficit) = (sum, IoBytes::default()),
             Some(io) => {
                 // Processes that were found since the last reading are in this sum, with what they did before the attach.
-                let newly_found = combine(before_attach, io.before_attach, u64::saturating_sub);
-                io.last_sum = combine(io.last_sum, newly_found, u64::saturating_add);
+                let newly_found = before_attach.with(io.before_attach, u64::saturating_sub);
+                io.last_sum = io.last_sum.with(newly_found, u64::saturating_add);
                 io.add(sum);
             }
             // The first reading of the run: what is above the I/O from before the attach counts. Without an attach, nothing does.
@@ -143,7 +134,7 @@ impl Storage {
     }
 
     /// How many bytes of writes were cancelled in the run. `None`: that was not read twice.
-    pub(super) fn cancelled_bytes(&self) -> Option<u64> {
+    pub(crate) fn cancelled_bytes(&self) -> Option<u64> {
         let Cancelled { first_bytes, most_bytes } = self.cancelled?;
         Some(most_bytes?.saturating_sub(first_bytes))
     }
@@ -176,7 +167,7 @@ impl Storage {
     }
 
     /// What is known of the block I/O. `None`: nothing.
-    pub(super) fn io(&self) -> Option<IoSample> {
+    pub(crate) fn io(&self) -> Option<IoSample> {
         self.io.map(|io| io.known).filter(|_| !self.is_unknown)
     }
 

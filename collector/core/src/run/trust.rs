@@ -2,9 +2,8 @@
 //! processes that the machine has made. If records name many more processes, or are more than processes can cause, they are
 //! forged. Then no more records are applied.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::tree::Tree;
 
@@ -21,9 +20,10 @@ const RECORDS_OF_CORE_SECOND: u64 = 20_000;
 const FEW_RECORDS: u64 = 100_000;
 
 /// The evidence that records are forged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Forgery {
     /// Records name more processes than there can be.
+    #[error("they report {reported} processes when the machine had made {made}")]
     Processes {
         /// How many they name.
         reported: u64,
@@ -31,35 +31,21 @@ pub enum Forgery {
         made: u64,
     },
     /// Records name live processes that no other source shows.
+    #[error("they report {count} live processes that /proc does not show")]
     Unseen {
         /// How many.
         count: u64,
     },
     /// There are more records than the machine can have caused.
+    #[error("{reported} of them came faster than processes can cause them")]
     Records {
         /// How many.
         reported: u64,
     },
 }
 
-impl fmt::Display for Forgery {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Processes { reported, made } => {
-                write!(out, "they report {reported} processes when the machine had made {made}")
-            }
-            Self::Unseen { count } => {
-                write!(out, "they report {count} live processes that /proc does not show")
-            }
-            Self::Records { reported } => {
-                write!(out, "{reported} of them came faster than processes can cause them")
-            }
-        }
-    }
-}
-
 /// Compares the records with the kernel's count of processes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Trust {
     /// The session's start, CLOCK_MONOTONIC nanoseconds.
     start_ns: u64,

@@ -1,6 +1,6 @@
 //! How much memory a GPU needs: from the most that the run held on one GPU at a time.
 
-use super::{GIB, POLICY, fits};
+use super::{GIB, Policy, fits};
 use crate::model::gpu::Figure;
 use crate::model::report::{GpuDevice, GpuMemoryHint, Report};
 
@@ -29,7 +29,7 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     }
     let (basis_bytes, gpu) = largest.ok_or("no process of the run used a GPU")?;
     let capacity_bytes = gpu.memory.total_bytes;
-    let wanted_bytes = ((basis_bytes as f64 * POLICY.memory_factor) as u64).max(1);
+    let wanted_bytes = ((basis_bytes as f64 * Policy::MEMORY_FACTOR) as u64).max(1);
     Ok(GpuMemoryHint {
         bytes: wanted_bytes.div_ceil(GIB).saturating_mul(GIB),
         basis_bytes,

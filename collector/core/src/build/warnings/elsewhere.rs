@@ -3,28 +3,26 @@
 
 use std::borrow::Cow;
 
-use super::{Context, MOST_NAMED};
+use super::MOST_NAMED;
+use crate::build::Inputs;
 use crate::model::batch::Job;
-use crate::model::report::{ElsewhereKind, StartedElsewhere};
+use crate::model::report::{ElsewhereKind, Report};
 
 /// Maximum number of characters of all names in a warning, so that the advice after them is in the lines of the summary. The
 /// coverage has all.
 const MOST_CHARACTERS: usize = 40;
 
 /// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: neither is known of.
-pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
+pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     // A run that is to track the others already needs no advice to do that.
-    let report = &context.inputs.config.report;
+    let config = &inputs.config.report;
     // Agents of Slurm need a job.
-    let is_by_daemons = context
-        .coverage
-        .elsewhere
-        .iter()
-        .any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
-    let is_in_job = !context.allowed.job().nodes(1).is_empty();
-    let (all, each) = if report.asks_for_nodes || report.node_part.is_some() {
+    let mut elsewhere = report.coverage.elsewhere.iter();
+    let is_by_daemons = elsewhere.any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
+    let is_in_job = !report.allowed.job().nodes(1).is_empty();
+    let (all, each) = if config.asks_for_nodes || config.node_part.is_some() {
         ("", "")
-    } else if context.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {
+    } else if report.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {
         (
             "; srun gpu-track-run -o usage.%r.json -- ./app makes a report of each rank",
             " In a job (salloc, sbatch), gpu-track-run --nodes=auto -- CMD tracks all nodes.",
@@ -35,9 +33,9 @@ pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
             " Or a report of each rank: srun gpu-track-run -o usage.%r.json -- ./app.",
         )
     };
-    let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    let ranks = report.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
     // Where no program's arguments name other nodes, only missing ranks can show that there are any.
-    let Some(nodes) = &context.coverage.nodes else {
+    let Some(nodes) = &report.coverage.nodes else {
         return Some(format!(
             "Not in this report: {} of an MPI job or Slurm step{all}. They wrote no record: they ran on other nodes, or can't carry \
              the shim.{each}",
@@ -54,74 +52,69 @@ pub(super) fn unseen_nodes(context: &Context) -> Option<String> {
 }
 
 /// Warns of containers that a daemon runs.
-pub(super) fn containers(context: &Context) -> Option<String> {
-    let started = Started::of_kind(context, ElsewhereKind::Container)?;
-    let program = started.programs.iter().find(|program| ["docker", "nerdctl"].contains(*program));
-    let inspect = program.map_or(String::new(), |program| {
-        format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
-    });
-    let advice = format!("see them by {inspect}gpu-track-run inside. A daemon runs them");
-    Some(started.warning("containers of", &advice))
+pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
+    started(report, ElsewhereKind::Container, "containers of", |programs| {
+        let program = programs.iter().find(|program| ["docker", "nerdctl"].contains(*program));
+        let inspect = program.map_or(String::new(), |program| {
+            format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
+        });
+        format!("see them by {inspect}gpu-track-run inside. A daemon runs them")
+    })
 }
 
 /// Warns of commands on other hosts.
-pub(super) fn hosts(context: &Context) -> Option<String> {
-    let started = Started::of_kind(context, ElsewhereKind::Host)?;
-    let advice = match started.programs.as_slice() {
+pub(super) fn hosts(_: &Inputs, report: &Report) -> Option<String> {
+    started(report, ElsewhereKind::Host, "commands on other hosts by", |programs| match programs {
         [only] if *only != "ssh" => {
-            "put gpu-track-run -o usage.%h.json before the command, so that it runs there"
+            "put gpu-track-run -o usage.%h.json before the command, so that it runs there".to_owned()
         }
-        _ => "see it by ssh HOST gpu-track-run -- CMD",
-    };
-    Some(started.warning("commands on other hosts by", advice))
+        _ => "see it by ssh HOST gpu-track-run -- CMD".to_owned(),
+    })
 }
 
 /// Warns of units that the service manager runs.
-pub(super) fn units(context: &Context) -> Option<String> {
-    let started = Started::of_kind(context, ElsewhereKind::Unit)?;
+pub(super) fn units(_: &Inputs, report: &Report) -> Option<String> {
     let advice =
         "systemd-run --scope CMD stays in the run. The service manager runs other units, outside of it";
-    Some(started.warning("units of", advice))
+    started(report, ElsewhereKind::Unit, "units of", |_| advice.to_owned())
 }
 
 /// Warns of pods.
-pub(super) fn pods(context: &Context) -> Option<String> {
-    let started = Started::of_kind(context, ElsewhereKind::Pod)?;
-    Some(started.warning("pods of", "put gpu-track-run before the command inside the pod"))
+pub(super) fn pods(_: &Inputs, report: &Report) -> Option<String> {
+    let advice = "put gpu-track-run before the command inside the pod";
+    started(report, ElsewhereKind::Pod, "pods of", |_| advice.to_owned())
 }
 
 /// Warns of jobs of batch systems.
-pub(super) fn jobs(context: &Context) -> Option<String> {
-    let started = Started::of_kind(context, ElsewhereKind::Job)?;
-    Some(started.warning("jobs of", "put gpu-track-run before the command inside the job"))
+pub(super) fn jobs(_: &Inputs, report: &Report) -> Option<String> {
+    let advice = "put gpu-track-run before the command inside the job";
+    started(report, ElsewhereKind::Job, "jobs of", |_| advice.to_owned())
 }
 
-/// What was started elsewhere in one way.
-struct Started<'a> {
-    /// Programs that asked for it, each once.
-    programs: Vec<&'a str>,
-    entries: Vec<&'a StartedElsewhere>,
-}
-
-impl<'a> Started<'a> {
-    /// What is of this kind. `None`: there is nothing.
-    fn of_kind(context: &Context<'a>, kind: ElsewhereKind) -> Option<Self> {
-        let entries: Vec<_> = context.coverage.elsewhere.iter().filter(|entry| entry.kind == kind).collect();
-        let mut programs: Vec<_> = entries.iter().map(|entry| entry.program.as_str()).collect();
-        programs.dedup();
-        (!entries.is_empty()).then_some(Self { programs, entries })
+/// Makes the warning of what was started elsewhere in one way, as in "pods of kubectl" (`what` is "pods of"). `advice` says how to see
+/// it, by the programs that asked for it, each once. `None`: nothing was started in this way.
+fn started(
+    report: &Report,
+    kind: ElsewhereKind,
+    what: &str,
+    advice: impl FnOnce(&[&str]) -> String,
+) -> Option<String> {
+    let entries: Vec<_> = report.coverage.elsewhere.iter().filter(|entry| entry.kind == kind).collect();
+    if entries.is_empty() {
+        return None;
     }
-
-    /// Makes the warning. `what` is what the programs started, and `advice` how to see it.
-    fn warning(&self, what: &str, advice: &str) -> String {
-        let programs = self.programs.join(", ");
-        let mut names: Vec<_> = self.entries.iter().filter_map(|entry| entry.target.as_deref()).collect();
-        names.dedup();
-        let names = named(names.into_iter());
-        let is_tracked = self.entries.iter().all(|entry| entry.is_tracked);
-        let advice = if is_tracked { "gpu-track-run there makes a report of its own" } else { advice };
-        format!("Not in this report: {what} {programs}{names}; {advice}.")
-    }
+    let mut programs: Vec<_> = entries.iter().map(|entry| entry.program.as_str()).collect();
+    programs.dedup();
+    let mut names: Vec<_> = entries.iter().filter_map(|entry| entry.target.as_deref()).collect();
+    names.dedup();
+    let are_tracked = entries.iter().all(|entry| entry.is_tracked);
+    let advice = if are_tracked {
+        "gpu-track-run there makes a report of its own".to_owned()
+    } else {
+        advice(&programs)
+    };
+    let (programs, names) = (programs.join(", "), named(names.into_iter()));
+    Some(format!("Not in this report: {what} {programs}{names}; {advice}."))
 }
 
 /// The end of a name that is too long: of an image or a host, that tells most.

@@ -54,25 +54,19 @@ impl Weight {
 
 /// The warnings about GPUs, the most misleading first.
 pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
-    let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
-    let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
+    let usage = &inputs.run.gpu.usage;
+    let seconds = |at_ns: u64| inputs.run.since_start_s(at_ns);
     let run_s = seconds(inputs.end.at_ns);
     let mut all = Warnings(Vec::new());
     let (figures, command) = (Topic::Figures, Topic::Command);
-    all.extend(
-        Weight::Whole,
-        figures,
-        usage.backends.failed.iter().map(|(name, missing)| failed(usage, name, missing)),
-    );
+    let failed = |(name, missing): &(String, Missing)| failed(usage, name, missing);
+    all.extend(Weight::Whole, figures, usage.backends.failed.iter().map(failed));
     let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
     all.extend(Weight::Whole, command, usage.unresponsive.iter().map(unresponsive));
     all.extend(Weight::Whole, figures, no_gpu_of_vendor(inputs));
     all.extend(Weight::Remark, figures, nothing_logged(inputs));
-    all.extend(
-        Weight::Whole,
-        figures,
-        usage.backends.unknown_names.iter().map(|name| unknown_name(usage, name)),
-    );
+    let unknown_names = usage.backends.unknown_names.iter();
+    all.extend(Weight::Whole, figures, unknown_names.map(|name| unknown_name(usage, name)));
     all.extend(Weight::Peak, figures, usage.backends.notes.iter().cloned());
     let lost = |gpu: &DeviceUsage| gpu.loss.map(|loss| lost(gpu, loss, seconds(loss.at_ns)));
     all.extend(Weight::Whole, command, usage.devices.iter().filter_map(lost));
@@ -82,10 +76,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     all.extend(Weight::Peak, figures, slow_readings(inputs));
     all.extend(Weight::Peak, figures, unread(usage));
     all.extend(Weight::Peak, figures, unsampled_processes(usage));
-    for (weight, text) in missing_figures(usage) {
-        all.extend(weight, figures, [text]);
-    }
-    for (weight, text) in unread_spans(usage) {
+    for (weight, text) in missing_figures(usage).into_iter().chain(unread_spans(usage)) {
         all.extend(weight, figures, [text]);
     }
     all.extend(Weight::Total, figures, usage.devices.iter().flat_map(energy_counter));
@@ -109,11 +100,8 @@ impl Warnings {
 
 /// The warning that a backend gave no reading, or none any more.
 fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
-    let then = if is_any_of(usage, backend) {
-        "their figures end there"
-    } else {
-        "whether there are any is not known"
-    };
+    let has_any = is_any_of(usage, backend);
+    let then = if has_any { "their figures end there" } else { "whether there are any is not known" };
     format!("{backend} GPUs: {missing}; {then}.")
 }
 
@@ -142,10 +130,9 @@ fn nothing_logged(inputs: &Inputs) -> Option<String> {
 
 /// Says that a name of `--guuids` is no GPU here.
 fn unknown_name(usage: &GpuUsage, name: &str) -> String {
-    let known: Vec<&str> = usage.machine.iter().map(String::as_str).collect();
+    let known = usage.machine.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     format!(
-        "--guuids: \"{name}\" is not a GPU of this machine: one of {}. Sums over the GPUs are not known.",
-        known.join(", ")
+        "--guuids: \"{name}\" is not a GPU of this machine: one of {known}. Sums over the GPUs are not known."
     )
 }
 
@@ -194,11 +181,10 @@ fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
             }
         }
     }
-    let mut lines = Vec::new();
-    for ((figure, reason), on) in &spans {
-        lines.push((Weight::of_figure(*figure), unread_span(usage, *figure, reason, on)));
-    }
-    lines
+    let line = |((figure, reason), on): (&(Figure, String), &Vec<(&DeviceUsage, &Gap)>)| {
+        (Weight::of_figure(*figure), unread_span(usage, *figure, reason, on))
+    };
+    spans.iter().map(line).collect()
 }
 
 /// Says for how long a figure could not be read for one reason. `on`: the devices, each with its gap.
@@ -291,11 +277,6 @@ fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     may_be_used && answers.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
-/// Whether the memory of any device was read much less often than asked for.
-fn is_any_slow(usage: &GpuUsage) -> bool {
-    usage.devices.iter().any(|gpu| is_slow(usage, gpu))
-}
-
 /// Warns of GPUs whose driver did not answer for a while, besides those that are read slowly all the time. `None`: there is none.
 fn unread(usage: &GpuUsage) -> Option<String> {
     // If no time between readings is much longer than the mean, `slow_readings` says it all.
@@ -372,7 +353,8 @@ fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
     (usage.unsampled.combined > 0 && lacks_accounting).then(|| {
         let is_null = may_have_missed(usage).combined && usage.max.memory.is_none_or(|max| max.combined == 0);
         // Where the driver is slow, a smaller --st does not make it answer more often.
-        let cure = if is_any_slow(usage) { "" } else { ", or a smaller --st" };
+        let is_any_slow = usage.devices.iter().any(|gpu| is_slow(usage, gpu));
+        let cure = if is_any_slow { "" } else { ", or a smaller --st" };
         format!(
             "{} lived between two readings of the GPUs: GPU memory and utilization of such processes are missing{}. Use \
              --gpu-accounting{cure}.",

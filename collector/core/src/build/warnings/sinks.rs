@@ -4,9 +4,8 @@ use crate::run::sink_troubles::{SinkTrouble, SinkTroubles};
 
 /// Says which outputs lack something. `None`: none does.
 pub(super) fn troubles(SinkTroubles(troubles): &SinkTroubles) -> Option<String> {
-    let sentences: Vec<String> =
-        troubles.iter().flat_map(|(name, trouble)| sentences(name, trouble)).collect();
-    (!sentences.is_empty()).then(|| sentences.join(" "))
+    let all: Vec<_> = troubles.iter().flat_map(|(name, trouble)| sentences(name, trouble)).collect();
+    (!all.is_empty()).then(|| all.join(" "))
 }
 
 /// Says what one output lacks, and why: lines that were lost, and all that came after it failed.

@@ -9,8 +9,7 @@ pub mod over_time;
 mod sample;
 pub mod select;
 
-pub use config::DRIVER_PERCENT_AT_INTERVAL;
-pub use config::{ENV_NVML_LIB, GpuConfig, Vendor};
+pub use config::{DRIVER_PERCENT_AT_INTERVAL, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use device::Device;
 pub use figure::{Figure, Missing, Reading, either};
 pub use observation::{BackendsAtEnd, Batch, DeviceList, GpuObservation, GpuPids, PidFacts, TrackedDevice};

@@ -119,15 +119,11 @@ fn hip_list(visible: &Visible) -> Option<List<'_>> {
 /// The devices that lists can name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
 /// divided into them has none. With MIG, the divided device has a number, and its parts have none.
 fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
-    let is_divided = |device: &Device| device.index.is_none() && has_part(device, devices);
+    let has_part = |device: &Device| devices.iter().any(|part| part.parent.as_ref() == Some(&device.id));
+    let is_divided = |device: &Device| device.index.is_none() && has_part(device);
     let mut counted: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
     counted.sort_by_key(|device| device.index);
     counted
-}
-
-/// Whether one of these devices is a part of this one.
-fn has_part(device: &Device, devices: &[&Device]) -> bool {
-    devices.iter().any(|part| part.parent.as_ref() == Some(&device.id))
 }
 
 /// Finds those of the `devices` that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of

@@ -8,9 +8,14 @@
 pub(super) mod tests;
 mod timeout;
 
+use libc::{
+    SIGABRT, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTERM, SIGTRAP,
+    SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, SIGXCPU, SIGXFSZ,
+};
+
 use super::failures::Failures;
 use super::gpu::GpuUsage;
-use super::tree::{ProcessSummary, Quality};
+use super::tree::ProcessSummary;
 use crate::model::batch::Job;
 use crate::model::cgroup::MemoryLimitUse;
 pub(crate) use crate::model::report::{
@@ -21,59 +26,33 @@ use crate::model::report::{Allowed, DiskFull, Exit};
 use crate::model::signal::{SignalReceived, signal_name};
 
 /// Values of the rules.
-struct Policy {
+struct Policy;
+
+impl Policy {
     /// A process is near its limit of address space if its size was above this part of the limit. An allocation that failed is
     /// not in the size, so a process that asked for much at once is not found.
-    near_address_space: f64,
+    const NEAR_ADDRESS_SPACE: f64 = 0.9;
     /// A cgroup's limit was reached if its largest charge is above this part of it: charges come in pages, or huge ones.
-    full_memory: f64,
+    const FULL_MEMORY: f64 = 0.9;
     /// For this long after a signal or the death of a process, the command may fail because of it: it has to clean up.
-    aftermath_ns: u64,
+    const AFTERMATH_NS: u64 = 5_000_000_000;
     /// A SIGKILL that ends a process before this age came from its parent. strace and gdb try ptrace(2) with such a child, which
     /// lives for 0.1 to 5 ms. No other process has noticed the child by then, and the kernel counts out-of-memory kills.
-    probe_ns: u64,
+    const PROBE_NS: u64 = 20_000_000;
     /// A clock of whole seconds and one of nanoseconds differ by this much.
-    clock_slack_s: f64,
+    const CLOCK_SLACK_S: f64 = 1.0;
     /// The kernel compares CPU time in ticks with its limit. They differ from the time used by this part of it, and by
-    /// `ticks_slack_s`. On a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
-    ticks_slack: f64,
-    ticks_slack_s: f64,
+    /// `TICKS_SLACK_S`. On a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
+    const TICKS_SLACK: f64 = 0.05;
+    const TICKS_SLACK_S: f64 = 0.5;
 }
-
-const POLICY: Policy = Policy {
-    near_address_space: 0.9,
-    full_memory: 0.9,
-    aftermath_ns: 5_000_000_000,
-    probe_ns: 20_000_000,
-    clock_slack_s: 1.0,
-    ticks_slack: 0.05,
-    ticks_slack_s: 0.5,
-};
 
 /// Signals that end a process for a fault of its own, and SIGKILL, which no process survives. If a command fails soon after such
 /// an end, it may have failed because of it.
-const FATAL: [i32; 8] = [
-    libc::SIGSEGV,
-    libc::SIGABRT,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGSYS,
-    libc::SIGTRAP,
-    libc::SIGKILL,
-];
+const FATAL: [i32; 8] = [SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP, SIGKILL];
 
 /// Signals that end no process by default. Slurm, for one, sends SIGCONT before SIGTERM.
-const HARMLESS: [i32; 8] = [
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGSTOP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGURG,
-    libc::SIGWINCH,
-];
+const HARMLESS: [i32; 8] = [SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH];
 
 /// What is known at the end of a run.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +92,7 @@ pub(crate) fn cause(facts: &Evidence) -> Option<Cause> {
         .map(Cause::OutOfMemory)
         .or_else(|| facts.cpu_time_limit().map(Cause::CpuTimeLimit))
         .or_else(|| facts.file_size_limit().map(Cause::FileSizeLimit))
-        .or_else(|| facts.time_limit().map(Cause::TimeLimit))
+        .or_else(|| facts.limit_outside().or_else(|| facts.limit_inside()).map(Cause::TimeLimit))
         .or_else(|| facts.address_space_limit().map(Cause::AddressSpaceLimit))
         .or_else(|| facts.gpu_memory_exhausted().map(Cause::GpuMemoryExhausted))
         .or_else(|| facts.signal().map(Cause::Signal))
@@ -126,7 +105,7 @@ fn may_be_hit(limit: &MemoryLimitUse) -> bool {
     if let Some(hits) = limit.hits {
         return hits > 0;
     }
-    let is_full = |peak: u64| peak as f64 >= limit.limit_bytes as f64 * POLICY.full_memory;
+    let is_full = |peak: u64| peak as f64 >= limit.limit_bytes as f64 * Policy::FULL_MEMORY;
     limit.peak_bytes.is_none_or(is_full)
 }
 
@@ -135,7 +114,7 @@ impl Evidence<'_> {
     /// only processes outside the tree.
     fn out_of_memory(&self) -> Option<OutOfMemory> {
         let oom_kills = self.oom_kills.filter(|kills| *kills > 0)?;
-        let killed = self.failures.of_signal(libc::SIGKILL);
+        let killed = self.failures.by_signal.get(&SIGKILL);
         // No process of the tree was seen to die of SIGKILL. In a shared cgroup, the kill can be another job's.
         if killed.is_none() && !self.is_own_cgroup {
             return None;
@@ -156,14 +135,14 @@ impl Evidence<'_> {
 
     /// The last processes that a signal ended, latest first.
     fn ended_by(&self, signal: i32) -> impl Iterator<Item = &ProcessSummary> {
-        self.failures.of_signal(signal).into_iter().flat_map(|killed| killed.last.iter().rev())
+        self.failures.by_signal.get(&signal).into_iter().flat_map(|killed| killed.last.iter().rev())
     }
 
     /// Finds a process that met its limit of CPU time, shortly before the command ended: the soft limit, or else the hard one.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
         // The kernel sends SIGXCPU at the soft limit, and for nothing else.
         let at_soft_limit =
-            self.ended_by(libc::SIGXCPU).next().map(|process| (process, process.bounds.limits.cpu_s));
+            self.ended_by(SIGXCPU).next().map(|process| (process, process.bounds.limits.cpu_s));
         let at_hard_limit = self.at_hard_cpu_limit().map(|(process, limit_s)| (process, Some(limit_s)));
         let mut at_a_limit = at_soft_limit.into_iter().chain(at_hard_limit);
         let (process, limit_s) =
@@ -174,10 +153,10 @@ impl Evidence<'_> {
     /// Finds the last process that SIGKILL ended at its hard limit of CPU time, and that limit, seconds. SIGKILL is sent for
     /// other reasons too, so the process's CPU time must be close to the limit.
     fn at_hard_cpu_limit(&self) -> Option<(&ProcessSummary, u64)> {
-        self.ended_by(libc::SIGKILL).find_map(|process| {
+        self.ended_by(SIGKILL).find_map(|process| {
             let limit_s = process.bounds.limits.hard_cpu_s?;
             let cpu_s = process.own_usage.cpu_us() as f64 / 1e6;
-            let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
+            let slack_s = limit_s as f64 * Policy::TICKS_SLACK + Policy::TICKS_SLACK_S;
             let is_reached = (limit_s as f64 - cpu_s).abs() <= slack_s;
             is_reached.then_some((process, limit_s))
         })
@@ -185,16 +164,11 @@ impl Evidence<'_> {
 
     /// Finds a process that met its limit of file size, shortly before the command ended. SIGXFSZ is sent for nothing else.
     fn file_size_limit(&self) -> Option<FileSizeLimit> {
-        let process = self.failures.of_signal(libc::SIGXFSZ)?.last.back()?;
+        let process = self.failures.by_signal.get(&SIGXFSZ)?.last.back()?;
         self.is_followed_by_the_end(process.end_ns()).then(|| FileSizeLimit {
             process: self.dead_process(process),
             limit_bytes: process.bounds.limits.file_size_bytes,
         })
-    }
-
-    /// Finds a time limit that ended the command, set around the launcher or inside the tree.
-    fn time_limit(&self) -> Option<TimeLimit> {
-        self.limit_outside().or_else(|| self.limit_inside())
     }
 
     /// Finds a time limit by a signal that the launcher received shortly before the command ended. It came from `timeout`, or at the
@@ -225,8 +199,8 @@ impl Evidence<'_> {
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
         let received_s = self.ended_s - before_end_s;
         let job_end_s = self.allowed.job().end_s();
-        received.signal == libc::SIGTERM
-            && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - POLICY.clock_slack_s)
+        received.signal == SIGTERM
+            && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - Policy::CLOCK_SLACK_S)
     }
 
     /// The time limit of the Slurm job, seconds.
@@ -241,11 +215,11 @@ impl Evidence<'_> {
         let timeout = self.failures.timed_out.iter().rev().find(|timeout| self.is_at_its_limit(timeout))?;
         let args = timeout.name.args.as_deref();
         let limit_s = args.and_then(timeout::limit_s);
-        let sent = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
+        let sent = args.and_then(timeout::signal).unwrap_or(SIGTERM);
         let child_ended_by =
             |signal| self.ended_by(signal).find(|process| process.parent_pid == Some(timeout.ids.pid()));
         // With `--kill-after`, SIGKILL follows if the child survives the first signal.
-        let process = child_ended_by(sent).or_else(|| child_ended_by(libc::SIGKILL));
+        let process = child_ended_by(sent).or_else(|| child_ended_by(SIGKILL));
         let signal = process.and_then(|process| process.exit.signal).unwrap_or(sent);
         Some(TimeLimit {
             process: process.map(|process| self.dead_process(process)),
@@ -261,7 +235,7 @@ impl Evidence<'_> {
     fn is_at_its_limit(&self, timeout: &ProcessSummary) -> bool {
         let args = timeout.name.args.as_deref();
         let limit_s = args.and_then(timeout::limit_s);
-        let sends_sigkill = args.and_then(timeout::signal) == Some(libc::SIGKILL);
+        let sends_sigkill = args.and_then(timeout::signal) == Some(SIGKILL);
         // It ends by a signal only with `-s KILL`, which it also sends to itself. Else another process killed it.
         let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && sends_sigkill);
         let is_reached = limit_s.is_none_or(|limit_s| timeout.wall_ns as f64 / 1e9 >= limit_s);
@@ -271,7 +245,7 @@ impl Evidence<'_> {
     /// Finds a process that failed near its limit of address space, shortly before the command ended.
     fn address_space_limit(&self) -> Option<AddressSpaceLimit> {
         let process = self.failures.near_address_space.as_ref()?;
-        let is_near = process.address_space_used() >= POLICY.near_address_space;
+        let is_near = process.address_space_used() >= Policy::NEAR_ADDRESS_SPACE;
         if !is_near || !self.is_followed_by_the_end(process.end_ns()) {
             return None;
         }
@@ -294,7 +268,7 @@ impl Evidence<'_> {
     /// Finds the signal that the command's exit code stands for: 128 + N, if signal N ended a process of the tree.
     fn signal_passed_on(&self) -> Option<FatalSignal> {
         let signal = self.exit.code?.checked_sub(128)?;
-        let process = self.failures.of_signal(signal)?.last.back()?;
+        let process = self.failures.by_signal.get(&signal)?.last.back()?;
         Some(self.fatal_signal(process, signal))
     }
 
@@ -308,10 +282,10 @@ impl Evidence<'_> {
     }
 
     /// Finds the last process of the tree that a fatal signal ended, if the command failed soon after. A process that SIGKILL
-    /// ended within [`Policy::probe_ns`] was a probe of its parent, and is left out.
+    /// ended within [`Policy::PROBE_NS`] was a probe of its parent, and is left out.
     fn signal_of_another(&self) -> Option<FatalSignal> {
         let is_probe =
-            |process: &ProcessSummary, signal| signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns;
+            |process: &ProcessSummary, signal| signal == SIGKILL && process.wall_ns < Policy::PROBE_NS;
         let last_of_each = FATAL.into_iter().filter_map(|signal| {
             let last = self.ended_by(signal).find(|process| !is_probe(process, signal))?;
             Some((last, signal))
@@ -323,7 +297,7 @@ impl Evidence<'_> {
     /// Finds a GPU that had no free memory shortly before the command failed, if processes of the run held some of it. A command fails
     /// for that by an error of its own, or aborts.
     fn gpu_memory_exhausted(&self) -> Option<GpuMemoryExhausted> {
-        if !matches!(self.exit.signal, None | Some(libc::SIGABRT)) {
+        if !matches!(self.exit.signal, None | Some(SIGABRT)) {
             return None;
         }
         let full = self.gpus.devices.iter().filter_map(|device| Some((device, device.full.as_ref()?)));
@@ -356,7 +330,7 @@ impl Evidence<'_> {
 
     /// Whether the command ended soon after this time, CLOCK_MONOTONIC nanoseconds: then what happened at it may be why.
     fn is_followed_by_the_end(&self, at_ns: u64) -> bool {
-        self.span_ns.1.saturating_sub(at_ns) <= POLICY.aftermath_ns
+        self.span_ns.1.saturating_sub(at_ns) <= Policy::AFTERMATH_NS
     }
 
     /// Describes a process that ended, for the report.
@@ -369,8 +343,7 @@ impl Evidence<'_> {
             exit: process.exit,
             at_s: process.end_ns().saturating_sub(self.span_ns.0) as f64 / 1e9,
             peak_rss_bytes: process.memory.peak_rss_bytes,
-            cpu_s: (process.own_usage.quality != Quality::Unknown)
-                .then(|| process.own_usage.cpu_us() as f64 / 1e6),
+            cpu_s: process.known_cpu_us().map(|us| us as f64 / 1e6),
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::ids::{FoundBy, Key, ProcessId};
+use crate::model::config::Layer;
+use crate::model::ids::{Key, ProcessId};
 use crate::model::observation::ProcessLimits;
+use crate::model::quality::Quality;
 use crate::model::report::DiskRole;
 use crate::model::signal::Sender;
 use crate::run::gpu::GpuUsage;
@@ -59,7 +61,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         },
         bounds: Bounds::default(),
         provenance: Provenance {
-            found_by: FoundBy::Preload,
+            found_by: Layer::Preload,
             has_record: true,
             ended_without_exit_record: false,
             joined: false,
@@ -415,7 +417,7 @@ fn failed_processes_take_no_more_memory_than_a_few() {
         failures.add_if_failed(&process(pid, "worker", killed(9)));
         failures.add_if_failed(&process(pid, "timeout", exited(124)));
     }
-    let killed = failures.of_signal(9).unwrap();
+    let killed = failures.by_signal.get(&9).unwrap();
     assert_eq!((killed.count, killed.last.len(), failures.timed_out.len()), (9990, 4, 4));
     assert_eq!(killed.largest.as_ref().unwrap().ids.pid(), 9999);
 }

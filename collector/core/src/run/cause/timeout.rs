@@ -1,17 +1,19 @@
 //! The arguments of coreutils' `timeout`: `timeout [OPTION]... DURATION COMMAND [ARG]...`.
 
 use crate::model::signal::signal_number;
+use crate::run::elsewhere::arguments::{Options, Value};
 
 /// The time limit that the arguments set, seconds. `None`: they have no duration that can be parsed, or it is 0, which sets
 /// no limit.
 pub(super) fn limit_s(args: &[String]) -> Option<f64> {
-    seconds(parse(args).duration?).filter(|limit_s| *limit_s > 0.0)
+    seconds(parse(args).operands.first()?).filter(|limit_s| *limit_s > 0.0)
 }
 
 /// The number of the signal that `timeout` sends at its limit: SIGTERM unless an option names another. `None`: the name
 /// is unknown.
 pub(super) fn signal(args: &[String]) -> Option<i32> {
-    let Some(name) = parse(args).signal else { return Some(libc::SIGTERM) };
+    let names = ["s", "si", "sig", "sign", "signa", "signal"];
+    let Some(name) = parse(args).value(&names) else { return Some(libc::SIGTERM) };
     if let Ok(number) = name.parse() {
         return Some(number);
     }
@@ -19,64 +21,20 @@ pub(super) fn signal(args: &[String]) -> Option<i32> {
     signal_number(name.strip_prefix("SIG").unwrap_or(&name))
 }
 
-/// The duration and the signal, as they are in the arguments.
-#[derive(Default)]
-struct Arguments<'a> {
-    duration: Option<&'a str>,
-    signal: Option<&'a str>,
-}
-
-/// Finds the signal and the duration among the arguments, the first of which is the program's name. The duration is the first
-/// argument that is no option. It ends the search, since the command follows. Values of other options are passed over.
-fn parse(args: &[String]) -> Arguments<'_> {
-    let mut parsed = Arguments::default();
-    let mut rest = args.iter().skip(1).map(String::as_str);
-    while let Some(arg) = rest.next() {
-        let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
-        // A long name can be cut short, as long as it begins no other one.
-        let is_long = |long: &str| name.len() > "--".len() && long.starts_with(name);
-        match name {
-            // Without `=`, the value is the next argument.
-            _ if is_long("--kill-after") && value.is_none() => {
-                rest.next();
-            }
-            _ if is_long("--signal") => parsed.signal = value.or_else(|| rest.next()),
-            "--" => {
-                parsed.duration = rest.next();
-                break;
-            }
-            // Other long options have their values within the argument, or none.
-            _ if arg.starts_with("--") => {}
-            _ if arg.starts_with('-') => {
-                // Flags may be before the option in one word: `-vk`. Its value is the rest of the word, or the next argument.
-                let letters = arg.trim_start_matches(['-', 'f', 'p', 'v']);
-                let mut value = || letters.get(1..).filter(|value| !value.is_empty()).or_else(|| rest.next());
-                match letters.chars().next() {
-                    Some('k') => {
-                        value();
-                    }
-                    Some('s') => parsed.signal = value(),
-                    _ => {}
-                }
-            }
-            _ => {
-                parsed.duration = Some(arg);
-                break;
-            }
-        }
-    }
-    parsed
+/// The options of `timeout`, and the words after them: the duration, and the command.
+fn parse(args: &[String]) -> Options<'_> {
+    Options::parse(args.get(1..).unwrap_or_default(), |name| {
+        // As a letter or as a long name, which can be cut short as long as it begins no other one.
+        let has_value = ["kill-after", "signal"].iter().any(|long| long.starts_with(name));
+        if has_value { Value::Next } else { Value::None }
+    })
 }
 
 /// Parses a number with a unit: s (the default), m, h or d. Gives seconds. `None`: it is no such number, or not a finite one.
 fn seconds(duration: &str) -> Option<f64> {
-    let (number, unit_s) = match duration.char_indices().next_back()? {
-        (at, 's') => (duration.get(..at)?, 1.0),
-        (at, 'm') => (duration.get(..at)?, 60.0),
-        (at, 'h') => (duration.get(..at)?, 3600.0),
-        (at, 'd') => (duration.get(..at)?, 86_400.0),
-        _ => (duration, 1.0),
-    };
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
+    let with_unit = units.iter().find_map(|(unit, unit_s)| Some((duration.strip_suffix(*unit)?, *unit_s)));
+    let (number, unit_s) = with_unit.unwrap_or((duration, 1.0));
     Some(number.parse::<f64>().ok().filter(|number| number.is_finite())? * unit_s)
 }
 

@@ -2,7 +2,7 @@
 
 /// Where the value of an option is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Value {
+pub(in crate::run) enum Value {
     /// It has none.
     None,
     /// In the same word, if there is one: `-K1`.
@@ -11,20 +11,25 @@ pub(super) enum Value {
     Next,
 }
 
+/// Whether a name is one of these words, which are separated by blanks.
+pub(in crate::run) fn is_one_of(name: &str, words: &str) -> bool {
+    words.split(' ').any(|word| word == name)
+}
+
 /// Where the value of an option is. The option is a letter, or a long name without its dashes.
-pub(super) type Syntax = fn(&str) -> Value;
+pub(in crate::run) type Syntax = fn(&str) -> Value;
 
 /// The options of a program, and the words after them.
-pub(super) struct Options<'a> {
+pub(in crate::run) struct Options<'a> {
     /// Letters and long names, with their values.
     list: Vec<(&'a str, Option<&'a str>)>,
     /// The words from the first one on that is no option.
-    pub(super) operands: &'a [String],
+    pub(in crate::run) operands: &'a [String],
 }
 
 impl<'a> Options<'a> {
     /// Parses the words up to the first one that is no option, or that follows `--`.
-    pub(super) fn parse(args: &'a [String], syntax: Syntax) -> Self {
+    pub(in crate::run) fn parse(args: &'a [String], syntax: Syntax) -> Self {
         let mut parsed = Self { list: Vec::new(), operands: args };
         while let Some((word, rest)) = parsed.operands.split_first() {
             if word == "--" {
@@ -71,12 +76,12 @@ impl<'a> Options<'a> {
     }
 
     /// Whether one of these is among the options. `--name=false` does not count.
-    pub(super) fn has_any(&self, names: &[&str]) -> bool {
+    pub(in crate::run) fn has_any(&self, names: &[&str]) -> bool {
         self.list.iter().any(|(name, value)| names.contains(name) && *value != Some("false"))
     }
 
     /// The value of the last of these options.
-    pub(super) fn value(&self, names: &[&str]) -> Option<&'a str> {
+    pub(in crate::run) fn value(&self, names: &[&str]) -> Option<&'a str> {
         self.list.iter().rev().find(|(name, _)| names.contains(name)).and_then(|(_, value)| *value)
     }
 }

@@ -1,8 +1,8 @@
 //! Which calls of a client start work elsewhere, and where, by the arguments. What they don't tell, such as a configuration that names
 //! another host, is not known here.
 
-use super::arguments::{Options, Value};
-use super::base_name;
+use super::arguments::{Options, Value, is_one_of};
+use crate::model::command::base_name;
 use crate::model::mpi_daemons::takes_value as ssh_takes_value;
 use crate::model::report::ElsewhereKind::{self, Container, Host, Job, Pod, Unit};
 
@@ -14,20 +14,7 @@ pub(super) struct Started<'a> {
 }
 
 /// Programs that copy files by ssh. Their work is here, whatever they start there.
-pub(super) const COPIES: [&str; 12] = [
-    "git",
-    "git-lfs",
-    "rsync",
-    "scp",
-    "sftp",
-    "sshfs",
-    "hg",
-    "svn",
-    "borg",
-    "unison",
-    "rdiff-backup",
-    "duplicity",
-];
+pub(super) const COPIES: &str = "git git-lfs rsync scp sftp sshfs hg svn borg unison rdiff-backup duplicity";
 
 /// What a call of this client starts elsewhere. `args`: those after the program. `None`: nothing, as far as they tell. The functions
 /// for single clients below return the same.
@@ -59,20 +46,20 @@ pub(super) fn cut(program: &str) -> Option<Started<'static>> {
 /// The container of systemd in which a call of machinectl starts a shell or another program. `None`: it starts none, such as
 /// `machinectl list`.
 fn machine(args: &[String]) -> Option<Started<'_>> {
-    let options = Options::parse(args, |name| next_if(is_one_of(name, "H M uid setenv E host machine")));
+    let options = Options::parse(args, |name| with_value(name, "H M uid setenv E host machine"));
     let (verb, rest) = options.operands.split_first()?;
     let target = Options::parse(rest, |_| Value::None).operands.first().map(String::as_str);
     ["shell", "login", "start"].contains(&verb.as_str()).then_some(Started { kind: Container, target })
 }
 
-/// Where the value of an option is, if it `takes_value`.
-fn next_if(takes_value: bool) -> Value {
-    if takes_value { Value::Next } else { Value::None }
+/// Where the value of an option is: it has one if its name is among these words.
+fn with_value(name: &str, words: &str) -> Value {
+    if is_one_of(name, words) { Value::Next } else { Value::None }
 }
 
-/// Whether a name is one of these words.
-fn is_one_of(name: &str, words: &str) -> bool {
-    words.split(' ').any(|word| word == name)
+/// Where the value of an option is: it has one unless its name is among these words.
+fn without_value(name: &str, words: &str) -> Value {
+    if is_one_of(name, words) { Value::None } else { Value::Next }
 }
 
 /// Whether an option before the subcommand of docker, its compose, or a program like it takes a value.
@@ -80,7 +67,7 @@ fn docker_option(name: &str) -> Value {
     let names = "c H l n a f p config context host log-level tlscacert tlscert tlskey namespace address connection url identity \
                  root runroot storage-driver snapshotter file project-name profile env-file project-directory progress parallel \
                  ansi";
-    next_if(is_one_of(name, names))
+    with_value(name, names)
 }
 
 /// Whether an option of `docker run` or `exec` takes a value. `flags` lists those that take none, since they are fewer.
@@ -88,12 +75,12 @@ fn docker_run_option(name: &str) -> Value {
     let flags = "d i t P q T detach interactive tty rm privileged init read-only publish-all no-healthcheck oom-kill-disable \
                  sig-proxy disable-content-trust quiet help replace rmi tls-verify no-hosts no-hostname rootfs env-host \
                  http-proxy no-deps service-ports use-aliases no-TTY remove-orphans build";
-    next_if(!is_one_of(name, flags))
+    without_value(name, flags)
 }
 
 /// Whether an option of `docker start` or `restart` takes a value.
 fn docker_start_option(name: &str) -> Value {
-    next_if(is_one_of(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir"))
+    with_value(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
 }
 
 /// The container, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
@@ -130,7 +117,7 @@ fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
 
 /// Whether an option of ssh takes a value.
 fn ssh_option(name: &str) -> Value {
-    next_if(ssh_takes_value(name))
+    if ssh_takes_value(name) { Value::Next } else { Value::None }
 }
 
 /// The host on which a call of ssh starts a command or a shell. `None`: it only forwards ports, asks the client itself, or starts a
@@ -164,7 +151,7 @@ fn is_file_server(command: &[String]) -> bool {
 /// The hosts on which a call of pdsh or a program like it starts a command. `None`: it starts none, such as a copy of files.
 fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     const NAMES: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
-    let options = Options::parse(args, |name| next_if(is_one_of(name, NAMES)));
+    let options = Options::parse(args, |name| with_value(name, NAMES));
     let starts_nothing: &[&str] = match program {
         "pdsh" => &["q", "L", "V", "h"],
         "clush" => &["c", "copy", "rcopy", "version", "help"],
@@ -179,7 +166,7 @@ fn parallel(args: &[String]) -> Option<Started<'_>> {
     let options = Options::parse(args, |name| {
         let names = "j S I N n L s P a C d E J jobs max-procs sshlogin sshloginfile slf arg-file colsep delimiter load memfree \
                      joblog results tmpdir wd workdir basefile bf return env retries timeout delay halt nice tagstring";
-        next_if(is_one_of(name, names))
+        with_value(name, names)
     });
     let logins = options.value(&["S", "sshlogin"]);
     // `:` is this machine.
@@ -195,7 +182,7 @@ fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
         let names = "H M u p E C g D host machine unit property setenv slice uid gid nice working-directory description \
                      service-type timer-property path-property socket-property on-active on-boot on-startup on-unit-active \
                      on-unit-inactive on-calendar chdir background";
-        next_if(is_one_of(name, names))
+        with_value(name, names)
     });
     // `-u` of run0 is a user.
     let unit = if program == "run0" { options.value(&["unit"]) } else { options.value(&["u", "unit"]) };
@@ -206,13 +193,13 @@ fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
 /// Pods that a call of kubectl or oc starts in a Kubernetes cluster. `None`: it starts none, such as `kubectl get`.
 fn pod(args: &[String]) -> Option<Started<'_>> {
     let global = Options::parse(args, |name| {
-        next_if(is_one_of(name, "n s v namespace context cluster kubeconfig server user token as"))
+        with_value(name, "n s v namespace context cluster kubeconfig server user token as")
     });
     let (verb, rest) = global.operands.split_first()?;
     let options = Options::parse(rest, |name| {
         // These take no value; all others do.
         let flags = "i t q rm stdin tty attach quiet command expose privileged wait help";
-        next_if(!is_one_of(name, flags))
+        without_value(name, flags)
     });
     let first = options.operands.first().map(String::as_str);
     let is_elsewhere = match verb.as_str() {
@@ -235,8 +222,8 @@ fn job<'a>(program: &str, args: &[String]) -> Option<Started<'a>> {
         "at" => &["-V", "-l", "-d", "-r", "-c"],
         _ => &["-help", "-h", "-version", "-dry-run"],
     };
-    (!args.is_empty() || program != "at").then_some(())?;
-    (!has_word(starts_nothing)).then_some(Started { kind: Job, target: None })
+    let starts_one = !(has_word(starts_nothing) || (program == "at" && args.is_empty()));
+    starts_one.then_some(Started { kind: Job, target: None })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the tree's processes started outside of the tree: on other nodes, by MPI launchers and Slurm, and by clients of daemons and of
 //! other hosts. No figure has it, so the report must name it. Arguments of processes tell it.
 
-mod arguments;
+pub(super) mod arguments;
 mod clients;
 mod nodes;
 
@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 
 use gpu_track_abi::client::is_client;
 use gpu_track_abi::record::ARGUMENT_BYTES;
-use gpu_track_abi::script::{Found, Search};
+use gpu_track_abi::script::Found;
 use serde::{Deserialize, Serialize};
 
-use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
+use crate::model::command::{base_name, found};
+use crate::model::report::{ElsewhereKind, StartedElsewhere};
+use arguments::is_one_of;
 pub(crate) use nodes::Here;
 use nodes::RemoteStarts;
 
@@ -35,14 +37,14 @@ pub(crate) struct ClientCall {
 /// What the calls of clients started elsewhere.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Elsewhere {
-    nodes: RemoteStarts,
+    pub(crate) nodes: RemoteStarts,
     /// How often each was started.
-    clients: BTreeMap<Entry, u64>,
+    clients: BTreeMap<ClientEntry, u64>,
 }
 
 /// Calls that count as one entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Entry {
+struct ClientEntry {
     kind: ElsewhereKind,
     program: String,
     target: Option<String>,
@@ -60,23 +62,16 @@ impl Elsewhere {
         let is_cut = args.last().is_some_and(|last| last == CUT);
         let started = clients::started(program, args).or_else(|| clients::cut(program).filter(|_| is_cut));
         let Some(started) = started.filter(|_| !is_part_of_other(call)) else { return };
-        let entry = Entry {
+        let target = started.target.filter(|target| *target != CUT);
+        let entry = ClientEntry {
             kind: started.kind,
             program: program.to_owned(),
-            target: started
-                .target
-                .filter(|target| *target != CUT)
-                .map(|target| target.chars().take(MOST_TARGET).collect()),
+            target: target.map(|target| target.chars().take(MOST_TARGET).collect()),
             is_tracked: is_tracked(args),
         };
         let is_kept = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
-        let entry = if is_kept { entry } else { Entry { target: None, ..entry } };
+        let entry = if is_kept { entry } else { ClientEntry { target: None, ..entry } };
         *self.clients.entry(entry).or_default() += 1;
-    }
-
-    /// The nodes on which processes were started. `None`: there are none besides this one, as far as is known.
-    pub(crate) fn unseen_nodes(&self, here: &Here) -> Option<Nodes> {
-        self.nodes.unseen(here)
     }
 
     /// Lists all that was started elsewhere.
@@ -101,15 +96,13 @@ pub(crate) fn client(args: &[String]) -> Option<(&str, &[String])> {
 /// are no arguments.
 fn program(args: &[String]) -> Option<(&str, &[String])> {
     let (program, rest) = args.split_first()?;
-    let mut search = Search::of_program(base_name(program).as_bytes());
-    for (at, argument) in rest.iter().enumerate() {
-        match search.add(argument.as_bytes()) {
-            Found::NotYet => {}
-            Found::Script(_) => return Some((base_name(argument), rest.get(at + 1..)?)),
-            Found::Module(_) | Found::Nothing => break,
+    match found(base_name(program), rest) {
+        Some((at, Found::Script(_))) => {
+            let (script, rest) = rest.get(at..)?.split_first()?;
+            Some((base_name(script), rest))
         }
+        _ => Some((base_name(program), rest)),
     }
-    Some((base_name(program), rest))
 }
 
 /// Stands in place of the arguments that had no room in a PROGRAM record. No argument is the same.
@@ -133,18 +126,13 @@ pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String
 /// docker, which can use ssh.
 fn is_part_of_other(call: &ClientCall) -> bool {
     program(&call.started_by).is_some_and(|(program, args)| {
-        clients::COPIES.contains(&program) || clients::started(program, args).is_some()
+        is_one_of(program, clients::COPIES) || clients::started(program, args).is_some()
     })
 }
 
 /// Whether these arguments start gpu-track-run elsewhere, whose report has what runs there.
 fn is_tracked(args: &[String]) -> bool {
     words(args).any(|word| base_name(word) == TRACKER)
-}
-
-/// The part of a path after its last slash.
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or_default()
 }
 
 /// The words of these arguments. One of them can be a line for a shell.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Options, Value};
-use super::{base_name, is_tracked, words};
+use super::arguments::{Options, Value, is_one_of};
+use super::{is_tracked, words};
 use crate::model::batch::{Job, node_list};
+use crate::model::command::base_name;
 use crate::model::host_name::short;
 use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
@@ -17,7 +18,7 @@ const MOST_NAMES: usize = 1000;
 
 /// The machines that the arguments of the tree's processes named.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct RemoteStarts {
+pub(crate) struct RemoteStarts {
     /// Daemons by their hosts.
     daemons: BTreeMap<String, Daemon>,
     /// Nodes of `srun --nodelist`.
@@ -124,7 +125,7 @@ impl RemoteStarts {
 
     /// The machines besides this one on which processes were started: how many, and the names that are known. `None`:
     /// nothing was started elsewhere.
-    pub(super) fn unseen(&self, here: &Here) -> Option<Nodes> {
+    pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
         let mut names: BTreeSet<String> = self.daemons.keys().chain(&self.listed).cloned().collect();
         let (named_by_job, unnamed) = self.nodes_of_sruns(here);
         names.extend(named_by_job);
@@ -170,56 +171,18 @@ const SHORT_FLAGS: &str = "EHOQVXZhjlsuv";
 /// Options of srun whose value is the rest of the word, if there is one: `-K1`, `-I5`.
 const SHORT_OPTIONAL: &str = "IKk";
 /// Options with long names whose value is never in the next word: those without a value, and those whose value is optional.
-const LONG_FLAGS: [&str; 41] = [
-    "bcast",
-    "compress",
-    "contiguous",
-    "debugger-test",
-    "disable-status",
-    "exact",
-    "exclusive",
-    "get-user-env",
-    "help",
-    "hold",
-    "immediate",
-    "interactive",
-    "join",
-    "kill-on-bad-exit",
-    "label",
-    "launch-cmd",
-    "multi-prog",
-    "nice",
-    "no-allocate",
-    "no-kill",
-    "overcommit",
-    "overlap",
-    "oversubscribe",
-    "preserve-env",
-    "propagate",
-    "pty",
-    "quiet",
-    "quit-on-interrupt",
-    "reboot",
-    "resv-ports",
-    "send-libs",
-    "share",
-    "spread-job",
-    "test-only",
-    "unbuffered",
-    "use-min-nodes",
-    "verbose",
-    "version",
-    "wait-for-children",
-    "whole",
-    "x11",
-];
+const LONG_FLAGS: &str = "bcast compress contiguous debugger-test disable-status exact exclusive get-user-env help hold \
+                          immediate interactive join kill-on-bad-exit label launch-cmd multi-prog nice no-allocate no-kill \
+                          overcommit overlap oversubscribe preserve-env propagate pty quiet quit-on-interrupt reboot \
+                          resv-ports send-libs share spread-job test-only unbuffered use-min-nodes verbose version \
+                          wait-for-children whole x11";
 
 /// Where the value of an option of srun is.
 fn srun_option(name: &str) -> Value {
     match name.chars().count() {
         1 if SHORT_FLAGS.contains(name) => Value::None,
         1 if SHORT_OPTIONAL.contains(name) => Value::Rest,
-        _ if LONG_FLAGS.contains(&name) => Value::None,
+        _ if is_one_of(name, LONG_FLAGS) => Value::None,
         _ => Value::Next,
     }
 }

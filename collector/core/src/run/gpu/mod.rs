@@ -59,7 +59,7 @@ impl GpuState {
         }
         self.usage.unresponsive.clone_from(&observation.unresponsive);
         // Before processes are forgotten: with a long interval, one can have lived and ended since the last observation.
-        self.usage.has_descendants |= self.table.entries().any(|process| !process.is_main);
+        self.usage.has_descendants |= self.table.entries.values().any(|process| !process.is_main);
         // Only when no later reading can name a process is it known which readings have seen it.
         for process in self.table.forget(observation.at_ns) {
             self.usage.ended(&process);
@@ -86,7 +86,7 @@ impl GpuState {
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.remember_processes(tree);
         if self.is_active {
-            for process in self.table.entries() {
+            for process in self.table.entries.values() {
                 self.usage.has_descendants |= !process.is_main;
                 self.usage.ended(process);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::POLICY;
+use super::policy::GpuPolicy;
 use crate::model::gpu::{GpuPids, PidFacts};
 use crate::run::tree::{ProcessId, ProcessSummary, Tree};
 
@@ -36,22 +36,22 @@ impl PidEntry {
     /// Whether it may have lived at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC nanoseconds. It may have started a little
     /// earlier than is known.
     fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.start_ns <= to_ns.saturating_add(POLICY.start_slack_ns)
+        self.start_ns <= to_ns.saturating_add(GpuPolicy::START_SLACK_NS)
             && self.end_ns.is_none_or(|end| end >= from_ns)
     }
 
     /// Whether an entry of a driver's list that is unchanged since `since_ns`, CLOCK_MONOTONIC nanoseconds, can be about this
     /// process. Drivers keep some entries after their processes ended, and the kernel uses those pids again.
     pub(super) fn started_by(&self, since_ns: u64) -> bool {
-        self.start_ns <= since_ns.saturating_add(POLICY.start_slack_ns)
+        self.start_ns <= since_ns.saturating_add(GpuPolicy::START_SLACK_NS)
     }
 }
 
 /// Running processes, and those that ended lately.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PidTable {
-    /// The processes by their ids in the run.
-    entries: HashMap<u64, PidEntry>,
+    /// The processes, running and ended ones, by their ids in the run.
+    pub(super) entries: HashMap<u64, PidEntry>,
     /// Ids of processes by their pids in the collector's pid namespace. Several can have had one pid, one after another.
     by_pid: BTreeMap<u32, Vec<u64>>,
     /// Ids of processes of other pid namespaces, by their pids there.
@@ -182,8 +182,8 @@ impl PidTable {
         let mut gone = Vec::new();
         while let Some(id) = self.ended.front().copied() {
             let end_ns = self.entries.get(&id).and_then(|process| process.end_ns);
-            let is_old = end_ns.is_none_or(|end| end.saturating_add(POLICY.ended_kept_ns) < now_ns);
-            if !is_old && self.ended.len() <= POLICY.most_ended {
+            let is_old = end_ns.is_none_or(|end| end.saturating_add(GpuPolicy::ENDED_KEPT_NS) < now_ns);
+            if !is_old && self.ended.len() <= GpuPolicy::MOST_ENDED {
                 break;
             }
             self.ended.pop_front();
@@ -208,11 +208,6 @@ impl PidTable {
         self.leaders.retain(|_, leader| self.by_pid.contains_key(leader));
         self.has_gpu_open.remove(&id);
         Some(process)
-    }
-
-    /// All processes, running and ended ones, in no order.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &PidEntry> {
-        self.entries.values()
     }
 
     /// The ids by which drivers may name the processes, and which processes have a GPU open.
@@ -262,7 +257,7 @@ impl PidTable {
     /// earlier or later.
     pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
         let at_us = started_us.saturating_sub(self.epoch_us);
-        let slack_us = POLICY.accounting_slack_us;
+        let slack_us = GpuPolicy::ACCOUNTING_SLACK_US;
         let ran_then = |process: &&PidEntry| {
             let start_us = process.start_ns / 1000;
             let end_us = process.end_ns.map_or(u64::MAX, |end_ns| end_ns / 1000);

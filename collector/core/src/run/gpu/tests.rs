@@ -60,7 +60,7 @@ fn descendant_that_lived_between_two_observations_is_known_of() {
     state.table.put_ended(process(2, 20, 3 * S, Some(4 * S)));
     state.apply(&observation(12, 10, PidFacts::default()));
     assert!(state.usage.has_descendants);
-    assert!(state.table.entries().all(|process| process.is_main), "it is forgotten by now");
+    assert!(state.table.entries.values().all(|process| process.is_main), "it is forgotten by now");
 }
 
 #[test]

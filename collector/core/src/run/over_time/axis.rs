@@ -22,9 +22,20 @@ impl Stretch {
     }
 }
 
+/// Where a sample is on the time axis.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AxisPosition {
+    /// The index of its point.
+    pub point: usize,
+    /// The length of the point without the sample, seconds.
+    pub point_length_s: f64,
+    /// The length of the sample, seconds.
+    pub sample_length_s: f64,
+}
+
 /// The part of a stretch that lies in one point of the axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Part {
+pub(super) struct PartOfPoint {
     /// The index of the point.
     pub point: usize,
     /// How much of the stretch is in the point, seconds; more than 0.
@@ -36,7 +47,8 @@ pub(super) struct Part {
 /// The time axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Axis {
-    points: Vec<Stretch>,
+    /// In order of time.
+    pub points: Vec<Stretch>,
     /// Samples that one point holds; the last point may hold fewer.
     samples_per_point: u32,
     /// Samples in the last point.
@@ -50,11 +62,6 @@ impl Default for Axis {
 }
 
 impl Axis {
-    /// The points, in order of time.
-    pub(super) fn points(&self) -> &[Stretch] {
-        &self.points
-    }
-
     /// Joins the points in pairs if the next sample needs a new point and there are [`MOST_POINTS`]. Gives the lengths that the
     /// points had, seconds: the caller must join the entries of all tracks alike. `None`: nothing was joined.
     pub(super) fn make_room(&mut self) -> Option<Vec<f64>> {
@@ -72,26 +79,27 @@ impl Axis {
         Some(lengths_s)
     }
 
-    /// Adds the time of a sample, to the last point or to a new one. Gives the index of the point, and how long the point was
-    /// before, seconds.
-    pub(super) fn push(&mut self, sample: Stretch) -> (usize, f64) {
-        match self.points.last_mut().filter(|_| self.samples_in_last < self.samples_per_point) {
-            Some(last) => {
+    /// Adds the time of a sample, to the last point or to a new one. Gives where it is.
+    pub(super) fn push(&mut self, sample: Stretch) -> AxisPosition {
+        let point_length_s = match self.points.last_mut() {
+            Some(last) if self.samples_in_last < self.samples_per_point => {
                 let before_s = last.length_s();
                 last.end_ns = last.end_ns.max(sample.end_ns);
                 self.samples_in_last += 1;
-                (self.points.len() - 1, before_s)
+                before_s
             }
-            None => {
+            _ => {
                 self.points.push(sample);
                 self.samples_in_last = 1;
-                (self.points.len() - 1, 0.0)
+                0.0
             }
-        }
+        };
+        let point = self.points.len() - 1;
+        AxisPosition { point, point_length_s, sample_length_s: sample.length_s() }
     }
 
     /// Divides a stretch of time among the points. What is not in any point is left out.
-    pub(super) fn parts(&self, time: Stretch) -> Vec<Part> {
+    pub(super) fn parts(&self, time: Stretch) -> Vec<PartOfPoint> {
         // A stretch that begins where a point ends is in the next one.
         let Some(first) = self.point_at(time.start_ns.saturating_add(1)) else { return Vec::new() };
         let points = self.points.iter().enumerate().skip(first);
@@ -99,7 +107,7 @@ impl Axis {
         let part = |(point, stretch): (usize, &Stretch)| {
             let (start_ns, end_ns) = (stretch.start_ns.max(time.start_ns), stretch.end_ns.min(time.end_ns));
             let inside_s = Stretch { start_ns, end_ns }.length_s();
-            (inside_s > 0.0).then(|| Part { point, inside_s, length_s: stretch.length_s() })
+            (inside_s > 0.0).then(|| PartOfPoint { point, inside_s, length_s: stretch.length_s() })
         };
         points.filter_map(part).collect()
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::axis::AxisPosition;
 use super::track::{Track, Values};
 use crate::model::tree_sample::CommandSample;
 use crate::run::sampling::Sample;
@@ -33,7 +34,8 @@ pub(crate) struct CommandTracks {
 /// The commands of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Commands {
-    kept: Vec<CommandTracks>,
+    /// The commands that have tracks.
+    pub kept: Vec<CommandTracks>,
     /// How often a command joined the others.
     pub others: u64,
     /// RAM of the others, bytes. Only means.
@@ -47,17 +49,6 @@ impl Default for Commands {
         let (others_ram_bytes, others_cpu_percent) = (Track::zero_mean(), Track::zero_mean());
         Self { kept: Vec::new(), others: 0, others_ram_bytes, others_cpu_percent }
     }
-}
-
-/// Where a sample is on the time axis.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AxisPosition {
-    /// The index of its point.
-    pub point: usize,
-    /// The length of the point without the sample, seconds.
-    pub point_length_s: f64,
-    /// The length of the sample, seconds.
-    pub sample_length_s: f64,
 }
 
 impl CommandTracks {
@@ -82,11 +73,11 @@ impl CommandTracks {
             .filter(|_| at.sample_length_s > 0.0)
             .map(|now| cpu_percent(now.cpu_ns as f64, at.sample_length_s));
         if is_seen {
-            self.ram_bytes.put(at.point, at.point_length_s, ram, at.sample_length_s);
+            self.ram_bytes.put(at, ram);
         } else {
             self.ram_bytes.put_unknown(at.point, at.point_length_s);
         }
-        self.cpu_percent.put(at.point, at.point_length_s, cpu.map(Values::of_mean), at.sample_length_s);
+        self.cpu_percent.put(at, cpu.map(Values::of_mean));
         if let Some(now) = now {
             self.max_ram_bytes = self.max_ram_bytes.max(now.added_bytes);
             self.cpu_ns = self.cpu_ns.saturating_add(now.cpu_ns);
@@ -102,11 +93,6 @@ pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
 }
 
 impl Commands {
-    /// The commands that have tracks.
-    pub(crate) fn kept(&self) -> &[CommandTracks] {
-        &self.kept
-    }
-
     /// Adds the commands of a sample. One without tracks gets some. If there are too many then, the least joins the others.
     pub(super) fn put(&mut self, at: AxisPosition, commands: &[CommandSample]) {
         let mut now: FxHashMap<&Arc<str>, &CommandSample> =
@@ -190,7 +176,7 @@ mod tests {
         for number in 101..200 {
             commands.put(at(number), &[sample(&format!("step{number}"), 1000, 10_000_000)]);
         }
-        let names: Vec<&str> = commands.kept().iter().map(|tracks| &*tracks.command).collect();
+        let names: Vec<&str> = commands.kept.iter().map(|tracks| &*tracks.command).collect();
         assert_eq!(names.len(), MAX_TRACKS);
         assert!(names.contains(&"large") && names.contains(&"busy"), "{names:?}");
         assert_eq!(commands.others, 201 - MAX_TRACKS as u64);
@@ -208,7 +194,9 @@ mod tests {
         commands.put(at(0), &[sample("a", 10, 0)]);
         commands.put(at(1), &[CommandSample { processes: 0, ..sample("a", 0, 500_000_000) }]);
         commands.put(at(2), &[]);
-        let [CommandTracks { ram_bytes, cpu_percent, .. }] = commands.kept() else { panic!("one command") };
+        let [CommandTracks { ram_bytes, cpu_percent, .. }] = commands.kept.as_slice() else {
+            panic!("one command")
+        };
         let ram: Vec<_> = (0..3).map(|at| ram_bytes.get(at)).collect();
         assert_eq!(ram, [Some(Values::single(10.0)), None, Some(Values::single(0.0))]);
         assert_eq!(cpu_percent.get(1), Some(Values::of_mean(50.0)));

@@ -16,8 +16,8 @@ use crate::model::tree_sample::{CommandSample, FileSystemSample, IoSample, Span,
 #[cfg(test)]
 use axis::MOST_POINTS;
 pub(crate) use axis::Stretch;
-use axis::{Axis, Part};
-use commands::{AxisPosition, Commands};
+use axis::{Axis, AxisPosition, PartOfPoint};
+use commands::Commands;
 pub(in crate::run) use late::{LateUse, late_uses};
 pub(crate) use track::{Track, Values};
 
@@ -101,7 +101,7 @@ impl OverTime {
 
     /// The points of the time axis, in order of time.
     pub(crate) fn points(&self) -> &[Stretch] {
-        self.axis.points()
+        &self.axis.points
     }
 
     /// Adds a closed sample to the last point, or to a new one. Before that, joins points if they are too many. `commands`: all
@@ -110,15 +110,12 @@ impl OverTime {
         if let Some(lengths_s) = self.axis.make_room() {
             self.tracks().for_each(|track| track.halve(&lengths_s));
         }
-        let stretch = Stretch { start_ns: sample.from_ns, end_ns: sample.at_ns };
-        let (point, point_length_s) = self.axis.push(stretch);
-        let at = AxisPosition { point, point_length_s, sample_length_s: stretch.length_s() };
+        let at = self.axis.push(Stretch { start_ns: sample.from_ns, end_ns: sample.at_ns });
         self.put_tree(at, sample);
         self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), ByGpuFigure::default);
         for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
             for (track, figure) in tracks.iter_mut().zip(GpuFigure::ALL) {
-                let value = (figure.row().value)(gpu).map(Values::single);
-                track.put(at.point, at.point_length_s, value, at.sample_length_s);
+                track.put(at, (figure.row().value)(gpu).map(Values::single));
             }
         }
         self.put_io(sample);
@@ -151,29 +148,21 @@ impl OverTime {
 
     /// Adds a sample of the file systems, and keeps it as the last one of each. A new file system is last in the list, so each
     /// keeps its index.
-    fn put_file_systems(
-        &mut self,
-        AxisPosition { point, point_length_s, sample_length_s }: AxisPosition,
-        systems: &[FileSystemSample],
-    ) {
+    fn put_file_systems(&mut self, at: AxisPosition, systems: &[FileSystemSample]) {
         self.file_systems.resize_with(self.file_systems.len().max(systems.len()), FileSystemTracks::default);
         for (tracks, system) in self.file_systems.iter_mut().zip(systems) {
-            let free = system.free_bytes.map(|bytes| Values::single(bytes as f64));
-            tracks.free_bytes.put(point, point_length_s, free, sample_length_s);
+            tracks.free_bytes.put(at, system.free_bytes.map(|bytes| Values::single(bytes as f64)));
             tracks.last = system.clone();
         }
     }
 
     /// Adds a sample's RAM, CPU and processes of the tree, and the machine's RAM and CPU.
     fn put_tree(&mut self, at: AxisPosition, sample: &TreeSample) {
-        let AxisPosition { point, point_length_s, sample_length_s } = at;
-        let ram = self.take_ram_of(sample, sample_length_s);
-        let cpu = self.take_cpu_of(sample, sample_length_s);
-        let put = |track: &mut Track, value| track.put(point, point_length_s, value, sample_length_s);
+        let ram = self.take_ram_of(sample, at.sample_length_s);
+        let cpu = self.take_cpu_of(sample, at.sample_length_s);
+        let put = |track: &mut Track, value| track.put(at, value);
         for (sets, values) in [(&mut self.ram_bytes, ram), (&mut self.cpu_percent, cpu)] {
-            put(&mut sets.groups.main, values.main);
-            put(&mut sets.groups.descendants, values.descendants);
-            put(&mut sets.groups.combined, values.combined);
+            sets.groups.as_mut().with(values, put);
         }
         let system = sample.system;
         put(&mut self.ram_bytes.system, system.ram_bytes.map(|bytes| Values::single(bytes as f64)));
@@ -212,11 +201,8 @@ impl OverTime {
     /// Takes in that there was more RAM, or more processes, in the time of a closed sample: raises the maxima of its point.
     pub(in crate::run) fn raise(&mut self, revision: &Revision) {
         let Some(point) = self.axis.point_at(revision.at_ns) else { return };
-        let Groups { main, descendants, combined } = &mut self.ram_bytes.groups;
-        let bytes = revision.footprint_bytes;
-        main.raise(point, bytes.main as f64);
-        descendants.raise(point, bytes.descendants as f64);
-        combined.raise(point, bytes.combined as f64);
+        let tracks = self.ram_bytes.groups.as_mut();
+        tracks.with(revision.footprint_bytes, |track, bytes| track.raise(point, bytes as f64));
         self.processes.raise(point, revision.processes as f64);
     }
 
@@ -224,17 +210,14 @@ impl OverTime {
     /// byte-seconds, and `late_cpu_ns` note how much, so that it is left out of that sample's means.
     pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
         let LateUse { time, byte_s, cpu_ns } = late;
-        for Part { point, inside_s, length_s: point_s } in self.axis.parts(*time) {
+        for PartOfPoint { point, inside_s, length_s: point_s } in self.axis.parts(*time) {
             let part = inside_s / time.length_s();
             let (byte_s, cpu_ns) = (byte_s.map(|sum| sum * part), cpu_ns.map(|sum| sum * part));
             self.late_byte_s = self.late_byte_s.with(byte_s, |all, late| all + late);
             self.late_cpu_ns = self.late_cpu_ns.with(cpu_ns, |all, late| all + late);
-            add_means(&mut self.ram_bytes.groups, point, byte_s.map(|byte_s| byte_s / point_s));
-            add_means(
-                &mut self.cpu_percent.groups,
-                point,
-                cpu_ns.map(|ns| commands::cpu_percent(ns, point_s)),
-            );
+            let (ram, cpu) = (self.ram_bytes.groups.as_mut(), self.cpu_percent.groups.as_mut());
+            ram.with(byte_s, |track, byte_s| track.add_mean(point, byte_s / point_s));
+            cpu.with(cpu_ns, |track, ns| track.add_mean(point, commands::cpu_percent(ns, point_s)));
         }
     }
 
@@ -251,13 +234,6 @@ impl OverTime {
         let machine = [&mut self.processes].into_iter().chain(io).chain(file_systems);
         sets.chain(machine).chain(gpus).chain(self.commands.tracks())
     }
-}
-
-/// Adds to the mean of a point in the track of each group.
-fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
-    groups.main.add_mean(point, means.main);
-    groups.descendants.add_mean(point, means.descendants);
-    groups.combined.add_mean(point, means.combined);
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::axis::AxisPosition;
+
 /// What a quantity was in a stretch of time. The seven digits of `f32` are more than a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Values {
@@ -130,29 +132,17 @@ impl Track {
         &mut self.entries[at]
     }
 
-    /// Adds a sample of `sample_s` seconds to `point`, the last of the axis, which has `point_s` seconds so far. `None`: the sample
-    /// has none of the quantity, or does not know it, as `absent` says.
-    pub(super) fn put(&mut self, point: usize, point_s: f64, values: Option<Values>, sample_s: f64) {
-        match values {
-            Some(values) => self.put_values(point, point_s, values, sample_s),
-            None => self.put_none(point, point_s, sample_s),
-        }
-    }
-
-    /// Joins the values of a sample to those that the point has so far.
-    fn put_values(&mut self, point: usize, point_s: f64, values: Values, sample_s: f64) {
-        let before = self.get(point).filter(|_| point_s > 0.0);
-        let joined = before.map_or(values, |before| before.join(point_s, values, sample_s));
-        *self.entry(point) = Some(joined);
-    }
-
-    /// Adds a sample without values: joins `absent`, if that is known, to the point. A point without an entry needs none. A point
-    /// that is unknown so far stays so.
-    fn put_none(&mut self, point: usize, point_s: f64, sample_s: f64) {
-        let has_entry = point < self.first + self.entries.len();
-        let is_unknown = point_s > 0.0 && self.get(point).is_none();
-        if let Some(absent) = self.absent.filter(|_| has_entry && !is_unknown) {
-            self.put_values(point, point_s, absent, sample_s);
+    /// Adds a sample to the last point of the axis: joins its values to those that the point has so far. `None`: the sample has none
+    /// of the quantity, or does not know it, as `absent` says. Then `absent`, if that is known, is joined to the point. A point without
+    /// an entry needs none, and a point that is unknown so far stays so.
+    pub(super) fn put(&mut self, at: AxisPosition, values: Option<Values>) {
+        let before = self.get(at.point).filter(|_| at.point_length_s > 0.0);
+        let has_entry = at.point < self.first + self.entries.len();
+        let is_unknown = at.point_length_s > 0.0 && before.is_none();
+        let absent = || self.absent.filter(|_| has_entry && !is_unknown);
+        if let Some(values) = values.or_else(absent) {
+            let join = |before: Values| before.join(at.point_length_s, values, at.sample_length_s);
+            *self.entry(at.point) = Some(before.map_or(values, join));
         }
     }
 
@@ -225,14 +215,18 @@ impl Track {
 mod tests {
     use super::*;
 
+    fn at(point: usize, point_length_s: f64, sample_length_s: f64) -> AxisPosition {
+        AxisPosition { point, point_length_s, sample_length_s }
+    }
+
     #[test]
     fn point_without_an_entry_is_unknown_or_zero() {
         let (mut unknown, mut zero) = (Track::default(), Track::zero());
         for track in [&mut unknown, &mut zero] {
-            track.put(2, 0.0, Some(Values::single(8.0)), 1.0);
+            track.put(at(2, 0.0, 1.0), Some(Values::single(8.0)));
             // The second half of the point has no value.
-            track.put(2, 1.0, None, 1.0);
-            track.put(3, 0.0, None, 1.0);
+            track.put(at(2, 1.0, 1.0), None);
+            track.put(at(3, 0.0, 1.0), None);
         }
         let zero_point = Values::single(0.0);
         assert_eq!((unknown.get(0), unknown.get(2), unknown.get(3)), (None, Some(Values::single(8.0)), None));
@@ -245,14 +239,14 @@ mod tests {
         let mut track = Track::zero();
         // In point 0 none; in 1 some that no sample saw, and then none; in 2 first known, then not.
         track.put_unknown(1, 0.0);
-        track.put(1, 1.0, None, 1.0);
-        track.put(2, 0.0, Some(Values::single(8.0)), 1.0);
+        track.put(at(1, 1.0, 1.0), None);
+        track.put(at(2, 0.0, 1.0), Some(Values::single(8.0)));
         track.put_unknown(2, 1.0);
         // In point 3 first none, then some; in 4 first unknown, then known.
-        track.put(3, 0.0, None, 1.0);
+        track.put(at(3, 0.0, 1.0), None);
         track.put_unknown(3, 1.0);
         track.put_unknown(4, 0.0);
-        track.put(4, 1.0, Some(Values::single(5.0)), 1.0);
+        track.put(at(4, 1.0, 1.0), Some(Values::single(5.0)));
         let zero = Some(Values::single(0.0));
         let known = |bytes: f64| Some(Values::single(bytes));
         let values = |track: &Track| (0..6).map(|at| track.get(at)).collect::<Vec<_>>();
@@ -260,7 +254,7 @@ mod tests {
         let mut sum = Track::zero_mean();
         sum.add_means_of(&track);
         let mut other = Track::zero();
-        other.put(1, 0.0, known(3.0), 1.0);
+        other.put(at(1, 0.0, 1.0), known(3.0));
         let mean = |mean: f64| Some(Values::of_mean(mean));
         assert_eq!(values(&sum), [mean(0.0), None, mean(8.0), None, mean(5.0), mean(0.0)]);
         sum.add_means_of(&other);
@@ -274,9 +268,9 @@ mod tests {
     #[test]
     fn halves_weigh_means_by_length() {
         let mut track = Track::default();
-        track.put(1, 0.0, Some(Values::single(9.0)), 3.0);
-        track.put(2, 0.0, Some(Values::single(1.0)), 1.0);
-        track.put(3, 0.0, Some(Values::single(5.0)), 3.0);
+        track.put(at(1, 0.0, 3.0), Some(Values::single(9.0)));
+        track.put(at(2, 0.0, 1.0), Some(Values::single(1.0)));
+        track.put(at(3, 0.0, 3.0), Some(Values::single(5.0)));
         track.halve(&[1.0, 3.0, 1.0, 3.0]);
         assert_eq!(track.get(0), Some(Values::single(9.0)));
         assert_eq!(track.get(1), Some(Values { mean: 4.0, extremes: Some(Extremes { min: 1.0, max: 5.0 }) }));
@@ -286,7 +280,7 @@ mod tests {
     #[test]
     fn sum_of_tracks_has_their_means_alone() {
         let (mut sum, mut added) = (Track::zero_mean(), Track::zero());
-        added.put(1, 0.0, Some(Values::single(3.0)), 1.0);
+        added.put(at(1, 0.0, 1.0), Some(Values::single(3.0)));
         sum.add_means_of(&added);
         sum.add_means_of(&added);
         assert_eq!((sum.get(0), sum.get(1)), (Some(Values::of_mean(0.0)), Some(Values::of_mean(6.0))));

@@ -20,7 +20,7 @@ const CRITICAL_PERCENT: f64 = 95.0;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Alert {
     pub(crate) rule: Rule,
-    state: Hysteresis,
+    pub(crate) state: Hysteresis,
     /// The threshold when the figure was last known, in the unit of a report.
     pub(crate) allowed: Option<f64>,
     /// Of an alert of growth: what rose last, RAM or memory on a GPU.
@@ -32,7 +32,7 @@ pub(crate) struct Alert {
 
 /// The figure of an alert at a sample, in the unit of the rule.
 #[derive(Debug, Clone, Copy)]
-struct Figure {
+struct AlertFigure {
     amount: f64,
     /// `None`: the alert is one of growth, and what the run may use is not known.
     allowed: Option<f64>,
@@ -53,55 +53,13 @@ enum Grown {
     GpuRam,
 }
 
-/// How memory rises. `None`: it does not rise all the time.
-#[derive(Debug, Clone, Copy)]
-struct Rises {
-    ram: Option<Rise>,
-    /// On the fullest GPU.
-    gpu_ram: Option<Rise>,
-}
-
-impl Rises {
-    /// What rises, RAM first, or else what rose last.
-    fn grown(self, last: Grown) -> Grown {
-        match self {
-            Self { ram: Some(_), .. } => Grown::Ram,
-            Self { gpu_ram: Some(_), .. } => Grown::GpuRam,
-            _ => last,
-        }
-    }
-
-    fn rise(self, grown: Grown) -> Option<Rise> {
-        match grown {
-            Grown::Ram => self.ram,
-            Grown::GpuRam => self.gpu_ram,
-        }
-    }
-}
+/// How memory rises, by [`Grown`]. `None`: it does not rise all the time.
+type Rises = [Option<Rise>; 2];
 
 impl Alert {
     /// Makes an alert that is off.
     pub(super) fn new(rule: Rule) -> Self {
         Self { rule, state: Hysteresis::default(), allowed: None, grown: Grown::Ram, now: None }
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.state.on_ns.is_some()
-    }
-
-    /// How often it went on.
-    pub(crate) fn times(&self) -> u64 {
-        self.state.times
-    }
-
-    /// When it first went on, CLOCK_MONOTONIC nanoseconds.
-    pub(crate) fn first_on_ns(&self) -> Option<u64> {
-        self.state.first_on_ns
-    }
-
-    /// How long it was on until `now_ns`, nanoseconds.
-    pub(crate) fn on_ns_until(&self, now_ns: u64) -> u64 {
-        self.state.on_ns_until(now_ns)
     }
 
     /// The kind of the event that tells that the alert is on.
@@ -120,19 +78,12 @@ impl Alert {
 }
 
 impl Rules {
-    /// The alerts, in the order of the command line.
-    pub(crate) fn alerts(&self) -> &[Alert] {
-        &self.alerts
-    }
-
     /// Decides which alerts go on or off, and orders that the user is told, and that the user's command runs if there is one. Gives the
     /// events of that.
     pub(super) fn decide_alerts(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
         let memory = moment.sample.gpu.fullest().map(|(_, memory_bytes)| memory_bytes);
-        let rises = Rises {
-            ram: self.ram_growth.rise(self.most_ram()),
-            gpu_ram: memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes))),
-        };
+        let on_gpu = memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes)));
+        let rises = [self.ram_growth.rise(self.most_ram()), on_gpu];
         let mut events = Vec::new();
         for index in 0..self.alerts.len() {
             if let Some(event) = self.decide_alert(index, moment, rises) {
@@ -162,9 +113,11 @@ impl Rules {
         let Moment { start_ns, sample, .. } = *moment;
         let alert = self.alerts.get(index)?;
         let is_growth = alert.rule.quantity == Quantity::Growth;
-        let grown = rises.grown(alert.grown);
+        // What rises, RAM first, or else what rose last.
+        let rising = [Grown::Ram, Grown::GpuRam].into_iter().find(|grown| rises[*grown as usize].is_some());
+        let grown = rising.unwrap_or(alert.grown);
         let figure = if is_growth {
-            self.figure_of_growth(grown, rises.rise(grown), moment)
+            self.figure_of_growth(grown, rises[grown as usize], moment)
         } else {
             self.figure(&alert.rule, rises, moment)
         };
@@ -209,23 +162,23 @@ impl Rules {
     }
 
     /// The figure of an alert that is not one of growth. `None`: it is not known.
-    fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<Figure> {
+    fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<AlertFigure> {
         let level = self.level(rule, moment)?;
         let side = Side::new(level, rule.quantity.row().acts_below);
-        let rise = rises.ram.filter(|_| rule.quantity == Quantity::Ram);
+        let rise = rises[Grown::Ram as usize].filter(|_| rule.quantity == Quantity::Ram);
         let usable = self.most_ram().map(|bytes| bytes as f64);
-        Some(Figure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })
+        Some(AlertFigure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })
     }
 
     /// The figure of an alert of growth, which is of `grown`. `None`: it is not known.
-    fn figure_of_growth(&self, grown: Grown, rise: Option<Rise>, moment: &Moment) -> Option<Figure> {
+    fn figure_of_growth(&self, grown: Grown, rise: Option<Rise>, moment: &Moment) -> Option<AlertFigure> {
         let (bytes, usable) = match grown {
             Grown::Ram => (moment.sample.footprint_bytes.combined.end, self.most_ram()),
             Grown::GpuRam => moment.sample.gpu.fullest().map(|(used, memory)| (used, Some(memory)))?,
         };
         let usable = usable.map(|bytes| bytes as f64);
         let side = if rise.is_some() { Side::Beyond } else { Side::Back };
-        Some(Figure { amount: bytes as f64, allowed: usable, side, rise, usable })
+        Some(AlertFigure { amount: bytes as f64, allowed: usable, side, rise, usable })
     }
 }
 #[cfg(test)]
@@ -298,10 +251,10 @@ mod tests {
         assert_eq!(at(10_500, 719), [(EventKind::Recovered, 10.5)]);
         assert_eq!([at(11_000, 900), at(31_900, 900)], [[], []], "again after 30 s");
         assert_eq!(at(32_000, 900), [(EventKind::Warning, 32.0)]);
-        let [rule] = rules.alerts() else { panic!() };
-        assert!(rule.is_on());
-        assert_eq!((rule.times(), rule.first_on_ns()), (2, Some(START_NS + 2 * S)));
-        assert_eq!(rule.on_ns_until(START_NS + 40 * S), 8_500_000_000 + 8 * S);
+        let [rule] = rules.alerts.as_slice() else { panic!() };
+        assert!(rule.state.on_ns.is_some());
+        assert_eq!((rule.state.times, rule.state.first_on_ns), (2, Some(START_NS + 2 * S)));
+        assert_eq!(rule.state.on_ns_until(START_NS + 40 * S), 8_500_000_000 + 8 * S);
         assert_eq!(rule.allowed, Some(800e6));
     }
 
@@ -344,15 +297,15 @@ mod tests {
         });
         assert!(noise <= MOST, "noise: {noise} events");
         // The worst that it can do: it changes sides whenever the alert did.
-        let worst = events_of_a_day(|_, rules| if rules.alerts()[0].is_on() { 0 } else { 999 });
+        let worst = events_of_a_day(|_, rules| if rules.alerts[0].state.on_ns.is_some() { 0 } else { 999 });
         assert!((8..=MOST).contains(&worst), "{worst} events");
         // Or it waits until that is forgotten.
         let mut off = 0;
         let patient = events_of_a_day(|_, rules| {
-            let rule = &rules.alerts()[0];
-            off = if rule.is_on() { 0 } else { off + 1 };
+            let rule = &rules.alerts[0];
+            off = if rule.state.on_ns.is_some() { 0 } else { off + 1 };
             let waits = rule.state.returns == 2 && off <= 2 * 4 * 3600;
-            if rule.is_on() || waits { 0 } else { 999 }
+            if rule.state.on_ns.is_some() || waits { 0 } else { 999 }
         });
         assert!((8..=MOST).contains(&patient), "{patient} events");
     }
@@ -373,7 +326,7 @@ mod tests {
         for s in 0..100 {
             assert_eq!(after(&mut rules, &with_ram(s * 1000, 990 * MB)), []);
         }
-        assert!(rules.alerts().iter().all(|rule| rule.allowed.is_none() && rule.times() == 0));
+        assert!(rules.alerts.iter().all(|rule| rule.allowed.is_none() && rule.state.times == 0));
     }
 
     /// A GPU of 1,000 MB of which so much is used, by the run and by all.

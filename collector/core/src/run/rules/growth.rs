@@ -76,12 +76,8 @@ impl Growth {
         let in_window = count.div_ceil(2 * WINDOWS);
         // This is never below 0: a run that is long enough has half of [`MOST`] stretches or more.
         let first = count.checked_sub(in_window * WINDOWS)?;
-        let windows: Vec<u64> = self
-            .minima
-            .get(first..)?
-            .chunks(in_window)
-            .filter_map(|window| window.iter().min().copied())
-            .collect();
+        let windows = self.minima.get(first..)?.chunks(in_window);
+        let windows: Vec<u64> = windows.filter_map(|window| window.iter().min().copied()).collect();
         let (from, to) = (*windows.first()?, *windows.last()?);
         let least_part = usable_bytes.map_or(0, |usable| (usable as f64 * LEAST_PART) as u64);
         let does_rise = windows.is_sorted_by(|before, after| before < after);

@@ -21,7 +21,7 @@ const AGAIN_NS: u64 = 30_000_000_000;
 
 /// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Hysteresis {
+pub(crate) struct Hysteresis {
     /// Since when its figure is beyond the threshold. `None`: it is not.
     beyond_ns: Option<u64>,
     /// Since when its figure is back. `None`: it is not.
@@ -86,7 +86,8 @@ impl Hysteresis {
         }
     }
 
-    /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before.
+    /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before. Chooses
+    /// how long its figure must then stay back.
     /// `None`: it stays off.
     fn go_on_if_due(&mut self, now_ns: u64) -> Option<Change> {
         let since_ns = self.beyond_ns?;
@@ -94,7 +95,11 @@ impl Hysteresis {
         if now_ns.saturating_sub(since_ns) < BEYOND_NS || went_on_lately {
             return None;
         }
-        self.go_on(now_ns);
+        let is_return = self.last_off_ns.is_some_and(|off| now_ns.saturating_sub(off) < FORGOTTEN_NS);
+        self.returns = if is_return { (self.returns + 1).min(STAYS_BACK_NS.len() - 1) } else { 0 };
+        self.times += 1;
+        self.first_on_ns.get_or_insert(now_ns);
+        (self.on_ns, self.last_on_ns) = (Some(now_ns), Some(now_ns));
         Some(Change::On { since_ns })
     }
 
@@ -110,15 +115,6 @@ impl Hysteresis {
         Some(Change::Off { since_ns: on_ns })
     }
 
-    /// Notes that the alert goes on, and chooses how long its figure must then stay back.
-    fn go_on(&mut self, now_ns: u64) {
-        let is_return = self.last_off_ns.is_some_and(|off| now_ns.saturating_sub(off) < FORGOTTEN_NS);
-        self.returns = if is_return { (self.returns + 1).min(STAYS_BACK_NS.len() - 1) } else { 0 };
-        self.times += 1;
-        self.first_on_ns.get_or_insert(now_ns);
-        (self.on_ns, self.last_on_ns) = (Some(now_ns), Some(now_ns));
-    }
-
     /// Takes in that the figure is not known. So it is not known any more for how long it is beyond the threshold, or back. The alert stays
     /// on or off.
     pub(super) fn take_unknown(&mut self) {
@@ -126,7 +122,7 @@ impl Hysteresis {
     }
 
     /// How long the alert was on until `now_ns`, nanoseconds.
-    pub(super) fn on_ns_until(&self, now_ns: u64) -> u64 {
+    pub(crate) fn on_ns_until(&self, now_ns: u64) -> u64 {
         let open_ns = self.on_ns.map_or(0, |on| now_ns.saturating_sub(on));
         self.was_on_ns.saturating_add(open_ns)
     }

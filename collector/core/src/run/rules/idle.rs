@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::tree_sample::{GpuSums, IoBytes};
+use crate::model::tree_sample::{IoBytes, TreeSample};
 
 /// CPU time and block I/O are compared over stretches of at least this length, nanoseconds.
 const SHORTEST_STRETCH_NS: u64 = 1_000_000_000;
@@ -11,23 +11,6 @@ const BUSY_PART_OF_CORE: f64 = 0.01;
 
 /// A stretch that is longer than the shortest by more than this many sampling intervals was not sampled.
 const LONGEST_GAP_INTERVALS: u64 = 20;
-
-/// What a sample shows, from which activity is concluded.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Activity<'a> {
-    /// CLOCK_MONOTONIC nanoseconds.
-    pub now_ns: u64,
-    /// The time between two samples, nanoseconds.
-    pub interval_ns: u64,
-    /// CPU time of the run since its start, nanoseconds.
-    pub cpu_ns: u64,
-    /// Block I/O of the run since its start; `None`: not known.
-    pub io: Option<IoBytes>,
-    /// The GPUs at the sample.
-    pub gpu: &'a GpuSums,
-    /// All live processes are stopped (Ctrl-Z).
-    pub are_all_stopped: bool,
-}
 
 /// When the run was last active. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -45,10 +28,12 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Takes in what a sample shows. A GPU of unknown utilisation counts as active. Block I/O that the kernel does not count is
+    /// Takes in what a sample shows. `interval_ns`: the time between two samples. `are_all_stopped`: all live processes are stopped
+    /// (Ctrl-Z). A GPU of unknown utilisation counts as active. Block I/O that the kernel does not count is
     /// taken for none. Time in which no samples were taken, or the whole run was stopped, counts as active.
-    pub(super) fn note_activity(&mut self, activity: &Activity) {
-        let Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped } = *activity;
+    pub(super) fn note_activity(&mut self, sample: &TreeSample, interval_ns: u64, are_all_stopped: bool) {
+        let (now_ns, cpu_ns, gpu) = (sample.at_ns, sample.cpu.combined.time_ns, &sample.gpu);
+        let io = sample.io.map(|io| io.bytes);
         let stretch_ns = now_ns.saturating_sub(self.stretch_start_ns);
         // No samples were taken for a while: this is the first one, or the collector was stopped or has just replaced a killed one.
         let is_unsampled = stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP_INTERVALS * interval_ns;

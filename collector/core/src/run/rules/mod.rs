@@ -19,7 +19,7 @@ use crate::model::tree_sample::TreeSample;
 use crate::run::orders::Orders;
 use alerts::Alert;
 use growth::Growth;
-use idle::{Activity, Idle};
+use idle::Idle;
 use limits::Limit;
 
 /// What the run may use.
@@ -46,10 +46,11 @@ pub(super) struct Moment<'a> {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Rules {
     limits: Vec<Limit>,
-    alerts: Vec<Alert>,
+    /// In the order of the command line.
+    pub(crate) alerts: Vec<Alert>,
     usable: Usable,
     /// The time between two samples, nanoseconds.
-    interval_ns: u64,
+    pub(super) interval_ns: u64,
     idle: Idle,
     ram_growth: Growth,
     /// Of the fullest GPU.
@@ -81,11 +82,6 @@ impl Rules {
         }
     }
 
-    /// The time between two samples, nanoseconds.
-    pub(super) fn interval_ns(&self) -> u64 {
-        self.interval_ns
-    }
-
     /// Whether there are no rules.
     pub(super) fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.alerts.is_empty()
@@ -99,22 +95,14 @@ impl Rules {
     /// Takes in a complete sample: orders what the rules are to do at it. Gives the events of the alerts that went on or off.
     pub(super) fn decide(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
         let Moment { start_ns, are_all_stopped, sample } = *moment;
-        let TreeSample { at_ns, ref gpu, .. } = *sample;
-        self.idle.note_activity(&Activity {
-            now_ns: at_ns,
-            interval_ns: self.interval_ns,
-            cpu_ns: sample.cpu.combined.time_ns,
-            io: sample.io.map(|io| io.bytes),
-            gpu,
-            are_all_stopped,
-        });
+        self.idle.note_activity(sample, self.interval_ns, are_all_stopped);
         self.decide_limits(moment, orders);
         if self.alerts.is_empty() {
             return Vec::new();
         }
-        self.ram_growth.add(start_ns, at_ns, sample.footprint_bytes.combined.end);
-        if let Some((used_bytes, _)) = gpu.fullest() {
-            self.gpu_growth.add(start_ns, at_ns, used_bytes);
+        self.ram_growth.add(start_ns, sample.at_ns, sample.footprint_bytes.combined.end);
+        if let Some((used_bytes, _)) = sample.gpu.fullest() {
+            self.gpu_growth.add(start_ns, sample.at_ns, used_bytes);
         }
         self.decide_alerts(moment, orders)
     }

@@ -37,7 +37,7 @@ impl FilePolicy {
 
 /// A mapped part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct MappedPart {
     mapping: FileMapping,
     /// When the process had it in this size for the first time, CLOCK_MONOTONIC nanoseconds.
     since_ns: u64,
@@ -51,7 +51,7 @@ fn is_whole(mapping: &FileMapping) -> bool {
 /// The files of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileTable {
-    parts: Vec<Part>,
+    parts: Vec<MappedPart>,
     /// How many file pages the process had when this was read, by statm and status, bytes.
     bytes: u64,
     /// When this was read, CLOCK_MONOTONIC nanoseconds.
@@ -80,12 +80,12 @@ impl FileTable {
     /// show at that time. `earlier`: the process's table of an earlier reading, which tells since when a part has its size.
     pub(crate) fn new(mut files: Vec<FileMapping>, bytes: u64, read_ns: u64, earlier: Option<&Self>) -> Self {
         files.sort_unstable_by_key(|mapping| (mapping.file, mapping.start));
-        let mut parts: Vec<Part> = Vec::with_capacity(files.len());
+        let mut parts: Vec<MappedPart> = Vec::with_capacity(files.len());
         for mapping in files {
             // The segments of a library follow each other in its file.
             match parts.last_mut() {
                 Some(last) if is_continued(&last.mapping, &mapping) => join(&mut last.mapping, &mapping),
-                _ => parts.push(Part { mapping, since_ns: read_ns }),
+                _ => parts.push(MappedPart { mapping, since_ns: read_ns }),
             }
         }
         for part in &mut parts {
@@ -97,7 +97,7 @@ impl FileTable {
 
     /// Finds the part that begins where this later reading of a mapping does, if about as much of it is resident. `None`: there
     /// is no such part, or its pages have changed.
-    fn unchanged_part(&self, mapping: &FileMapping) -> Option<&Part> {
+    fn unchanged_part(&self, mapping: &FileMapping) -> Option<&MappedPart> {
         let key = |mapping: &FileMapping| (mapping.file, mapping.start);
         let at = self.parts.binary_search_by_key(&key(mapping), |part| key(&part.mapping)).ok()?;
         let part = self.parts.get(at)?;
@@ -308,7 +308,7 @@ impl FileFootprint {
             }
         };
         let mut stale_pss_bytes = 0;
-        for Part { mapping, .. } in &table.parts {
+        for MappedPart { mapping, .. } in &table.parts {
             let pss_bytes = scaled(mapping.pss_bytes);
             // While one process is read, others touch pages. So a PSS is right only if it was read after the file's last change.
             let (right_bytes, stale_bytes) = match times {

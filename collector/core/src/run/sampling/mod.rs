@@ -319,7 +319,8 @@ impl Sampling {
             reading.unread_since_ns =
                 has_unread_group.then(|| reading.unread_since_ns.unwrap_or(self.current.at_ns));
         }
-        self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
+        let readings = self.alive.iter().filter_map(|id| self.readings.get(id));
+        self.shared_of_all_bytes = readings.map(|reading| reading.size.shared_bytes).sum();
         self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
 
@@ -498,7 +499,8 @@ impl Sampling {
         let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
-            let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.get(*id)) else {
+            let (Some(reading), Some(estimate)) = (self.readings.get(id), self.estimates.by_id.get(id))
+            else {
                 continue;
             };
             note_clock(tree, *id, &reading.vitals);
@@ -623,18 +625,18 @@ fn add_memory(
         return None;
     }
     // Both samples saw it, so it is taken to have held the smaller of its two contributions all the time.
-    let steady = contribution.min(last.contribution);
+    let steady = contribution.with(last.contribution, u64::min);
     let steady_unread_bytes = unread_bytes.max(last.unread_bytes);
     let steady_threads = threads.min(last.threads);
-    sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread_bytes, steady_threads));
+    sample.steady.add(&TreeSums::of_one(is_main, steady, steady_unread_bytes, steady_threads));
     // After an exec nothing is steady: the intervals of the old image and of the new one have all of their memory.
     let is_new_image = process.program.image_start_ns >= from_ns;
     if !is_new_image {
-        let mean = contribution.mean(last.contribution);
+        let mean = contribution.with(last.contribution, u64::midpoint);
         // Only footprints have means, so what is unread does not matter.
-        sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
+        sample.steady_mean.add(&TreeSums::of_one(is_main, mean, 0, threads));
     }
-    let mut at_most = contribution.max(last.contribution);
+    let mut at_most = contribution.with(last.contribution, u64::max);
     if is_new_image || spike_bytes > 0 {
         // What it held beside the steady part, for a part of the time. The process itself and its unread memory count with the
         // steady part.
@@ -648,7 +650,7 @@ fn add_memory(
     }
     let unseen_bytes = unseen_bytes(process, reading, estimate, now_ns);
     let at_most = at_most.plus(Contribution { private_bytes: 0, ..Contribution::private(unseen_bytes) });
-    sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread_bytes, steady_threads));
+    sample.steady_at_most.add(&TreeSums::of_one(is_main, at_most, steady_unread_bytes, steady_threads));
     Some(steady.added_bytes)
 }
 

@@ -93,20 +93,6 @@ pub(crate) struct LastReading {
     pub is_sharing_denied: bool,
 }
 
-impl LastReading {
-    /// Takes in vitals; what could not be read stays as it was. Returns whether the process has exec'd since the vitals before,
-    /// which moves the stack.
-    pub(super) fn set_vitals(&mut self, vitals: Vitals) -> bool {
-        let last = std::mem::replace(&mut self.vitals, vitals);
-        self.vitals.cpu_ns = vitals.cpu_ns.or(last.cpu_ns);
-        // 0 is a stack that could not be read.
-        if vitals.start_stack == 0 {
-            self.vitals.start_stack = last.start_stack;
-        }
-        last.start_stack != 0 && self.vitals.start_stack != last.start_stack
-    }
-}
-
 impl Size {
     /// Whether two sizes differ by more than two readings of the same pages may differ.
     pub(super) fn differs_from(self, other: Self) -> bool {
@@ -158,6 +144,18 @@ impl Sharing {
 }
 
 impl LastReading {
+    /// Takes in vitals; what could not be read stays as it was. Returns whether the process has exec'd since the vitals before,
+    /// which moves the stack.
+    pub(super) fn set_vitals(&mut self, vitals: Vitals) -> bool {
+        let last = std::mem::replace(&mut self.vitals, vitals);
+        self.vitals.cpu_ns = vitals.cpu_ns.or(last.cpu_ns);
+        // 0 is a stack that could not be read.
+        if vitals.start_stack == 0 {
+            self.vitals.start_stack = last.start_stack;
+        }
+        last.start_stack != 0 && self.vitals.start_stack != last.start_stack
+    }
+
     /// Takes in statm (`None`: it could not be read) right after smaps_rollup. Gives the size of the pages that smaps_rollup
     /// counts. If statm has changed since the first pass, that is smaps_rollup's own size, which can lack what was mapped
     /// meanwhile.

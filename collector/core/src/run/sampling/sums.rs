@@ -72,18 +72,13 @@ impl<N: Copy> TreeSums<N> {
 }
 
 impl TreeSums {
-    /// The sums of one process. `unread_bytes`: how many more bytes of its contribution may be private. Its proportional
+    /// The sums of one process. `unread_bytes`: how many more bytes of its `memory` may be private. Its proportional
     /// size is left out.
-    pub(crate) fn of_one(
-        is_main: bool,
-        contribution: &Contribution,
-        unread_bytes: u64,
-        threads: u64,
-    ) -> Self {
-        let mut sums = Self { processes: 1, footprint_bytes: contribution.added_bytes, ..Self::default() };
+    pub(crate) fn of_one(is_main: bool, memory: Contribution, unread_bytes: u64, threads: u64) -> Self {
+        let mut sums = Self { processes: 1, footprint_bytes: memory.added_bytes, ..Self::default() };
         *sums.part_mut(is_main) = Sums {
-            footprint_bytes: contribution.added_to_part_bytes(is_main),
-            private_bytes: contribution.private_bytes,
+            footprint_bytes: memory.added_to_part_bytes(is_main),
+            private_bytes: memory.private_bytes,
             unread_private_bytes: unread_bytes,
             threads,
             ..Sums::default()
@@ -94,7 +89,7 @@ impl TreeSums {
     /// The sums of one process as a sample has it, with its proportional size.
     pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let (unread_bytes, threads) = (estimate.unread_private_bytes, reading.vitals.threads);
-        let mut sums = Self::of_one(is_main, &estimate.contribution, unread_bytes, threads);
+        let mut sums = Self::of_one(is_main, estimate.contribution, unread_bytes, threads);
         let part = sums.part_mut(is_main);
         part.proportional_bytes = estimate.proportional_bytes;
         part.unread_proportional_bytes = estimate.unread_proportional_bytes;

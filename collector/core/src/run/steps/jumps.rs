@@ -3,19 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::StepsTold;
-use super::policy::POLICY;
-
-/// A jump. Amounts are bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Jump {
-    /// When the sample before it was taken, CLOCK_MONOTONIC nanoseconds.
-    pub from_ns: u64,
-    pub from: u64,
-    pub to: u64,
-    /// It is told as an event. Otherwise it is only counted.
-    pub is_told: bool,
-}
+use super::policy::StepPolicy;
+use super::{MemoryStep, StepsTold};
 
 /// Finds jumps: the RAM at the last sample, and which jumps were told.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -34,12 +23,14 @@ impl Jumps {
         to: u64,
         allowed: Option<u64>,
         interval_ns: u64,
-    ) -> Option<Jump> {
+    ) -> Option<MemoryStep> {
         let (from_ns, from) = self.last.replace((at_ns, to))?;
-        let most_apart_ns = interval_ns.saturating_mul(POLICY.most_apart).max(POLICY.shortest_apart_ns);
-        let least = POLICY.least_jump(allowed)?;
+        let most_apart_ns =
+            interval_ns.saturating_mul(StepPolicy::MOST_APART).max(StepPolicy::SHORTEST_APART_NS);
+        let least = StepPolicy::least_jump(allowed)?;
         let is_jump = to.saturating_sub(from) >= least && at_ns.saturating_sub(from_ns) <= most_apart_ns;
-        is_jump.then(|| Jump { from_ns, from, to, is_told: self.told.tells(at_ns, from, to, least) })
+        let is_told = is_jump && self.told.tells(at_ns, from, to, least);
+        is_jump.then_some(MemoryStep { process: None, from_ns, at_ns, from, to, is_told })
     }
 }
 

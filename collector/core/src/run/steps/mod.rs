@@ -6,13 +6,28 @@ pub(super) mod policy;
 
 use serde::{Deserialize, Serialize};
 
-use policy::POLICY;
+use policy::StepPolicy;
+
+/// A step of memory from one reading to another. Times are CLOCK_MONOTONIC nanoseconds, amounts bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryStep {
+    /// The id of the process in the run, for memory on a GPU; `None`: it is a jump of all processes together.
+    pub process: Option<u64>,
+    /// When the amount `from` was read, or was 0 for sure.
+    pub from_ns: u64,
+    /// When the amount `to` was read.
+    pub at_ns: u64,
+    pub from: u64,
+    pub to: u64,
+    /// It is told as an event. Otherwise it is only counted.
+    pub is_told: bool,
+}
 
 /// Decides which steps of one amount of memory are told, each as an event. The others are only counted.
 ///
 /// A step to a level well above all before is told. Such steps are few, because each raises the highest level by at least a step, and
 /// they show how a program fills its memory. Another step is told if none in its direction was told for a while
-/// ([`policy::StepPolicy::again_ns`]).
+/// ([`policy::StepPolicy::AGAIN_NS`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepsTold {
     /// The highest level of any step, bytes.
@@ -29,7 +44,8 @@ impl StepsTold {
         let is_high = to >= self.highest.saturating_add(least);
         self.highest = self.highest.max(from).max(to);
         let last_ns = if to > from { &mut self.rise_ns } else { &mut self.fall_ns };
-        let is_told = is_high || last_ns.is_none_or(|last| at_ns.saturating_sub(last) >= POLICY.again_ns);
+        let is_told =
+            is_high || last_ns.is_none_or(|last| at_ns.saturating_sub(last) >= StepPolicy::AGAIN_NS);
         if is_told {
             *last_ns = Some(at_ns);
         }

@@ -1,12 +1,12 @@
 //! What is known of a program before it runs, by a PROGRAM record of the process that started it: the arguments of a client of
 //! [`crate::run::elsewhere`], and another user. The record can come before any other source reports the process.
 
-use gpu_track_abi::record::Origin;
 use serde::{Deserialize, Serialize};
 
 use super::process::Image;
 use super::tolerance::Tolerance;
 use super::{Key, Parent, Process, Tree};
+use crate::model::command::base_name;
 use crate::run::elsewhere::{ClientCall, client};
 
 /// Maximum number of announcements that are kept. Those of live processes alone are needed.
@@ -55,22 +55,13 @@ impl Tree {
     pub(super) fn announce_command(&mut self, key: Key, at_ns: u64) {
         let mut args = std::mem::take(&mut self.command);
         if let Some(program) = args.first_mut() {
-            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+            *program = base_name(program).to_owned();
             self.announced.insert(key, Announced { at_ns, args, user: None, started_by: None });
         }
     }
 
-    /// Applies a PROGRAM of this writer about the process `key`.
-    pub(super) fn announce(
-        &mut self,
-        key: Key,
-        args: Vec<String>,
-        user: Option<u32>,
-        origin: &Origin,
-        now_ns: u64,
-    ) {
-        let writer = self.youngest_alive(Key { pid_ns: origin.pid_ns, pid: origin.pid });
-        let at_ns = self.time_of(writer, origin, now_ns);
+    /// Applies a PROGRAM, written at `at_ns` (CLOCK_MONOTONIC nanoseconds), about the process `key`.
+    pub(super) fn announce(&mut self, key: Key, args: Vec<String>, user: Option<u32>, at_ns: u64) {
         if self.announced.len() < MAX_ANNOUNCED || self.announced.contains_key(&key) {
             // Before that program becomes another one.
             let process = self.youngest_alive(key).and_then(|id| self.processes.get(&id));

@@ -3,7 +3,7 @@
 
 use super::process::{KernelExit, Process};
 use super::tolerance::Tolerance;
-use super::{FoundBy, Key, Parent, ProcessId, Tree};
+use super::{Key, Layer, Parent, ProcessId, Tree};
 use crate::model::kernel_event::{KernelEvent, What};
 
 impl Tree {
@@ -14,8 +14,8 @@ impl Tree {
         // wrong way round.
         let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
         match event.what {
-            // The launcher's children are the command, which the launcher reports itself, and helpers that are not of the run: collectors,
-            // enders, and runners of `--on-alert`.
+            // The launcher's children are the command, which the launcher reports itself, and processes of gpu-track: collectors, those
+            // that end the tree at a limit, and those that run the command of `--on-alert`.
             What::Fork { parent } if parent == self.context.launcher_pid => {}
             What::Fork { parent } => self.kernel_fork(key, Key { pid: parent, ..key }, at_ns),
             What::Exec => self.kernel_exec(key, at_ns),
@@ -53,9 +53,7 @@ impl Tree {
         if ancestry.parent == Parent::Unknown {
             (ancestry.parent, ancestry.uninstrumented_ancestor) = (maker, uninstrumented_ancestor);
         }
-        if known.is_none()
-            && let Some(command) = command
-        {
+        if let Some(command) = command.filter(|_| known.is_none()) {
             process.name.command = command;
         }
     }
@@ -74,11 +72,10 @@ impl Tree {
     /// one's program is to be read if it writes no record, and samples are frequent while it is young.
     fn insert_forked(&mut self, key: Key, maker: Parent, at_ns: u64) -> ProcessId {
         self.end_stale(key, at_ns);
-        let id = self.insert(key, maker, FoundBy::Connector, at_ns);
+        let id = self.insert(key, maker, Layer::Connector, at_ns);
         // Until it execs it may share its parent's memory.
-        if let Parent::Known(maker) = maker
-            && let Some(maker) = self.processes.get(&maker).filter(|maker| maker.is_alive())
-        {
+        let maker = maker.known().and_then(|maker| self.processes.get(&maker));
+        if let Some(maker) = maker.filter(|maker| maker.is_alive()) {
             self.join_group(id, maker.program.group);
         }
         self.by_state.unreported.insert(id);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use gpu_track_abi::record::{Event, Origin, SAME_USER};
 
 use super::contribution::Contribution;
-use super::namespaces::{Evidence, MatchQuery};
+use super::namespaces::{MatchEvidence, MatchQuery};
 use super::process::{Image, Name, Process};
 use super::program::unshared_after_fork;
 use super::records::{ExitRecord, ReapRecord, bytes};
-use super::{FoundBy, Key, LiveInterval, Parent, ProcessId, Tree};
+use super::rusage::Rusage;
+use super::{Key, Layer, LiveInterval, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
 use crate::run::elsewhere::recorded_arguments;
 
@@ -29,7 +30,7 @@ struct Writer {
 
 impl Writer {
     /// Makes the query for the process that wrote the record, by this evidence.
-    fn query(&self, evidence: Evidence) -> MatchQuery {
+    fn query(&self, evidence: MatchEvidence) -> MatchQuery {
         MatchQuery {
             key: self.key,
             parent: self.parent,
@@ -58,15 +59,25 @@ impl Tree {
                 self.fork(&writer, bytes(max_rss_kib));
             }
             Event::Exec { vm_hwm_kib } => self.note_exec_peak(key, bytes(vm_hwm_kib)),
-            Event::Exit { .. } => {
-                if let Some(record) = ExitRecord::of_event(origin, event) {
-                    self.exit(key, origin, record, now_ns);
-                }
+            Event::Exit { status, vm_hwm_kib, ref own, ref children } => {
+                let record = ExitRecord {
+                    status,
+                    vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
+                    own_usage: own.into(),
+                    children_usage: children.into(),
+                    parent_pid: origin.parent,
+                    flags: origin.flags,
+                };
+                self.exit(key, origin, record, now_ns);
             }
-            Event::Reaped { child, .. } => {
-                if let Some(record) = ReapRecord::of_event(event) {
-                    self.reaped(key, origin, child, record, now_ns);
-                }
+            Event::Reaped { child, status, reaper_max_rss_kib, ref usage, clock_ns } => {
+                let usage = Rusage::from(usage);
+                // The usage includes the child's own CPU time, so a clock above that is a false claim.
+                let most_ns = usage.cpu_us().saturating_mul(1000);
+                let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
+                let reaper_max_rss_bytes = bytes(reaper_max_rss_kib);
+                let record = ReapRecord { status, usage, clock_ns, reaper_max_rss_bytes };
+                self.reaped(origin, child, record, now_ns);
             }
             Event::SpawnFailed { .. } => {
                 let parent = self.youngest_alive(key);
@@ -76,10 +87,9 @@ impl Tree {
                 let pid = if child == 0 { origin.pid } else { child };
                 let user = Some(user).filter(|user| *user != SAME_USER);
                 let args = recorded_arguments(arguments);
-                self.announce(Key { pid_ns: origin.pid_ns, pid }, args, user, origin, now_ns);
+                let at_ns = self.time_of(self.youngest_alive(key), origin, now_ns);
+                self.announce(Key { pid_ns: origin.pid_ns, pid }, args, user, at_ns);
             }
-            #[allow(unreachable_patterns, reason = "a kind with another owner needs no arm here")]
-            _ => {}
         }
     }
 
@@ -146,12 +156,13 @@ impl Tree {
     /// the process if it is not known. `inherited`: ru_maxrss that exec passed on, bytes. Gives the process.
     fn start(&mut self, writer: &Writer, inherited: u64, command: &str) -> ProcessId {
         let (key, at_ns) = (writer.key, writer.at_ns);
-        let known =
-            self.same_instance(writer).or_else(|| self.match_in_namespace(&writer.query(Evidence::Exec)));
+        let known = self
+            .same_instance(writer)
+            .or_else(|| self.match_in_namespace(&writer.query(MatchEvidence::Exec)));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at_ns);
             let parent = self.parent_of(writer.parent);
-            self.insert(key, parent, FoundBy::Preload, at_ns)
+            self.insert(key, parent, Layer::Preload, at_ns)
         });
         self.note_first_of_command(id);
         self.note_maker_of_orphan(id, writer.parent);
@@ -203,11 +214,11 @@ impl Tree {
         let known = self
             .same_instance(writer)
             .filter(|id| self.processes.get(id).is_some_and(is_new))
-            .or_else(|| self.match_in_namespace(&writer.query(Evidence::Fork)));
+            .or_else(|| self.match_in_namespace(&writer.query(MatchEvidence::Fork)));
         let maker = self.parent_of(writer.parent);
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at_ns);
-            self.insert(key, maker, FoundBy::Preload, at_ns)
+            self.insert(key, maker, Layer::Preload, at_ns)
         });
         let command = self.command_of_parent(maker);
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
@@ -256,12 +267,12 @@ impl Tree {
         let known = self.youngest_alive(key).filter(|id| !is_borrowed || !has_record(id));
         let at_ns = self.time_of(known, origin, now_ns);
         let parent = Key { pid_ns: key.pid_ns, pid: origin.parent };
-        let query = MatchQuery { key, parent, pidfd_inode: 0, at_ns, evidence: Evidence::Exit };
+        let query = MatchQuery { key, parent, pidfd_inode: 0, at_ns, evidence: MatchEvidence::Exit };
         let known = known.or_else(|| self.match_in_namespace(&query));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at_ns);
             let parent = self.parent_of(parent);
-            let id = self.insert(key, parent, FoundBy::Preload, at_ns);
+            let id = self.insert(key, parent, Layer::Preload, at_ns);
             let command = self.command_of_parent(parent);
             if let (Some(process), Some(command)) = (self.processes.get_mut(&id), command) {
                 process.name.command = command;

@@ -6,9 +6,6 @@ use super::{Key, Tree};
 use crate::model::observation::OverBefore;
 use crate::model::tree_sample::IoBytes;
 
-/// Bytes of a block as getrusage(2) counts them.
-const BLOCK_BYTES: u64 = 512;
-
 /// The block I/O from before of all processes that were there at the attach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoBefore {
@@ -27,18 +24,11 @@ impl IoBefore {
             self.unread.get_or_insert(pid);
             return;
         };
-        let bytes = &mut self.bytes;
-        bytes.read = bytes.read.saturating_add(input.saturating_mul(BLOCK_BYTES));
-        bytes.written = bytes.written.saturating_add(output.saturating_mul(BLOCK_BYTES));
+        self.bytes = self.bytes.with(IoBytes::of_blocks(input, output), u64::saturating_add);
     }
 }
 
 impl Tree {
-    /// The block I/O from before. `None`: the run has not attached to a process.
-    pub(crate) fn io_before(&self) -> Option<IoBefore> {
-        self.io_before
-    }
-
     /// Adds block input and output from before of the process with this pid in the collector's namespace, 512-byte units. `None`:
     /// they could not be read. Does nothing if the run has not attached to a process.
     pub(super) fn add_io_before(&mut self, pid: u32, blocks: Option<(u64, u64)>) {

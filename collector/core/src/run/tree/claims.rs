@@ -150,10 +150,8 @@ impl Tree {
         self.settle_own_children(process, &by_parent);
         // If the process has no sums, its parent's sums have its children, too. So the parent takes as many claims as it may
         // have.
-        if !process.has_sums()
-            && let Some(parent) = process.ancestry.parent.known()
-            && let Some(parent) = self.processes.get_mut(&parent)
-        {
+        let parent = process.ancestry.parent.known().filter(|_| process.children_us().is_none());
+        if let Some(parent) = parent.and_then(|parent| self.processes.get_mut(&parent)) {
             let room = Tolerance::MOST_CLAIMS.saturating_sub(parent.claims.len());
             parent.claims.extend(claims.drain(..room.min(claims.len())));
         }
@@ -223,10 +221,8 @@ impl Process {
         let is_only_candidate =
             claim.orphan_reapers.iter().all(|other| *other == self.ids.id && claim.init != Some(*other));
         // The parent still lived when the child left /proc, so the child was never an orphan.
-        let has_outlived_child = self
-            .lifetime
-            .end_ns
-            .is_none_or(|end_ns| child.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns));
+        let gone_before = |end_ns| child.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns);
+        let has_outlived_child = self.lifetime.end_ns.is_none_or(gone_before);
         // The parent ignored SIGCHLD: the kernel reaps such children as they end, and leaves no zombie to be adopted.
         let leaves_no_zombies = self.ignores_children();
         is_only_candidate || has_outlived_child || leaves_no_zombies

@@ -26,7 +26,7 @@ impl Contribution {
     }
 
     /// Combines the parts of two by `f`.
-    fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+    pub(crate) fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             added_bytes: f(self.added_bytes, other.added_bytes),
             added_to_descendants_bytes: f(self.added_to_descendants_bytes, other.added_to_descendants_bytes),
@@ -36,27 +36,12 @@ impl Contribution {
 
     /// The sum of each part.
     pub(crate) fn plus(self, other: Self) -> Self {
-        self.zip(other, u64::saturating_add)
+        self.with(other, u64::saturating_add)
     }
 
     /// The difference of each part, at least 0.
     pub(crate) fn minus(self, other: Self) -> Self {
-        self.zip(other, u64::saturating_sub)
-    }
-
-    /// The smaller of each part.
-    pub(crate) fn min(self, other: Self) -> Self {
-        self.zip(other, u64::min)
-    }
-
-    /// The larger of each part.
-    pub(crate) fn max(self, other: Self) -> Self {
-        self.zip(other, u64::max)
-    }
-
-    /// The mean of each part.
-    pub(crate) fn mean(self, other: Self) -> Self {
-        self.zip(other, u64::midpoint)
+        self.with(other, u64::saturating_sub)
     }
 
     /// Whether it adds nothing.

@@ -223,13 +223,8 @@ impl Process {
             && self.cpu.reaped_children != Rusage::default()
     }
 
-    /// Whether a record has sums of its children.
-    pub(super) fn has_sums(&self) -> bool {
-        self.children_us().is_some()
-    }
-
     /// The most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
-    fn children_us(&self) -> Option<u64> {
+    pub(super) fn children_us(&self) -> Option<u64> {
         match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => Some(exit.children_usage.cpu_us()),
             // Without EXIT the reaper's sum covers the process and its children. The last clock reading is its own part.

@@ -2,7 +2,7 @@
 
 use super::process::{Image, UnreportedExec};
 use super::tolerance::Tolerance;
-use super::{ChildSeen, FoundBy, Key, Parent, Process, ProcessId, Program, Tree, UnreportedMemory};
+use super::{ChildSeen, Key, Layer, Parent, Process, ProcessId, Program, Tree, UnreportedMemory};
 use crate::model::exit_account::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
@@ -10,7 +10,7 @@ impl Tree {
     /// Adds a child that /proc shows, below a known process or as an orphan, and that the tree does not have. Gives its id. What it used
     /// before the run is noted, since the run's figures leave that out. Samples are frequent while it is young.
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
-        let id = self.insert(child.key, child.parent, FoundBy::Scan, child.start_ns);
+        let id = self.insert(child.key, child.parent, Layer::Scan, child.start_ns);
         self.by_state.young.insert(id);
         if let Some(before) = child.before {
             self.add_io_before(child.host_pid, before.blocks);
@@ -328,9 +328,8 @@ impl Tree {
     fn drop_answered(&mut self, now_ns: u64) {
         let processes = &self.processes;
         let is_alive = |id: &ProcessId| processes.get(id).is_some_and(Process::is_alive);
-        self.by_state
-            .unreported
-            .retain(|id| is_alive(id) && processes.get(id).is_some_and(Process::awaits_record));
+        let awaits_record = |id: &ProcessId| processes.get(id).is_some_and(Process::awaits_record);
+        self.by_state.unreported.retain(|id| is_alive(id) && awaits_record(id));
         self.by_state.kernel_ends.retain(is_alive);
         self.by_state.young.retain(|id| {
             processes.get(id).is_some_and(|process| {

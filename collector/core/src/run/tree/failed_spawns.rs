@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::process::Process;
 use super::tolerance::Tolerance;
 use super::{Parent, ProcessId, Tree};
+use crate::run::push_last;
 
 /// A SPAWN_FAILED record whose child is not known as yet, if it ever will be.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -55,10 +56,7 @@ impl Tree {
             return;
         }
         let unmatched = &mut self.by_state.failed_spawns;
-        if unmatched.len() >= Tolerance::MOST_FAILED_SPAWNS {
-            unmatched.pop_front();
-        }
-        unmatched.push_back(FailedSpawn { parent, at_ns });
+        push_last(unmatched, FailedSpawn { parent, at_ns }, Tolerance::MOST_FAILED_SPAWNS);
     }
 
     /// Takes in the wait status with which a process ended, by the connector. If the process could not exec, and a SPAWN_FAILED

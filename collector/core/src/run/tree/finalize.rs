@@ -11,6 +11,7 @@ use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
+use crate::run::push_last;
 
 impl Tree {
     /// The processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
@@ -227,7 +228,9 @@ impl Tree {
             return replaced;
         }
         if process.has_joined() && process.end.reaped.is_none() {
-            self.count_joined_unreaped(process.total_usage(&own.usage).cpu_us());
+            self.counts.joined_unreaped += 1;
+            let sum_us = &mut self.counts.joined_unreaped_cpu_us;
+            *sum_us = sum_us.saturating_add(process.total_usage(&own.usage).cpu_us());
         }
         self.intervals.extend(process.uncounted_interval(own.cpu_us().saturating_mul(1000)));
         let parent_pid = self.parent_pid(&process);
@@ -237,27 +240,17 @@ impl Tree {
         replaced
     }
 
-    /// Counts a process that joined the run and has no REAPED record. `cpu_us`: CPU time of it and of the children that it waited
-    /// for, microseconds.
-    fn count_joined_unreaped(&mut self, cpu_us: u64) {
-        self.counts.joined_unreaped += 1;
-        let sum_us = &mut self.counts.joined_unreaped_cpu_us;
-        *sum_us = sum_us.saturating_add(cpu_us);
-    }
-
     /// Remembers a finalized process: its children may still name it, and its REAPED record may still come.
     fn remember(&mut self, process: &Process, now_ns: u64) {
-        if self.recently_finalized.len() >= Tolerance::FINALIZED_KEPT {
-            self.recently_finalized.pop_front();
-        }
-        self.recently_finalized.push_back(Finalized {
+        let finalized = Finalized {
             key: process.ids.key,
             id: process.ids.id,
             command: process.name.command.clone(),
             awaits_reaping: process.end.reaped.is_none(),
             is_helper: process.ids.is_helper,
             finalized_ns: now_ns,
-        });
+        };
+        push_last(&mut self.recently_finalized, finalized, Tolerance::FINALIZED_KEPT);
     }
 
     /// The pid of a process's parent in the collector's namespace. If the tree does not have the parent, gives the pid that

@@ -20,19 +20,14 @@ pub(super) struct ImageGroups {
     by_id: FxHashMap<ImageGroup, Group>,
     /// The last id that was given.
     last: u64,
-    /// See [`Self::changes`].
-    changes: u64,
+    /// How often a process of any group has come, gone, or turned out to have another kind of image.
+    pub changes: u64,
 }
 
 impl ImageGroups {
     /// A group. `None`: no live process is in it.
     pub(super) fn get(&self, group: ImageGroup) -> Option<&Group> {
         self.by_id.get(&group)
-    }
-
-    /// How often a process of any group has come, gone, or turned out to have another kind of image.
-    pub(super) fn changes(&self) -> u64 {
-        self.changes
     }
 
     /// Makes the id of a group that has no process so far.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::before::IoBefore;
 use super::process::{Ancestry, Ids};
 use super::tolerance::Tolerance;
-use super::{FoundBy, Image, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
+use super::{Image, ImageGroup, Key, Layer, LiveInterval, Parent, Process, ProcessId, Tree};
 use crate::model::attached::Attached;
 
 impl Tree {
@@ -16,7 +16,7 @@ impl Tree {
         let key = Key { pid_ns: self.context.pid_ns, pid };
         // A collector that resumes an older state is told of the command again.
         let known = self.main.or_else(|| self.youngest_alive(key));
-        let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns));
+        let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, Layer::Subreaper, start_ns));
         self.main = Some(id);
         self.announce_command(key, start_ns);
         // Its children and its exec may have been reported before it was.
@@ -37,7 +37,7 @@ impl Tree {
     /// Adds the process that the run attached to. What it used before the attach does not count. `command`: base name of its
     /// program.
     pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
-        let id = self.insert(attached.key, Parent::Unknown, FoundBy::Scan, attached.before.at_ns);
+        let id = self.insert(attached.key, Parent::Unknown, Layer::Scan, attached.before.at_ns);
         self.main = Some(id);
         // They were kept for a command that the launcher starts, and there is none.
         self.early_execs.clear();
@@ -64,14 +64,12 @@ impl Tree {
 
     /// Adds a live process that the tree does not have, in an image group of its own. `start_ns` is CLOCK_MONOTONIC. Gives its
     /// id. If the tree has too many ended processes of that pid by now, the oldest is finalized.
-    pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: FoundBy, start_ns: u64) -> ProcessId {
+    pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: Layer, start_ns: u64) -> ProcessId {
         let id = ProcessId(self.next_id);
         self.next_id += 1;
         self.counts.created += 1;
         let group = self.groups.new_id();
-        if let Parent::Known(parent) = parent
-            && let Some(parent) = self.processes.get_mut(&parent)
-        {
+        if let Some(parent) = parent.known().and_then(|parent| self.processes.get_mut(&parent)) {
             parent.ancestry.has_children = true;
         }
         let ids = self.ids_of_new(id, key, parent, found_by);
@@ -97,7 +95,7 @@ impl Tree {
     }
 
     /// Makes the ids of a new process. Its only known pid is that of `key`.
-    fn ids_of_new(&self, id: ProcessId, key: Key, parent: Parent, found_by: FoundBy) -> Ids {
+    fn ids_of_new(&self, id: ProcessId, key: Key, parent: Parent, found_by: Layer) -> Ids {
         Ids {
             id,
             key,
@@ -107,7 +105,7 @@ impl Tree {
             clock_skew_ns: 0,
             is_main: false,
             // A record proves nothing: any process of the tree can write one that names this pid.
-            is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
+            is_proven: !matches!(found_by, Layer::Preload | Layer::Wait),
             is_helper: false,
             rank: parent.known().and_then(|parent| self.processes.get(&parent)?.ids.rank),
         }
@@ -115,7 +113,7 @@ impl Tree {
 
     /// Makes a new process findable by its pid. Also puts it on a list for each thing that is unknown of it: parent, pid in the
     /// collector's namespace, whether it writes records, whether it is of the tree.
-    fn list_new(&mut self, ids: &Ids, parent: Parent, found_by: FoundBy) {
+    fn list_new(&mut self, ids: &Ids, parent: Parent, found_by: Layer) {
         let &Ids { id, key, host_pid, .. } = ids;
         let by_state = &mut self.by_state;
         if parent == Parent::Unknown {
@@ -124,10 +122,10 @@ impl Tree {
         if host_pid.is_none() {
             by_state.inner.insert((key.pid_ns, id));
         }
-        if found_by == FoundBy::Connector {
+        if found_by == Layer::Connector {
             by_state.known_by_kernel_alone.insert(id);
         }
-        if found_by == FoundBy::Preload && host_pid.is_some() {
+        if found_by == Layer::Preload && host_pid.is_some() {
             by_state.unproven.insert(id);
         }
         by_state.by_pid.entry(key).or_default().push(id);
@@ -139,9 +137,8 @@ impl Tree {
     fn finalize_oldest_of_pid(&mut self, key: Key, at_ns: u64) {
         let Some(of_pid) = self.by_state.by_pid.get(&key) else { return };
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
-        if let Some(oldest) = oldest
-            && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
-        {
+        let has_ended = |id: &ProcessId| self.processes.get(id).is_some_and(|process| !process.is_alive());
+        if let Some(oldest) = oldest.filter(has_ended) {
             let replaced = self.finalize_one(oldest, at_ns).into_iter().collect();
             self.replace_uninstrumented_ancestors(&replaced);
         }

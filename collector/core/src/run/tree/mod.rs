@@ -48,7 +48,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
+pub(crate) use crate::model::config::Layer;
+pub(crate) use crate::model::ids::{ImageGroup, Key, Parent, ProcessId};
 pub(crate) use crate::model::observation::{ChildSeen, OverBefore, Program, UnreportedMemory};
 pub(crate) use crate::model::quality::Quality;
 pub use contribution::Contribution;
@@ -69,7 +70,7 @@ use process::Finalized;
 use unfinalized::UnfinalizedProcesses;
 
 /// The constants of the run that the tree needs.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct RunContext {
     /// The launcher's pid.
     pub launcher_pid: u32,
@@ -106,7 +107,7 @@ impl RunContext {
 }
 
 /// The processes of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Tree {
     context: RunContext,
     processes: UnfinalizedProcesses,
@@ -128,8 +129,8 @@ pub struct Tree {
     /// Execs that the connector reported before the command's first process was known: its pid, and when it exec'd
     /// (CLOCK_MONOTONIC nanoseconds).
     early_execs: Vec<(Key, u64)>,
-    /// `None`: the run has not attached to a process.
-    io_before: Option<IoBefore>,
+    /// The block I/O from before the attach. `None`: the run has not attached to a process.
+    pub(crate) io_before: Option<IoBefore>,
     /// Zombies that had ended before the run began, and were not reaped as far as known.
     over_before: Vec<OverBefore>,
     /// What PROGRAM records told of programs.
@@ -141,25 +142,7 @@ pub struct Tree {
 impl Tree {
     /// Makes a tree without processes.
     pub fn new(context: RunContext) -> Self {
-        Self {
-            context,
-            processes: UnfinalizedProcesses::default(),
-            by_state: ByState::default(),
-            groups: ImageGroups::default(),
-            forks: FxHashMap::default(),
-            pid_number: None,
-            intervals: Vec::new(),
-            summaries: Vec::new(),
-            recently_finalized: VecDeque::new(),
-            counts: Counts::default(),
-            next_id: 0,
-            main: None,
-            early_execs: Vec::new(),
-            io_before: None,
-            over_before: Vec::new(),
-            announced: FxHashMap::default(),
-            command: Vec::new(),
-        }
+        Self { context, ..Self::default() }
     }
 
     /// The constants of the run.
@@ -210,7 +193,7 @@ impl Tree {
 
     /// How often a process has joined or left an image group, or got another kind of image.
     pub(crate) fn group_changes(&self) -> u64 {
-        self.groups.changes()
+        self.groups.changes
     }
 
     /// The latest time at which a process that is not finalized existed or ended, as far as known, CLOCK_MONOTONIC

@@ -28,7 +28,7 @@ pub(super) struct MatchQuery {
     /// When the record was written, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// What the record reports.
-    pub evidence: Evidence,
+    pub evidence: MatchEvidence,
 }
 
 impl MatchQuery {
@@ -40,7 +40,7 @@ impl MatchQuery {
 
 /// What a record says has happened. The connector reports that, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Evidence {
+pub(super) enum MatchEvidence {
     /// It exec'd.
     Exec,
     /// It was just made.
@@ -133,8 +133,8 @@ impl Tree {
         let inode = process.ids.pidfd_inode;
         let has_other_pidfd = inode != 0 && query.pidfd_inode != 0 && inode != query.pidfd_inode;
         let is_in_state = match query.evidence {
-            Evidence::Reaped(status) => process.end.kernel_exit.is_some_and(|end| end.status == status),
-            Evidence::Exec | Evidence::Fork | Evidence::Exit => process.is_alive(),
+            MatchEvidence::Reaped(status) => process.end.kernel_exit.is_some_and(|end| end.status == status),
+            MatchEvidence::Exec | MatchEvidence::Fork | MatchEvidence::Exit => process.is_alive(),
         };
         process.ids.key.pid_ns == self.context.pid_ns
             && process.lifetime.start_ns <= query.at_ns
@@ -163,14 +163,14 @@ impl Tree {
         let relation = self.relation(process, query, parent)?;
         // It was alive when it wrote the record. Its reaper wrote a REAPED record, after its end.
         let end = process.end.kernel_exit;
-        let was_alive =
-            matches!(query.evidence, Evidence::Reaped(_)) || end.is_none_or(|end| end.at_ns >= query.at_ns);
+        let was_alive = matches!(query.evidence, MatchEvidence::Reaped(_))
+            || end.is_none_or(|end| end.at_ns >= query.at_ns);
         let has_execd =
             process.program.unreported_exec.is_some() || process.program.image == Image::Uninstrumented;
         let is_likely = match query.evidence {
-            Evidence::Exec => has_execd,
-            Evidence::Fork => !has_execd,
-            Evidence::Exit | Evidence::Reaped(_) => true,
+            MatchEvidence::Exec => has_execd,
+            MatchEvidence::Fork => !has_execd,
+            MatchEvidence::Exit | MatchEvidence::Reaped(_) => true,
         };
         let forks = self.forks.get(&query.key.pid_ns).copied().unwrap_or_default();
         let fork = ids.fork_number.filter(|fork| fork.pid_ns == query.key.pid_ns);
@@ -195,7 +195,7 @@ impl Tree {
             (_, None) => Some(1),
             // The parent was confused with another process. The connector reports all processes of the namespace, so this may be
             // it.
-            _ if is_numbered && !matches!(query.evidence, Evidence::Reaped(_)) => Some(0),
+            _ if is_numbered && !matches!(query.evidence, MatchEvidence::Reaped(_)) => Some(0),
             _ => None,
         }
     }

@@ -14,14 +14,15 @@ use super::records::{ExitRecord, ReapRecord};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::attached::UsedBefore;
+use crate::model::config::Layer;
 use crate::model::exit_account::ExitAccount;
-use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
+use crate::model::ids::{Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
 
 /// What a process runs, as far as its memory goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Image {
     /// A copy of its parent's memory.
     Forked {
@@ -36,6 +37,7 @@ pub enum Image {
     /// A program of its own that does not carry the shim.
     Uninstrumented,
     /// No record exists; it may still be a copy of its parent.
+    #[default]
     Unknown,
     /// Its parent's memory itself (vfork).
     Borrowed,
@@ -148,7 +150,7 @@ pub struct Ancestry {
     /// It was the nearest such ancestor of another process. It may have become instrumented since.
     pub was_uninstrumented_ancestor: bool,
     /// The layer that found it first.
-    pub found_by: FoundBy,
+    pub found_by: Layer,
     /// It has made children.
     pub has_children: bool,
     /// The process connector has reported on it since it was made, so all its children are known.
@@ -174,7 +176,7 @@ impl Name {
 }
 
 /// The program that a process runs, and whether the program has written a record.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProgramState {
     /// What its memory is.
     pub image: Image,
@@ -349,20 +351,7 @@ impl Process {
             ids,
             ancestry,
             name: Name::unseen(),
-            program: ProgramState {
-                image: Image::Unknown,
-                group,
-                image_start_ns: start_ns,
-                has_record: false,
-                unreported_exec: None,
-                exec_peak_bytes: None,
-                earlier_images_peak_bytes: None,
-                copy_growth_bytes: 0,
-                had_uninstrumented_image: false,
-                recorded: None,
-                had_unread_copy: false,
-                other_user: None,
-            },
+            program: ProgramState { group, image_start_ns: start_ns, ..ProgramState::default() },
             lifetime: Lifetime { start_ns, earliest_start_ns: start_ns, ..Lifetime::default() },
             end: EndReports::default(),
             cpu: CpuState { counted_at_ns: start_ns, ..CpuState::default() },

@@ -192,15 +192,12 @@ impl Process {
                 let growth_bytes = &mut self.program.copy_growth_bytes;
                 *growth_bytes = (*growth_bytes).max(peak_bytes.unwrap_or(0));
             }
-            _ => self.note_earlier_peak(peak_bytes),
+            _ => {
+                // A peak of 0 tells nothing, and would make an unknown peak count as sampled.
+                let peak = peak_bytes.filter(|peak| *peak > 0);
+                self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
+            }
         }
-    }
-
-    /// Notes that an earlier image had this peak, bytes. `None`: it is unknown. A peak of 0 is left out: it tells nothing, and
-    /// would make an unknown peak count as sampled.
-    fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
-        let peak = peak_bytes.filter(|peak| *peak > 0);
-        self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
     }
 
     /// How much of its memory may have been a copy of its parent's before it exec'd a program without a record, bytes.
@@ -221,7 +218,7 @@ impl Process {
             // has its faults by then, so only its growth counts as unshared.
             (Image::Forked { rss_at_fork_bytes }, Some(peak)) => {
                 let unshared = Contribution::private(unshared_after_fork(peak, rss_at_fork_bytes, 0));
-                (Some(peak.saturating_sub(rss_at_fork_bytes)), observed.contribution.max(unshared))
+                (Some(peak.saturating_sub(rss_at_fork_bytes)), observed.contribution.with(unshared, u64::max))
             }
             // An image that may be a copy of its parent's memory, or is that memory itself, has no peak of its own.
             (Image::Unknown | Image::Borrowed, _) if self.is_image_sampled() => {
@@ -242,7 +239,7 @@ impl Process {
         let (end_ns, queued) = self.lifetime.end_ns.zip(self.lifetime.queued_memory)?;
         let memory = self.contribution_since_sample(page_bytes);
         let more = memory.minus(queued);
-        self.lifetime.queued_memory = Some(queued.max(memory));
+        self.lifetime.queued_memory = Some(queued.with(memory, u64::max));
         let is_end_rough = self.end.kernel_exit.is_none() || self.end.exit.is_some();
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }
@@ -270,6 +267,6 @@ impl Process {
         // The growth from the sample to the peak counts. The sum is at most what the peak alone gives, or what the sample saw if
         // that is more.
         let grown = self.observed.contribution_at(peak);
-        grown.min(unsampled.max(self.observed.contribution))
+        grown.with(unsampled.with(self.observed.contribution, u64::max), u64::min)
     }
 }

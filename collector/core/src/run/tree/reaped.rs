@@ -2,10 +2,10 @@
 
 use gpu_track_abi::record::{FLAG_TRACER, Origin};
 
-use super::namespaces::{Evidence, MatchQuery};
+use super::namespaces::{MatchEvidence, MatchQuery};
 use super::records::ReapRecord;
 use super::tolerance::Tolerance;
-use super::{FoundBy, Key, Parent, Process, ProcessId, Tree};
+use super::{Key, Layer, Parent, Process, ProcessId, Tree};
 
 /// The writer of a REAPED record: the reaper.
 #[derive(Clone, Copy)]
@@ -20,20 +20,14 @@ struct Reaper {
 }
 
 impl Tree {
-    /// Applies a REAPED record, which says that its writer, `reaper_key`, has reaped `child`, a pid in the writer's pid
+    /// Applies a REAPED record, which says that its writer has reaped `child`, a pid in the writer's pid
     /// namespace. Finds the child in the tree, or adds it. Notes the record with the child, and the usage with its reaper. The
     /// child ends, if nothing has ended it before.
     ///
     /// The record is left out if the child is finalized or had ended before the run. So is the record of a tracer or of an
     /// unknown process about a child that the tree does not have. `now_ns` is CLOCK_MONOTONIC nanoseconds.
-    pub(super) fn reaped(
-        &mut self,
-        reaper_key: Key,
-        origin: &Origin,
-        child: u32,
-        record: ReapRecord,
-        now_ns: u64,
-    ) {
+    pub(super) fn reaped(&mut self, origin: &Origin, child: u32, record: ReapRecord, now_ns: u64) {
+        let reaper_key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         let is_launcher = reaper_key == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid });
         let reaper = Reaper {
             key: reaper_key,
@@ -46,7 +40,7 @@ impl Tree {
         let mut found = self.reaped_instance(child_key, reaper, &record);
         // A child in another pid namespace may be known only by its pid in the collector's, which the connector has reported.
         if found.is_none() && reaper.id.is_some() && !reaper.is_tracer {
-            let evidence = Evidence::Reaped(record.status);
+            let evidence = MatchEvidence::Reaped(record.status);
             let query = MatchQuery { key: child_key, parent: reaper_key, pidfd_inode: 0, at_ns, evidence };
             found = self.match_in_namespace(&query);
         }
@@ -95,8 +89,8 @@ impl Tree {
     /// Adds a process that only its REAPED record reports. `None`: the tree does not have its reaper.
     fn insert_reaped(&mut self, key: Key, reaper: Reaper, at_ns: u64) -> Option<ProcessId> {
         let (parent, found_by) = match reaper.id {
-            Some(reaper) => (Parent::Known(reaper), FoundBy::Wait),
-            None if reaper.is_launcher => (Parent::Launcher, FoundBy::Subreaper),
+            Some(reaper) => (Parent::Known(reaper), Layer::Wait),
+            None if reaper.is_launcher => (Parent::Launcher, Layer::Subreaper),
             None => return None,
         };
         let id = self.insert(key, parent, found_by, at_ns);

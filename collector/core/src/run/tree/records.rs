@@ -1,6 +1,6 @@
 //! What is kept of the records about a process's end.
 
-use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_NO_STATUS, Origin};
+use gpu_track_abi::record::{FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_NO_STATUS};
 use serde::{Deserialize, Serialize};
 
 use super::rusage::Rusage;
@@ -30,19 +30,6 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
-    /// The record of this event, if it is an EXIT.
-    pub(super) fn of_event(origin: &Origin, event: &Event) -> Option<Self> {
-        let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
-        Some(Self {
-            status,
-            vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
-            own_usage: Rusage::from(own),
-            children_usage: Rusage::from(children),
-            parent_pid: origin.parent,
-            flags: origin.flags,
-        })
-    }
-
     /// The record without what the process had used before the run. How much of the children's usage is from before is not
     /// known, so none of that is left. The block I/O from before includes that of children, so what is left is a lower bound.
     /// `tick_us`: microseconds of a clock tick.
@@ -105,19 +92,6 @@ pub struct ReapRecord {
 }
 
 impl ReapRecord {
-    /// The record of this event, if it is a REAPED.
-    pub(super) fn of_event(event: &Event) -> Option<Self> {
-        let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
-            return None;
-        };
-        let reaper_max_rss_bytes = bytes(reaper_max_rss_kib);
-        let usage = Rusage::from(usage);
-        // The usage includes the child's own CPU time, so a clock above that is a false claim.
-        let most_ns = usage.cpu_us().saturating_mul(1000);
-        let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
-        Some(Self { status, usage, clock_ns, reaper_max_rss_bytes })
-    }
-
     /// The record without what the process had used before the run. How much of the children's usage is from before is not
     /// known. So only the process's own CPU time is left, by its clock; it is 0 if that was not read.
     pub(super) fn since(self, before: &UsedBefore) -> Self {

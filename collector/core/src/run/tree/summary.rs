@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu::OwnUsage;
 use super::process::{Bounds, Ids, Name, Process};
+use crate::model::config::Layer;
 use crate::model::ended_process::EndedProcess;
-use crate::model::ids::FoundBy;
 use crate::model::quality::Quality;
 use crate::model::report::{Exit, ProcessUsage};
 use crate::run::elsewhere::ClientCall;
@@ -48,7 +48,7 @@ pub(crate) struct MissingRam {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The layer that found it first.
-    pub found_by: FoundBy,
+    pub found_by: Layer,
     /// It wrote a record itself.
     pub has_record: bool,
     /// It wrote no record, or exited without an EXIT record.

@@ -9,7 +9,7 @@ use crate::model::observation::{CoreTicks, NoCoreTicks, TaskTimes};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct AllowedCores {
     /// The first and the last reading of the cores. `None`: there is none.
-    span: Option<Span>,
+    span: Option<CoresSpan>,
     /// Why there is no reading of the cores.
     absent: Option<NoCoreTicks>,
     /// How long those of the run's threads that were read ran and waited.
@@ -18,7 +18,7 @@ pub(crate) struct AllowedCores {
 
 /// The first and the last reading of the cores.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Span {
+pub(crate) struct CoresSpan {
     /// CLOCK_MONOTONIC of both readings, nanoseconds.
     pub(crate) at_ns: (u64, u64),
     /// Time of the cores by both readings.
@@ -48,7 +48,7 @@ impl AllowedCores {
             }
             (Ok(ticks), None) => {
                 let (at_ns, ticks) = ((at_ns, at_ns), (*ticks, *ticks));
-                self.span = Some(Span { at_ns, ticks, own_before_ns: own_ns, tools_ns: 0 });
+                self.span = Some(CoresSpan { at_ns, ticks, own_before_ns: own_ns, tools_ns: 0 });
             }
             // The tools' time belongs to the time up to the next reading.
             (Err(_), Some(span)) => span.tools_ns = span.tools_ns.saturating_add(tools_ns),
@@ -63,7 +63,7 @@ impl AllowedCores {
     }
 
     /// The first and the last reading of the cores, or why there are none.
-    pub(crate) fn span(&self) -> Result<Span, NoCoreTicks> {
+    pub(crate) fn span(&self) -> Result<CoresSpan, NoCoreTicks> {
         self.span.ok_or(self.absent.unwrap_or(NoCoreTicks::NotRead))
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::busy_cores::BusyCores;
 use crate::model::groups::Groups;
+use crate::model::tree_sample::larger;
 use crate::run::sampling::Sample;
 
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
@@ -13,7 +14,7 @@ pub(crate) const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 const EARLY_PART: u64 = 20;
 
 /// CPU utilisation by the tree and by the machine. Percentages are of one core.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CpuUsage {
     /// Planned length of a window, nanoseconds.
     window_ns: u64,
@@ -50,12 +51,7 @@ impl CpuUsage {
             window_ns: interval_ns.max(SHORTEST_WINDOW_NS),
             cores,
             open_since_ns: start_ns,
-            open_cpu_ns: Groups::default(),
-            last_percent: Groups::default(),
-            max_percent: Groups::default(),
-            busy: BusyCores::default(),
-            system: None,
-            max_system_percent: None,
+            ..Self::default()
         }
     }
 
@@ -105,10 +101,8 @@ impl CpuUsage {
         if length_ns == 0 {
             return Groups::default();
         }
-        let percent = self.open_percent(length_ns);
-        self.last_percent = percent.map(Some);
-        let larger = |max: Option<f64>, percent| Some(max.map_or(percent, |max| max.max(percent)));
-        self.max_percent = self.max_percent.with(percent, larger);
+        self.last_percent = self.open_percent(length_ns).map(Some);
+        self.max_percent = self.max_percent.with(self.last_percent, larger);
         // Intervals can take back CPU time that earlier windows have.
         let used_ns = (self.open_cpu_ns.main + self.open_cpu_ns.descendants).max(0.0);
         self.busy.add((used_ns / length_ns as f64).min(self.possible_percent() / 100.0), length_ns);
@@ -151,7 +145,7 @@ impl CpuUsage {
         let percent = percent_between(span.last, now, ticks_per_second);
         span.last = now;
         let percent = percent?.min(possible_percent);
-        self.max_system_percent = Some(self.max_system_percent.map_or(percent, |max| max.max(percent)));
+        self.max_system_percent = larger(self.max_system_percent, Some(percent));
         Some(percent)
     }
 

@@ -8,7 +8,7 @@ use crate::run::tree::ProcessSummary;
 
 /// Three lists of processes, each with the largest first.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub(super) struct Heaviest {
+pub(crate) struct Heaviest {
     /// Maximum number of processes in each list.
     most: usize,
     /// With the CPU time, microseconds.
@@ -31,13 +31,13 @@ impl Heaviest {
         insert(&mut self.by_cpu, process.known_cpu_us().unwrap_or(0), process, self.most);
     }
 
-    /// Keeps a process if its GPU memory peak is among the largest.
-    pub(super) fn add_on_gpus(&mut self, process: &ProcessSummary, peak_bytes: u64) {
+    /// Keeps a process that used GPUs if its GPU memory peak is among the largest: it may have used little else.
+    pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak_bytes: u64) {
         insert(&mut self.on_gpus, peak_bytes, process, self.most);
     }
 
     /// Lists each process once: most CPU time first, then peak RSS, then GPU memory.
-    pub(super) fn list(&self) -> Vec<&ProcessSummary> {
+    pub(crate) fn list(&self) -> Vec<&ProcessSummary> {
         let mut list = Vec::new();
         let mut listed = HashSet::new();
         for (_, process) in self.by_cpu.iter().chain(&self.by_peak).chain(&self.on_gpus) {

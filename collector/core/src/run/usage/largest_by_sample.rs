@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::groups::Groups;
 use crate::run::over_time::Revision;
+use crate::run::push_last;
 use crate::run::sampling::sums::TreeSums;
 
 /// Samples that are remembered. [`RamUsage`](super::RamUsage) keeps the windows before all but the first for late records.
@@ -27,9 +28,8 @@ impl Largest {
     /// Raises the figures to what the tree had at a moment.
     fn raise(&mut self, now: &TreeSums) {
         let all = now.groups();
-        self.footprint_bytes =
-            self.footprint_bytes.with(all, |largest, sums| largest.max(sums.footprint_bytes));
-        self.threads = self.threads.with(all, |largest, sums| largest.max(sums.threads));
+        self.footprint_bytes = self.footprint_bytes.with(all.map(|sums| sums.footprint_bytes), u64::max);
+        self.threads = self.threads.with(all.map(|sums| sums.threads), u64::max);
         self.processes = self.processes.max(now.processes);
     }
 }
@@ -55,10 +55,8 @@ pub struct LargestBySample {
 impl LargestBySample {
     /// Opens the sample of this time, CLOCK_MONOTONIC nanoseconds, which is its key. Forgets the oldest if there are too many.
     pub(super) fn begin(&mut self, at_ns: u64) {
-        self.samples.push_back(RememberedSample { at_ns, largest: Largest::default(), is_closed: false });
-        if self.samples.len() > REMEMBERED {
-            self.samples.pop_front();
-        }
+        let sample = RememberedSample { at_ns, largest: Largest::default(), is_closed: false };
+        push_last(&mut self.samples, sample, REMEMBERED);
     }
 
     /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`, both CLOCK_MONOTONIC nanoseconds.

@@ -74,7 +74,7 @@ impl PeakHolders {
 
     /// What was held at a sample.
     pub(super) fn at_sample(tree: &Tree, sample: &Sample) -> Self {
-        let mut commands = Commands::default();
+        let mut commands = HoldersByCommand::default();
         for (process, held) in live_holders(tree, sample) {
             commands.add(&process.name.command, 1, held.contribution.added_bytes);
         }
@@ -118,13 +118,14 @@ pub(super) struct SteadyHolders {
     /// The largest processes, with what they held at the end.
     largest: Vec<Holder>,
     /// What all of them held all the time.
-    commands: Commands,
+    pub(super) commands: HoldersByCommand,
 }
 
 impl SteadyHolders {
     /// What was held at all times since the sample before, by the processes that both samples saw.
     pub(super) fn new(tree: &Tree, sample: &Sample) -> Self {
-        let (mut commands, mut steady) = (Commands::default(), Vec::with_capacity(sample.holders.len()));
+        let (mut commands, mut steady) =
+            (HoldersByCommand::default(), Vec::with_capacity(sample.holders.len()));
         for (process, held) in live_holders(tree, sample) {
             if let Some(steady_bytes) = held.steady_bytes {
                 commands.add(&process.name.command, 1, steady_bytes);
@@ -133,29 +134,24 @@ impl SteadyHolders {
         }
         Self { largest: largest_live(steady), commands }
     }
-
-    /// Keeps the names of the [`MAX_COMMANDS`] largest commands only, and the sum of the others.
-    pub(super) fn keep_largest(&mut self) {
-        self.commands.keep_largest();
-    }
 }
 
 /// How many processes of a command there are, and what they add, bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Sum {
+pub(super) struct Sum {
     count: u64,
     added_bytes: u64,
 }
 
 /// Sums by command name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Commands {
+pub(super) struct HoldersByCommand {
     by_name: FxHashMap<Arc<str>, Sum>,
     /// Of names that were not kept.
     others: OtherHolders,
 }
 
-impl Commands {
+impl HoldersByCommand {
     /// Adds processes of a command, and what they held.
     fn add(&mut self, name: &Arc<str>, count: u64, added_bytes: u64) {
         // Most names are known already, and `entry` would need a clone of each.
@@ -169,7 +165,7 @@ impl Commands {
 
     /// Keeps the sums of the [`MAX_COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first. A
     /// command that is added to again after it went to `others` counts as another one.
-    fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
+    pub(super) fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
         all.sort_unstable_by(|(a_name, a), (b_name, b)| {
             let largest_first = (b.added_bytes, b.count).cmp(&(a.added_bytes, a.count));

@@ -179,7 +179,7 @@ impl Window {
         let with_memory: FxHashSet<ProcessId> = memory.iter().map(|interval| interval.id).collect();
         let processes = processes.into_iter().filter(|interval| with_memory.contains(&interval.id));
         self.intervals = processes.chain(memory).collect();
-        self.steady_holders.keep_largest();
+        self.steady_holders.commands.keep_largest();
     }
 }
 
@@ -197,7 +197,7 @@ struct Step<'a> {
 fn sums_of(interval: &LiveInterval) -> TreeSums {
     let unread_bytes = interval.unread_bytes.unwrap_or(interval.memory.added_bytes);
     let threads = if interval.is_process { interval.threads } else { 0 };
-    let sums = TreeSums::of_one(interval.is_main, &interval.memory, unread_bytes, threads);
+    let sums = TreeSums::of_one(interval.is_main, interval.memory, unread_bytes, threads);
     TreeSums { processes: interval.is_process.into(), ..sums }
 }
 
@@ -257,11 +257,8 @@ impl RamUsage {
         let until_ns = recent.front().map_or(sample.from_ns, |window| window.from_ns);
         let mut earlier = Window { until_ns, ..Window::default() };
         for window in recent.iter_mut().chain([&mut earlier]) {
-            let overlapping: Vec<_> = late
-                .iter()
-                .filter(|interval| window.overlaps(interval))
-                .map(|interval| (*interval).clone())
-                .collect();
+            let overlapping = late.iter().copied().filter(|interval| window.overlaps(interval));
+            let overlapping: Vec<_> = overlapping.cloned().collect();
             if !overlapping.is_empty() {
                 window.intervals.extend(overlapping);
                 self.sweep(window);

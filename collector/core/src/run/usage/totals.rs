@@ -11,7 +11,7 @@ use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Exit, Peaks, Running};
 use crate::run::elsewhere::Elsewhere;
-use crate::run::tree::{FoundBy, MissingRam, ProcessSummary, Quality, Rusage};
+use crate::run::tree::{Layer, MissingRam, ProcessSummary, Quality, Rusage};
 
 /// Maximum number of command names with sums of their own; the others share one.
 const MAX_COMMANDS: usize = 10_000;
@@ -47,13 +47,13 @@ pub(crate) struct Totals {
     pub elsewhere: Elsewhere,
     /// Processes without an EXIT record, by their users, the first [`MAX_USERS`] that are not the launcher's.
     pub other_users: BTreeMap<u32, u64>,
-    /// How many processes each layer found, in the order of [`FoundBy`]. A process with a record counts for the preload.
+    /// How many processes each layer found, in the order of [`Layer`]. A process with a record counts for the preload.
     pub found: [u64; 5],
     /// Executables without a dynamic loader, the first [`MAX_STATIC`].
     static_executables: BTreeSet<String>,
     /// Sums by command name.
     commands: HashMap<Arc<str>, Command>,
-    heaviest: Heaviest,
+    pub heaviest: Heaviest,
 }
 
 /// Memory of processes that is in no sum of RAM.
@@ -188,8 +188,7 @@ impl Totals {
         {
             *self.other_users.entry(user).or_default() += 1;
         }
-        let layer =
-            if process.provenance.has_record { FoundBy::Preload } else { process.provenance.found_by };
+        let layer = if process.provenance.has_record { Layer::Preload } else { process.provenance.found_by };
         if let Some(found) = self.found.get_mut(layer as usize) {
             *found += 1;
         }
@@ -216,11 +215,6 @@ impl Totals {
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }
 
-    /// Lists a process that used GPUs if its GPU memory peak is among the largest: it may have used little else.
-    pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak_bytes: u64) {
-        self.heaviest.add_on_gpus(process, peak_bytes);
-    }
-
     /// Lists the sums by command name, most CPU time first.
     pub(crate) fn by_command(&self) -> Vec<CommandUsage> {
         let mut list: Vec<_> = self.commands.iter().map(|(name, command)| command.usage(name)).collect();
@@ -241,11 +235,6 @@ impl Totals {
         }
         all.sort_unstable_by(by_count);
         (all.into_iter().map(|(name, command)| command.usage(name)).collect(), others as u64)
-    }
-
-    /// Lists the heaviest single processes, each once: first by CPU time, then by peak RSS, then by GPU memory.
-    pub(crate) fn heaviest(&self) -> Vec<&ProcessSummary> {
-        self.heaviest.list()
     }
 
     /// Lists executables without a dynamic loader.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::amount::Amount;
-use crate::run::gpu::policy::POLICY;
+use crate::run::gpu::policy::GpuPolicy;
 
 /// The sum over the devices, kept for the time that some devices have not covered yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl<T: Amount> BusySum<T> {
         let latest_ns = read_ns.saturating_sub(total_ns);
         // They follow the stretches of the reading before, unless they would end after this reading, or much too early.
         let follows = known_until.filter(|until_ns| {
-            *until_ns <= latest_ns && latest_ns - until_ns <= POLICY.longest_sample_age_ns
+            *until_ns <= latest_ns && latest_ns - until_ns <= GpuPolicy::LONGEST_SAMPLE_AGE_NS
         });
         let from_ns = follows.unwrap_or(latest_ns);
         let mut largest = T::default();
@@ -86,12 +86,12 @@ impl<T: Amount> BusySum<T> {
     /// Drops the time that all devices have covered, and time for which no late device is waited for any longer. Drops the oldest
     /// steps, too, if there are too many.
     fn forget(&mut self, now_ns: u64) {
-        let oldest_ns = now_ns.saturating_sub(POLICY.busy_kept_ns);
+        let oldest_ns = now_ns.saturating_sub(GpuPolicy::BUSY_KEPT_NS);
         // A device that is known only until before that is not waited for.
         let known_until = self.known_until.values().copied().filter(|until_ns| *until_ns >= oldest_ns);
         let mut until_ns = known_until.min().unwrap_or(oldest_ns);
-        if self.steps.len() > POLICY.most_busy_steps {
-            let oldest_kept = self.steps.keys().rev().nth(POLICY.most_busy_steps);
+        if self.steps.len() > GpuPolicy::MOST_BUSY_STEPS {
+            let oldest_kept = self.steps.keys().rev().nth(GpuPolicy::MOST_BUSY_STEPS);
             until_ns = until_ns.max(oldest_kept.copied().unwrap_or(0));
         }
         // The last step that is dropped goes on after `until_ns`.
@@ -158,7 +158,7 @@ mod tests {
         for reading in 1..20_000_u64 {
             let busy = (reading % 7) as f64;
             sum.add_reading((reading % 3) as u32, reading * 10 * MS, &[(30 * MS, busy)]);
-            assert!(sum.steps.len() <= POLICY.most_busy_steps + 2, "{}", sum.steps.len());
+            assert!(sum.steps.len() <= GpuPolicy::MOST_BUSY_STEPS + 2, "{}", sum.steps.len());
         }
     }
 }

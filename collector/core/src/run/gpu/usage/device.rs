@@ -9,7 +9,7 @@ use super::availability::{Availability, Gap};
 use super::full_memory::FullMemory;
 use super::gpu_processes::{BusyProcesses, GpuProcesses};
 use super::maxima::Maxima;
-use super::memory_steps::{MemoryList, MemoryStep, MemorySteps};
+use super::memory_steps::{MemoryList, MemorySteps};
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
 use super::process_lists::ProcessLists;
 use super::recent::RecentFigures;
@@ -17,7 +17,7 @@ use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, ProcessMemo
 use crate::model::groups::Groups;
 use crate::model::tree_sample::GpuSample;
 use crate::run::gpu::pid_table::{PidEntry, PidResolver};
-use crate::run::gpu::policy::POLICY;
+use crate::run::gpu::policy::GpuPolicy;
 
 /// A reading of a device.
 #[derive(Clone, Copy)]
@@ -146,11 +146,11 @@ pub struct DeviceUsage {
     /// When it had no free memory last; `None`: it always had some, or is a part of a device.
     pub full: Option<FullMemory>,
     /// The steps of the memory of the run's processes.
-    steps: MemorySteps,
+    pub(super) steps: MemorySteps,
     /// Memory in use by all processes of the machine at the last reading, bytes. `None`: not known.
     used_bytes: Option<u64>,
     /// The figures that samples have.
-    recent: RecentFigures,
+    pub(super) recent: RecentFigures,
     /// When its figures were read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
 }
@@ -201,16 +201,6 @@ impl DeviceUsage {
         }
     }
 
-    /// Whether the memory of the run's processes was read since this time, CLOCK_MONOTONIC nanoseconds.
-    pub(super) fn knows_run_memory(&self, oldest_ns: u64) -> bool {
-        self.recent.run_bytes.get(oldest_ns).is_some()
-    }
-
-    /// Begins a sample: it has what becomes known from now on.
-    pub(super) fn begin_sample(&mut self) {
-        self.recent.begin();
-    }
-
     /// Whether its figures were ever read.
     pub(crate) fn was_read(&self) -> bool {
         self.last_ns != 0
@@ -231,7 +221,7 @@ impl DeviceUsage {
     /// Why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: the
     /// utilisation is known, as far as the driver's answers show.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
-        let interval_ns = POLICY.process_sample_interval_ns;
+        let interval_ns = GpuPolicy::PROCESS_SAMPLE_INTERVAL_NS;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
         // Drivers report no samples of an idle process. If there are none of any process, all may have been idle. That is sure
         // only after one was listed for an interval, and if the device was idle, too.
@@ -244,16 +234,6 @@ impl DeviceUsage {
         let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids)
             || (self.run.has_foreign_samples && listed_ns.is_some());
         (!self.run.has_samples && is_foreign).then_some(Missing::ForeignPids)
-    }
-
-    /// The steps of memory since the last call.
-    pub(super) fn take_steps(&mut self) -> Vec<MemoryStep> {
-        self.steps.take()
-    }
-
-    /// Notes that a process ended.
-    pub(super) fn ended(&mut self, id: u64) {
-        self.steps.ended(id);
     }
 
     /// Takes in a reading: of the device, then of the run's processes on it. Adds to the figures of these processes, and to the
@@ -326,27 +306,22 @@ impl DeviceUsage {
             return;
         }
         let kind = self.counter_kind(figure, reading);
-        let counter = self.counters.entry(figure);
-        counter
-            .and_modify(|counter| counter.add(at_ns, value, kind))
-            .or_insert_with(|| Counter::new(at_ns, value));
+        let counter = self.counters.entry(figure).and_modify(|counter| counter.add(at_ns, value, kind));
+        counter.or_insert_with(|| Counter::new(at_ns, value));
     }
 
     /// What a counter can count at most, whether it can wrap, and until when this reading may have counted.
     fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
         let DeviceReading { at_ns, sample, .. } = *reading;
-        match figure {
-            Figure::Energy => {
-                let most_w = self.max(Figure::Power).unwrap_or(POLICY.most_w);
-                CounterKind { most_per_s: most_w, may_wrap: false, until_ns: at_ns }
-            }
+        let link_bytes_per_s = || sample.link_bytes_per_s.unwrap_or(GpuPolicy::FASTEST_LINK_BYTES_PER_S);
+        let (most_per_s, may_wrap, until_ns) = match figure {
+            Figure::Energy => (self.max(Figure::Power).unwrap_or(GpuPolicy::MOST_W), false, at_ns),
             Figure::PcieTx | Figure::PcieRx => {
-                let link_bytes_per_s = sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s);
-                let until_ns = sample.counted_ns.max(at_ns);
-                CounterKind { most_per_s: link_bytes_per_s as f64, may_wrap: true, until_ns }
+                (link_bytes_per_s() as f64, true, sample.counted_ns.max(at_ns))
             }
-            _ => CounterKind { most_per_s: f64::MAX, may_wrap: false, until_ns: at_ns },
-        }
+            _ => (f64::MAX, false, at_ns),
+        };
+        CounterKind { most_per_s, may_wrap, until_ns }
     }
 
     /// Takes in the utilisation of the device, in stretches before the reading: for the device, for the sample, and for the sum
@@ -360,7 +335,7 @@ impl DeviceUsage {
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
         // Nothing newer is to be known until the driver takes its next sample.
-        let every_ns = sample.busy_every_us.saturating_mul(1000).min(POLICY.longest_sample_ns);
+        let every_ns = sample.busy_every_us.saturating_mul(1000).min(GpuPolicy::LONGEST_SAMPLE_NS);
         let until_ns = at_ns.saturating_add(every_ns);
         for (_, percent) in &stretches {
             self.recent.busy_percent.add(until_ns, *percent);
@@ -469,12 +444,8 @@ impl DeviceUsage {
             };
             // Busy time that includes time before the run, or is not the process's own, says nothing of its utilisation.
             let includes_earlier = listed.is_from_start && process.ran_before;
-            let stretch = if includes_earlier {
-                None
-            } else {
-                listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns)
-            };
-            let busy = stretch.unwrap_or(Busy { us: 0, percent: 0.0 });
+            let stretch = listed.stretch(process.start_ns, at_ns, GpuPolicy::START_SLACK_NS);
+            let busy = stretch.filter(|_| !includes_earlier).unwrap_or(Busy { us: 0, percent: 0.0 });
             stretches.add(process, busy);
             self.run.has_samples = true;
             self.run.is_used |= busy.percent > 0.0;

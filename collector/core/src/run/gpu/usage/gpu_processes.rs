@@ -10,7 +10,7 @@ use super::meters::BusyMeter;
 use crate::model::gpu::Busy;
 use crate::model::groups::Groups;
 use crate::run::gpu::pid_table::PidEntry;
-use crate::run::gpu::policy::POLICY;
+use crate::run::gpu::policy::GpuPolicy;
 
 /// A process on one device.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ impl GpuProcesses {
     /// The figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
     /// `None`: there are too many.
     pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpuUse> {
-        if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
+        if self.by_id.len() >= GpuPolicy::MOST_PROCESSES && !self.by_id.contains_key(&entry.id) {
             return None;
         }
         let process = self.by_id.entry(entry.id).or_insert_with(|| ProcessGpuUse {
@@ -160,7 +160,7 @@ impl GpuProcesses {
     pub(crate) fn held_bytes(&self, id: u64) -> Option<u64> {
         match self.by_id.get(&id) {
             Some(process) => process.held_bytes(),
-            None => (self.by_id.len() < POLICY.most_processes).then_some(0),
+            None => (self.by_id.len() < GpuPolicy::MOST_PROCESSES).then_some(0),
         }
     }
 

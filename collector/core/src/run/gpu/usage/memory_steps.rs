@@ -10,23 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::steps::StepsTold;
-use crate::run::steps::policy::POLICY;
-
-/// A step. Times are CLOCK_MONOTONIC nanoseconds, amounts bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MemoryStep {
-    /// The id of the process in the run; `None`: it is a jump of all processes together.
-    pub process: Option<u64>,
-    /// When the amount `from` was read, or was 0 for sure.
-    pub from_ns: u64,
-    /// When the amount `to` was read.
-    pub at_ns: u64,
-    pub from: u64,
-    pub to: u64,
-    /// It is told as an event. Otherwise it is only counted.
-    pub is_told: bool,
-}
+use crate::run::steps::policy::StepPolicy;
+use crate::run::steps::{MemoryStep, StepsTold};
 
 /// A list of the run's processes on a device.
 #[derive(Clone, Copy)]
@@ -51,18 +36,18 @@ pub(super) struct MemorySteps {
     /// When the last list was read, CLOCK_MONOTONIC nanoseconds; 0: there was none.
     listed_ns: u64,
     /// The memory of each process that was listed, by id.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldMemory>,
     /// The memory of all processes together.
-    run: Held,
+    run: HeldMemory,
     /// The steps that were not taken yet. They are taken when a reading has been applied, so they are never saved.
     #[serde(skip)]
-    found: Vec<MemoryStep>,
+    pub found: Vec<MemoryStep>,
 }
 
 /// The memory of a process, or of all together.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Held {
-    known: Known,
+struct HeldMemory {
+    known: KnownAmount,
     /// The smallest and the largest amount since the last step, each with its time, CLOCK_MONOTONIC nanoseconds. `None`: no amount
     /// was read since then.
     extremes: Option<[(u64, u64); 2]>,
@@ -73,7 +58,7 @@ struct Held {
 
 /// What is known of an amount of memory before a list. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-enum Known {
+enum KnownAmount {
     /// Nothing.
     #[default]
     No,
@@ -83,7 +68,7 @@ enum Known {
     Held(u64, u64),
 }
 
-impl Known {
+impl KnownAmount {
     /// A time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. That a process held
     /// nothing before it was listed is never too old.
     fn since(self, oldest_ns: u64) -> Option<(u64, u64)> {
@@ -95,7 +80,7 @@ impl Known {
     }
 }
 
-impl Held {
+impl HeldMemory {
     /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives when and what was held before, and what is
     /// held now. `None`: one of both is not known.
     fn change(&mut self, list: MemoryList, to: Option<u64>) -> Option<((u64, u64), u64)> {
@@ -103,8 +88,8 @@ impl Held {
         // Where the list does not tell, what was known stays, but can get too old from now on. A process that held nothing before it
         // was listed may hold memory by now.
         self.known = match to {
-            Some(to) => Known::Held(list.at_ns, to),
-            None => before.map_or(Known::No, |(ns, bytes)| Known::Held(ns, bytes)),
+            Some(to) => KnownAmount::Held(list.at_ns, to),
+            None => before.map_or(KnownAmount::No, |(ns, bytes)| KnownAmount::Held(ns, bytes)),
         };
         if before.is_none() {
             self.extremes = None;
@@ -112,7 +97,7 @@ impl Held {
         before.zip(to)
     }
 
-    /// Takes in what is held at a list, as [`Held::change`] does. Gives the step to it, if it is at least `least` bytes from the
+    /// Takes in what is held at a list, as [`HeldMemory::change`] does. Gives the step to it, if it is at least `least` bytes from the
     /// smallest or the largest amount since the last step. The caller sets the process of the step.
     fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
         let (before, to) = self.change(list, to)?;
@@ -130,7 +115,7 @@ impl Held {
         Some(self.told(list, from, to, least))
     }
 
-    /// Takes in what is held at a list, as [`Held::change`] does. Gives the rise since the list before, if it is at least `least`
+    /// Takes in what is held at a list, as [`HeldMemory::change`] does. Gives the rise since the list before, if it is at least `least`
     /// bytes.
     fn jump(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
         let (from, to) = self.change(list, to)?;
@@ -149,18 +134,18 @@ impl MemorySteps {
     pub(super) fn add(&mut self, list: MemoryList) {
         for id in list.by_process.keys() {
             // A new process held nothing at its start, nor at the last list, which did not have it. The later of both counts.
-            let began = list.starts.get(id).map(|ns| Known::Began(self.listed_ns.max(*ns)));
-            let new = Held { known: began.unwrap_or_default(), ..Held::default() };
+            let began = list.starts.get(id).map(|ns| KnownAmount::Began(self.listed_ns.max(*ns)));
+            let new = HeldMemory { known: began.unwrap_or_default(), ..HeldMemory::default() };
             self.held.entry(*id).or_insert(new);
         }
-        let least = POLICY.least_on(list.memory_bytes);
+        let least = StepPolicy::least_on(list.memory_bytes);
         for (id, held) in &mut self.held {
             // A process that is not listed holds nothing.
             let to = list.by_process.get(id).copied().unwrap_or(Some(0));
             let step = held.step(list, to, least);
             self.found.extend(step.map(|step| MemoryStep { process: Some(*id), ..step }));
         }
-        if let Some(least) = POLICY.least_jump(list.memory_bytes) {
+        if let Some(least) = StepPolicy::least_jump(list.memory_bytes) {
             self.found.extend(self.run.jump(list, list.of_run, least));
         }
         self.held.retain(|id, held| !held.has_ended || list.by_process.contains_key(id));
@@ -169,8 +154,8 @@ impl MemorySteps {
 
     /// Notes that the device is lost: nothing is known of its memory any more.
     pub(super) fn lose(&mut self) {
-        self.run.known = Known::No;
-        self.held.values_mut().for_each(|held| held.known = Known::No);
+        self.run.known = KnownAmount::No;
+        self.held.values_mut().for_each(|held| held.known = KnownAmount::No);
     }
 
     /// Notes that a process ended. The driver may list it once more.
@@ -178,11 +163,6 @@ impl MemorySteps {
         if let Some(held) = self.held.get_mut(&id) {
             held.has_ended = true;
         }
-    }
-
-    /// Takes the steps that were found since the last call.
-    pub(super) fn take(&mut self) -> Vec<MemoryStep> {
-        std::mem::take(&mut self.found)
     }
 }
 
@@ -219,7 +199,7 @@ mod tests {
                 of_run: by_process.values().copied().sum(),
                 starts: &self.start_ns.map(|ns| (1, ns)).into_iter().collect(),
             });
-            self.steps.take()
+            std::mem::take(&mut self.steps.found)
         }
     }
 
@@ -312,7 +292,7 @@ mod tests {
                 starts: &BTreeMap::new(),
             });
         }
-        let found: Vec<_> = steps.take().iter().map(|step| (step.process, step.to)).collect();
+        let found: Vec<_> = steps.found.iter().map(|step| (step.process, step.to)).collect();
         assert_eq!(found, [(None, 1000 * MIB)]);
     }
 }

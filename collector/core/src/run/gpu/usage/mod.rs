@@ -7,12 +7,11 @@ mod busy;
 pub(crate) mod device;
 mod full_memory;
 pub(crate) mod gpu_processes;
-mod gpu_sums;
 mod held_sum;
-mod live;
 mod maxima;
 mod memory_steps;
 pub(crate) mod meters;
+mod now;
 mod process_lists;
 #[cfg(test)]
 mod random_moves;
@@ -27,13 +26,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::pid_table::{PidEntry, PidResolver};
-use super::policy::{POLICY, most_unread_ns};
+use super::policy::{GpuPolicy, most_unread_ns};
 use crate::model::gpu::{BackendsAtEnd, Batch, Device, TrackedDevice};
 use crate::model::groups::Groups;
+use crate::run::steps::MemoryStep;
 use device::{DeviceReading, DeviceUsage};
 use gpu_processes::{GpuProcesses, ProcessGpuUse};
 use maxima::Maxima;
-pub(crate) use memory_steps::MemoryStep;
 
 /// The usage of all devices and processes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -96,7 +95,7 @@ impl GpuUsage {
     pub(crate) fn take_steps(&mut self) -> Vec<(MemoryStep, &Device, Option<&ProcessGpuUse>)> {
         let mut steps: Vec<(MemoryStep, usize)> = Vec::new();
         for (number, device) in self.devices.iter_mut().enumerate() {
-            steps.extend(device.take_steps().into_iter().map(|step| (step, number)));
+            steps.extend(device.steps.found.drain(..).map(|step| (step, number)));
         }
         steps.sort_by_key(|(step, _)| step.at_ns);
         let process = |step: &MemoryStep| self.processes.by_id.get(&step.process?);
@@ -115,12 +114,10 @@ impl GpuUsage {
     /// For how long the driver gave neither the process lists of a device nor a refusal, nanoseconds. It is the part of
     /// [`Self::unread_ns`] that no gap of the figure has. Without any list it is 0, since the figure is missing as a whole.
     pub(crate) fn unanswered_ns(&self, device: &DeviceUsage) -> u64 {
-        let lists = &device.lists;
-        let most_unread_ns = most_unread_ns(self.interval_ns);
-        if lists.read.count == 0 {
+        if device.lists.read.count == 0 {
             return 0;
         }
-        lists.answers.unread_ns(self.start_ns, self.end_of(device), most_unread_ns)
+        device.lists.answers.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
     }
 
     /// The longest time without an answer about a device's process lists, nanoseconds. The times from the run's start to
@@ -153,7 +150,7 @@ impl GpuUsage {
     /// have used a device that was not read while it lived.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
-        self.devices.iter_mut().for_each(|device| device.ended(ended.id));
+        self.devices.iter_mut().for_each(|device| device.steps.ended(ended.id));
         // A process that still runs counts as one of a long life.
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
         // Devices without lists, and those that the run can't see, are left out.
@@ -165,7 +162,7 @@ impl GpuUsage {
         }
         // One that ended without a library of a GPU's driver used no GPU. Of one that wrote no EXIT record this is unknown.
         let lived_ns = end_ns.saturating_sub(ended.start_ns);
-        if ended.had_gpu_library != Some(false) && lived_ns >= POLICY.shortest_gpu_use_ns {
+        if ended.had_gpu_library != Some(false) && lived_ns >= GpuPolicy::SHORTEST_GPU_USE_NS {
             self.unsampled.add(ended.is_main, 1, |a, b| a + b);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::reading_times::ReadingTimes;
-use crate::run::gpu::policy::POLICY;
+use crate::run::gpu::policy::GpuPolicy;
 
 /// The readings of the lists, and the entries of the latest one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -22,12 +22,12 @@ pub struct ProcessLists {
     times: VecDeque<u64>,
     /// The entries of the latest reading, by pid.
     #[serde(skip)]
-    entries: HashMap<u32, Entry>,
+    entries: HashMap<u32, ListedEntry>,
 }
 
 /// An entry of a list: a process, and its GPU memory.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct ListedEntry {
     /// `None`: the driver does not report it.
     bytes: Option<u64>,
     /// Since when it has had these bytes, CLOCK_MONOTONIC nanoseconds.
@@ -50,7 +50,7 @@ impl ProcessLists {
         self.is_refused = false;
         self.read.add(at_ns, most_unread_ns);
         self.times.push_back(at_ns);
-        let is_old = |at: &u64| at.saturating_add(POLICY.times_kept_ns) < at_ns;
+        let is_old = |at: &u64| at.saturating_add(GpuPolicy::TIMES_KEPT_NS) < at_ns;
         while self.times.front().is_some_and(is_old) {
             self.times.pop_front();
         }
@@ -69,9 +69,9 @@ impl ProcessLists {
     /// Takes in a process that the reading at `at_ns` lists, with its GPU memory (`None`: unknown). Gives since when the
     /// driver has listed the pid with this memory, CLOCK_MONOTONIC nanoseconds: `at_ns` if the last reading did not.
     pub(super) fn add_entry(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
-        let entry = self.entries.entry(pid).or_insert(Entry { bytes, since_ns: at_ns, read_ns: at_ns });
+        let entry = self.entries.entry(pid).or_insert(ListedEntry { bytes, since_ns: at_ns, read_ns: at_ns });
         let since_ns = if entry.bytes == bytes { entry.since_ns } else { at_ns };
-        *entry = Entry { bytes, since_ns, read_ns: at_ns };
+        *entry = ListedEntry { bytes, since_ns, read_ns: at_ns };
         since_ns
     }
 
@@ -81,7 +81,7 @@ impl ProcessLists {
     }
 
     /// Whether the lists were read between `from_ns` and `to_ns`, both included, CLOCK_MONOTONIC nanoseconds. Readings that
-    /// are longer ago than `POLICY.times_kept_ns` are forgotten.
+    /// are longer ago than `GpuPolicy::TIMES_KEPT_NS` are forgotten.
     pub(super) fn were_read_within(&self, from_ns: u64, to_ns: u64) -> bool {
         let next = self.times.partition_point(|at| *at < from_ns);
         self.times.get(next).is_some_and(|at| *at <= to_ns)

@@ -477,7 +477,7 @@ fn process_between_two_readings_of_a_device_counts_as_unsampled() {
         had_gpu_library,
         ..process(8, 80, 5 * S, Some(5 * S + lived_ns))
     };
-    let shortest_ns = POLICY.shortest_gpu_use_ns;
+    let shortest_ns = GpuPolicy::SHORTEST_GPU_USE_NS;
     assert_eq!(unsampled(brief(shortest_ns, Some(true))), descendant, "it can have used a GPU");
     assert_eq!(unsampled(brief(shortest_ns, None)), descendant, "it may have had a library for it");
     assert_eq!(unsampled(brief(shortest_ns - 1, Some(true))), none, "it had no time for it");

@@ -38,7 +38,7 @@ pub(super) struct Member<'a> {
 
 /// What is known of the anonymous pages of a process whose sharing was read, carried forward to now.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct KnownSharing {
     pss_bytes: u64,
     private_bytes: u64,
     /// What it may have copied by writing since, and what it unmapped. Others may still have those pages.
@@ -61,8 +61,8 @@ fn carried(reading: &LastReading, sharing: &Sharing, then_bytes: u64) -> u64 {
 
 impl Member<'_> {
     /// What is known of its anonymous pages, from its last reading and what it did since. All is 0 without a reading.
-    fn known(&self, page_bytes: u64) -> Known {
-        let Some(sharing) = &self.reading.sharing else { return Known::default() };
+    fn known(&self, page_bytes: u64) -> KnownSharing {
+        let Some(sharing) = &self.reading.sharing else { return KnownSharing::default() };
         let (grown, shrunk) = change(self.reading, sharing);
         // A page that is copied on write is a fault and no growth.
         let faults = self.reading.vitals.minor_faults.saturating_sub(sharing.minor_faults);
@@ -70,7 +70,7 @@ impl Member<'_> {
         // It can have copied only what it shared, which is at most its pages beyond its proportional part of them.
         let shared = self.reading.anonymous_bytes().saturating_sub(sharing.rollup.pss_anon_bytes + grown);
         let copied = faulted.saturating_sub(grown).min(shared);
-        Known {
+        KnownSharing {
             pss_bytes: carried(self.reading, sharing, sharing.rollup.pss_anon_bytes),
             private_bytes: self.carried_private(),
             uncertain_bytes: copied + shrunk,
@@ -246,7 +246,7 @@ impl LeftOut {
 /// relative's part of that page is too small. If that relative is `without`, the page can be in the sum though `without` alone
 /// has it by now.
 fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec<Anonymous> {
-    let known: Vec<Known> = members.iter().map(|member| member.known(page_bytes)).collect();
+    let known: Vec<KnownSharing> = members.iter().map(|member| member.known(page_bytes)).collect();
     let left_out = without.map(|process| LeftOut::new(process, members, page_bytes)).unwrap_or_default();
     let footprint = known.iter().map(|known| known.pss_bytes).sum::<u64>() + left_out.shared_bytes;
     let added = divide(footprint, members, &known);
@@ -272,7 +272,7 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
 /// Divides a footprint among the members, oldest first, bytes. The footprint counts as no less than what the largest member
 /// has. The oldest gets all that it has. Each other one gets what it alone has, and a part of the rest by what it shares: its
 /// proportional size less what it alone has.
-fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
+fn divide(footprint: u64, members: &[Member], known: &[KnownSharing]) -> Vec<u64> {
     let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
     let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());
     // `oldest` is one of those whose maximum is `largest`, so this is not below 0.
@@ -288,7 +288,7 @@ fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
     }
     // Then each takes its part of what those before it have left, by its weight among those that have not taken theirs. So
     // rounding loses nothing.
-    let weight = |known: &Known| u128::from(known.pss_bytes.saturating_sub(known.private_bytes));
+    let weight = |known: &KnownSharing| u128::from(known.pss_bytes.saturating_sub(known.private_bytes));
     let mut weights_left: u128 = known.iter().skip(1).map(weight).sum();
     for (bytes, known) in added.iter_mut().zip(known).skip(1) {
         if weights_left == 0 {

@@ -48,7 +48,8 @@ pub(crate) struct Estimate {
 /// What each process adds to the tree's RAM, and the sums of that.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Estimates {
-    by_id: FxHashMap<ProcessId, Estimate>,
+    /// Of each process that was live when they were made.
+    pub by_id: FxHashMap<ProcessId, Estimate>,
     /// By how much the tree's footprint, or the descendants', may be larger, bytes.
     uncertain_bytes: u64,
     /// The part of `uncertain_bytes` that is in file pages, bytes.
@@ -60,11 +61,6 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// The estimate of one process. `None`: the process was not live when the estimates were made.
-    pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
-        self.by_id.get(&id)
-    }
-
     /// How much does not matter in the footprint of the tree, bytes.
     fn negligible_bytes(&self) -> u64 {
         negligible_bytes(self.combined_footprint_bytes + self.uncertain_bytes)
@@ -174,14 +170,8 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
 }
 
-/// What a process adds by its anonymous pages: to the tree's footprint, and to the descendants'.
-struct AddedAnonymous {
-    combined: Anonymous,
-    descendants: Anonymous,
-}
-
-/// What each process of an image group adds, oldest first. `are_read`: all were read since the group last changed.
-fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<AddedAnonymous> {
+/// What each process of an image group adds by its anonymous pages, oldest first: to the tree's footprint, and to the descendants'. `are_read`: all were read since the group last changed.
+fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<(Anonymous, Anonymous)> {
     let combined = anonymous::of_group(members, are_read, page_bytes);
     let main_index = members.iter().position(|member| member.is_main);
     let descendants = match main_index {
@@ -193,13 +183,17 @@ fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Ad
         }
         _ => combined.clone(),
     };
-    let both = combined.into_iter().zip(descendants);
-    both.map(|(combined, descendants)| AddedAnonymous { combined, descendants }).collect()
+    combined.into_iter().zip(descendants).collect()
 }
 
-/// Makes the estimate of a process from its anonymous pages. `is_alone`: no other process of its image group has memory.
-fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, page_bytes: u64) -> Estimate {
-    let AddedAnonymous { combined, descendants } = added;
+/// Makes the estimate of a process from its anonymous pages, and from what these add to the tree's footprint and to the descendants'.
+/// `is_alone`: no other process of its image group has memory.
+fn anonymous_estimate(
+    member: &Member,
+    (combined, descendants): (Anonymous, Anonymous),
+    is_alone: bool,
+    page_bytes: u64,
+) -> Estimate {
     let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
     // What is read next is that which makes either sum more certain. If its sharing can't be read, that stays a bound.
     let is_denied = member.reading.is_sharing_denied;
@@ -384,12 +378,4 @@ fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bo
 /// The epoch of a process's image group: how often the group has changed. 0: the process or its group is not known.
 pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
     tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
-}
-
-/// Adds up the shared memory of several processes, each in full, bytes.
-pub(crate) fn shared_of_all<'a>(
-    readings: &FxHashMap<ProcessId, LastReading>,
-    processes: impl IntoIterator<Item = &'a ProcessId>,
-) -> u64 {
-    processes.into_iter().filter_map(|id| Some(readings.get(id)?.size.shared_bytes)).sum()
 }

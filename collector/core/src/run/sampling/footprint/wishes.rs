@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Estimate, Estimates, Readings, is_borrowed, is_current, negligible_bytes};
+use super::{Estimate, Estimates, LastReading, Readings, is_borrowed, is_current, negligible_bytes};
 use crate::model::groups::Groups;
 use crate::model::observation::{SharingSource, SharingTarget};
 use crate::run::tree::{Image, ImageGroup, Process, ProcessId, Tree};
@@ -224,7 +224,7 @@ impl Estimates {
         if order.is_empty() {
             order = members.to_vec();
             order.sort_by_key(|id| {
-                std::cmp::Reverse(self.get(*id).map_or(0, |estimate| estimate.anonymous_uncertain_bytes))
+                std::cmp::Reverse(self.by_id.get(id).map_or(0, |estimate| estimate.anonymous_uncertain_bytes))
             });
         }
         order.into_iter().map(|id| SharingTarget { id, source: source_of_one(tree, id) }).collect()
@@ -283,8 +283,7 @@ const GROWTH_PART: u64 = 1000;
 /// sample has grown, one without a reading has not.
 fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
     let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
-    readings
-        .by_id
-        .get(&id)
-        .is_some_and(|reading| reading.size.rss_bytes > before.saturating_add(before / GROWTH_PART))
+    let has_grown =
+        |reading: &LastReading| reading.size.rss_bytes > before.saturating_add(before / GROWTH_PART);
+    readings.by_id.get(&id).is_some_and(has_grown)
 }

@@ -56,7 +56,7 @@ fn uninstrumented_tree_is_known_from_the_connector() {
     );
     assert_eq!(
         (program.parent_pid, &*program.name.command, program.provenance.found_by),
-        (Some(102), "(unseen)", FoundBy::Connector)
+        (Some(102), "(unseen)", Layer::Connector)
     );
     assert!(summaries.iter().all(|process| !process.provenance.joined));
 }

@@ -42,7 +42,7 @@ fn uninstrumented_child_is_found_by_its_reaper() {
     let child = summary_of(&summaries, 102);
     assert_eq!(
         (child.provenance.found_by, child.provenance.has_record, child.parent_pid),
-        (FoundBy::Wait, false, Some(MAIN))
+        (Layer::Wait, false, Some(MAIN))
     );
     assert_eq!(
         (child.exit.code, child.own_usage.cpu_us(), child.own_usage.quality),

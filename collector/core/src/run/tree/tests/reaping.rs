@@ -33,11 +33,11 @@ fn orphan_is_reaped_and_found_by_the_launcher() {
     let summaries = run.end();
     assert_eq!(
         (summary_of(&summaries, 103).own_usage.cpu_us(), summary_of(&summaries, 103).provenance.found_by),
-        (44, FoundBy::Preload)
+        (44, Layer::Preload)
     );
     assert_eq!(
         (summary_of(&summaries, 105).provenance.found_by, summary_of(&summaries, 105).provenance.joined),
-        (FoundBy::Subreaper, false)
+        (Layer::Subreaper, false)
     );
 }
 

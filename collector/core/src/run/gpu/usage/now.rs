@@ -1,11 +1,31 @@
-//! The memory of the run's processes now, as far as the last readings of the devices tell it.
+//! The GPUs now: as a sample has them, and the memory of the run's processes as far as the last readings of the devices tell it.
 
 use super::GpuUsage;
 use super::device::DeviceUsage;
 use crate::model::gpu::{Figure, Missing};
+use crate::model::tree_sample::GpuSums;
 use crate::run::gpu::policy::most_unread_ns;
 
 impl GpuUsage {
+    /// The figures of the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds: the largest that became known since it began. If
+    /// none did, the last one, unless that is too old.
+    pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
+        let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
+        GpuSums {
+            used_bytes: self.max.recent_used.get(oldest_ns),
+            run_bytes: self.max.recent_memory.get(oldest_ns),
+            busy_percent: self.max.recent_busy.get(oldest_ns),
+            expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
+            devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
+        }
+    }
+
+    /// Begins a sample: it has what is read from now on.
+    pub(crate) fn begin_sample(&mut self) {
+        self.max.begin_sample();
+        self.devices.iter_mut().for_each(|device| device.recent.begin());
+    }
+
     /// Whether the memory of processes on all devices is known at this time, CLOCK_MONOTONIC nanoseconds. Lost devices hold none,
     /// and a device whose parts report the memory need not report it itself. Both are left out. With no other device, it is not
     /// known.
@@ -16,7 +36,7 @@ impl GpuUsage {
             !is_lost && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)
         };
         let mut devices = self.devices.iter().filter(must_report).peekable();
-        devices.peek().is_some() && devices.all(|device| device.knows_run_memory(oldest_ns))
+        devices.peek().is_some() && devices.all(|device| device.recent.run_bytes.get(oldest_ns).is_some())
     }
 
     /// Whether the driver has listed a process of the run on a device, by the device's id, without its memory.
