@@ -74,19 +74,21 @@ fn set_command_line(args: &[OsString]) -> io::Result<()> {
     // The kernel reads it as long as the process lives.
     let line = Vec::leak(line).as_ptr_range();
     let stat = fs::read_to_string("/proc/self/stat")?;
-    let map = memory_map(&stat, line.start.addr()..line.end.addr()).ok_or(io::ErrorKind::Unsupported)?;
+    let mut map = memory_map(&stat, line.start.addr()..line.end.addr()).ok_or(io::ErrorKind::Unsupported)?;
+    // Read last: to allocate and to free can move it.
+    // SAFETY: sbrk(0) changes nothing.
+    map.brk = unsafe { libc::sbrk(0) }.addr() as u64;
     // SAFETY: the addresses are those that the kernel has now, but for the command line's, which is never freed.
     Ok(unsafe { configure_virtual_memory_map(&map) }?)
 }
 
-/// The memory map of this process with another command line. `stat`: the text of /proc/self/stat (proc_pid_stat(5)).
+/// The memory map of this process with another command line, and without the end of its heap. `stat`: the text of /proc/self/stat
+/// (proc_pid_stat(5)).
 fn memory_map(stat: &str, command_line: Range<usize>) -> Option<PrctlMmMap> {
-    // The command name can hold any character. The field behind it is the third.
+    // The command name can hold any character. The field after it is the third.
     let (_, after) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse().ok();
-    // SAFETY: sbrk(0) changes nothing.
-    let brk = unsafe { libc::sbrk(0) };
     Some(PrctlMmMap {
         start_code: field(26)?,
         end_code: field(27)?,
@@ -94,7 +96,7 @@ fn memory_map(stat: &str, command_line: Range<usize>) -> Option<PrctlMmMap> {
         start_data: field(45)?,
         end_data: field(46)?,
         start_brk: field(47)?,
-        brk: brk.addr() as u64,
+        brk: 0,
         arg_start: command_line.start as u64,
         arg_end: command_line.end as u64,
         env_start: field(50)?,
