@@ -29,8 +29,8 @@ pub(crate) static MAX_RSS_KIB: AtomicU64 = AtomicU64::new(0);
 pub(crate) static QUICK_EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
 /// Seccomp filters that were installed, or are just being installed.
 static FILTERS: AtomicU32 = AtomicU32::new(0);
-/// The pid of the process that installed the first filter; 0: none has, [`UNKNOWN_PID`]: not known. It can differ from [`PID`], in a
-/// process that a raw clone system call made: either in its copy of this memory, or with CLONE_VM in its parent's.
+/// The pid of the process that installed the first filter, as long as [`FILTERS`] is not 0. [`UNKNOWN_PID`]: not known. A process that
+/// a raw clone system call made can have another one than [`PID`], also in memory that it shares with its parent (CLONE_VM).
 pub(crate) static FILTERED_PID: AtomicU32 = AtomicU32::new(0);
 /// In [`FILTERED_PID`]: the process can't ask the kernel for its pid.
 pub(crate) const UNKNOWN_PID: u32 = u32::MAX;

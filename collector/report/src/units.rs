@@ -70,12 +70,12 @@ impl Units {
         number(bytes.map(|bytes| self.ram.convert(bytes as f64)))
     }
 
-    /// Writes GPU RAM for such a column.
+    /// Writes GPU RAM for a column that has its unit in its head.
     pub(super) fn gpu_ram_cell(&self, bytes: Option<u64>) -> String {
         number(bytes.map(|bytes| self.gpu_ram.convert(bytes as f64)))
     }
 
-    /// Writes a time for such a column.
+    /// Writes a time for a column that has its unit in its head.
     pub(super) fn time_cell(&self, seconds: Option<f64>) -> String {
         number(seconds.map(|seconds| self.time.convert(seconds)))
     }

@@ -242,7 +242,7 @@ impl Scanner {
         let tick_ns = self.tick_us.saturating_mul(1000);
         // Its start, even at the end of the clock tick that /proc shows, is not after the session's.
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
-        // The launcher's record of a dead orphan follows.
+        // Of the launcher's children, one from before the run is not of it, a dead one gets a REAPED record, and a helper is ours.
         if parent == Parent::Launcher && (is_older || stat.is_over() || self.is_helper(pid)) {
             return None;
         }

@@ -108,6 +108,7 @@ impl NodeDirectory {
                 Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)
             )
         };
+        // The id is new, so no mark with it is an earlier run's, however old.
         match Self::join(path, id, SystemTime::UNIX_EPOCH) {
             Ok((directory, membership)) => Ok((directory, Some(membership))),
             Err(error) if has_no_locks(&error) => Ok((Self::emptied(path, id)?, None)),

@@ -85,38 +85,38 @@ fn of_ended(totals: &Totals) -> IoBytes {
 impl Storage {
     /// Takes in a reading of the block I/O: the sum over all processes. `None`: the kernel does not count it.
     ///
-    /// `is_first`: this collector has read nothing before. If it replaced a killed one, what was done since that one's last
-    /// reading counts only by records. `before`: the I/O that the processes of an attached run did before the attach. It grows if
+    /// `is_first`: this collector has read nothing yet. If it replaced a killed one, what was done since that one's last
+    /// reading counts only by records. `before_attach`: the I/O that the processes of an attached run did before the attach. It grows if
     /// more of them are found. If that of one could not be read, the run's I/O is unknown. `None`: the run started its command.
     pub(super) fn add_io(
         &mut self,
         at_ns: u64,
         sum: Option<IoBytes>,
         is_first: bool,
-        before: Option<IoBefore>,
+        before_attach: Option<IoBefore>,
         totals: &Totals,
     ) {
-        self.is_unknown |= before.is_some_and(|before| before.unread.is_some());
+        self.is_unknown |= before_attach.is_some_and(|before| before.unread.is_some());
         let Some(sum) = sum else { return };
-        let before_attach = before.map_or(IoBytes::default(), |before| before.bytes);
+        let bytes_before_attach = before_attach.map_or(IoBytes::default(), |before| before.bytes);
         match &mut self.io {
             // A collector that replaced a killed one counts from here on.
             Some(io) if is_first => (io.last_sum, io.deficit) = (sum, IoBytes::default()),
             Some(io) => {
                 // Processes that were found since the last reading are in this sum, with what they did before the attach.
-                let newly_found = before_attach.with(io.before_attach, u64::saturating_sub);
+                let newly_found = bytes_before_attach.with(io.before_attach, u64::saturating_sub);
                 io.last_sum = io.last_sum.with(newly_found, u64::saturating_add);
                 io.add(sum);
             }
             // The first reading of the run: what is above the I/O from before the attach counts. Without an attach, nothing does.
             None => {
                 let known = IoSample { read_ns: at_ns, bytes: IoBytes::default() };
-                let last_sum = before.map_or(sum, |before| before.bytes);
+                let last_sum = before_attach.map_or(sum, |before| before.bytes);
                 self.io.insert(Io { known, last_sum, ..Io::default() }).add(sum);
             }
         }
         if let Some(io) = &mut self.io {
-            io.before_attach = before_attach;
+            io.before_attach = bytes_before_attach;
             io.note_known(at_ns, of_ended(totals));
         }
     }

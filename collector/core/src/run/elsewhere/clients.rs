@@ -148,10 +148,10 @@ fn is_file_server(command: &[String]) -> bool {
             && has(&["serve", "-server", "server", "--server"]))
 }
 
-/// The hosts on which a call of pdsh or a program like it starts a command. `None`: it starts none, such as a copy of files.
+/// The hosts on which a call of pdsh, clush, pssh or a program like them starts a command. `None`: it starts none, such as a copy of files.
 fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
-    const NAMES: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
-    let options = Options::parse(args, |name| with_value(name, NAMES));
+    const WITH_VALUE: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
+    let options = Options::parse(args, |name| with_value(name, WITH_VALUE));
     let starts_nothing: &[&str] = match program {
         "pdsh" => &["q", "L", "V", "h"],
         "clush" => &["c", "copy", "rcopy", "version", "help"],

@@ -165,6 +165,7 @@ impl Rules {
     fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<AlertFigure> {
         let level = self.level(rule, moment)?;
         let side = Side::new(level, rule.quantity.row().acts_below);
+        // Only the time that is left uses `usable`, and only a rise has one.
         let rise = rises[Grown::Ram as usize].filter(|_| rule.quantity == Quantity::Ram);
         let usable = self.most_ram().map(|bytes| bytes as f64);
         Some(AlertFigure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })

@@ -307,7 +307,7 @@ impl Tree {
     }
 
     /// Does what time alone decides, at `now_ns`, CLOCK_MONOTONIC nanoseconds. A program that should have written its START record
-    /// by now is uninstrumented. Lists of what is still to be read or proven lose the processes for which that is over.
+    /// by now is uninstrumented. A process leaves the lists of what is still to be read or proven once that is known, or it has ended.
     pub fn tick(&mut self, now_ns: u64) {
         self.confirm_overdue(now_ns);
         self.drop_answered(now_ns);

@@ -48,8 +48,8 @@ pub struct LiveInterval {
 
 impl Process {
     /// Two intervals from its last sample, or else from its start, until `now_ns`, CLOCK_MONOTONIC nanoseconds: the process
-    /// itself, and its memory. `memory` is the most that it added to footprints in that time; `unread_bytes` more of that may be
-    /// private. `rss_bytes` is its largest RSS.
+    /// itself, and its memory, which counts from the start of its image only. `memory` is the most that it added to footprints in
+    /// that time. Beyond it, `unread_bytes` may be private. `rss_bytes` is its largest RSS.
     pub(in crate::run) fn intervals_until(
         &self,
         now_ns: u64,

@@ -60,6 +60,7 @@ fn title(model: &Model) -> String {
         }
         _ => format!("PROCESSES {live} live, {} threads", count(*threads)),
     }];
+    // `others` are not in the frame's list. The unlisted ones are, but have no row.
     if *others > 0 {
         parts.push(format!("{others} smaller ones not listed"));
     }
