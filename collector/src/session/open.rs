@@ -10,7 +10,7 @@ use super::readers::Readers;
 use super::run_loop::Session;
 use super::told::Told;
 use super::without_launcher::OwnEnder;
-use crate::model::config::Config;
+use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::recover;
@@ -77,6 +77,7 @@ impl Session {
             connector: connector.map_err(SessionError::Inbox)?,
             dropped: run.health.connector.dropped,
             uninstrumented: run.tree.counts().uninstrumented_programs,
+            has_records: config.attached.is_none() && config.discovery.uses(Layer::Preload),
             members: members(&run, &config),
             pid_ns: config.start.pid_ns,
             membership: membership.clone(),

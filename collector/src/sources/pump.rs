@@ -71,7 +71,7 @@ struct Shared {
     has_connector: AtomicBool,
     /// Findings are read every millisecond, see [`EAGER_NS`].
     is_eager: AtomicBool,
-    /// Uninstrumented programs were seen.
+    /// There are programs that write no records.
     has_uninstrumented: AtomicBool,
     /// The thread must end.
     must_end: AtomicBool,
@@ -114,6 +114,8 @@ pub(crate) struct Sources {
     pub(crate) dropped: u32,
     /// Number of uninstrumented programs that it had seen.
     pub(crate) uninstrumented: u64,
+    /// The run's programs write records, but for uninstrumented ones.
+    pub(crate) has_records: bool,
     /// The launcher, and the processes that an earlier collector knew.
     pub(crate) members: Members,
     /// Inode of the collector's pid namespace.
@@ -277,7 +279,7 @@ impl Pump {
             must_distrust: AtomicBool::new(false),
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
-            has_uninstrumented: AtomicBool::new(sources.uninstrumented > 0),
+            has_uninstrumented: AtomicBool::new(!sources.has_records || sources.uninstrumented > 0),
             must_end: AtomicBool::new(false),
             begun_ns: clock::monotonic_ns(),
             turns: AtomicU64::new(0),
