@@ -13,8 +13,8 @@ const FIRST: usize = 64 << 10;
 /// Addresses from here on are the kernel's. Programs have more only where they ask for it.
 const END: usize = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
 
-/// The strings of a null-terminated array, up to its null. `None` stands for one that no program can have, or for an array that
-/// none can. A null array has no strings.
+/// The strings of a null-terminated array, up to its null. `None`: an address that no program can have, of a string or of the
+/// array, which ends there. A null array has no strings.
 ///
 /// # Safety
 /// `array` must be null, an address that no program can have, or a null-terminated array of strings and of such addresses. It must stay

@@ -1,4 +1,5 @@
-//! The report of a run without a collector: its command could not be executed, or tracking could not begin.
+//! The report of a run without a collector: its command could not be executed, tracking could not begin, or the
+//! collector could not work.
 
 use gpu_track_abi::record::Event;
 

@@ -148,13 +148,14 @@ impl Shared {
                 if has_room { self.drain(&mut reader, &mut merge, batches, now_ns) } else { (false, 0) };
             self.turns.fetch_add(1, Ordering::Release);
             let grace_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { START_GRACE_NS };
+            // Unreported: forked or exec'd that long ago, without a record. It must be read from /proc before it is gone.
             let is_unreported = merge.queue.take_unreported(now_ns.saturating_sub(grace_ns));
             let has_many = self.waiting.load(Ordering::Relaxed) >= WAKE_AT;
             if std::mem::take(&mut rang) || is_unreported || has_many {
                 main.unpark();
             }
             self.is_reading.store(false, Ordering::SeqCst);
-            // Events in the queue would be lost with this collector, so their turn must come soon.
+            // Events that are still queued are younger than `now_ns`, or wait for a slot of the ring. Their processes must be read soon.
             let is_all = is_drained && merge.queue.len() == 0;
             if findings > 0 || events >= MANY_EVENTS {
                 busy_ns = now_ns;

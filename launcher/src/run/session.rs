@@ -132,8 +132,8 @@ impl Session {
         });
     }
 
-    /// The command's environment: with the shim, unless the preload layer is off, or the command would show the shim's name.
-    /// Adds a warning to the report if the command's processes would not report to this run.
+    /// The command's environment: with the shim, unless the preload layer is off, or the command lists preloaded libraries
+    /// (`ld.so --list`) or is QEMU. Adds a warning to the report if so many runs are nested that its processes do not report to this one.
     pub(crate) fn environment(&mut self, command: &[OsString]) -> Environment {
         self.warn_if_nested_too_deep();
         let shows_it = shows_preloaded(command.iter().map(|word| word.as_bytes()));

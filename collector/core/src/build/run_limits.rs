@@ -49,7 +49,7 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
         Quantity::Ram => max_ram.combined.footprint_bytes,
         Quantity::GpuRam => match limit.threshold {
             Threshold::Amount(_) => run.gpu.usage.max.memory.map(|most| most.combined),
-            // Of one GPU, for which no maximum is kept.
+            // A percentage is of one GPU, for which no maximum is kept. `Rise` is of alerts only.
             Threshold::Percent(_) | Threshold::Rise => Some(exceeded.by.amount),
         },
         _ => None,

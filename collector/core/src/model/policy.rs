@@ -37,7 +37,7 @@ pub struct SamplingPolicy {
     pub share_of_unreported: u64,
     /// CPU time that can be saved up for samples of unreported programs, nanoseconds: most of these are few and short.
     pub saved_for_unreported_ns: u64,
-    /// If more ended intervals than this wait for a sample, it is taken at once, since they take memory.
+    /// If more intervals of ended processes and replaced images than this wait for a sample, it is taken at once: they take memory.
     pub most_waiting: usize,
     /// What expensive reads may cost.
     pub budget: BudgetPolicy,

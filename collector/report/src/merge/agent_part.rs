@@ -1,5 +1,5 @@
-//! The report of an agent, as a part of the run that a launcher started on another node. There, the first process is that of the
-//! launcher's command. So all of an agent's processes are descendants.
+//! The report of an agent, as a part of the run that a launcher started on another node. The run's first process is that of the
+//! launcher's command, on the launcher's node. So all of an agent's processes are descendants.
 
 use crate::model::groups::Groups;
 use crate::model::report::{

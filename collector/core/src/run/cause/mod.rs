@@ -37,7 +37,8 @@ impl Policy {
     /// For this long after a signal or the death of a process, the command may fail because of it: it has to clean up.
     const AFTERMATH_NS: u64 = 5_000_000_000;
     /// A SIGKILL that ends a process before this age came from its parent. strace and gdb try ptrace(2) with such a child, which
-    /// lives for 0.1 to 5 ms. No other process has noticed the child by then, and the kernel counts out-of-memory kills.
+    /// lives for 0.1 to 5 ms. No other process has noticed the child by then. An out-of-memory kill is known by the
+    /// kernel's count.
     const PROBE_NS: u64 = 20_000_000;
     /// A clock of whole seconds and one of nanoseconds differ by this much.
     const CLOCK_SLACK_S: f64 = 1.0;

@@ -144,7 +144,7 @@ impl Tree {
     /// Finalizes all processes at the end of the run, the live ones as they are. For these, `now_ns` (CLOCK_MONOTONIC
     /// nanoseconds) stands for their end.
     pub fn finalize_all(&mut self, now_ns: u64) {
-        // No record comes any more, whenever a process was seen dead.
+        // No record comes any more, so all that were seen dead end now, however late that was.
         self.end_seen_dead(u64::MAX);
         self.by_state.alive.clear();
         self.by_state.ended.clear();

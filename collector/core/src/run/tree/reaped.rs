@@ -202,6 +202,7 @@ impl Tree {
         // A raw clone (bwrap) writes no record that names the parent of a namespace's init, so its EXIT record must tell which
         // one is meant.
         let candidates = unreaped.clone().filter(|process| self.may_reap(reaper, process));
+        // `fits` gives how far the CPU times differ, so the smallest fits best.
         let fitting = candidates.filter_map(|process| {
             let fit = process.end.exit.as_ref()?.fits(record)?;
             Some((fit, process.ids.id))

@@ -349,7 +349,7 @@ pub(super) struct ProcessUtilization {
 ///
 /// The driver keeps one ring of samples. Each is of the device, and names the one process that was active when it was taken
 /// (`NV2080_CTRL_PERF_GPUMON_ENGINE_UTIL_SAMPLE`: `util`, `procId`; open-gpu-kernel-modules, ctrl2080perf.h). A process's figure is
-/// its part of all samples that are newer than asked for (seen with the driver 580). So each figure is a mean over the same time:
+/// its part of all samples after the time that the call gives (seen with the driver 580). So each figure is a mean over the same time:
 /// that of the device's samples since the last reading.
 pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progress) -> ProcessUtilization {
     let now_ns = clock::monotonic_ns();
