@@ -67,7 +67,7 @@ fn collector_looks_alike_whether_it_was_forked_or_executed() {
     forked.stdin().write_all(b"go\n").unwrap();
     forked.wait().assert_clean(0);
 
-    let mut executed = start(&[&program("own_cmdline")]);
+    let mut executed = start(&[&program("refused"), "cmdline"]);
     assert_eq!(wait_for_look(&executed), first);
     executed.stdin().write_all(b"go\n").unwrap();
     executed.wait().assert_clean(0);

@@ -180,7 +180,7 @@ fn database_is_refused_where_it_can_not_be_locked_or_another_user_could_replace_
     std::fs::write(path("old.sqlite"), "old").unwrap();
     for name in ["t.sqlite", "old.sqlite"] {
         let run = tracked(["touch", &path("mark")])
-            .through(&[&program("no_locks")])
+            .through(&[&program("refused"), "locks"])
             .options(&["--overwrite", "--tf", &path(name)])
             .run();
         assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(2), 1), "{}", run.stderr);

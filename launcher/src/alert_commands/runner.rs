@@ -46,8 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) is_cut: bool,
 }
 
-/// Starts a runner of CMD. Its environment is the launcher's, without the variables `removed` (those of an alert of a run around this
-/// one), and with those of this alert, `added`.
+/// Starts a runner of CMD, in the launcher's environment. `removed`: variables that it does not get, those of an alert of a run around
+/// this one. `added`: the variables of this alert.
 ///
 /// # Errors
 /// If no process can be made.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::warnings::{counted, named};
+use super::words::{counted, named};
 use crate::model::host_name::short;
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 

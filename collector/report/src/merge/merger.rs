@@ -10,13 +10,13 @@ use super::grid::MOST_POINTS;
 use super::machine::Machines;
 use super::merged_processes::MergedProcesses;
 use super::node::OpenNode;
+use super::node_warnings::NodeWarnings;
 use super::plan::Plan;
 use super::quantity::Axis;
 use super::ranks::RankTable;
 use super::sums::{Quantities, Sums};
 use super::totals::{Known, Totals};
 use super::usable::UsableOfMachine;
-use super::warnings::NodeWarnings;
 use crate::model::batch::Job;
 use crate::model::report::{
     CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic, UnreadFile, Warning,

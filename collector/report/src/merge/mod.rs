@@ -19,6 +19,7 @@ mod machine;
 mod merged_processes;
 mod merger;
 mod node;
+mod node_warnings;
 mod plan;
 mod quantity;
 mod rank_series;
@@ -33,6 +34,7 @@ mod tests;
 mod totals;
 mod usable;
 mod warnings;
+mod words;
 
 pub use head::Head;
 pub use left::{note_left_reports, note_untracked_nodes};

@@ -1,68 +1,14 @@
 //! The warnings of a merged report: what is missing or does not fit together, and the warnings of the reports, each once.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
 use super::merger::Merger;
 use super::plan::Plan;
+use super::words::{MAX_NAMED, counted, named};
 use crate::command_line;
 use crate::figures::short;
-use crate::model::report::{Node, NodeState, Report, Topic, UnseenRanks, Warning};
+use crate::model::report::{Node, NodeState, Topic, UnseenRanks, Warning};
 
-/// Maximum number of warnings of reports that are kept; more are only counted.
-const MOST_KEPT: usize = 2000;
-/// Maximum number of them that are listed.
-const MOST_LISTED: usize = 30;
-/// Maximum number of characters of a warning.
-const MOST_TEXT: usize = 1000;
 /// Maximum number of columns of a command.
 const COMMAND_WIDTH: usize = 60;
-/// How many of several nodes, jobs, files or commands a warning names.
-const MAX_NAMED: usize = 3;
-
-/// The warnings of the reports so far.
-#[derive(Debug, Default)]
-pub(super) struct NodeWarnings {
-    /// By topic and text: how many reports have it, and the node of the first one.
-    kept: BTreeMap<(Topic, String), (u64, String)>,
-    /// Warnings that were not kept, because there are too many.
-    left_out: u64,
-}
-
-impl NodeWarnings {
-    /// Adds the warnings of a report of this node. The same text of several reports is kept once.
-    pub(super) fn add(&mut self, node: &str, report: &Report) {
-        for warning in &report.warnings {
-            let key = (warning.topic, warning.text.chars().take(MOST_TEXT).collect());
-            if self.kept.len() < MOST_KEPT || self.kept.contains_key(&key) {
-                self.kept.entry(key).or_insert_with(|| (0, node.to_owned())).0 += 1;
-            } else {
-                self.left_out += 1;
-            }
-        }
-    }
-
-    /// Lists them by topic, those of most reports first in each. A last warning counts those that are left out.
-    fn list(&self) -> Vec<Warning> {
-        let mut all: Vec<_> = self.kept.iter().collect();
-        all.sort_by_cached_key(|((topic, text), (count, _))| (*topic, Reverse(*count), text.clone()));
-        let (listed, others) = all.split_at(all.len().min(MOST_LISTED));
-        let listed = listed.iter().map(|((topic, text), (count, node))| {
-            let others = match count {
-                1 => String::new(),
-                _ => format!(" and {}", counted(count - 1, "other report")),
-            };
-            Warning::new(*topic, format!("{node}{others}: {text}"))
-        });
-        let mut list: Vec<Warning> = listed.collect();
-        let rest = others.len() as u64 + self.left_out;
-        if rest > 0 {
-            let text = format!("{rest} more warnings are in the reports of the nodes.");
-            list.push(Warning::new(Topic::Figures, text));
-        }
-        list
-    }
-}
 
 /// Lists all warnings: those about the merge itself, then those of the reports. `missing_nodes`: how many nodes of the job have no
 /// report.
@@ -85,22 +31,6 @@ pub(super) fn warnings(merger: &Merger, missing_nodes: u64) -> Vec<Warning> {
     ];
     let own = own.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
     own.chain(merger.of_nodes.list()).collect()
-}
-
-/// Names the first of several, and says how many more there are: `n1, n2 and 3 others`.
-pub(super) fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let all = names.len();
-    let shown: Vec<&str> = names.take(MAX_NAMED).collect();
-    match all.saturating_sub(shown.len()) {
-        0 => shown.join(", "),
-        1 => format!("{} and 1 other", shown.join(", ")),
-        others => format!("{} and {others} others", shown.join(", ")),
-    }
-}
-
-/// Writes `1 node`, `2 nodes`.
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// The nodes whose reports are in this state.
