@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use gpu_track_collector::own_program;
 
@@ -27,9 +28,17 @@ pub(crate) fn command_line() -> (Vec<OsString>, bool) {
     }
 }
 
+/// The name of a collector that was forked: its arguments are the launcher's.
+static FORKED: OnceLock<&str> = OnceLock::new();
+
+/// Gives this process the name of a collector of its launcher.
+pub(crate) fn become_collector() {
+    let _ = FORKED.set(of_collectors());
+}
+
 /// The name of this process.
 fn of_process() -> Option<OsString> {
-    command_line().0.into_iter().next()
+    FORKED.get().map(OsString::from).or_else(|| command_line().0.into_iter().next())
 }
 
 /// Whether argv\[0\] is gpu_tracker's.

@@ -370,6 +370,12 @@ fn pickles_under_gpu_trackers_name_are_pythons_where_the_module_is_installed() {
     assert_eq!(fs::read(&pickle).unwrap()[0], 0x80);
     let compared: Value = serde_json::from_str(&printed(&run(&compare, &module))).unwrap();
     assert!(compared.get("overall_resource_usage").is_some(), "{compared}");
+    // gpu_tracker takes options anywhere.
+    let first = ["-f", "json", "sub-track", "-m", &map, "compare"];
+    assert_eq!(serde_json::from_str::<Value>(&printed(&run(&first, &module))).unwrap(), compared);
+    let named = ["-o", "-h", "sub-track", "analyze", &tf, "-f", "pickle", &stf];
+    printed(&run(&named, &module));
+    assert_eq!(fs::read(directory.path().join("-h")).unwrap()[0], 0x80);
     // Without the module, the refusal says what to do.
     let refused = run(&compare, Path::new("/no/such"));
     assert!(

@@ -70,7 +70,7 @@ impl HeldFiles {
 /// Whether so few descriptors are in use that this file may stay open: what sampling holds is worth more.
 fn has_room_beyond(file: &File) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    u64::from(file.as_raw_fd().unsigned_abs()) < limit / 4
+    u64::from(file.as_raw_fd().unsigned_abs()) < limit / 8
 }
 
 impl IoUsage {

@@ -46,12 +46,11 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
         Ok(Asked::Help) => return Ok(Translated::Request(Request::Print(help_text()))),
         Ok(Asked::Version) => return Ok(Translated::Request(Request::Print(format!("{VERSION}\n")))),
         Ok(Asked::SubTrack(command, options)) => {
-            if options.iter().any(|(option, value)| {
-                *option == "--format" && value.as_deref() == Some(OsStr::new("pickle"))
-            }) {
-                pickles::hand_to_python();
+            let line = sub_track(command, options);
+            if line.iter().any(|word| word == "--format=pickle") {
+                pickles::hand_to_python(&line);
             }
-            return Ok(Translated::Request(Request::Companion(sub_track(command, options))));
+            return Ok(Translated::Request(Request::Companion(line)));
         }
         Err(Refused(problem)) => {
             let problem = if problem.is_empty() { problem } else { quote::escape(&problem) + "\n" };

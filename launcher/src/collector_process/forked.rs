@@ -5,7 +5,6 @@
 //! Where that fails, the child executes this program.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
@@ -14,7 +13,9 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
+use std::{env, fs};
 
+use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::own_program;
 use rustix::process::{PrctlMmMap, configure_virtual_memory_map};
 
@@ -25,10 +26,13 @@ use crate::{console, name};
 /// The exit status of a program that panicked.
 const PANICKED: i32 = 101;
 
-/// Whether the child of a fork can go on as a collector. Another thread, which the child lacks, could hold a lock for ever.
+/// Whether the child of a fork can go on as a collector. Another thread, which the child lacks, could hold a lock for ever. A library of
+/// LD_AUDIT is loaded already. The report of a run around this one names processes by their exec.
 pub(super) fn is_possible() -> bool {
+    let has = |variable| env::var_os(variable).is_some();
     // Two links of the directory itself, and one of each thread.
-    fs::metadata("/proc/self/task").is_ok_and(|tasks| tasks.nlink() == 3)
+    let has_one_thread = || fs::metadata("/proc/self/task").is_ok_and(|tasks| tasks.nlink() == 3);
+    !has("LD_AUDIT") && !has(ENV_SESSION) && has_one_thread()
 }
 
 /// Forks a collector. Gives its pid.
@@ -48,6 +52,7 @@ pub(super) fn start(child: &Child, make_joint_report: MakeJointReport) -> io::Re
 /// Serves as a collector, in the child of the fork, to the end of this process.
 fn become_collector(child: &Child, make_joint_report: MakeJointReport) -> ! {
     let work = || {
+        name::become_collector();
         let set_up = set_command_line(&child.args).and_then(|()| {
             prepare(&child.inherited, child.null.as_raw_fd(), child.streams())?;
             close_as_exec_does()

@@ -117,7 +117,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     }
     // For a message: a subcommand can have subcommands of its own, as sub-track has.
     let after = args.get(1).map_or(String::new(), |word| format!(" {}", word.to_string_lossy()));
-    let arguments = match Arguments::try_parse_from(args) {
+    let arguments = match Arguments::try_parse_from(&args) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => return Ok(console::print(&error.to_string())),
         Err(error)
@@ -146,7 +146,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         #[cfg(feature = "watch")]
         Some(Subcommand::Watch(arguments)) => watch::serve(&arguments),
         Some(Subcommand::Record(arguments)) => record::serve(&arguments),
-        Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments),
+        Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments, &args),
         Some(Subcommand::Metrics(arguments)) => metrics::serve(&arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
@@ -162,7 +162,8 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
 fn asking_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
     if args.get(1).is_some_and(|word| word == "help") {
         args.remove(1);
-        args.push("--help".into());
+        let end = args.iter().position(|word| word == "--").unwrap_or(args.len());
+        args.insert(end, "--help".into());
     }
     args
 }
@@ -212,6 +213,7 @@ mod tests {
             ("gpu-track help report", "gpu-track report --help"),
             ("gpu-track help sub-track analyze", "gpu-track sub-track analyze --help"),
             ("gpu-track help", "gpu-track --help"),
+            ("gpu-track help run -- a", "gpu-track run --help -- a"),
             ("gpu-track report help", "gpu-track report help"),
         ] {
             assert_eq!(asking_for_help(words(line)), words(asked));

@@ -1,6 +1,6 @@
 //! Pickles of gpu_tracker's `sub-track`: they hold classes of Python, so the module gpu_track reads and writes them.
 
-use std::env;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -8,16 +8,17 @@ use gpu_track_collector::safe_path::User;
 
 use crate::{name, trusted};
 
-/// Whether the module is installed. The working directory, which may be another user's, is no place for it.
+/// Fails unless the module is installed. The working directory, which may be another user's, is no place for it.
 const FIND: &str = "import sys; sys.path[:] = [p for p in sys.path if p]
-import importlib.util; sys.exit(importlib.util.find_spec('gpu_track') is None)";
-/// Does what `python3 -m gpu_track` does with pickles. The module does not come back to this program, whatever it thinks of the line.
+from gpu_track.__main__ import serve_sub_track";
+/// Does what `python3 -m gpu_track` does with pickles. It never comes back to this program.
 const RUN: &str = "import sys; sys.path[:] = [p for p in sys.path if p]
-from gpu_track.__main__ import serve_sub_track; sys.exit(0 if serve_sub_track(sys.argv[1:]) else 2)";
+from gpu_track.__main__ import serve_sub_track; serve_sub_track(sys.argv[1:]) or sys.exit('ERROR:root:the Python module gpu_track does not know this line')";
 
-/// Becomes `python3 -m gpu_track` with the arguments of this process, if it was called as gpu_tracker and the module is installed.
-/// Returns if not. For root, the module is none of its environment's (`python3 -I`), which can be another user's.
-pub(crate) fn hand_to_python() {
+/// Becomes `python3 -m gpu_track`, if this process was called as gpu_tracker and the module is installed. Returns if not. For root, the
+/// module is none of its environment's (`python3 -I`), which can be another user's. `line`: the program's name, then `sub-track`, its
+/// command and the options. What gpu_tracker takes in any order is in this one.
+pub(crate) fn hand_to_python(line: &[OsString]) {
     if !name::is_this_gpu_tracker() {
         return;
     }
@@ -32,6 +33,6 @@ pub(crate) fn hand_to_python() {
     find.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if find.status().is_ok_and(|status| status.success()) {
         // Returns only if Python can't be executed any more.
-        let _ = python(RUN).args(env::args_os().skip(1)).exec();
+        let _ = python(RUN).args(line.iter().skip(1)).exec();
     }
 }

@@ -1,5 +1,6 @@
 //! `gpu-track sub-track compare`: what the code blocks of several runs used, side by side.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,11 +59,11 @@ fn statistic(name: String) -> Statistic {
     Statistic::of_name(&name).unwrap_or(Statistic::Mean)
 }
 
-/// Writes the comparison.
+/// Writes the comparison. `line`: this program's command line.
 ///
 /// # Errors
 /// If an analysis can't be read, blocks can't be matched, or the comparison can't be written to its place.
-pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError> {
+pub(super) fn serve(arguments: CompareArguments, line: &[OsString]) -> Result<ExitCode, UsageError> {
     let CompareArguments { map, cconfig, stat, place } = arguments;
     let (config_files, config_statistic) = match &cconfig {
         Some(path) => config(path).map_err(|problem| UsageError::of_file("--cconfig", path, problem))?,
@@ -77,9 +78,9 @@ pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError>
         ));
     }
     let place = place.find()?;
-    let sessions = files
-        .iter()
-        .map(|(name, path)| read_analysis(path).map(|analysis| Session { name: name.to_owned(), analysis }));
+    let sessions = files.iter().map(|(name, path)| {
+        read_analysis(path, line).map(|analysis| Session { name: name.to_owned(), analysis })
+    });
     let (comparison, warnings) =
         compare(sessions.collect::<Result<_, _>>()?, statistic).map_err(UsageError::new)?;
     warnings.iter().for_each(message);
@@ -102,15 +103,15 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
     Ok((file_path_map, statistic.transpose()?))
 }
 
-/// Reads an analysis.
+/// Reads an analysis. `line`: this program's command line, with which Python takes over from gpu_tracker's name if it is a pickle.
 ///
 /// # Errors
 /// If the file can't be read, or has no analysis in JSON.
-pub(super) fn read_analysis(path: &Path) -> Result<Analysis, UsageError> {
+pub(super) fn read_analysis(path: &Path, line: &[OsString]) -> Result<Analysis, UsageError> {
     let problem = |problem: String| UsageError::of_path(path, problem);
     let json = given_file::read(path, MOST_OF_ANALYSIS).map_err(|error| problem(error.to_string()))?;
     if json.first() == Some(&PICKLE) {
-        pickles::hand_to_python();
+        pickles::hand_to_python(line);
         let text = "is a pickle, which only Python reads: write the analysis with analyze -f json";
         return Err(problem(text.to_owned()));
     }

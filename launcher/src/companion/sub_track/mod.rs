@@ -9,6 +9,7 @@ mod place;
 mod samples;
 mod show;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -41,17 +42,17 @@ enum SubTrackCommand {
     Samples(samples::SamplesArguments),
 }
 
-/// Runs the command of `sub-track` that the arguments name.
+/// Runs the command of `sub-track` that the arguments name. `line`: the words that they are made of.
 ///
 /// # Errors
 /// If a file can't be used, or the result can't be written to its place.
-pub(super) fn serve(arguments: SubTrackArguments) -> Result<ExitCode, UsageError> {
+pub(super) fn serve(arguments: SubTrackArguments, line: &[OsString]) -> Result<ExitCode, UsageError> {
     match arguments.command {
         SubTrackCommand::Combine(arguments) => combine::serve(&arguments),
         SubTrackCommand::Analyze(arguments) => analyze::serve(&arguments),
-        SubTrackCommand::Compare(arguments) => compare::serve(arguments),
+        SubTrackCommand::Compare(arguments) => compare::serve(arguments, line),
         SubTrackCommand::Calls(arguments) => calls::serve(&arguments),
-        SubTrackCommand::Show(arguments) => show::serve(&arguments),
+        SubTrackCommand::Show(arguments) => show::serve(&arguments, line),
         SubTrackCommand::Samples(arguments) => samples::serve(&arguments),
     }
 }

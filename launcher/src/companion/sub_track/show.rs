@@ -1,5 +1,6 @@
 //! `gpu-track sub-track show`: an analysis that was kept as JSON, in either form.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,11 +22,11 @@ pub(super) struct ShowArguments {
     place: PlaceArgs,
 }
 
-/// Writes the analysis.
+/// Writes the analysis. `line`: this program's command line.
 ///
 /// # Errors
 /// If the file can't be read, or the analysis can't be written to its place.
-pub(super) fn serve(arguments: &ShowArguments) -> Result<ExitCode, UsageError> {
+pub(super) fn serve(arguments: &ShowArguments, line: &[OsString]) -> Result<ExitCode, UsageError> {
     let place = arguments.place.find()?;
-    Ok(place.write(&read_analysis(&arguments.file)?, text))
+    Ok(place.write(&read_analysis(&arguments.file, line)?, text))
 }

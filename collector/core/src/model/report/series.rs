@@ -176,6 +176,11 @@ impl<'de> Deserialize<'de> for GpuSeries {
     }
 }
 
+/// Maximum number of figures that an earlier release may not have written. They are unknown at each point.
+const MOST_MISSING: usize = 2;
+/// What is wrong with lists that have not an entry for each point.
+const UNEVEN: &str = "the lists of `series` differ in length";
+
 /// Reads a [`GpuSeries`]. Keys of later versions are left out.
 struct GpuSeriesVisitor;
 
@@ -199,12 +204,21 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
             }
         }
         let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
-        // An earlier release may not have written a figure: it is unknown at each point.
-        let points = tracks.iter().flatten().next().map_or(0, |track| track.mean.len());
-        let [min, mean, max] = std::array::from_fn(|_| vec![None; points]);
-        let unknown = Track { min, mean, max };
-        let known_or_not = |figure| tracks[figure].as_ref().unwrap_or(&unknown).clone();
-        Ok(GpuSeries { id, tracks: ByGpuFigure::new(known_or_not) })
+        let missing: Vec<_> = GpuFigure::ALL.into_iter().filter(|figure| tracks[*figure].is_none()).collect();
+        if let Some(figure) = missing.get(MOST_MISSING) {
+            return Err(A::Error::missing_field(figure.name()));
+        }
+        let lengths = || tracks.iter().flatten().flat_map(Track::lists).map(Vec::len);
+        let points = lengths().next().unwrap_or(0);
+        // Before anything is filled in: a damaged file must not take many times its own size.
+        if lengths().any(|length| length != points) {
+            return Err(A::Error::custom(UNEVEN));
+        }
+        for figure in missing {
+            let [min, mean, max] = std::array::from_fn(|_| vec![None; points]);
+            tracks = tracks.with(figure, Some(Track { min, mean, max }));
+        }
+        Ok(GpuSeries { id, tracks: ByGpuFigure::new(|figure| tracks[figure].clone().unwrap_or_default()) })
     }
 }
 
@@ -229,9 +243,5 @@ impl Series {
 /// Reads a series, and refuses one whose lists differ in length.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Series, D::Error> {
     let series = Series::deserialize(deserializer)?;
-    if series.has_entry_for_each_point() {
-        Ok(series)
-    } else {
-        Err(D::Error::custom("the lists of `series` differ in length"))
-    }
+    if series.has_entry_for_each_point() { Ok(series) } else { Err(D::Error::custom(UNEVEN)) }
 }
