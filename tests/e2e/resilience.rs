@@ -26,6 +26,8 @@ fn killed_collector_is_replaced_without_loss() {
 /// What other processes see of a collector: command line, signal masks and session, and which of its standard streams are /dev/null.
 fn look_of_collector(pid: u32) -> Vec<String> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    // First: a collector takes this name when all else is as it stays.
+    let name = read("comm");
     let line = read("cmdline");
     let words: Vec<&str> = line.split_terminator('\0').filter(|word| word.parse::<u32>().is_err()).collect();
     let status = read("status");
@@ -34,7 +36,7 @@ fn look_of_collector(pid: u32) -> Vec<String> {
     let leads_session = unsafe { libc::getsid(pid.cast_signed()) } == pid.cast_signed();
     let is_null = |fd: &Descriptor| fd.number < 3 && fd.target == "/dev/null";
     let streams = descriptors(pid).into_iter().filter(is_null);
-    let mut look = vec![format!("{words:?}, a session's leader: {leads_session}"), read("comm")];
+    let mut look = vec![format!("{words:?}, a session's leader: {leads_session}"), name];
     look.extend(masks.map(str::to_owned));
     look.extend(streams.map(|fd| format!("stream {} is null", fd.number)));
     look
