@@ -1,8 +1,8 @@
-//! Reads a file line by line. The file can be another program's, so a line of any length must not fill the memory.
+//! Reads a file line by line. Another program may have written the file, so a very long line must not fill the memory.
 
 use std::io::{self, BufRead, Read};
 
-/// Maximum number of bytes of a line. The longest line of a tracking file is that of the report, which is far shorter.
+/// Maximum number of bytes of a line. A tracking file's longest line, its report, is far shorter.
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// The lines of a file, without their line breaks. The last one may lack a line break. After an error, as for a line that is

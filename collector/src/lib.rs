@@ -6,7 +6,7 @@
 //! The crate `gpu-track-core` has the data that all share (`model`) and concludes (`run`, `build`). The crate
 //! `gpu-track-report` has the forms of a report. ARCHITECTURE.md says which module may know which.
 //!
-//! The launcher and the tests use `model` and `report` as they are. Of the rest, all that they use is public here, and nothing else.
+//! The launcher and the tests use `model` and `report` as they are. From the other modules, exactly what they use is public here.
 
 mod bounded_lines;
 mod database;

@@ -1,4 +1,5 @@
-//! Reads tracking files back for `gpu-track report` and `watch --replay`. They can be gpu_tracker's own, too.
+//! Reads tracking files (the run over time, `--tf`) back for `gpu-track report` and `watch --replay`. The Python program gpu_tracker
+//! also writes `.csv` and `.sqlite`; those are read, too.
 
 use std::cmp::Ordering;
 
@@ -20,11 +21,11 @@ type Reader = fn(&Path, Detail) -> Result<Recording, String>;
 /// The extensions of tracking files, each with the reader of its form.
 const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
 
-/// Maximum number of processes that are kept in memory.
+/// Maximum number of processes, and of entries of commands, that are kept in memory.
 const MOST_PROCESSES: usize = 1 << 22;
-/// The columns of `static_data` that are read.
+/// The columns that are read of `static_data`, the table of what does not change.
 const FIXED: [&str; 3] = ["ram_unit", "gpu_ram_unit", "system_gpu_count"];
-/// More of them, which a table need not have.
+/// Further columns of `static_data`. A table need not have them.
 const MACHINE: [&str; 2] = ["n_expected_cores", "ram_system_capacity"];
 /// The columns of `processes` that are read.
 const PROCESS: [&str; 10] = [
@@ -77,17 +78,17 @@ fn trace(path: &Path, _: Detail) -> Result<Recording, String> {
     Err("is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here".into())
 }
 
-/// The table of commands.
+/// The table of the commands in each sample.
 const BY_COMMAND: &str = "samples_by_command";
 
-/// Reads the commands at each row of `data` that has a time.
+/// Reads the commands at each row of `data` that has a time. `names` and `rows` are those of `data`, sorted by time.
 fn moments(
     reader: &DatabaseReader,
     names: &[String],
     rows: &[Vec<Option<f64>>],
 ) -> Result<Vec<Moment>, String> {
-    let Some(place) = names.iter().position(|name| name == "at_ns") else { return Ok(Vec::new()) };
-    let times: Vec<f64> = rows.iter().filter_map(|row| row[place]).collect();
+    let Some(column) = names.iter().position(|name| name == "at_ns") else { return Ok(Vec::new()) };
+    let times: Vec<f64> = rows.iter().filter_map(|row| row[column]).collect();
     let mut moments = vec![Moment::default(); times.len()];
     let mut count = 0;
     reader.rows(BY_COMMAND, known(BY_COMMAND, reader, &["at_ns", "command", "added_bytes"])?, |row| {
@@ -96,11 +97,11 @@ fn moments(
         }
         count += 1;
         let cells = |row: &Row| Ok((number(row, 0)?, row.get::<_, String>(1)?, whole(row, 2)?));
-        let (at_ns, command, bytes) = cells(row).map_err(|error: rusqlite::Error| unreadable(error))?;
-        let at = at_ns.and_then(|at_ns| times.binary_search_by(|time| time.total_cmp(&at_ns)).ok());
-        // A command whose RAM is not known has no part of the chart.
-        if let (Some(at), Some(bytes)) = (at, bytes) {
-            moments[at].commands.push((command.into(), bytes));
+        let (at_ns, command, added_bytes) = cells(row).map_err(|error: rusqlite::Error| unreadable(error))?;
+        let place = at_ns.and_then(|at_ns| times.binary_search_by(|time| time.total_cmp(&at_ns)).ok());
+        // A command whose RAM is not known can't be drawn.
+        if let (Some(place), Some(bytes)) = (place, added_bytes) {
+            moments[place].commands.push((command.into(), bytes));
         }
         Ok(())
     })?;
@@ -127,7 +128,7 @@ fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
         rows.push((0..names.len()).map(|at| number(row, at)).collect::<Result<_, _>>().map_err(unreadable)?);
         Ok(())
     })?;
-    // The clock of the day can be set while a run goes on. gpu_tracker's own files have no other.
+    // `timestamp` is by the clock of the day, which can be set during a run, but gpu_tracker's own files have no `at_ns`.
     let place = |wanted: &str| names.iter().position(|name| name == wanted);
     if let Some(place) = place("at_ns").or_else(|| place("timestamp")) {
         rows.sort_by(|a, b| a[place].partial_cmp(&b[place]).unwrap_or(Ordering::Equal));
@@ -136,14 +137,14 @@ fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
     if detail == Detail::Moments && reader.columns_if_any(BY_COMMAND)?.is_some() {
         recording.moments = moments(&reader, &names, &rows)?;
     }
-    // gpu_tracker has no such table.
+    // gpu_tracker's own files have no such table.
     if reader.columns_if_any("processes")?.is_some() {
         recording.processes = Some(processes(&reader)?);
     }
     Ok(recording)
 }
 
-/// Gives `names`, if a table has all of these columns.
+/// Returns `names`, the columns to read, if the table has all of them. An error names the first that is missing.
 fn known<'a, const N: usize>(
     table: &str,
     reader: &DatabaseReader,
@@ -170,12 +171,12 @@ fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     })
 }
 
-/// The count in a cell. `None`: the cell is empty, or its number is negative.
+/// The whole number in a cell. `None`: the cell is empty, or its number is negative.
 fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(at)?.and_then(|number| u64::try_from(number).ok()))
 }
 
-/// Reads the processes of our table `processes`, in the order of their starts.
+/// Reads the table `processes`, which gpu_tracker does not have, and sorts the processes by their starts.
 fn processes(reader: &DatabaseReader) -> Result<Vec<RecordedProcess>, String> {
     let process = |row: &Row| {
         Ok(RecordedProcess {

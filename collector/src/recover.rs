@@ -1,5 +1,5 @@
-//! Makes a report of a run whose launcher and collector were killed at once. It reads what they left in shared memory: the checkpoint and
-//! the journal in the state file, and the records in the ring.
+//! Makes a report of a run whose launcher and collector were both killed. It reads what they left in shared memory: the state file, with
+//! the last snapshot of the run (checkpoint) and the journal of what came after it, and the segment, with records of processes.
 //!
 //! The files are not changed, so a recovery that fails can be repeated.
 
@@ -67,7 +67,7 @@ pub struct Recovered {
     config: Config,
 }
 
-/// Writes what a recovery needs besides the run state into the state file: the configuration and the machine.
+/// Writes what a recovery needs besides the run's snapshots into the state file: the configuration and the machine.
 pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
     if let Ok(bytes) = serde_json::to_vec(&(VERSION, config, host)) {
         // If there is no space for it, there is none for a checkpoint either.
@@ -75,9 +75,8 @@ pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
     }
 }
 
-/// Makes the report of a session that was left behind. The report ends at the last time at which anything is known of the run
-/// (`known_ns`). If processes still run and can be seen from here, it ends now, with a last sample of them. `root` is /proc, which
-/// shows the processes that still run.
+/// Makes the report of a session whose files were left behind. If processes of it still run and can be seen from here, the report ends
+/// now, with a last sample of them. Otherwise it ends at the last time at which anything is known of the run. `root`: /proc.
 ///
 /// # Errors
 /// See [`NotRecovered`].
@@ -104,20 +103,20 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     Ok(Recovered { report, config })
 }
 
-/// Puts those of these warnings that there are before the report's other ones.
+/// Puts warnings, each if there is one, before the others of the report.
 fn warn_first(report: &mut Report, texts: [Option<String>; 2]) {
     let warnings = texts.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
     report.warnings.splice(0..0, warnings);
 }
 
-/// Makes the passes of a sample that this process takes of a run's live processes. `root`: /proc.
+/// Prepares what reads the live processes of a run for a sample, pass by pass. `root`: /proc.
 fn passes(run: &RunState, host: &HostInfo, root: &ProcRoot) -> Passes {
     let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
     Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns)
 }
 
-/// The end of a run that is taken to end at `at_ns`, CLOCK_MONOTONIC nanoseconds, and whose command's exit is unknown. `segment`: it,
-/// or a copy; `None`: it can't be read. `is_cut_short`: the segment's file was truncated.
+/// The end of a run as the report has it: at `at_ns`, CLOCK_MONOTONIC nanoseconds, with an unknown exit of the command. `segment`: the
+/// run's, or a copy; `None`: it can't be read. `is_cut_short`: the segment's file was truncated.
 fn end_at(at_ns: u64, config: &Config, segment: Option<&Segment>, is_cut_short: bool) -> RunEnd {
     RunEnd {
         dropped_events: segment.map_or(0, |segment| segment.ring().dropped()),
@@ -128,12 +127,12 @@ fn end_at(at_ns: u64, config: &Config, segment: Option<&Segment>, is_cut_short: 
     }
 }
 
-/// Takes a last sample, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `living` reads the processes that still live. `None`: none lives or
-/// can be seen, so the sample reads none.
+/// Takes a last sample, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `living` reads the processes that still live. `None`: no process
+/// lives, or none can be seen, so the sample is empty.
 fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
     // All records that the run's files have were applied when they were loaded.
     run.apply(at_ns, Observation::Finalize { complete_ns: u64::MAX });
-    // Processes that ended since the last sample enter the figures over time with this one.
+    // Even an empty sample is of use: with it, processes that ended since the last one enter the figures over time.
     if let Some(mut passes) = living {
         passes.read(run, at_ns);
         passes.conclude(run, at_ns);
@@ -155,7 +154,7 @@ fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunStat
     run.into_state()
 }
 
-/// Makes the report of a run from its journal (`--journal FILE`). Gives the report with the form that the run asked for.
+/// Makes the report of a run from its journal (`--journal FILE`). Also returns where and in which form the run asked for reports.
 ///
 /// # Errors
 /// If the journal can't be read, or is not whole.
@@ -166,7 +165,7 @@ pub fn replay(path: &Path) -> Result<(Report, ReportConfig), ReplayError> {
 }
 
 impl NotRecovered {
-    /// Whether no later try, and no other version, can make a report of the run.
+    /// Whether a report of the run can never be made, neither by a later try nor by another version.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Nothing | Self::Reported | Self::Damaged)
     }
@@ -181,7 +180,8 @@ impl Recovered {
         bundle::of_recovered(&self.config, &self.report)
     }
 
-    /// Removes what the run left besides its files: its cgroup and the locks of its reports. The report must be written.
+    /// Removes what the run left besides its session's files: its cgroup and the locks of its reports. To be called after the report
+    /// was written.
     pub fn clean_up(&self) {
         if let Some(Ok(cgroup)) = &self.config.cgroups.own {
             run_cgroup::remove(cgroup);

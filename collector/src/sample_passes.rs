@@ -12,7 +12,7 @@ use crate::store::replay_journal::JournaledRun;
 pub(crate) struct Passes {
     sampler: Sampler,
     budget: Budget,
-    /// How many processes [`Self::read_other_peaks`] has passed so far. The next call goes on after the last of them.
+    /// How many processes [`Self::read_other_peaks`] has passed so far. The next call continues after the last of them.
     peak_cursor: usize,
 }
 
@@ -28,8 +28,8 @@ impl Passes {
         run.apply(now_ns, Observation::Readings(readings));
     }
 
-    /// Refills the budget, and reads peaks and sharing as far as it allows. Then tells the core that the sample is read, and has
-    /// the sampler forget the processes that are dead.
+    /// Refills the budget, and reads peaks and sharing as far as it allows. Then tells the core that the sample is read, and makes
+    /// the sampler forget dead processes.
     pub(crate) fn conclude(&mut self, run: &mut JournaledRun, now_ns: u64) {
         self.budget.refill(now_ns);
         self.read_peaks(run, now_ns);
@@ -39,9 +39,9 @@ impl Passes {
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
 
-    /// Reads peaks so far (VmHWM): first those of new images, whose peak was not read since they began; then others, while there is
-    /// budget. For new images, the budget can be overdrawn by `credit_ns`. If that does not last for all of them, no others are
-    /// read.
+    /// Reads peaks so far (VmHWM): first those of new images (begun by fork or exec since the last reading of the peak), then others,
+    /// while there is budget. For new images, the budget can be overdrawn by the policy's `credit_ns`. If that is not enough for all
+    /// of them, no others are read.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let new_images = run.sampling.new_images(&run.tree);
         let mut peaks = Vec::new();
@@ -51,7 +51,7 @@ impl Passes {
         run.apply(now_ns, Observation::Peaks(peaks));
     }
 
-    /// Reads the peaks of `new_images`, and may overdraw the budget by `credit_ns`. True: that lasted for all of them.
+    /// Reads the peaks of `new_images`, and may overdraw the budget by `credit_ns`. Returns whether that was enough for all of them.
     fn read_new_peaks(&mut self, new_images: &[ProcessId], peaks: &mut Vec<PeakReading>) -> bool {
         let credit_ns = self.budget.policy().credit_ns;
         for id in new_images {
@@ -71,8 +71,8 @@ impl Passes {
         new_images: &[ProcessId],
         peaks: &mut Vec<PeakReading>,
     ) {
-        // The budget has a part that is reserved for footprints. While this pass has used no more than a quarter of the rest, peaks
-        // are due more often. Three quarters of the rest are for private and proportional sizes.
+        // A part of the budget is reserved for footprints. Of the rest, three quarters are for private and proportional sizes. While
+        // this pass has used less than its quarter, peaks are due more often (`is_rich`).
         let rich_credit_ns = self.budget.credit_of_quarter(self.budget.policy().reserved_ns);
         let alive = &sampling.alive;
         let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };
@@ -88,8 +88,9 @@ impl Passes {
         }
     }
 
-    /// Reads how processes share memory, as far as the sample's footprint needs it, the most uncertain first. The budget
-    /// can be overdrawn by the unit's credit, which it has if the sample would otherwise set an uncertain peak.
+    /// Reads how processes share memory, as far as the sample's footprint (the distinct resident pages of all) needs it, the most
+    /// uncertain first. A unit has a credit, by which the budget can be overdrawn, if the sample would otherwise set an uncertain
+    /// peak.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         while let Some(unit) = run.sampling.next_unit(&run.tree, mark) {
@@ -114,7 +115,7 @@ impl Passes {
     fn read_unit(&mut self, run: &mut JournaledRun, unit: &Unit, now_ns: u64) -> bool {
         let policy = self.budget.policy();
         let credit_ns = match unit.credit {
-            // A negative credit keeps this time for footprints.
+            // A negative credit leaves this much of the budget for footprints.
             SharingCredit::Spare => -policy.reserved_ns,
             SharingCredit::None => 0,
             SharingCredit::GrowingPeak => policy.growing_credit_ns,

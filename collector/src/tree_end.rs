@@ -1,13 +1,13 @@
 //! Ends every process of a run, at a limit.
 //!
-//! The ender does it. This is a process of its own, so that the tree is ended although launcher and collector may be killed meanwhile.
-//! Every process of the tree gets SIGTERM once, then SIGCONT, because a stopped process handles no SIGTERM. After a while, the
-//! processes that are left, and those that they have started, get SIGKILL until nothing is left.
+//! A process of its own does this, the ender, so that the tree is ended even if launcher and collector are killed meanwhile. Every
+//! process of the tree gets SIGTERM once, then SIGCONT, because a stopped process handles no SIGTERM. After a while, the processes
+//! that are left, and those that they have started, get SIGKILL until nothing is left.
 //!
 //! - The tree is the launcher's descendants, because the launcher is the subreaper of them all. When it is gone, or is no subreaper
 //!   (`--no-subreaper`), orphans are found by the segment, which they map or their environment names.
 //! - What a process starts after its SIGTERM is its clean-up, and is left alone until SIGKILL is due.
-//! - Launchers and collectors of runs within the run end when their commands have ended. They get SIGKILL only if they don't.
+//! - Launchers and collectors of runs within the run end when their commands have ended. They get SIGKILL only if they don't end.
 //! - Where /proc is not that of this pid namespace, only the command's first process can be ended.
 
 mod arguments;
@@ -44,22 +44,22 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 const PAUSE_PER_LOOK: u32 = 5;
 /// Launchers and collectors of runs within the run have this time to end after all other processes.
 const HELPERS_END_WITHIN: Duration = Duration::from_secs(2);
-/// So many processes at most are counted as left, so that an ender's exit status is never 101, which is that of a panic.
-const MOST_LEFT: u32 = 31;
+/// Maximum number of processes that are counted as left, so that an ender's exit status is never 101, the status after a panic.
+const MAX_LEFT: u32 = 31;
 
 /// The exit status of an ender. Bit 0: SIGKILL was needed. The other bits: how many processes are left.
 fn exit_code(end: TreeEnd) -> i32 {
-    (end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).cast_signed()
+    (end.left.min(MAX_LEFT) << 1 | u32::from(end.is_killed)).cast_signed()
 }
 
 /// What came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
 pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
-    let code = u32::try_from(code?).ok().filter(|code| code >> 1 <= MOST_LEFT)?;
+    let code = u32::try_from(code?).ok().filter(|code| code >> 1 <= MAX_LEFT)?;
     Some(TreeEnd { is_killed: code & 1 != 0, left: code >> 1 })
 }
 
-/// Waits for an ender, and gives what came of it. `None`: it was killed, or has failed. If it is stopped, it goes on: the tree must end,
-/// whoever has stopped the ender.
+/// Waits for an ender, and returns what came of it. `None`: it was killed, or has failed. If the ender is stopped, continues it,
+/// because the tree must end.
 pub(crate) fn wait_for(ender: Pid) -> Option<TreeEnd> {
     loop {
         match waitpid(Some(ender), WaitOptions::UNTRACED) {
@@ -73,10 +73,10 @@ pub(crate) fn wait_for(ender: Pid) -> Option<TreeEnd> {
     }
 }
 
-/// Ends the tree and gives the exit status. `None`: these are not the arguments of an ender.
+/// Runs an ender: ends the tree, and returns the exit status. `None`: these are not the arguments of an ender.
 pub fn serve_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let tree = TreeToEnd::from_args(args)?;
-    // If another ender is at work, it ends before this one begins. One that takes longer does not work.
+    // If another ender is at work, this one waits until it ends, but not for longer than a working ender takes.
     let most = tree.kill_after + progress::WITHIN;
     let _lock = tree.segment.as_ref().map(|segment| lock(&stale::state_name(&segment.path), most));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
@@ -110,7 +110,7 @@ impl TreeToEnd {
     /// Ends the command's first process alone. Its parent, the launcher or this process, reaps it later, so its pid is no other
     /// process's until then.
     fn end_main(&self) -> TreeEnd {
-        // Only other processes can be left then, and they can't be found: at least one is counted.
+        // Only other processes can be left then. They can't be found, so one is counted for them.
         let Some(main) = self.main.and_then(as_pid) else { return TreeEnd { is_killed: false, left: 1 } };
         let deadline = Instant::now() + self.kill_after;
         let mut progress = Progress::new(deadline);
@@ -146,10 +146,10 @@ fn has_ended(process: Pid) -> bool {
 struct Ending<'a> {
     root: &'a ProcRoot,
     members: Members<'a>,
-    /// The processes that got SIGTERM from this ender.
-    told: BTreeSet<Member>,
+    /// The processes that this ender has asked to end, by SIGTERM.
+    asked: BTreeSet<Member>,
     /// When all processes of the first look had got SIGTERM, clock ticks after boot.
-    told_ticks: u64,
+    sigterm_ticks: u64,
     /// The processes that the ender has no permission to signal. They are not waited for.
     refused: BTreeSet<Member>,
     /// How long the processes have after SIGTERM.
@@ -167,8 +167,8 @@ impl<'a> Ending<'a> {
         Self {
             root,
             members: Members::new(root, tree),
-            told: BTreeSet::new(),
-            told_ticks: 0,
+            asked: BTreeSet::new(),
+            sigterm_ticks: 0,
             refused: BTreeSet::new(),
             kill_after: tree.kill_after,
             is_told: tree.is_told,
@@ -181,7 +181,7 @@ impl<'a> Ending<'a> {
     fn run(&mut self) -> TreeEnd {
         let first = self.members.find_live();
         self.ask_to_end(&first);
-        // Not before: on a busy machine it takes a while to find all processes of a large tree.
+        // Set after SIGTERM was sent: on a busy machine it takes a while to find all processes of a large tree.
         let deadline = Instant::now() + self.kill_after;
         let mut progress = Progress::new(deadline);
         loop {
@@ -210,32 +210,32 @@ impl<'a> Ending<'a> {
     }
 
     /// Sends SIGTERM and SIGCONT to the processes that have not got them, except for clean-up, launchers and collectors. Notes which
-    /// processes got SIGTERM or may not be signalled, and at the first look when that was done. `found`: the live processes of the
-    /// tree, each with the pid of its parent.
+    /// processes got SIGTERM, and which the ender may not signal. At the first look, also notes when that was done. `found`: the live
+    /// processes of the tree, each with the pid of its parent.
     fn ask_to_end(&mut self, found: &BTreeMap<Member, u32>) {
-        // All processes that this ender finds have got SIGTERM, or are clean-up.
+        // An earlier ender has sent SIGTERM, so what this one finds has got it, or is clean-up.
         if self.is_told {
             return;
         }
-        let is_first = self.told.is_empty();
+        let is_first = self.asked.is_empty();
         let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
         for (member, parent) in found {
-            let began_after_sigterm = member.start_ticks > self.told_ticks;
+            let began_after_sigterm = member.start_ticks > self.sigterm_ticks;
             // A process with a live parent in the tree began after SIGTERM, too: an earlier look would have found it below its
             // parent. Ticks can be too coarse to show that.
             let has_live_parent = pids.contains(parent);
             let is_clean_up = !is_first && (began_after_sigterm || has_live_parent);
-            if is_clean_up || self.told.contains(member) || self.members.is_launcher_or_collector(*member) {
+            if is_clean_up || self.asked.contains(member) || self.members.is_launcher_or_collector(*member) {
                 continue;
             }
-            self.told.insert(*member);
+            self.asked.insert(*member);
             if send(self.root, *member, Signal::TERM) == Err(Errno::PERM) {
                 self.refused.insert(*member);
             }
             let _ = send(self.root, *member, Signal::CONT);
         }
         if is_first {
-            self.told_ticks = clock::boot_ticks();
+            self.sigterm_ticks = clock::boot_ticks();
         }
     }
 

@@ -1,10 +1,10 @@
-//! Programs that hand work to a daemon or to another host. The processes of that work are no descendants of theirs, so no record is
-//! written there. Which of their subcommands do so, the collector knows.
+//! Programs that hand work to a daemon or to another host, such as docker and ssh. The processes that do this work are not
+//! descendants of such a program, so they write no records. The collector knows which subcommands hand work over.
 
 use crate::preload::file_name;
 
-/// Whether a program of this name, which can have a directory before it, can start work elsewhere. The names are code and not a table,
-/// because pointers in a table would have to be relocated in every process.
+/// Whether a program of this name or path can start work elsewhere. The names are code and not a table, because pointers in a table
+/// would have to be relocated in every process that loads the shim.
 pub fn is_client(program: &[u8]) -> bool {
     matches!(
         file_name(program),

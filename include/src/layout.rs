@@ -8,7 +8,7 @@
 //! Records that find the ring full are appended after it in the same file ([`crate::overflow`]).
 //!
 //! A tracked process maps header and event ring, less than 1 MiB. If it mapped more, an unprivileged `mlockall` in the process could
-//! fail. An all-zero ring is a valid empty one.
+//! fail (RLIMIT_MEMLOCK). An all-zero ring is a valid empty one.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -124,14 +124,16 @@ impl Header {
         matches!(self.state.load(Ordering::Relaxed), STATE_OPEN | STATE_RESTING)
     }
 
-    /// Begins a rest of the reader: the next record is to ring the doorbell. A record that is written meanwhile may not. For the reader.
+    /// Announces that the reader goes to sleep: the next record rings the doorbell. A record that is being written at this moment may
+    /// not ring it, so the reader may sleep only for a limited time. For the reader only.
     pub fn begin_rest(&self) {
         let _ = self.state.compare_exchange(STATE_OPEN, STATE_RESTING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Ends the reader's rest. Gives whether there was one: then the doorbell is to be rung.
+    /// Ends the reader's rest, for a writer that has stored a record. Returns whether the reader was resting: then the writer must
+    /// ring the doorbell.
     pub fn end_rest(&self) -> bool {
-        // An exchange would take the cache line from the other writers.
+        // This comes first, because even an exchange that fails would take the cache line from the other writers.
         self.state.load(Ordering::Relaxed) == STATE_RESTING
             && self
                 .state

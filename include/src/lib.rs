@@ -1,4 +1,4 @@
-//! The contract: what the processes of a session must agree on, and nothing else.
+//! The contract: what the processes of a session (one tracked run) must agree on, and nothing else.
 //!
 //! The processes of a session share one file-backed segment. The launcher creates it and writes REAPED records, the
 //! shim writes records in every tracked process, and the collector reads them.

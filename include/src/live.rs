@@ -6,7 +6,7 @@
 //! | LiveHeader | samples | GPUs | processes | summary |
 //! ```
 //!
-//! The header has where each section is. The file has a version of its own, [`LIVE_VERSION`]: it can grow without a change to the
+//! The header says where each section is. The file has a version of its own, [`LIVE_VERSION`], so it can grow without a change to the
 //! shim. A reader maps it read-only, and compares magic, version and size. Sample number `samples - 1` is the latest
 //! ([`crate::sample`]). The other sections are tables ([`crate::table`]).
 
@@ -17,7 +17,7 @@ use crate::table::{
     SummaryTable,
 };
 
-/// What the live file's name has after the segment's name.
+/// What follows the segment's name in the name of the live file.
 pub const SUFFIX: &str = ".live";
 
 /// First eight bytes of a live file: "gputlive" as a little-endian number.
@@ -33,9 +33,9 @@ pub const LIVE_SIZE: usize = SUMMARY.end();
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
-    /// Its first byte in the file.
+    /// Offset of its first byte in the file.
     pub offset: u32,
-    /// Its bytes.
+    /// Its size, bytes.
     pub size: u32,
     /// Bytes of an entry.
     pub entry_size: u32,
@@ -44,7 +44,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// Describes a section. `offset`, `size` and `entry_size` are bytes. The slots in it need an offset that is a multiple of 64.
+    /// Describes a section. `offset`, `size` and `entry_size` are bytes. `offset` must be a multiple of 64, because slots are aligned
+    /// to that.
     const fn new(offset: usize, size: usize, entry_size: usize, capacity: usize) -> Self {
         assert!(offset.is_multiple_of(64));
         Self {
@@ -74,7 +75,7 @@ pub const GPUS: Section =
 /// The table of processes.
 pub const PROCESSES: Section =
     Section::new(GPUS.end(), size_of::<ProcessTable>(), ProcessEntry::WORDS * 8, PROCESS_CAPACITY);
-/// The summary.
+/// The summary, a text of JSON.
 pub const SUMMARY: Section = Section::new(PROCESSES.end(), size_of::<SummaryTable>(), 1, SUMMARY_CAPACITY);
 
 /// All sections, in the order of the header.
@@ -89,7 +90,7 @@ pub struct LiveHeader {
     pub version: u32,
     /// How many sections there are.
     pub section_count: u32,
-    /// The segment's session.
+    /// The session that the segment is of.
     pub session_id: u64,
     /// [`LIVE_SIZE`].
     pub file_size: u64,

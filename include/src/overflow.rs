@@ -5,8 +5,8 @@
 //! (O_APPEND), and no slot crosses a page, so a writer that is killed leaves only whole slots. The reader frees the
 //! space of slots that it has read.
 //!
-//! A slot has the value of the ring's `head` beside the record, which orders the record among those in the ring. All events that
-//! the writer can have seen have tickets below `head`. All events that the record's event causes have later ones. Timestamps can't
+//! Beside the record, a slot has the value of the ring's `head`. It orders the record among those in the ring: all events that the
+//! writer can have seen have tickets below `head`, and all events that the record's event causes have later tickets. Timestamps can't
 //! order them, because a writer can be preempted between reading the clock and taking the ticket.
 
 use crate::layout::FILE_SIZE;
@@ -41,7 +41,7 @@ pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     slot
 }
 
-/// Reads the record and the head in a slot. What a slot is too short for reads as zero.
+/// Reads the record and the head from a slot. Words that are missing, because the slot is too short, read as zero.
 pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     let mut record = [0; RECORD_WORDS];
     for (word, bytes) in record.iter_mut().zip(slot.chunks_exact(size_of::<u32>())) {
@@ -51,9 +51,9 @@ pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     (record, u64::from_ne_bytes(head.try_into().unwrap_or_default()))
 }
 
-/// Whether another record may be appended to a file of this size and number of blocks (`st_size`, `st_blocks` of stat(2)). The
-/// blocks after the segment show how much is unread, because the reader frees those that it has read. To a file that was truncated
-/// nothing may be appended.
+/// Whether another record may be appended to a file of this size and number of blocks (`st_size`, `st_blocks` of stat(2)). The blocks
+/// after the segment show how much is unread, because the reader frees those that it has read. Nothing may be appended to a truncated
+/// file.
 pub fn has_space(size_bytes: u64, blocks: u64) -> bool {
     size_bytes >= START && blocks.saturating_mul(BLOCK_BYTES) < START + MAX_UNREAD_BYTES
 }

@@ -15,11 +15,11 @@ pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
     preload.split(|b| matches!(b, b':' | b' ')).find(is_shim)
 }
 
-/// Splits the value of LD_PRELOAD around the shim of this ABI. One of the separators beside it belongs to neither part. `None`: the
-/// value has no shim.
+/// Splits the value of LD_PRELOAD into what is before and what is after the shim of this ABI. One separator beside the shim is left
+/// out, so that the parts can be joined. `None`: the value has no shim.
 pub fn around_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
     let shim = shim_in(preload)?;
-    // `shim` is a part of `preload`.
+    // `shim` is a part of `preload`, so the difference of their addresses is its offset.
     let at = shim.as_ptr().addr() - preload.as_ptr().addr();
     let (before, rest) = preload.split_at_checked(at)?;
     let after = rest.get(shim.len()..)?;
@@ -43,13 +43,13 @@ const MACHINES: &[u8] = b"aarch64 aarch64_be alpha arm armeb cris hexagon hppa i
                           mips64 mips64el mipsel mipsn32 mipsn32el nios2 or1k ppc ppc64 ppc64le riscv32 riscv64 s390x sh4 sh4eb \
                           sparc sparc32plus sparc64 x86_64 xtensa xtensaeb";
 
-/// Whether one of the words of `list` is this one.
+/// Whether `word` is among the words of `list`.
 fn has_word(list: &[u8], word: &[u8]) -> bool {
     list.split(|b| *b == b' ').any(|other| other == word)
 }
 
-/// Whether a command shows the preloaded libraries: the dynamic linker with `--list` prints them (ld.so(8)), and one of another
-/// machine complains of them, in a program that QEMU runs.
+/// Whether a command would show the preloaded libraries, so that it must not get the shim. With `--list`, the dynamic linker prints
+/// them (ld.so(8)). In a program that QEMU runs, the dynamic linker of another machine complains about them.
 pub fn shows_preloaded<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
     let name = words.next().map(file_name).unwrap_or_default();
     if let Some(machine) = name.strip_prefix(b"qemu-") {

@@ -7,7 +7,7 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rank {
-    /// Differs between the jobs of a run, where the environment has an id of the job.
+    /// A hash of the job's ids, if the environment has any. It tells the jobs of a run apart.
     pub job: u32,
     /// The rank, from 0.
     pub rank: u32,
@@ -16,7 +16,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Whether this is one of several ranks. The default value, for a process without a rank, is none.
+    /// Whether this is one of several ranks. False for the default value, which stands for a process without a rank.
     pub fn is_of_several(&self) -> bool {
         self.count > 1 && self.rank < self.count
     }
@@ -55,8 +55,8 @@ pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
     ids.iter().copied().filter(|name| !name.is_empty())
 }
 
-/// The rank that each way names, by the values of [`VARIABLES`]. The first of these is the process's own; the others may be
-/// inherited. `None`: the variables of this way are not set, or name no rank of several.
+/// For each way, the rank that the values of [`VARIABLES`] name. The first rank in the result is the process's own; others may be
+/// inherited from another process. `None`: the variables of this way are not set, or name no rank of several.
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<VARIABLES_OF_WAY>();
     let mut ranks = [None; WAYS];

@@ -34,14 +34,15 @@ pub const NAME_BYTES: usize = 48;
 /// Bytes for the arguments in a PROGRAM record.
 pub const ARGUMENT_BYTES: usize = 160;
 
-/// The user in a PROGRAM record if it is the one that the image before began with. No user has this number (chown(2)).
+/// The user in a PROGRAM record if the program runs as the user with which the image before it was started. No user has this number
+/// (chown(2)).
 pub const SAME_USER: u32 = u32::MAX;
 
 /// EXIT by a process that runs in its parent's memory (vfork): its RSS figures are not its own.
 pub const FLAG_BORROWED_MEMORY: u8 = 1;
 /// REAPED by a process that traces others (strace, gdb): the child may not be its own.
 pub const FLAG_TRACER: u8 = 2;
-/// EXIT of a process that ignores SIGCHLD at its end: the kernel reaps its children, and adds their usage to no process's.
+/// EXIT of a process that ignores SIGCHLD at its end: the kernel reaps its children, and adds their usage to no process.
 pub const FLAG_AUTOREAP: u8 = 4;
 /// EXIT written by the destructor: the status is unknown.
 pub const FLAG_NO_STATUS: u8 = 8;
@@ -201,8 +202,7 @@ events! {
     }
 }
 
-/// The words of a record that are still to be written. Values that do not fit are cut, which never happens: [`events`] asserts that
-/// all fit.
+/// The words of a record that are still to be written. Values that do not fit would be cut; [`events`] asserts that all fit.
 type Words<'a> = core::slice::IterMut<'a, u32>;
 /// The words of a record that are still to be read.
 type Reader<'a> = core::slice::Iter<'a, u32>;

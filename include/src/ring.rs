@@ -49,7 +49,7 @@ pub enum Push {
 /// What the reader finds at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pop<const N: usize> {
-    /// A record.
+    /// The record at the position.
     Record([u32; N]),
     /// No writer has taken this ticket yet.
     Empty,
@@ -80,8 +80,8 @@ fn overwrite(cell: &AtomicU64, value: u64) {
     cell.store(value, Ordering::Relaxed);
 }
 
-/// Stores `value` by an exchange, for loom: it does not order a plain store after a writer's successful exchange of the same cell. On
-/// real machines both are ordered, because an exchange after the store would have failed.
+/// Stores `value` by an exchange, because loom does not order a plain store after a writer's successful exchange of the same cell.
+/// Real machines do: an exchange after the store would have failed.
 #[cfg(loom)]
 fn overwrite(cell: &AtomicU64, value: u64) {
     cell.swap(value, Ordering::Relaxed);
@@ -139,7 +139,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         Push::Full
     }
 
-    /// Takes a ticket. Gives it, and how many slots were used before it. `None`: the ring is full.
+    /// Takes a ticket. Returns it, and how many slots were used before it. `None`: the ring is full.
     fn ticket(&self) -> Option<(u64, u64)> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -161,14 +161,14 @@ impl<'a, const N: usize> Ring<'a, N> {
         }
     }
 
-    /// Writes a record's words in order, and stops at the first one that it can't write. Gives whether all were written. If not, the
+    /// Writes a record's words in order, and stops at the first one that it can't write. Returns whether all were written. If not, the
     /// reader has retired the slot.
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
         let free = word(empty(lap), 0);
         let full_tag = empty(lap).wrapping_add(1);
         for (i, (cell, payload)) in slot.iter().zip(record).enumerate() {
             let is_last = i + 1 == N;
-            // The reader takes a word that is still free for a payload of 0.
+            // A payload of 0 need not be written: the reader takes a word that is still free for 0.
             if *payload == 0 && !is_last {
                 continue;
             }

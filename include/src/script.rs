@@ -64,7 +64,7 @@ impl Language {
         })
     }
 
-    /// The meaning of `-x`. Such letters can stand together: `-ne CODE`.
+    /// The meaning of an option of one letter, such as `-x`. Such letters can stand together: `-ne CODE`.
     fn letter(self, letter: u8) -> Meaning {
         match (self, letter) {
             (Shell | Python, b'c') | (Shell, b's') => Code,
@@ -102,7 +102,7 @@ impl Language {
     }
 }
 
-/// What one more argument tells.
+/// What an argument tells about the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found<'a> {
     /// Nothing yet.
@@ -111,7 +111,7 @@ pub enum Found<'a> {
     Script(&'a [u8]),
     /// A module, as in `-m NAME`.
     Module(&'a [u8]),
-    /// There is none.
+    /// There is no script or module, so the search is over.
     Nothing,
 }
 
@@ -140,7 +140,7 @@ impl Search {
         self.language.is_some()
     }
 
-    /// Takes the next of the arguments after the program's name, and gives what it tells. After [`Found::NotYet`] the caller must
+    /// Takes the next of the arguments after the program's name, and returns what it tells. After [`Found::NotYet`] the caller must
     /// add the next argument; any other result ends the search. After [`MOST_ARGUMENTS`] arguments the result is [`Found::Nothing`].
     pub fn add<'a>(&mut self, argument: &'a [u8]) -> Found<'a> {
         let Some(language) = self.language else { return Found::Nothing };
@@ -152,7 +152,7 @@ impl Search {
             Flag => self.option_or_script(language, argument),
             // This argument is the value of the option before it.
             Value => Found::NotYet,
-            // No option keeps one of these for the next argument.
+            // Never reached: `option` keeps neither of these for the next argument.
             Code | Rest => Found::Nothing,
             Script => Found::Script(argument),
             Module => Found::Module(argument),
@@ -168,7 +168,7 @@ impl Search {
             // The program is read from stdin.
             b"-" => Found::Nothing,
             [b'-', word @ ..] if language == Java => self.word(language, word),
-            // A file that has the options and the class.
+            // `@FILE`: java reads its options and the class from FILE.
             [b'@', ..] if language == Java => Found::Nothing,
             [b'-', letters @ ..] => self.letters(language, letters),
             // `+x` switches off what `-x` switches on, and `+o NAME` what `-o NAME` does.
@@ -179,7 +179,7 @@ impl Search {
         }
     }
 
-    /// Takes a long option, without its dashes: `name` or `name=value`. Gives the script or module that it names, if any.
+    /// Takes a long option, without its dashes: `name` or `name=value`. Returns the script or module that it names, if any.
     fn word<'a>(&mut self, language: Language, option: &'a [u8]) -> Found<'a> {
         let length = option.iter().take_while(|byte| **byte != b'=').count();
         let name = option.get(..length).unwrap_or_default();

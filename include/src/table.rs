@@ -24,9 +24,9 @@ const NAME_BYTES: usize = 48;
 /// Bytes of a process's command, with a NUL at the end.
 const COMMAND_BYTES: usize = 64;
 
-/// The GPUs.
+/// The table of GPUs.
 pub type GpuTable = Slot<{ HEAD_WORDS + GPU_CAPACITY * GpuEntry::WORDS }>;
-/// The largest live processes.
+/// The table of the largest live processes.
 pub type ProcessTable = Slot<{ HEAD_WORDS + PROCESS_CAPACITY * ProcessEntry::WORDS }>;
 /// The summary. Its entries are bytes.
 pub type SummaryTable = Slot<{ HEAD_WORDS + SUMMARY_CAPACITY / 8 }>;

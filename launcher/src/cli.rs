@@ -75,7 +75,7 @@ pub(crate) fn description() -> clap::Command {
 /// # Errors
 /// If the command line can't be used.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
-    // gpu_tracker's command line becomes one of ours.
+    // A command line of gpu_tracker becomes one of gpu-track-run.
     let as_gpu_tracker = name::is_gpu_tracker(args.first());
     let translated = as_gpu_tracker.then(|| gpu_tracker::translate(&args)).transpose()?;
     let args = match translated {
@@ -86,7 +86,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let is_verbose = args.get(1).is_some_and(|word| word == "-v") && args.len() > 2;
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
-        // Whoever writes `-v COMMAND` wants the command to be run, and means that as `--verbose` of other programs.
+        // A user who writes `-v COMMAND` wants the command to be run, and takes `-v` for the `--verbose` of other programs.
         Err(error) if error.kind() == ErrorKind::DisplayVersion && is_verbose => {
             let problem = "prints the version and runs no COMMAND: leave it out. --full writes every section of the report";
             return Err(UsageError::of_option("-v", problem));
@@ -210,8 +210,9 @@ fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// What names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no
-/// rank. The report of an outer run includes an inner one. If a name of `-o` can differ between ranks, each has its own report.
+/// The name of the job, if this is a rank of a job whose ranks are to make one report. `None` for an agent, which is a task of Slurm,
+/// but no rank; inside another run, whose report includes this one; and if a name of `-o` can differ between ranks, since each rank
+/// then has its own report.
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     let are_apart = options.places.outputs.iter().any(|given| output::can_differ_between_ranks(given));
     let is_inside = std::env::var_os(ENV_SESSION).is_some_and(|session| !session.is_empty());
@@ -239,8 +240,8 @@ fn check_attached(options: &Options) -> Result<(), UsageError> {
     }
 }
 
-/// Leaves out the layers that can't find anything below a process that runs already. Programs can report to the run only if
-/// `--ready-fd` tells another program how.
+/// Leaves out the layers (ways to find processes) that can't find anything below a process that runs already. Programs can report to
+/// the run only if `--ready-fd` tells another program how.
 fn leave_out_layers(options: &mut Options) {
     let has_ready_fd = options.command.ready_fd.is_some();
     options.discovery.layers.retain(|layer| match layer {

@@ -41,8 +41,8 @@ pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
 const WARNING: &str = "WARNING:root:";
 const ERROR: &str = "ERROR:root:";
 
-/// Writes a line to stderr. It begins with the program's name, or with `gpu_tracker_prefix` if this program was called as
-/// gpu_tracker.
+/// Writes a line to stderr, without the numbers of kernel errors. It begins with the program's name, or with `gpu_tracker_prefix` if
+/// this program was called as gpu_tracker.
 fn write_line(gpu_tracker_prefix: &str, text: impl Display) -> io::Result<()> {
     let text = quote::escape(&without_numbers(&text.to_string()));
     let line = if name::is_this_gpu_tracker() {
@@ -53,13 +53,13 @@ fn write_line(gpu_tracker_prefix: &str, text: impl Display) -> io::Result<()> {
     io::stderr().write_all(line.as_bytes())
 }
 
-/// Writes `text` to stderr as it is, as gpu_tracker does, and gives the exit status of a failure. Errors of writing are ignored.
+/// Writes `text` to stderr as it is, as gpu_tracker does, and returns the exit status of a failure. Errors of writing are ignored.
 pub(crate) fn refuse(text: &str) -> ExitCode {
     let _ = io::stderr().write_all(text.as_bytes());
     ExitCode::FAILURE
 }
 
-/// Writes `text` to stdout, and gives the exit status. If the write fails, a line on stderr says so. A reader that closed its end
+/// Writes `text` to stdout, and returns the exit status. If the write fails, a line on stderr says so. A reader that closed its end
 /// (`--help | head`) has what it wants, so that is no failure.
 pub(crate) fn print(text: &str) -> ExitCode {
     match write_whole(io::stdout(), text) {
@@ -68,7 +68,7 @@ pub(crate) fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Writes one line for the user, as [`message`] does, and gives the exit status of a failure.
+/// Writes one line for the user, as [`message`] does, and returns the exit status of a failure.
 pub(crate) fn failure(text: impl Display) -> ExitCode {
     message(text);
     ExitCode::FAILURE

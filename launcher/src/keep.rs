@@ -43,10 +43,10 @@ pub(crate) fn of_run(
     relay: Option<u32>,
 ) -> Result<Option<Keep>, String> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    let is_inside = BUILD_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
+    let is_build_or_inner_run = BUILD_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
     // The keeper ends with the first process of its container.
-    let is_first = [Some(std::process::id()), relay].contains(&Some(1));
-    let is_unfit = is_rank || is_inside || batch_system(variable).is_some() || is_first;
+    let is_init = [Some(std::process::id()), relay].contains(&Some(1));
+    let is_unfit = is_rank || is_build_or_inner_run || batch_system(variable).is_some() || is_init;
     let by_default = if is_terminal && !is_unfit { DEFAULT_MOST } else { 0 };
     let most = match variable(VARIABLE).filter(|value| !value.is_empty()) {
         None => by_default,
@@ -64,7 +64,8 @@ pub(crate) fn of_run(
 /// Directory). As that specification demands, a variable with a relative path is ignored. `None`: no variable names a directory.
 pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // What must exist, and what is below it. XDG_STATE_HOME itself is made if it is missing, as ~/.local/state is.
+    // Each is a directory that must exist, and the state directory below it: XDG_STATE_HOME itself is made if it is missing, as
+    // ~/.local/state is.
     let given = path("XDG_STATE_HOME").and_then(|state| Some((state.parent()?.to_owned(), state)));
     let in_home = || path("HOME").map(|home| (home.clone(), home.join(".local/state")));
     let (home, state) = given.or_else(in_home)?;
@@ -80,7 +81,8 @@ pub(crate) fn spare_places(variable: Variable) -> SparePlaces {
     SparePlaces { state, temporary: temporary.unwrap_or_else(|| "/tmp".into()) }
 }
 
-/// Writes the report, and gives the exit status. `None`: this process lacks the argument, the report or the directory of a keeper.
+/// Does the work of a keeper: writes the report, and returns the exit status. `None`: this process lacks the argument, the report or
+/// the directory of a keeper.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let [most] = args else { return None };
     let most = most.to_str()?.parse().ok()?;

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     own_stack::with_enough(serve_by_name)
 }
 
-/// Does what this process is by its name: the companion command, a stand-in for ssh, a helper of a run, or a launcher.
+/// Does what the name of this process says: the work of the companion command, a stand-in for ssh, a helper of a run, or a launcher.
 fn serve_by_name() -> ExitCode {
     let (line, is_helper) = name::command_line();
     if is_helper {
@@ -59,8 +59,8 @@ fn serve_by_name() -> ExitCode {
     })
 }
 
-/// Does the work of a helper, and gives its exit status. A helper works on what another process of this program hands to it. It never
-/// becomes a launcher for lack of that.
+/// Does the work of a helper, and returns its exit status. A helper works on what another process of this program hands to it. If it
+/// lacks that, it fails; it never becomes a launcher.
 fn serve_helper(line: &[OsString]) -> i32 {
     let name = line.first().and_then(|name| name.to_str()).unwrap_or_default();
     let args = line.get(1..).unwrap_or_default();
@@ -101,7 +101,8 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
     }
 }
 
-/// Runs a command, or attaches to a process. A process to attach to can be this one's child, so there the launcher has no relay.
+/// Runs a command, or attaches to a process. With `--attach` the launcher has no relay, because the process to attach to can be a
+/// child of this one.
 fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
     if options.command.attach.is_none() {
         match relay::take_part() {

@@ -28,7 +28,7 @@ pub(crate) fn command_line() -> (Vec<OsString>, bool) {
     }
 }
 
-/// The name of a collector that was forked: its arguments are the launcher's.
+/// The name of this process if it is a forked collector. Its arguments are still the launcher's.
 static FORKED: OnceLock<&str> = OnceLock::new();
 
 /// Gives this process the name of a collector of its launcher.

@@ -25,9 +25,9 @@ pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
     Origin { pid, pid_ns: pid_namespace_of(pid), parent, monotonic_ns, flags: 0 }
 }
 
-/// The inode of the pid namespace of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call has its
-/// parent's state. If the pid of such a child is 1, it is the first process of a new pid namespace, so the kernel is asked if that
-/// is allowed.
+/// The inode of the pid namespace of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call runs no fork
+/// handler, so it has its parent's state. If the pid of such a child is 1, it is the first process of a new pid namespace. Then the
+/// kernel is asked, if that is allowed.
 fn pid_namespace_of(pid: u32) -> u32 {
     if pid == 1 && state::PID.load(Relaxed) != 1 {
         return if state::may_call_kernel() { sys::pid_namespace() } else { 0 };
@@ -38,9 +38,9 @@ fn pid_namespace_of(pid: u32) -> u32 {
 /// `unless` of [`emit`] for a record that every open session gets.
 pub(crate) const TO_ALL: u32 = 0;
 
-/// Writes `event` to every open session whose header has none of the flags in `unless`. The record with which a quarter of the ring
-/// is used wakes the collector, and so does the first one after a rest, unless system calls are forbidden. Where the ring is full, the
-/// record is appended after the segment, or counted as dropped.
+/// Writes `event` to every open session whose header has none of the flags in `unless`. A record wakes the collector if it makes a
+/// quarter of the ring used, or if the collector rests, unless system calls are forbidden. Where the ring is full, the record is
+/// appended after the segment, or counted as dropped.
 pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     // Encoded in place: a copy would call libc's memcpy, which costs a fork child a page fault.
     let mut record = [0; RECORD_WORDS];
@@ -77,7 +77,7 @@ fn ring(header: &Header) -> Option<Ring<'_, RECORD_WORDS>> {
     Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words)
 }
 
-/// Converts the kernel's rusage to a record's.
+/// Converts the kernel's rusage to the usage in a record.
 pub(crate) fn usage(from: &libc::rusage) -> Usage {
     let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     Usage {

@@ -36,7 +36,7 @@ enum Wanted {
     ShimAndSession,
     /// The session, without the shim.
     SessionOnly,
-    /// Not the shim. The session is not added.
+    /// No shim. A session that is there stays, but none is added.
     NoShim,
 }
 
@@ -104,7 +104,7 @@ impl NewPreload {
 
 impl Repair {
     /// Finds how an environment is to be repaired. The session is added if its variable is missing. If there are several LD_PRELOADs,
-    /// the last one is in effect. `None`: a part of it is nowhere, and the kernel is to refuse it.
+    /// the last one is in effect. `None`: a pointer in it leads nowhere, so it is left to the kernel, which fails with EFAULT.
     ///
     /// # Safety
     /// As [`strings`]. The strings are read until the repaired environment has been used.
@@ -189,7 +189,7 @@ pub(crate) unsafe fn with_repaired(
     let (wanted, counter): (_, Option<Counter>) = if !state::may_call_kernel() {
         (Wanted::NoShim, Some(|header| &header.filtered))
     } else if state::sessions().all(|header| header.flags & FLAG_NO_ENV_REPAIR != 0) {
-        // Without a session, `all` is true.
+        // This is the way without a session, too: `all` is true then.
         return call(environment);
         // SAFETY: promised by the caller.
     } else if shows_preloaded(unsafe { strings(argv) }.map_while(|word| word.map(Text::bytes))) {
@@ -294,7 +294,7 @@ struct Mapping {
 
 impl Mapping {
     /// Takes the kept mapping for this thread, or makes another one if another thread uses the kept one. A kept mapping that is too
-    /// small is replaced. `None`: there is no memory, or none without a system call where that is not allowed.
+    /// small is replaced. `None`: there is no memory, or getting it would need a system call that is not allowed.
     fn take(bytes: usize) -> Option<Self> {
         // SAFETY: takes no arguments.
         let thread = unsafe { libc::pthread_self() } as usize;

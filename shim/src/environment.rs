@@ -18,7 +18,7 @@ unsafe extern "C" {
 pub(crate) struct Strings(*const *const c_char);
 
 impl Strings {
-    /// Wraps an array.
+    /// Wraps an array, of which nothing is read yet.
     ///
     /// # Safety
     /// `array` must be null or a null-terminated array of strings, and outlive every use.
@@ -82,7 +82,7 @@ impl StartValues {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
-    /// Wraps a string.
+    /// Wraps a string, of which nothing is read yet.
     ///
     /// # Safety
     /// `string` must be a string, and outlive every use.
@@ -92,7 +92,7 @@ impl Text {
 
     /// All bytes without the NUL.
     pub(crate) fn bytes(self) -> &'static [u8] {
-        // SAFETY: a string.
+        // SAFETY: promised to `new`.
         unsafe { CStr::from_ptr(self.0) }.to_bytes()
     }
 
@@ -169,11 +169,11 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     PRELOAD_AT_START.store(preload.as_ptr().addr(), Relaxed);
 }
 
-/// Takes the shim out of the program's own environment. For libc's `system` and `popen`, which start programs without a hook, where the
-/// shim would harm these. Programs that the hooked functions start get it again, if it is good for them.
+/// Takes the shim out of the program's own environment, where the programs that inherit it would be harmed. This is for libc's
+/// `system` and `popen`, which start programs without passing a hook. The hooked functions put it back where it does no harm.
 ///
-/// The value is changed in place, and only if it is the one of the process's start. That is in the kernel's area of strings, which
-/// can be written. A value that the program has set itself may be a constant.
+/// The value is changed in place, and only if it is the one with which the process was started. The kernel has put that on the stack,
+/// so it can be written. A value that the program has set itself may be a constant.
 pub(crate) fn hide_shim() {
     // SAFETY: libc's environment.
     let environment = unsafe { Strings::new(environ) };

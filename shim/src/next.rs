@@ -1,7 +1,7 @@
 //! The next definition of each hooked function, and libc functions that not every libc has.
 //!
 //! `dlsym` is not async-signal-safe, may allocate, and would make the shim need glibc 2.34. So the constructor searches the objects
-//! after this one, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's dl-lookup.c).
+//! after this library, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's dl-lookup.c).
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::marker::PhantomData;
@@ -203,10 +203,10 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_sel
     // SAFETY: the loader passes the address and number of the program headers.
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
     let base = info.dlpi_addr as usize;
-    let own = ptr::from_ref(&RESOLVED) as usize;
+    let own_address = ptr::from_ref(&RESOLVED) as usize;
     let is_self = headers.iter().any(|h| {
         let start = base.wrapping_add(h.p_vaddr as usize);
-        h.p_type == libc::PT_LOAD && (start..start.wrapping_add(h.p_memsz as usize)).contains(&own)
+        h.p_type == libc::PT_LOAD && (start..start.wrapping_add(h.p_memsz as usize)).contains(&own_address)
     });
     if is_self {
         *seen_self = true;
@@ -317,8 +317,8 @@ impl Tables {
             let [buckets, first, bloom_words, bloom_shift] = self.gnu_hash.cast::<[u32; 4]>().read();
             let bloom = self.gnu_hash.add(4).cast::<u64>();
             let word = bloom.add(((hash / 64) & bloom_words.wrapping_sub(1)) as usize).read_unaligned();
-            let both = (1u64 << (hash % 64)) | (1u64 << (hash.wrapping_shr(bloom_shift) % 64));
-            if word & both != both {
+            let both_bits = (1u64 << (hash % 64)) | (1u64 << (hash.wrapping_shr(bloom_shift) % 64));
+            if word & both_bits != both_bits {
                 return None;
             }
             let bucket = bloom.add(bloom_words as usize).cast::<u32>();

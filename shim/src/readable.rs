@@ -1,20 +1,20 @@
 //! Strings that the kernel is to read, such as those of an exec. A pointer among them that leads nowhere makes the kernel fail with
 //! EFAULT; reading it here would end the program. So pointers that no program can have are left to the kernel.
 //!
-//! Memory that a program could have mapped, and has not, is not found so. Only a system call could tell, one for each page of a large
-//! environment, and a seccomp filter may kill for it.
+//! An address that a program could have mapped, and has not, is not detected. Only a system call could tell, one for each page of a
+//! large environment, and a seccomp filter may kill the process for it.
 
 use core::ffi::c_char;
 
 use crate::environment::Text;
 
-/// Addresses below are not mapped: the usual value of vm.mmap_min_addr, at which memory begins.
+/// Addresses below this are not mapped: it is the usual value of vm.mmap_min_addr, at which memory begins.
 const FIRST: usize = 64 << 10;
 /// Addresses from here on are the kernel's. Programs have more only where they ask for it.
 const END: usize = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
 
-/// The strings of a null-terminated array, up to its null. `None`: an address that no program can have, of a string or of the
-/// array, which ends there. A null array has no strings.
+/// The strings of a null-terminated array, up to its null. An element is `None` for an address that no program can have. If it is the
+/// array's own address, the strings end there. A null array has no strings.
 ///
 /// # Safety
 /// `array` must be null, an address that no program can have, or a null-terminated array of strings and of such addresses. It must stay

@@ -12,17 +12,17 @@ use crate::{next, state, sys};
 /// Maps the segments of a colon-separated list. Skips those that can't be used.
 pub(crate) fn map_all(list: &[u8]) {
     let user = next::effective_user();
-    let mut free = state::SESSIONS.iter();
+    let mut free_slots = state::SESSIONS.iter();
     for path in list.split(|b| *b == b':').take(MAX_SESSIONS) {
         if let Some(header) = map(path, user)
-            && let Some(slot) = free.next()
+            && let Some(slot) = free_slots.next()
         {
             slot.store(core::ptr::from_ref(header).cast_mut(), Relaxed);
         }
     }
 }
 
-/// Opens the segment at this path for reading and writing. Gives its descriptor and what fstat says of it. `flags`: more flags for
+/// Opens the segment at this path for reading and writing. Returns its descriptor and what fstat says of it. `flags`: more flags for
 /// open(2). `user`: the process's effective user. `None`: the path is too long, or names no file that may be opened.
 ///
 /// The file must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`). That user

@@ -2,12 +2,13 @@
 //!
 //! It avoids /proc where it can, because the kernel creates inodes for each process that is read there.
 //!
-//! A seccomp filter that an uninstrumented program installed before its exec may kill the process for any system call of these.
-//! They can't be without one, so they are few and ordinary. The loader itself makes those that open and map the segment:
+//! A seccomp filter that a program without the shim installed before its exec may kill the process for any of these system calls. The
+//! constructor can't do without them, so they are few and ordinary. To open and map the segment it makes those that the loader makes,
+//! too:
 //!
 //! - newfstatat, openat, fstat, pread64, mmap, close: [`segments`]. The user is known without a call, from the auxiliary vector.
 //! - fcntl: who holds the lock on the segment tells whether this is the launcher's pid namespace. Without it, each process would need
-//!   the calls of another one below.
+//!   the calls of the last item below.
 //! - madvise: malloc makes it, too.
 //! - getpid, getppid, getrusage, clock_gettime: what START is about. A first call of the vDSO's clock costs page faults.
 //! - pidfd_open, ioctl, or newfstatat on /proc: in another pid namespace only. Processes there can't be told apart without it.

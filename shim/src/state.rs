@@ -74,8 +74,8 @@ pub(crate) fn forget_failed_filter() {
     FILTERS.fetch_sub(1, Relaxed);
 }
 
-/// Forgets the filter of a child that ended, which it installed while it ran in this process's memory. Not if a second filter was
-/// noted, since that one may be this process's own.
+/// Forgets the filter of a child that ended, which it installed while it ran in this process's memory. If a second filter was noted,
+/// nothing is forgotten, since that filter may be this process's own.
 pub(crate) fn forget_filter_of(child: u32) {
     if FILTERED_PID.load(Relaxed) == child && child != PID.load(Relaxed) {
         let _ = FILTERS.compare_exchange(1, 0, Relaxed, Relaxed);

@@ -53,7 +53,7 @@ pub(crate) fn into_errno(result: isize) -> isize {
     -1
 }
 
-/// Ends the process.
+/// exit_group(2): ends all threads of the process.
 pub(crate) fn exit_group(status: c_int) -> ! {
     loop {
         // SAFETY: the call takes no pointer.
@@ -150,7 +150,7 @@ pub(crate) fn close(fd: usize) {
     unsafe { call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
 }
 
-/// read(2). Gives the number of bytes read; 0 on an error.
+/// read(2). Returns the number of bytes read; 0 on an error.
 pub(crate) fn read(fd: usize, buffer: &mut [u8]) -> usize {
     // SAFETY: the kernel writes at most `buffer.len()` bytes.
     let n = unsafe { call(libc::SYS_read, [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) };
@@ -166,7 +166,7 @@ pub(crate) fn read_number(fd: usize, at: usize) -> Option<u64> {
     (n == size as isize).then_some(number)
 }
 
-/// write(2). Gives whether all bytes were written.
+/// write(2). Returns whether all bytes were written.
 pub(crate) fn write(fd: usize, bytes: &[u8]) -> bool {
     // SAFETY: the kernel reads at most `bytes.len()` bytes.
     unsafe {
@@ -261,7 +261,7 @@ pub(crate) fn dont_dump(address: *mut c_void, length: usize) {
 }
 
 /// Drops the page at `address` from this process's page table (MADV_DONTNEED); the mapping stays. The kernel rounds the length of 1
-/// up to a page. Gives whether the page was dropped.
+/// up to a page. Returns whether the page was dropped.
 ///
 /// # Safety
 /// The page must belong to a shared mapping: the content of a private one would be lost.

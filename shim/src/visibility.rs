@@ -1,8 +1,9 @@
 //! Whether a program that this process starts can load the shim and map the segment. In a sandbox or container with
 //! another root it can't.
 //!
-//! Under Landlock a file can be seen that can't be opened: access(2) does not ask it. So a process that restricts itself tries to open
-//! both files from then on. A program that it starts need not: what it was given, its own programs can open, too.
+//! Under Landlock, a file that can't be opened can still be seen: access(2) does not ask Landlock. So a process that restricts itself
+//! tries to open both files from then on. A program that it starts need not: if it could load the shim, the programs that it starts
+//! in turn can, too.
 //!
 //! The exec functions ask the kernel each time, because a process may exec right after a change of its root or mounts
 //! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs in the root of the process itself. There the two
@@ -36,8 +37,8 @@ static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 /// This process, or the one of which it is a copy, has restricted itself by Landlock.
 static IS_LANDLOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that this process has restricted itself by Landlock. A vfork child's note is its parent's, too, which costs that a few
-/// microseconds for each exec.
+/// Notes that this process has restricted itself by Landlock. A vfork child's note holds for its parent, too, which costs the parent
+/// a few microseconds for each exec.
 pub(crate) fn note_landlock() {
     IS_LANDLOCKED.store(true, Relaxed);
     forget();

@@ -1,8 +1,8 @@
 //! The core of the collector: from observations of a tracked process tree to what its report says.
 //!
-//! `model` has the data that all share. `run` is the state of a run, which changes by observations only. `build` makes the
-//! report of it. Nothing here does I/O or reads a clock: observations carry their times, and what the core wants to know it
-//! asks for by a request.
+//! `model` is the data that all parts of the collector share. `run` is the state of a run; only observations change it. `build`
+//! makes the report from that state. Nothing here does I/O or reads a clock: each observation carries its time, and the core
+//! returns requests for what it wants to have read.
 
 #![forbid(unsafe_code)]
 

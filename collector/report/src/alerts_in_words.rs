@@ -6,7 +6,7 @@ use crate::model::rule::Quantity;
 use crate::quote::escape;
 use crate::rules_in_words::{self, with_unit};
 
-/// The line about an event for the user, without hidden characters.
+/// Describes an event in one line for the user. Control characters of names in it are escaped.
 pub fn event_in_words(event: &RunEvent) -> String {
     let rule = escape(event.rule.as_deref().unwrap_or_default());
     let at = readable(event.at_s);
@@ -71,14 +71,14 @@ fn step_range(event: &RunEvent) -> String {
     format!("from {} to {}{}", amount(&from), amount(event), within.unwrap_or_default())
 }
 
-/// Says how fast RAM rises, and how long that can go on, as the end of a sentence. Empty: RAM does not rise all the time.
+/// Says how fast RAM rises, and when it will reach what may be used, as the end of a sentence. Empty: the event has no rate.
 fn rise(event: &RunEvent) -> String {
     let Some(rate) = event.rate_bytes_per_s else { return String::new() };
     let left = event.left_s.map(|left_s| format!(": about {} left", readable(left_s)));
     format!(", by {} a minute{}", bytes((rate * 60.0) as u64), left.unwrap_or_default())
 }
 
-/// Writes the amount of an event with its unit.
+/// Formats the amount of an event with its unit.
 pub(crate) fn amount(event: &RunEvent) -> String {
     event.amount.map_or_else(|| UNKNOWN.to_owned(), |amount| with_unit(amount, event.unit, None))
 }

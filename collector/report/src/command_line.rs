@@ -4,9 +4,9 @@ use super::quote::{MARK, cut, escape, width, word};
 
 /// Longest word of a command that is shown whole, in columns, unless there is room for much more.
 const WORD_WIDTH: usize = 60;
-/// A word that does not fit is cut if it still has so many columns.
+/// The first word that does not fit is shown cut if at least this many columns are left for it, and else left out.
 const LEAST_CUT: usize = 16;
-/// A command that has fewer columns is cut as a text.
+/// With fewer columns than this, a command is cut anywhere, and no operand is looked for.
 const LEAST_WORDS: usize = 24;
 /// What stands for words that were left out, before the next one or their count.
 const GAP: &str = " ... ";
@@ -16,8 +16,8 @@ const SOURCES: [&str; 34] = [
     "f08", "F", "F90", "rs", "go", "d", "java", "kt", "swift", "hs", "ml", "tex", "py", "R", "r", "jl", "pl",
 ];
 
-/// Renders a command in about `max_width` columns. If it is longer, it is its first words, and what it works on ([`operand`]); long
-/// words are cut, and the others counted.
+/// Renders a command in about `max_width` columns. Of a longer one, it shows the first words and the word that tells what the command
+/// works on ([`operand`]). Long words are cut, and those left out are counted.
 pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     // Where there is much room, a long word gets a half of it.
     let word_width = WORD_WIDTH.max(max_width / 2);
@@ -31,9 +31,10 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
     let fitting = count_fitting(&shown, left);
-    let operand = operand(words).filter(|at| *at >= fitting);
-    let end = |at: usize| Some((at, end_of_path(words[at].as_ref(), left * 2 / 3)?));
-    let Some((at, operand)) = operand.and_then(end) else { return cut_words(&shown, fitting, max_width) };
+    // An operand among the first words is shown with them.
+    let place = operand(words).filter(|at| *at >= fitting);
+    let with_end = |at: usize| Some((at, end_of_path(words[at].as_ref(), left * 2 / 3)?));
+    let Some((at, operand)) = place.and_then(with_end) else { return cut_words(&shown, fitting, max_width) };
     let room = left.saturating_sub(width(&operand) + GAP.len());
     let kept = count_fitting(&shown, room);
     let (gap, others) = (if at == kept { " " } else { GAP }, shown.len() - kept - 1);
@@ -52,7 +53,7 @@ fn count_fitting(words: &[String], columns: usize) -> usize {
     ends.take_while(|end| *end <= columns).count().max(1)
 }
 
-/// Renders the first `kept` of a command's words in about `max_width` columns, with the begin of the next one if there is room for it.
+/// Renders the first `kept` of a command's words in about `max_width` columns, and the beginning of the next one if there is room.
 fn cut_words(words: &[String], kept: usize, max_width: usize) -> String {
     let mut text = match kept {
         1 => cut(&words[0], max_width.saturating_sub(" ... 1000 more".len())),
@@ -64,12 +65,13 @@ fn cut_words(words: &[String], kept: usize, max_width: usize) -> String {
     if room >= LEAST_CUT {
         return format!("{text} {}{count}", cut(next, room));
     }
-    // A word that was cut ends with the mark already.
+    // If the last word was cut, it ends with "..." already.
     text += if text.ends_with(MARK) { " " } else { GAP };
     format!("{text}{} more", others + 1)
 }
 
-/// Finds the argument that tells a command from others of its kind: its source file, what it makes (`-o`), or its last path.
+/// Finds the place of the argument that tells a command from others of its kind: its last source file, else its output (`-o`), else
+/// its last path.
 fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     let word = |at: usize| words[at].as_ref();
     let is_name = |at: &usize| !word(*at).starts_with('-') && !word(*at).contains(char::is_whitespace);
@@ -81,7 +83,7 @@ fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     };
     let is_path = |at: &usize| word(*at).contains(['/', '.']);
     let last = |is: &dyn Fn(&usize) -> bool| (1..words.len()).rev().filter(is_name).find(|at| is(at));
-    // A source file that is named twice has its directory in the longer one.
+    // A compiler can be given the name of its source file and the whole path. The path tells more.
     let source = last(&is_source);
     let longest = source.and_then(|source| {
         let is_same = |at: &usize| is_source(at) && word(*at).ends_with(word(source));
@@ -90,9 +92,9 @@ fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     longest.or_else(|| last(&is_output)).or_else(|| last(&is_path))
 }
 
-/// The end of a path, whole names of it, in at most `max_width` columns. `None`: its last name is wider.
+/// As many of a path's last names as fit in `max_width` columns. `None`: its last name alone is wider.
 fn end_of_path(path: &str, max_width: usize) -> Option<String> {
-    /// Maximum number of bytes for a column, those of characters without a width included. What is before them is not looked at.
+    /// Only so many bytes for each column are looked at. They can be several, because combining characters have bytes but no width.
     const MAX_BYTES: usize = 16;
     let least = path.len().saturating_sub(max_width * MAX_BYTES);
     let first = (least..=path.len()).find(|at| path.is_char_boundary(*at))?;
@@ -107,7 +109,7 @@ fn end_of_path(path: &str, max_width: usize) -> Option<String> {
 pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> String {
     let Some([first, rest @ ..]) = args else { return cut(&escape(name), max_width) };
     let mut words: Vec<&str> = vec![first];
-    // A process can write any text there. Text with white space is not taken for a path.
+    // A process can overwrite its arguments in memory with any text. Text with white space is not taken for a path.
     if !first.contains(char::is_whitespace) {
         words[0] = first.rsplit('/').next().unwrap_or(first);
     }

@@ -6,7 +6,7 @@ use crate::model::report::{CommandGpu, CommandUsage};
 #[derive(Debug, Default)]
 pub(crate) struct CommandSums {
     count: u64,
-    /// The sum of those that are known. `None`: none is.
+    /// The sum of the CPU times that are known. `None`: none is known.
     pub(crate) cpu_us: Option<u128>,
     peak_rss_bytes: Option<u64>,
     wall_us: u128,
@@ -14,7 +14,7 @@ pub(crate) struct CommandSums {
 }
 
 impl CommandSums {
-    /// Adds processes.
+    /// Adds the processes that are summed up in `usage`.
     pub(crate) fn add(&mut self, usage: &CommandUsage) {
         self.join(&Self {
             count: usage.count,
@@ -39,7 +39,7 @@ impl CommandSums {
         }
     }
 
-    /// The sums as the usage of a command of this name.
+    /// Converts the sums to the usage of a command of this name.
     pub(crate) fn usage(&self, name: &str) -> CommandUsage {
         CommandUsage {
             command: name.to_owned(),

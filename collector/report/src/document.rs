@@ -1,5 +1,5 @@
-//! What a report says, as data: sections of labelled values, tables and lists. A writer such as [`super::text`] gives them
-//! their form. Their texts are not escaped yet, and many are untrusted.
+//! What a report says, as data: sections of labelled values, tables and lists. A writer such as [`super::text`]
+//! turns them into text or HTML. Their texts are not escaped yet, and many are untrusted.
 
 use super::figures::number;
 use crate::model::style::{RamUnit, TimeUnit};
@@ -73,7 +73,7 @@ pub(super) enum Cell {
 /// The largest RAM of the tree in a span of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RamSpan {
-    /// Its begin, seconds after the command's start.
+    /// Its start, seconds after the command's start.
     pub(super) start_s: f64,
     /// Its end, seconds after the command's start.
     pub(super) end_s: f64,
@@ -89,9 +89,9 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
     /// How many rows there would be if all were known.
     pub(super) total: usize,
-    /// For each row, the part that it is of the whole. `None`: unknown. The list is empty if the rows are no parts of anything.
+    /// For each row, its share of the whole (1 is all of it); `None`: unknown. Empty if the rows are no parts of a whole.
     pub(super) parts: Vec<Option<f64>>,
-    /// For each row, more than its last cell says, such as a whole command; a form without room for it leaves it out. Or empty.
+    /// For each row, the full text of its last cell, such as a whole command, for forms that have room for it. Can be empty.
     pub(super) tips: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Column {
 }
 
 impl Cell {
-    /// Writes a number with its unit, or a count. `None`: it is unknown, would show as zero, or the cell has no number.
+    /// Formats a number with its unit, or a count. `None`: it is unknown, would show as zero, or the cell has no number.
     pub(super) fn amount(&self) -> Option<String> {
         match self {
             Self::Number(None, _) | Self::Count(None | Some(0)) => None,
@@ -127,7 +127,7 @@ impl Block {
     }
 }
 
-/// Functions that take `self` add a block, and give the section back. Those with a `label` add a row of that label.
+/// Functions that take `self` add a block, and return the section. Those with a `label` add a row of that label.
 ///
 /// An unknown number or count is added: the writer decides what it shows. A text that is `None`, or an empty table, is not.
 impl Section {

@@ -8,14 +8,14 @@ use super::quote::json_line;
 use crate::model::alert::RunEvent;
 use crate::model::report::Host;
 
-/// Version of the form. It goes up when a key changes its name or meaning, or is removed.
+/// Version of the format of these lines. It goes up when a key changes its name or meaning, or is removed.
 pub const FORM_VERSION: u32 = 1;
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventLine {
-    /// The first one: what does not change.
+    /// The first line of a file: what does not change during the run.
     Run(Box<Header>),
     /// Something happened.
     Event(Box<RunEvent>),
@@ -54,7 +54,7 @@ pub struct Sources {
 }
 
 impl EventLine {
-    /// Its text, with its line break, and no hidden characters in it.
+    /// The line as text, with its line break. Control characters in strings are escaped.
     pub fn text(&self) -> String {
         json_line(self)
     }

@@ -36,7 +36,7 @@ named! {
 pub enum Kind {
     /// An event that only a tracking file tells.
     Recorded(Recorded),
-    /// An event of the run, or the start of a process, which only a tracking file tells.
+    /// An event of the run. In a tracking file, `start` is also the start of any process.
     Run(EventKind),
 }
 
@@ -138,7 +138,7 @@ pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
     filtered(peak(report).into_iter().chain(of_run(report)).collect(), filter)
 }
 
-/// The events of the run that the report lists, except for the RAM peak: [`peak`] gives it for every report.
+/// The events of the run that the report lists, except the RAM peak: [`peak`] makes that, also for a report without such a list.
 fn of_run(report: &Report) -> impl Iterator<Item = Event> {
     let events = report.events.iter().flat_map(|events| &events.list);
     events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {
@@ -158,7 +158,7 @@ fn of_run(report: &Report) -> impl Iterator<Item = Event> {
     })
 }
 
-/// Puts events into the order of their times, and gives those that the filter wants.
+/// Sorts events by time, and returns those that the filter selects.
 fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     let is_wanted = |kind| filter.kinds.is_empty() || filter.kinds.contains(&kind);
     all.retain(|event| event.at_s >= filter.since_s && is_wanted(event.kind));
@@ -167,7 +167,7 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     all.split_off(first)
 }
 
-/// The start and the end of a process. `at_s` gives a time of the file as seconds after the start of the run.
+/// The start and the end of a process. `at_s` converts a time of the file to seconds after the start of the run.
 fn of_process(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
     let kind = if process.is_still_running {
         Recorded::StillRunning
@@ -203,12 +203,12 @@ fn peak(report: &Report) -> Option<Event> {
     report.peak.as_ref().map(|peak| new_event(PEAK, peak.at_s, Some(peak.footprint_bytes)))
 }
 
-/// Writes events as text, a line for each.
+/// Formats events as text, a line for each.
 pub fn text(events: &[Event]) -> String {
     events.iter().map(|event| line(event) + "\n").collect()
 }
 
-/// Writes an event as a line of text: its time, its kind, the process if it is of one, and words.
+/// Formats an event as a line of text: its time, its kind, the process if it is of one, and words.
 fn line(event: &Event) -> String {
     let Event { at_s, kind, ppid, command, exit, cpu_s, ram_bytes, .. } = event;
     let ram = ram_bytes.map_or(UNKNOWN.to_owned(), bytes);
@@ -235,12 +235,12 @@ fn line(event: &Event) -> String {
     format!("{at_s:>12.3} s  {:<13}  {process}{words}", kind.name())
 }
 
-/// Writes events as JSON, an array of objects.
+/// Formats events as JSON, an array of objects.
 pub fn json(events: &[Event]) -> String {
     quote::json_pretty(&events)
 }
 
-/// Writes events as CSV, with the names of the columns in the first line. The cell of a null is empty.
+/// Formats events as CSV, with the names of the columns in the first line. The cell of a null is empty.
 pub fn csv(events: &[Event]) -> String {
     let row = |event: &Event| {
         let exit = event.exit.unwrap_or_default();

@@ -7,24 +7,24 @@ use crate::model::style::RamUnit;
 /// Stands for an unknown value.
 pub(super) const UNKNOWN: &str = "n/a";
 
-/// A whole number as one with decimals.
+/// Converts a whole number, such as a count of bytes, to a float.
 pub(super) fn float(whole: Option<u64>) -> Option<f64> {
     whole.map(|whole| whole as f64)
 }
 
-/// Writes a number with three decimals.
+/// Formats a number with three decimals.
 pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))
 }
 
-/// Writes a whole number.
+/// Formats a whole number.
 pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())
 }
 
-/// Writes a number with about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
+/// Formats a number with about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
 pub fn short(value: f64) -> String {
-    // Each bound is where rounding would give one digit more: 9.995 is written as 10.0.
+    // Each bound is where rounding would make one digit more: 9.995 is written as 10.0.
     let magnitude = value.abs();
     if magnitude == 0.0 {
         "0".to_owned()
@@ -41,16 +41,16 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Writes energy in the largest unit of which there is at least one; less than a joule in joules.
+/// Formats energy in the largest unit of which there is at least one; less than a joule in joules.
 pub(super) fn energy(joules: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
     let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
     format!("{} {symbol}", short(joules / size))
 }
 
-/// Writes a whole number with commas between thousands.
+/// Formats a whole number with commas between thousands.
 pub(super) fn thousands(whole: f64) -> String {
-    // No run has so much of anything: a file was forged.
+    // No run has so much of anything. A forged report can, and its number would have up to 300 digits.
     if whole.abs() >= 1e18 {
         return format!("{whole:.2e}");
     }
@@ -66,11 +66,11 @@ pub(super) fn thousands(whole: f64) -> String {
     out
 }
 
-/// Writes values that stand below one another. All have as many decimals as show the largest one with about four digits.
+/// Formats values that stand below one another. All have as many decimals as show the largest one with about four digits.
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
-        // Three significant digits: three decimals would leave one at most.
+        // Three significant digits: with three decimals there would be at most one.
         1e-12..0.009_995 => (2.0 - f64::log10(largest).floor()) as usize,
         ..9.9995 => 3,
         ..99.995 => 2,
@@ -85,23 +85,23 @@ pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(cell).collect()
 }
 
-/// Writes whole numbers that stand below one another, with commas between thousands.
+/// Formats whole numbers that stand below one another, with commas between thousands.
 pub(super) fn counts(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(|value| value.map_or_else(|| UNKNOWN.to_owned(), thousands)).collect()
 }
 
-/// Writes a part of a whole (1 is all of it) in percent.
+/// Formats a part of a whole (1 is all of it) in percent.
 pub(super) fn percent(part: f64) -> String {
     if part < 9.995 { format!("{:.0} %", part * 100.0) } else { ">999 %".to_owned() }
 }
 
-/// Writes bytes in the largest unit that fits.
+/// Formats bytes in the largest unit that fits.
 pub fn bytes(bytes: u64) -> String {
     let unit = RamUnit::that_fits(bytes as f64);
     format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
 }
 
-/// Writes a time for a glance: `4.18 s`, `3 min 12 s`; from an hour on as [`duration`] does.
+/// Formats a time for a glance: `4.18 s`, `3 min 12 s`; from an hour on as [`duration`] does.
 pub fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match s {
@@ -111,7 +111,7 @@ pub fn readable(seconds: f64) -> String {
     }
 }
 
-/// Writes a time to the millisecond: `4.180 s`, `3 min 12.250 s`. From an hour on it is to the second, from a day on to the
+/// Formats a time to the millisecond: `4.180 s`, `3 min 12.250 s`. From an hour on it is to the second, from a day on to the
 /// minute.
 pub(super) fn duration(seconds: f64) -> String {
     let ms = (seconds * 1e3).round() as u64;
@@ -124,7 +124,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Writes an exit code, or the name of a signal.
+/// Formats an exit code, or the name of a signal.
 pub(super) fn exit(exit: Exit) -> String {
     match exit {
         Exit { code: Some(code), .. } => code.to_string(),

@@ -1,4 +1,5 @@
-//! The forms in which a report, or the list of GPUs, is written: the values of `-f`.
+//! The forms in which a report, or the list of GPUs, is written: the values of `-f`. Two more are for users of the Python
+//! program gpu_tracker 5: they have what that program writes, and nothing more.
 
 use super::{gpu_tracker, html, json, openmetrics, text};
 use crate::metrics::MetricPoints;
@@ -7,15 +8,15 @@ use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
 use crate::model::style::{Output, Style};
 
-/// A form. Its functions are pure; what they return ends with a newline.
+/// A form. What its functions return ends with a newline.
 struct Format {
     /// Its name.
     name: &'static str,
     /// What the name of a file in this form ends in.
     extension: &'static str,
-    /// Writes a report to a place.
+    /// Renders a report for the place to which it will be written.
     report: fn(&Report, &Style, &Output) -> String,
-    /// Writes lists of GPUs. `None`: the form is for reports alone.
+    /// Renders lists of GPUs. `None`: the form is for reports alone.
     lists: Option<Lists>,
 }
 
@@ -27,7 +28,7 @@ impl Format {
     }
 }
 
-/// What writes lists of GPUs.
+/// The functions that render lists of GPUs.
 #[derive(Clone, Copy)]
 struct Lists {
     /// The output of `--gpus`.
@@ -78,10 +79,10 @@ const HTML: Format = Format {
     lists: None,
 };
 
-/// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
+/// The prefix of gpu_tracker's forms: the rest of such a name is the form of ours that it corresponds to.
 pub const GPU_TRACKER: &str = "gpu_tracker ";
 
-/// All forms. The name of one of gpu_tracker's is [`GPU_TRACKER`] and the name of the form that it corresponds to.
+/// All forms.
 const FORMATS: [Format; 6] = [
     TEXT,
     JSON,
@@ -111,7 +112,7 @@ pub fn extension(name: &str) -> &'static str {
     named(name).extension
 }
 
-/// Whether programs read a file of this form while the run goes on, so that it should never be old.
+/// Whether programs read a file of this form again and again during the run, so that it should never be old.
 pub fn is_scraped(name: &str) -> bool {
     name == OPENMETRICS.name
 }
@@ -127,15 +128,15 @@ pub fn is_complete(name: &str) -> bool {
 }
 
 /// Names, in a sentence, the unknown figures that gpu_tracker's forms write as 0, since they have no word for "not known".
-/// `name`: the form. `None`: the form says itself what is unknown, or nothing is.
+/// `name`: that of the form. `None`: every figure is known, or the form itself shows which are not.
 pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
     let unknown = if is_complete(name) { Vec::new() } else { json::unknown(report) };
     (!unknown.is_empty())
         .then(|| format!("Not known, and therefore 0 in the report: {}.", unknown.join(", ")))
 }
 
-/// Renders the report as it is written to `target`. `asked`: the style that the user asked for; [`ReportTarget::style_here`] says
-/// what of it holds there. A quiet report is always text: it has what went wrong with tracking, and nothing else.
+/// Renders the report as it is written to `target`. `asked`: the style that the user asked for, such as colours, of which a target
+/// may not show all. A quiet report is always text: it has what went wrong with tracking, and nothing else.
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);
     let format = if style.quiet { &TEXT } else { named(&target.format) };
@@ -162,7 +163,7 @@ pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
     (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus_now)(listing)
 }
 
-/// The form of this name. The command line gives only such names; for any other, this is text.
+/// The form of this name. The command line accepts no other names; for them, this would be text.
 fn named(name: &str) -> &'static Format {
     FORMATS.iter().find(|format| format.name == name).unwrap_or(&TEXT)
 }

@@ -1,4 +1,4 @@
-//! gpu_tracker's form of a report: the sections that it has, in its words and nesting.
+//! The report as text in the form of gpu_tracker 5, for users who move from that Python program: the same sections, words and nesting.
 
 use super::document::{Block, Cell, Section};
 use super::figures::{count, number};
@@ -12,7 +12,7 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
     sections(report, Units::choose(report, style)).iter().map(|section| lines_of(section, "")).collect()
 }
 
-/// Renders a section and those in it, each line behind `indent`. [`sections`] makes no other blocks than sections and rows.
+/// Renders a section and those in it, with `indent` before each line. [`sections`] makes no other blocks than sections and rows.
 fn lines_of(section: &Section, indent: &str) -> String {
     let inner = format!("{indent}   ");
     let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
@@ -61,6 +61,7 @@ fn measured(title: &str, unit: &'static str) -> Section {
     Section { unit: Some(unit), ..Section::new(title) }
 }
 
+/// Makes the section of the largest RAM: of the machine, the main (first) process, its descendants, and both together.
 fn max_ram(report: &Report, unit: RamUnit) -> Section {
     let ram = &report.max_ram;
     let rss = |title, set: &SetRam| {
@@ -86,6 +87,7 @@ fn max_gpu_ram(ram: &MaxGpuRam, unit: RamUnit) -> Section {
         .bytes("Combined", ram.combined_bytes, unit)
 }
 
+/// Makes the section of CPU utilization and threads, of the same parts.
 fn cpu_utilization(report: &Report) -> Section {
     let cpu = &report.cpu;
     Section::new("CPU utilization")
@@ -109,7 +111,7 @@ fn gpu_utilization(report: &Report) -> Section {
 }
 
 /// Makes a section of four percentages: the largest and the mean sum, and each divided by `units`, the number of cores or GPUs.
-/// With 0 units, as on a machine without a GPU, gpu_tracker gives 0, and so does the division.
+/// With 0 units, as on a machine without a GPU, gpu_tracker writes 0, and `max_hardware` and `mean_hardware` return that.
 fn percentages(title: &str, percent: Percent, units: impl Into<Option<u32>>) -> Section {
     let units = units.into();
     Section::new(title)

@@ -1,6 +1,6 @@
 //! The report as JSON. The first five objects have gpu_tracker 5's names, nesting, units and meanings, so that programs
-//! that parse those can switch. They are a rendering, in the units that the user asked for. Behind them stands the whole
-//! report, exactly; `read` makes it a report again. Unknown is null.
+//! that parse those can switch. Their figures are in the units that the user asked for. After them comes the whole report,
+//! unrounded, which `read` turns into a report again. Unknown is null.
 
 mod layout;
 
@@ -58,7 +58,7 @@ fn nulls(value: &Value) -> Vec<String> {
     paths
 }
 
-/// Renders JSON with this indent for each level, a newline at its end, and no hidden characters in it.
+/// Renders JSON with this indent for each level, and a newline at its end. Control characters in strings are escaped.
 fn text(value: &impl Serialize, indent: &str) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
     let mut serializer = ser::Serializer::with_formatter(&mut bytes, Layout::new(indent));

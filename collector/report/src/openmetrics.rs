@@ -30,7 +30,7 @@ use MetricKind::{Counter, Gauge};
 /// A metric: its name without [`PREFIX`], its kind, and its help text.
 type Metric<'a> = (&'a str, MetricKind, &'a str);
 
-/// A text that grows by metrics.
+/// The text of the metrics so far.
 #[derive(Default)]
 struct Metrics {
     text: String,
@@ -39,15 +39,15 @@ struct Metrics {
 }
 
 impl Metrics {
-    /// Adds a metric: a line for each value that is known and finite, perhaps with a label of its own. Without any such value it is
-    /// left out.
+    /// Adds a metric: a line for each value that is known and finite. Without such a value, the metric is left out. A value can come
+    /// with a label, name and text, which its line has besides the shared ones.
     fn add<'a>(
         &mut self,
         (name, kind, help): Metric<'_>,
         values: impl IntoIterator<Item = (Option<(&'static str, &'a str)>, Option<f64>)>,
     ) {
         let mut has_head = false;
-        for (own, value) in values {
+        for (own_label, value) in values {
             let Some(value) = value.filter(|value| value.is_finite()) else { continue };
             if !has_head {
                 has_head = true;
@@ -56,7 +56,7 @@ impl Metrics {
                     writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
             }
             let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
-            let all = shared.chain(own);
+            let all = shared.chain(own_label);
             let labels: Vec<String> =
                 all.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
@@ -70,7 +70,7 @@ impl Metrics {
     }
 }
 
-/// Escapes what a label may not have: a backslash, a quote, a line break. Control characters are written as in all reports.
+/// Escapes what the value of a label may not have: a backslash, a quote, a line break. Control characters are escaped first.
 fn label_value(value: &str) -> String {
     quote::escape(value).replace('\\', "\\\\").replace('"', "\\\"")
 }
@@ -156,7 +156,8 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     );
 }
 
-/// The mean of the last point of `track`. `None`: it is not known, or this is no report so far.
+/// The present value of a quantity over time: the mean of the last point of its `track`. `None`: it is not known, or the report is
+/// not one of a command that still runs.
 fn lately(report: &Report, track: &Track) -> Option<f64> {
     (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
 }

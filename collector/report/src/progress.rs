@@ -11,7 +11,7 @@ use crate::figures::UNKNOWN;
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{GpuSample, TreeSample};
 
-/// Writes the line, without a line break. `since_start_s`: time since the start of the run. `columns`: the most that the line may
+/// Formats the line, without a line break. `since_start_s`: time since the start of the run. `columns`: the most that the line may
 /// have; GPUs that do not fit are only counted.
 pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     let [cpu, all_cpu] = [now.cpu.combined.percent, now.system.cpu_percent].map(percent);
@@ -28,7 +28,7 @@ pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     for (number, gpu) in gpus.iter().enumerate() {
         // This GPU, and those after it.
         let rest = gpus.len() - number;
-        // Behind this GPU, the number of those after it must fit.
+        // After this GPU there must still be room for the count of the rest.
         let width_of_number = if rest > 1 { more_gpus(rest - 1).len() } else { 0 };
         if line.len() + gpu.len() + width_of_number > columns {
             line.push_str(&more_gpus(rest));
@@ -40,20 +40,20 @@ pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     line
 }
 
-/// Writes how many GPUs found no room.
+/// Formats how many GPUs found no room.
 fn more_gpus(count: usize) -> String {
     format!("  +{count} GPU")
 }
 
-/// Writes a GPU: its number, its utilisation, the memory that the run holds, and all memory in use. `place`: its place in the
-/// sample, which stands for an unknown number.
+/// Formats a GPU: its number, its utilisation, the memory that the run holds, and all memory in use. `place`: its place in the
+/// sample, which is shown if its number is unknown.
 fn gpu_part(place: usize, gpu: &GpuSample) -> String {
     let number = gpu.device.index.map_or_else(|| place.to_string(), |index| index.to_string());
     let run = gpu.run_bytes.map(|Groups { combined, .. }| combined);
     format!("  GPU{number} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
 }
 
-/// Writes a time as hours, minutes and seconds: `0:01:05`. Tenths of a second are written if they are not 0.
+/// Formats a time as hours, minutes and seconds: `0:01:05`. Tenths of a second are written if they are not 0.
 fn clock(seconds: f64) -> String {
     let tenths = (seconds * 10.0).round() as u64;
     let (hours, minutes, rest) = (tenths / 36_000, tenths / 600 % 60, tenths % 600);
@@ -65,7 +65,7 @@ fn percent(percent: Option<f64>) -> String {
     percent.map_or_else(|| UNKNOWN.to_owned(), |percent| format!("{percent:.0}%"))
 }
 
-/// Writes memory of the run and of all programs, in one unit: that of the larger.
+/// Formats memory of the run and of all programs, in one unit: that of the larger.
 fn memory_of_run_and_all(run: Option<u64>, all: Option<u64>) -> String {
     const UNITS: [(f64, &str); 4] = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let Some(largest) = run.max(all) else { return UNKNOWN.to_owned() };

@@ -15,7 +15,7 @@ pub(crate) struct Quantity {
     pub(crate) less_and_more: [&'static str; 2],
     /// Its value; `None` if that is not known.
     pub(crate) value: fn(&Report) -> Option<f64>,
-    /// The reason why it is not known, of a run that was tracked.
+    /// Says why it is not known, for a run that was tracked.
     reason: fn(&Report) -> &str,
 }
 
@@ -58,7 +58,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         label: "GPU RAM peak",
         unit: "bytes",
         less_and_more: ["needs less GPU memory", "needs more GPU memory"],
-        // Of no GPU it would be 0, which says nothing of the run.
+        // Without a GPU it would be 0, which says nothing about the run.
         value: |report| float(report.max_gpu_ram.combined_bytes).filter(|_| has_gpus(report)),
         reason: |report| why_of_gpus(report, &["memory by process", "memory"]),
     },

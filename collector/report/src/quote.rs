@@ -42,21 +42,20 @@ fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Whether [`is_hidden`] leaves this format character alone in text, since it has a shape (Unicode 16, category Cf).
+/// Whether this is a format character (category Cf, Unicode 16) that [`is_hidden`] lets pass, because it has a visible shape.
 fn is_visible_format(c: char) -> bool {
     matches!(c,
         '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{110bd}' | '\u{110cd}'
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
-/// Writes a value as a line of JSON, with its line break and no hidden characters. Gives an empty text if JSON can't have the
-/// value.
+/// Formats a value as a line of JSON, with its line break. Hidden characters are escaped. Empty if the value can't be serialized.
 pub fn json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).map_or(String::new(), |line| escape_json(&line) + "\n")
 }
 
-/// Writes a value as indented JSON, with a line break at its end and no hidden characters. Gives an empty line if JSON can't have the
-/// value.
+/// Formats a value as indented JSON, with a line break at its end. Hidden characters are escaped. An empty line if the value can't be
+/// serialized.
 pub(crate) fn json_pretty(value: &impl Serialize) -> String {
     escape_json(&serde_json::to_string_pretty(value).unwrap_or_default()) + "\n"
 }
@@ -77,12 +76,12 @@ pub fn escape_json(json: &str) -> String {
     out
 }
 
-/// Writes a text as a cell of CSV (RFC 4180), without hidden characters.
+/// Formats a text as a cell of CSV (RFC 4180), without hidden characters.
 pub(super) fn csv_cell(text: &str) -> String {
     format!("\"{}\"", escape(text).replace('"', "\"\""))
 }
 
-/// Writes a value as a cell of CSV that needs no quotes, such as a number. `None` is an empty cell.
+/// Formats a value as a cell of CSV that needs no quotes, such as a number. `None` is an empty cell.
 pub(super) fn csv_plain<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -121,7 +120,7 @@ pub(crate) fn word(word: &str) -> String {
 
 /// Renders a whole command, which can be pasted into a shell.
 pub fn words<S: AsRef<str>>(words: &[S]) -> String {
-    words.iter().map(|one| word(one.as_ref())).collect::<Vec<_>>().join(" ")
+    words.iter().map(|plain| word(plain.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
 /// Counts the columns that `text` takes on a terminal.
@@ -153,7 +152,7 @@ pub fn cut_list(text: &str, max_width: usize) -> String {
     end.filter(|end| *end > 0).map_or_else(|| cut(text, max_width), |end| begin[..end].to_owned() + LEFT_OUT)
 }
 
-/// Cuts `text` to `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
+/// Cuts `text` to `max_width` columns. What is left out is its middle, since names often differ at their ends.
 pub fn cut_middle(text: &str, max_width: usize) -> String {
     if fits(text, max_width) || max_width <= MARK.len() {
         return cut(text, max_width);
@@ -166,7 +165,7 @@ pub fn cut_middle(text: &str, max_width: usize) -> String {
 /// Cuts texts to `max_width` columns each. Different texts that would then read alike are cut so that the places show where they
 /// differ.
 pub(crate) fn shorten<S: AsRef<str>>(texts: &[S], max_width: usize) -> Vec<String> {
-    /// Each round tells some of the texts apart that still read alike.
+    /// Maximum number of rounds. Each makes some of the texts differ that still read alike.
     const ROUNDS: usize = 8;
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
     let mut shown: Vec<String> = texts.iter().map(|text| cut_middle(text, max_width)).collect();
@@ -192,7 +191,7 @@ pub(crate) fn shorten<S: AsRef<str>>(texts: &[S], max_width: usize) -> Vec<Strin
     shown
 }
 
-/// Cuts `text` to `max_width` columns: its first ones, and what stands after its first `same` bytes.
+/// Cuts `text` to `max_width` columns: its beginning, and the text after its first `same` bytes.
 fn cut_around(text: &str, same: usize, max_width: usize) -> String {
     let first = beginning(&text[..same], max_width / 3);
     let rest = max_width.saturating_sub(width(first) + MARK.len());
@@ -233,8 +232,7 @@ fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
     bytes
 }
 
-/// Breaks words into lines of at most `width` columns. A longer word has a line of its own. Without
-/// words, gives one empty line.
+/// Breaks words into lines of at most `width` columns. A longer word has a line of its own. Without words there is one empty line.
 pub fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words {

@@ -1,5 +1,5 @@
-//! A report that was written as JSON, read back. It is equal to the one that was written. So every form that is made of it is
-//! what the run would have written.
+//! Reads a report back that was written as JSON. It is equal to the one that was written. So each form that is made of it is the same
+//! as the run would have written it.
 //!
 //! Unknown keys are ignored. A missing key is null: an unknown figure. A key that is never null must be there.
 
@@ -53,7 +53,7 @@ const MOST_DETAIL: usize = 300;
 /// Maximum number of bytes of a report of an older schema, which has no series.
 const MOST_OLDER_BYTES: usize = 4 << 20;
 
-/// The key that tells how the rest is to be read.
+/// The one key that is read first, since it tells how the rest is to be read.
 #[derive(Deserialize)]
 struct SchemaHead {
     schema_version: Option<u64>,
@@ -78,7 +78,7 @@ pub fn read(json: &str) -> Result<ReadReport, NotRead> {
         Some(older @ ..SCHEMA_VERSION) => {
             let document = serde_json::from_str(json).map_err(NotRead::NotJson)?;
             let (document, note) = older::upgraded(document, older);
-            // As text: a report that is read from a `Value` needs code of its own for each of its types.
+            // By way of text, because reading a report from a `Value` would compile a second deserializer of each of its types.
             let converted = document.to_string();
             let report = serde_json::from_str(&converted)
                 .map_err(|error| NotRead::Damaged(without_position(&error)))?;

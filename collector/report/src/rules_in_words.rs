@@ -35,7 +35,8 @@ pub(crate) fn held_most(process: &LargestProcess, bytes: impl Fn(u64) -> String)
     format!("; {pid}({command}) held most {memory}, {}", bytes(held))
 }
 
-/// Says how much there is of the quantity of a rule. `amount`: how much, with its unit; a limit of time tells itself.
+/// Says how much there is of the quantity of a rule. `amount`: how much, with its unit. A
+/// limit of wall time needs no amount.
 pub(crate) fn figure(quantity: Quantity, unit: Unit, amount: &str) -> String {
     match quantity {
         Quantity::Ram | Quantity::Growth => format!("{amount} of RAM"),
@@ -64,8 +65,8 @@ pub(crate) fn limit_title(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Writes an amount of a report with its unit. `unit`: `None`, if it has none. `units`: those of the report; `None`: the ones that
-/// fit the amount.
+/// Formats an amount of a report with its unit. `unit`: what the amount is measured in; `None`: nothing. `units`: those in which the
+/// whole report is shown; `None`: each amount has the unit that fits it.
 pub(crate) fn with_unit(amount: f64, unit: Option<Unit>, units: Option<Units>) -> String {
     match unit {
         Some(Unit::Bytes) => units.map_or_else(|| bytes(amount as u64), |units| units.bytes(amount as u64)),

@@ -98,8 +98,9 @@ named! {
     }
 }
 
-/// Sorts runs. Of equal ones, the oldest comes first. Those whose figure is not known come last.
+/// Sorts runs. Among equal runs, the oldest comes first. Runs whose figure is not known come last.
 pub fn sort(runs: &mut [RunRow], by: SortBy) {
+    // The second sort is stable, so it keeps this order among equal runs.
     runs.sort_by(|a, b| (a.started_at, &a.file).cmp(&(b.started_at, &b.file)));
     let figure = |run: &RunRow| match by {
         SortBy::Start | SortBy::Name => None,
@@ -114,10 +115,11 @@ pub fn sort(runs: &mut [RunRow], by: SortBy) {
     }
 }
 
-/// Writes runs as text, a line for each in about `columns` columns, and their sum. What all were given alike stands in a head. Columns of
-/// which nothing is known of any run are left out.
-pub fn text(runs: &[RunRow], columns: usize) -> String {
+/// Formats runs as a table, a line for each in about `max_width` columns, and their sum. If all were given the same amount of a resource,
+/// the head of its column has it. A column without any known cell is left out.
+pub fn text(runs: &[RunRow], max_width: usize) -> String {
     let end = |run: &RunRow| if run.end.starts_with("OK") { "OK".to_owned() } else { run.end.clone() };
+    // Each column is its head, and a cell for each run.
     let figures = [
         amounts("time", runs, |run| run.wall_s, &readable),
         amounts("cores", runs, |run| run.cores, &short),
@@ -127,18 +129,18 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
     ];
     let is_known = |cells: &[String]| cells.iter().any(|cell| !cell.is_empty() && cell != UNKNOWN);
     let ends = [("end".to_owned(), column(runs, end))].into_iter();
-    let mut known: Vec<_> = ends.chain(figures.into_iter().filter(|(_, cells)| is_known(cells))).collect();
+    let mut columns: Vec<_> = ends.chain(figures.into_iter().filter(|(_, cells)| is_known(cells))).collect();
     let width = |(head, cells): &(String, Vec<String>)| {
         cells.iter().map(|cell| quote::width(cell)).chain([quote::width(head)]).max().unwrap_or(0) + GAP
     };
-    let room = |known: &[_]| columns.saturating_sub(known.iter().map(width).sum());
+    let room = |columns: &[_]| max_width.saturating_sub(columns.iter().map(width).sum());
     let mut note = "";
-    if room(&known) < LEAST_NAMES && known.last().is_some_and(|(head, _)| head == "next time") {
-        known.pop();
+    if room(&columns) < LEAST_NAMES && columns.last().is_some_and(|(head, _)| head == "next time") {
+        columns.pop();
         note = "\nWhat to ask for next time is in -f csv and -f json.";
     }
-    // The names have what the figures leave: that of the report up to a half.
-    let room = room(&known).max(LEAST_NAMES) - GAP;
+    // The two columns of names share what the figures leave. That of the report gets at most half of it.
+    let room = room(&columns).max(LEAST_NAMES) - GAP;
     let files: Vec<String> = column(runs, |run| quote::escape(&run.file));
     let file_width = files.iter().map(|file| quote::width(file)).max().unwrap_or(0).max(6).min(room / 2);
     let command =
@@ -147,20 +149,20 @@ pub fn text(runs: &[RunRow], columns: usize) -> String {
         ("report".to_owned(), quote::shorten(&files, file_width)),
         ("command".to_owned(), column(runs, command)),
     ];
-    let shown: Vec<_> = names.into_iter().chain(known).collect();
+    let shown: Vec<_> = names.into_iter().chain(columns).collect();
     let mut rows = vec![shown.iter().map(|(head, _)| head.clone()).collect::<Vec<_>>()];
     rows.extend((0..runs.len()).map(|run| shown.iter().map(|(_, cells)| cells[run].clone()).collect()));
     format!("{}\n{}{note}\n", aligned(&rows).join("\n"), sum(runs))
 }
 
-/// Writes bytes in the unit that fits.
+/// Formats bytes in the unit that fits.
 fn in_bytes(value: f64) -> String {
     bytes(value.max(0.0).round() as u64)
 }
 
 /// Says in a sentence what runs used together.
 fn sum(runs: &[RunRow]) -> String {
-    // A figure that some run lacks is a lower bound of the sum, and one that all lack is unknown.
+    // If some runs lack the figure, the sum of the others is a lower bound. If all lack it, the sum is unknown.
     let total = |value: &dyn Fn(&RunRow) -> Option<f64>| {
         let known: Vec<f64> = runs.iter().filter_map(value).collect();
         let at_least = if known.len() < runs.len() { "at least " } else { "" };
@@ -180,7 +182,7 @@ fn sum(runs: &[RunRow]) -> String {
     format!("{runs}{failed}: {wall} of wall time, {cpu} of CPU time{most}.")
 }
 
-/// Makes a column of an amount. If all runs were given the same, the head says what.
+/// Makes a column of an amount: its head, and a cell for each run. If all runs were given the same, the head says what.
 fn amounts(
     name: &str,
     runs: &[RunRow],
@@ -204,7 +206,7 @@ fn column(runs: &[RunRow], cell: impl Fn(&RunRow) -> String) -> Vec<String> {
 }
 
 impl Amount {
-    /// Writes what was used, and after a slash what was given if both are known. `form` writes each.
+    /// Formats what was used, and after a slash what was given if both are known. `form` writes each.
     fn text(self, form: impl Fn(f64) -> String) -> String {
         let used = self.used.map_or(UNKNOWN.to_owned(), &form);
         match self.given {
@@ -214,7 +216,7 @@ impl Amount {
     }
 }
 
-/// Writes runs as CSV, with the names in the first line. What is not known is empty.
+/// Formats runs as CSV, with the names in the first line. What is not known is empty.
 pub fn csv(runs: &[RunRow]) -> String {
     let amounts =
         ["wall_s", "cores", "ram_bytes", "gpu_ram_bytes"].map(|name| format!("{name},{name}_given"));
@@ -231,7 +233,7 @@ pub fn csv(runs: &[RunRow]) -> String {
     [head].into_iter().chain(runs.iter().map(row)).collect()
 }
 
-/// Writes runs as JSON, an array of objects.
+/// Formats runs as JSON, an array of objects.
 pub fn json(runs: &[RunRow]) -> String {
     quote::json_pretty(&runs)
 }

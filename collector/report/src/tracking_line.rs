@@ -13,20 +13,20 @@ use crate::model::report::{Host, Report};
 use crate::model::style::Style;
 use crate::model::tree_sample::{Event, MaximumSource, RamMaximum, TreeSample};
 
-/// Version of the form. It goes up when a key changes its name or meaning, or is removed.
+/// Version of the format of these lines. It goes up when a key changes its name or meaning, or is removed.
 pub const FORM_VERSION: u32 = 1;
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The first one: what does not change.
+    /// The first line of a file: what does not change during the run.
     Run(Run),
     /// The tree in an interval. `at_ns` is its key.
     Sample(Box<TreeSample>),
     /// A process whose figures are final. Its pid and `start_ns` are its key.
     Process(Box<EndedProcess>),
-    /// What became known later.
+    /// What became known later of a past sample.
     Event(Event),
     /// The end of the run on the launcher's node.
     End(Box<End>),
@@ -82,7 +82,7 @@ fn json_value(report: &Report) -> Value {
 }
 
 impl Line {
-    /// The line of the end. `told` is the largest RAM as the last sample has it.
+    /// Makes the line of the end. `told`: the largest RAM as the last sample in the file has it.
     pub fn end(report: &Report, told: Groups<RamMaximum>) -> Self {
         let ram = &report.max_ram;
         let known = Groups {
@@ -97,12 +97,12 @@ impl Line {
         Self::End(Box::new(End { max_ram: known.with(told, maximum), report: json_value(report) }))
     }
 
-    /// The line of all nodes.
+    /// Makes the line of all nodes from their merged report.
     pub fn nodes(report: &Report) -> Self {
         Self::Nodes(Box::new(AllNodes { report: json_value(report) }))
     }
 
-    /// Its text, with its line break, and no hidden characters in it.
+    /// The line as text, with its line break. Control characters in strings are escaped.
     pub fn text(&self) -> String {
         json_line(self)
     }

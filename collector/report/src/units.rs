@@ -36,7 +36,7 @@ impl Units {
         }
     }
 
-    /// Writes RAM in the report's unit. If the number would have more than four digits and the user asked for no unit, the unit
+    /// Formats RAM in the report's unit. If the number would have more than four digits and the user asked for no unit, the unit
     /// is a larger one.
     pub(super) fn bytes(&self, bytes: u64) -> String {
         const MAX_READABLE: f64 = 9_999.5;
@@ -45,43 +45,43 @@ impl Units {
         format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
     }
 
-    /// Writes a time in the report's unit.
+    /// Formats a time in the report's unit.
     pub(super) fn seconds(&self, seconds: f64) -> String {
         format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
     }
 
-    /// Writes GPU RAM in the report's unit of that.
+    /// Formats GPU RAM in the report's unit of that.
     pub(super) fn gpu_bytes(&self, bytes: u64) -> String {
         format!("{} {}", short(self.gpu_ram.convert(bytes as f64)), self.gpu_ram.symbol())
     }
 
-    /// Writes RAM in the report's unit with three decimals.
+    /// Formats RAM in the report's unit with three decimals.
     pub(super) fn exact_bytes(&self, bytes: u64) -> String {
         format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())
     }
 
-    /// Writes a moment of the run.
+    /// Formats a moment of the run.
     pub(super) fn after_the_start(&self, at_s: f64) -> String {
         format!("{:.3} {} after the start", self.time.convert(at_s), self.time.symbol())
     }
 
-    /// Writes RAM for a column that has the report's unit in its head.
+    /// Formats RAM for a column that has the report's unit in its head.
     pub(super) fn ram_cell(&self, bytes: Option<u64>) -> String {
         number(bytes.map(|bytes| self.ram.convert(bytes as f64)))
     }
 
-    /// Writes GPU RAM for a column that has its unit in its head.
+    /// Formats GPU RAM for a column that has its unit in its head.
     pub(super) fn gpu_ram_cell(&self, bytes: Option<u64>) -> String {
         number(bytes.map(|bytes| self.gpu_ram.convert(bytes as f64)))
     }
 
-    /// Writes a time for a column that has its unit in its head.
+    /// Formats a time for a column that has its unit in its head.
     pub(super) fn time_cell(&self, seconds: Option<f64>) -> String {
         number(seconds.map(|seconds| self.time.convert(seconds)))
     }
 
-    /// Writes bytes that were read or written. `None`: there are none, or it is unknown. Their number has nothing to do with that
-    /// of RAM, so their unit is their own unless the user asked for one.
+    /// Formats bytes that were read or written. `None`: there are none, or it is unknown. They can be far more or fewer than those of
+    /// RAM, so they have the unit that fits them unless the user asked for one.
     pub(super) fn io(&self, read_or_written: Option<u64>) -> Option<String> {
         let moved = read_or_written.filter(|moved| *moved > 0)?;
         Some(if self.asked_ram.is_some() { self.bytes(moved) } else { bytes(moved) })

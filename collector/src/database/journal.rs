@@ -1,5 +1,5 @@
-//! The rollback journal beside a database that is written. It has pages of the database, with the arguments of processes, and SQLite
-//! does what it says. So it must be this user's alone: made here, mode 0600, and of one name.
+//! The rollback journal beside a database that is written. Its pages may have secrets, such as arguments of processes, and SQLite may
+//! copy them back into the database. So it must be this user's alone: made here, mode 0600, one hard link.
 //!
 //! In a sticky directory such as /tmp, another user can make a file of the journal's name first, but can't replace this user's. So the
 //! launcher makes the journal before the command starts, and refuses the run if another file is there.
@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// What SQLite appends to the database's name (sqlite.org/tempfiles.html).
 pub(super) const SUFFIX: &str = "-journal";
-/// The bits that other users have in a mode.
+/// The bits of a mode for the group and other users.
 const OTHERS: u32 = 0o077;
 
 /// A file that SQLite would take for the database's journal, and which is not this user's.
@@ -37,7 +37,7 @@ fn path_of(database: &Path) -> PathBuf {
     path.into()
 }
 
-/// Whether a file can be a journal that [`open`] made.
+/// Whether a file with this metadata can be a journal that [`open`] made.
 fn is_own(found: &Metadata) -> bool {
     found.is_file()
         && found.uid() == rustix::process::geteuid().as_raw()
@@ -87,7 +87,7 @@ pub(super) fn delete(path: &Path) -> io::Result<()> {
 pub(crate) fn check(database: &Path) -> Result<(), ForeignJournal> {
     let path = path_of(database);
     match fs::symlink_metadata(&path) {
-        // A journal of this user that others can read is of a former version, or of another program.
+        // A journal of this user passes even if others can read it: an older version or another program left it.
         Ok(found) if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() => {
             Err(ForeignJournal {
                 path: path.display().to_string(),
@@ -113,8 +113,8 @@ pub(crate) fn make(database: &Path) -> io::Result<()> {
     open(&path, true).map(drop)
 }
 
-/// Removes the journal of a database without content. It has nothing to roll back.
+/// Removes the journal of a database without content, in which there is nothing to roll back.
 pub(crate) fn remove(database: &Path) {
-    // What can't be removed does no harm.
+    // A journal that can't be removed does no harm.
     let _ = delete(&path_of(database));
 }

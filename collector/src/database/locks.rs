@@ -1,7 +1,7 @@
 //! SQLite's locks on a database: ranges of bytes of its file (sqlite.org/lockingv3.html).
 //!
-//! They are taken for the open file (F_OFD_SETLK; fcntl(2)). A lock of the process would end when it closes any descriptor of the file.
-//! Locks of both kinds conflict.
+//! They are locks of the open file (F_OFD_SETLK; fcntl(2)). A lock of the process would end when it closes any descriptor of the file.
+//! Both kinds conflict with each other, so SQLite in other programs heeds them.
 
 use std::fs::File;
 use std::io;
@@ -12,20 +12,20 @@ use libc::{c_int, c_short};
 /// A range: its first byte and its length.
 type Range = (i64, i64);
 
-/// A writer that waits for readers to end holds it.
+/// Held by a writer that waits until no reader is left.
 const PENDING: Range = (0x4000_0000, 1);
-/// A writer holds it in a transaction.
+/// Held by a writer during a transaction.
 const RESERVED: Range = (PENDING.0 + 1, 1);
 /// Readers share it, and a writer holds it alone while it changes the database. With a write-ahead log, each program that has the
 /// database open shares it.
 const SHARED: Range = (PENDING.0 + 2, 510);
 
-/// Waits for nothing: takes the lock of a reader. `false`: a writer has the database. The lock ends with the file's last descriptor.
+/// Tries to take a reader's lock, without waiting. `false`: a writer has the database. The lock ends with the file's last descriptor.
 ///
 /// # Errors
 /// If the file system has no locks.
 pub(super) fn share(file: &File) -> io::Result<bool> {
-    // As SQLite does: a reader that comes does not pass a writer that waits.
+    // As SQLite does: while a writer waits, no new reader starts.
     if !set(file, libc::F_RDLCK, PENDING)? {
         return Ok(false);
     }

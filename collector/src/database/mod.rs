@@ -1,7 +1,7 @@
 //! SQLite databases: tracking files and sub-tracking files. Only this module opens them.
 //!
 //! SQLite trusts what it finds beside a database. It plays a journal back into the database, it deletes a file that the journal names,
-//! and it follows a write-ahead log. Another user who may write to the directory can have made these. So SQLite opens no file by its
+//! and it applies a write-ahead log. Another user with write access to the directory can have made these. So SQLite opens no file by its
 //! name here, except a database to write ([`vfs`]).
 //!
 //! - A database to read stays as it is, and nothing is made or removed beside it. It is opened and locked first, and then handed to

@@ -34,14 +34,14 @@ const PRAGMAS: [(&str, &str); 5] = [
 ];
 /// Maximum number of bytes of memory that SQLite takes in this process. It has a few MB, for a database of any size.
 const MAX_HEAP_BYTES: &str = "67108864";
-/// How many steps of SQLite's machine are between two looks at their number.
+/// SQLite executes a query in steps. After so many of them, it asks whether to go on.
 const STEPS: i32 = 1000;
 /// Steps that any database may take, and how many more for each byte of its file. A value takes a step, and at least a byte.
 const LEAST_STEPS: u64 = 1_000_000;
 const STEPS_PER_BYTE: u64 = 4;
 /// Maximum number of bytes of content. A year of samples each second has about that many values.
 const MOST_CONTENT: u64 = 1 << 30;
-/// What is said of a database that has more in it than its file has bytes.
+/// The message about a database whose tables have more content than its file can hold.
 const ENDLESS: &str = "is damaged: its tables have more content than a file of its size can have";
 
 /// A database that is open to be read.
@@ -49,7 +49,7 @@ pub(crate) struct DatabaseReader {
     connection: Connection,
     /// How much more content may be read: bytes of texts, and one for any other value.
     left: Cell<u64>,
-    /// It holds the lock, and the descriptor that `connection` reads. It is closed after that.
+    /// The locked file, whose descriptor `connection` reads. As the last field, it is closed after the connection.
     _file: File,
 }
 
@@ -65,13 +65,13 @@ impl DatabaseReader {
         Ok(Self { connection, left: Cell::new(size.min(MOST_CONTENT)), _file: file })
     }
 
-    /// The names of the columns of a table, or nothing if there is no such table. What has generated columns is refused: they are
-    /// computed when they are read.
+    /// The names of the columns of a table; `None` if there is no such table. A table with generated columns is refused, because SQLite
+    /// would compute their expressions at each read.
     ///
     /// # Errors
     /// If it can't be read, or is no table. The error is a text to put after the file's name.
     pub(crate) fn columns_if_any(&self, table: &str) -> Result<Option<Vec<String>>, String> {
-        // Not sqlite_master, where a virtual table is a table, too.
+        // In sqlite_master, the type of a virtual table would be "table", too.
         let kind = "SELECT type FROM pragma_table_list(?) WHERE schema = 'main'";
         let kinds = self.list(kind, table, |row| row.get::<_, String>(0))?;
         match kinds.first().map(String::as_str) {
@@ -129,7 +129,7 @@ impl DatabaseReader {
         Ok(())
     }
 
-    /// What `take` makes of the first row of a table, with the columns `names`.
+    /// Returns what `take` makes of the first row of a table, with the columns `names`.
     ///
     /// # Errors
     /// As [`Self::rows`], and if there is no row.
@@ -146,7 +146,7 @@ impl DatabaseReader {
         })
     }
 
-    /// Counts the content of a row.
+    /// Subtracts the content of a row from what may still be read. An error says that it is too much.
     fn count(&self, row: &Row, columns: usize) -> Result<(), String> {
         let mut content = 0;
         for at in 0..columns {
@@ -177,10 +177,11 @@ fn connect(file: &File, size: u64) -> rusqlite::Result<Connection> {
         connection.set_db_config(config, value)?;
     }
     connection.pragma_update_and_check(None, "hard_heap_limit", MAX_HEAP_BYTES, |_| Ok(()))?;
-    let mut left = LEAST_STEPS.saturating_add(size.saturating_mul(STEPS_PER_BYTE)) / STEPS as u64;
+    let mut calls_left = LEAST_STEPS.saturating_add(size.saturating_mul(STEPS_PER_BYTE)) / STEPS as u64;
+    // SQLite calls this after each `STEPS` steps, and interrupts the query if it returns true.
     let is_beyond = move || {
-        left = left.saturating_sub(1);
-        left == 0
+        calls_left = calls_left.saturating_sub(1);
+        calls_left == 0
     };
     connection.progress_handler(STEPS, Some(is_beyond))?;
     for (name, value) in PRAGMAS {
@@ -189,7 +190,8 @@ fn connect(file: &File, size: u64) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the query for the columns `names` of a table, in this order. An index could be damaged in other ways than the table.
+/// Makes the query for the columns `names` of a table, in this order. No index is used: a damaged one could list other rows than the
+/// table has.
 fn select(names: &[impl AsRef<str>], table: &str) -> String {
     let quoted: Vec<String> =
         names.iter().map(|name| format!("\"{}\"", name.as_ref().replace('"', "\"\""))).collect();
@@ -204,7 +206,7 @@ pub(crate) fn unreadable(error: impl std::fmt::Display) -> String {
 /// Makes a text to put after a file's name, of an error of SQLite.
 fn sqlite_error(error: rusqlite::Error) -> String {
     match error.sqlite_error_code() {
-        // By the handler of `connect`.
+        // The handler of `connect` has interrupted the query.
         Some(ErrorCode::OperationInterrupted) => ENDLESS.to_owned(),
         _ => unreadable(error),
     }

@@ -1,11 +1,11 @@
-//! Opens the file of a database to read, as its last whole transaction left it. Nothing is made, changed or removed beside it.
+//! Opens the file of a database for reading, as its last whole transaction left it. Nothing is made, changed or removed beside it.
 //!
 //! The file is opened once, and locked as SQLite's readers lock: no writer changes it until it is closed. So SQLite can read it as a file
 //! that never changes.
 //!
-//! A writer that was killed can have left a log: a journal, which takes back what it had begun, or a write-ahead log, which has what is
-//! not yet in the database. Then SQLite completes a copy of both files, which have no names. The log must be of the database's owner or
-//! of this user. It may not name another file: SQLite would delete that one.
+//! A writer that was killed can have left a log: a journal, which undoes its last transaction, or a write-ahead log, which has what is
+//! not yet in the database. Then both are copied to files without names, and SQLite completes the copy of the database. The log must
+//! belong to the database's owner or to this user. It may not name another file, because SQLite would delete that.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -28,11 +28,11 @@ use super::{MOST_COPIED, journal, locks, vfs};
 const MAX_BYTES: u64 = 16 << 30;
 /// How long to wait for a writer. A transaction of `--tf` takes milliseconds.
 const WAIT: Duration = Duration::from_secs(10);
-/// How often to look for its end.
+/// How often to look whether the writer has ended.
 const EVERY: Duration = Duration::from_millis(10);
 /// What a journal begins and ends with (sqlite.org/fileformat2.html). At its end, the name of another file precedes it.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// Where the database's header has the versions of its form, to write and to read. 2: it has a write-ahead log.
+/// The byte of the database's header with its format version for writers; that for readers follows. 2: it has a write-ahead log.
 const VERSIONS: u64 = 18;
 const WRITE_AHEAD: u8 = 2;
 
@@ -57,7 +57,7 @@ pub(super) enum NotOpened {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Why a log is not used, and what to do. If SQLite opened the database beside a log of another user, it would do what that says.
+/// Why a log is not used, and what to do. With a log of another user beside the database, SQLite would do what that log says.
 #[derive(Debug, Error)]
 pub(super) enum UnusableLog {
     #[error("is no regular file: {COPY}")]
@@ -76,7 +76,7 @@ pub(super) enum UnusableLog {
 
 /// What to do about a log that is not to be trusted.
 const COPY: &str = "copy the database alone to another directory, to read it as it is";
-/// What to do about a log of a writer that was killed.
+/// What to do about a log that a killed writer left and that can't be copied.
 const COMPLETE: &str = "open the database with sqlite3 as its owner, which completes it";
 
 /// What a writer left beside a database.
@@ -97,7 +97,7 @@ impl Log {
 }
 
 impl fmt::Display for Log {
-    /// Writes the letter that [`vfs`] has for it.
+    /// Writes the letter that stands for the log in a name for [`vfs`], such as `5+6j`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Journal => "j",
@@ -112,11 +112,11 @@ impl fmt::Display for Log {
 /// If it is no database that can be read, or could be read only if something were changed.
 pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
     let path = fs::canonicalize(given)?;
-    // To open a device can have effects. No other user can put one in the place of a file that was looked at.
+    // To open a device can have effects, so this looks before the open. Other users can't put a device there in between.
     if !fs::symlink_metadata(&path)?.is_file() {
         return Err(NotOpened::NotAFile);
     }
-    // Both files are opened in the same directory, whatever its name stands for by then.
+    // Database and log are opened in this one directory, even if it is renamed or replaced meanwhile.
     let directory = path.parent().unwrap_or(&path);
     let directory = openat(CWD, directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let directory = directory.map_err(io::Error::from)?;
@@ -138,6 +138,7 @@ pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             log => log,
         };
+        // A log that can't be opened is an error only if the database is incomplete without it.
         if !is_needed(&database, log.as_ref().ok(), kind)? {
             continue;
         }
@@ -154,7 +155,7 @@ fn open_in(directory: &OwnedFd, name: OsString) -> io::Result<File> {
     Ok(openat(directory, name, flags, Mode::empty())?.into())
 }
 
-/// Waits until `is_done`, but not for ever.
+/// Waits until `is_done` returns true, for at most [`WAIT`].
 fn until(is_done: impl Fn() -> io::Result<bool>) -> Result<(), NotOpened> {
     let end = Instant::now() + WAIT;
     while !is_done().map_err(NotOpened::NoLocks)? {
@@ -166,20 +167,20 @@ fn until(is_done: impl Fn() -> io::Result<bool>) -> Result<(), NotOpened> {
     Ok(())
 }
 
-/// Whether the database is not whole without its log. `None`: the log is there, and can't be opened.
+/// Whether the database is incomplete without its log. `log`: `None` if it is there but can't be opened.
 fn is_needed(database: &File, log: Option<&File>, kind: Log) -> Result<bool, NotOpened> {
     let is_regular = |file: &&File| file.metadata().is_ok_and(|found| found.is_file());
     match kind {
-        // The journal of a writer that has not yet changed the database is not for readers.
+        // The journal is that of a live writer. Our lock shows that it has not yet changed the database.
         Log::Journal if locks::is_reserved(database).map_err(NotOpened::NoLocks)? => Ok(false),
         // After a transaction, a journal is empty or has no header.
         Log::Journal => {
             Ok(log.filter(is_regular).is_none_or(|log| starts_with(log, 0, &MAGIC).unwrap_or(true)))
         }
         Log::WriteAhead => {
-            let has_one =
+            let uses_log =
                 (0..2).any(|at| starts_with(database, VERSIONS + at, &[WRITE_AHEAD]).unwrap_or(true));
-            Ok(has_one
+            Ok(uses_log
                 && log
                     .and_then(|log| log.metadata().ok())
                     .is_none_or(|found| !found.is_file() || found.len() > 0))
@@ -211,11 +212,12 @@ fn check(database: &Metadata, log: &Metadata) -> Result<(), UnusableLog> {
     }
 }
 
-/// Copies a database and its log, and has SQLite complete the copy. The inner error says that the log can't be used.
+/// Copies a database and its log, has SQLite complete the copy, and returns that. The inner error says that the log can't be used.
 fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, UnusableLog>, NotOpened> {
-    // With a write-ahead log, programs change the database though readers have locked it. They share the lock.
+    // With a write-ahead log, a reader's lock does not keep writers out: every program that has the database open shares it.
     let is_in_use =
         || -> io::Result<bool> { Ok(kind == Log::WriteAhead && locks::is_shared_by_others(database)?) };
+    // Length and time of change of both files. If they stay during the copy, no program wrote meanwhile.
     let state = || -> io::Result<[(u64, i64, i64); 2]> {
         let stamp =
             |file: &File| file.metadata().map(|found| (found.len(), found.mtime(), found.mtime_nsec()));
@@ -236,7 +238,7 @@ fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, Unus
     let connection = vfs::open(Path::new(&name), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // A write-ahead log that only this connection uses needs no shared memory.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-    // The first access plays a journal back. This one does not read the tables' definitions.
+    // The first access plays a journal back. For `user_version`, SQLite does not read the tables' definitions.
     connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
     if kind == Log::WriteAhead {
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
@@ -256,7 +258,7 @@ fn copy(file: &File) -> io::Result<File> {
     while at < length {
         let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => data.min(length),
-            // Behind the last data.
+            // There is no data from here to the end.
             Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };
@@ -264,7 +266,7 @@ fn copy(file: &File) -> io::Result<File> {
         (&mut &*file).seek(SeekFrom::Start(data))?;
         copy.seek(SeekFrom::Start(data))?;
         io::copy(&mut file.take(hole - data), &mut copy)?;
-        // Whoever punches holes meanwhile does not hold it up.
+        // At least a byte further, so that a program that punches holes meanwhile can't make this loop endless.
         at = hole.max(data + 1);
     }
     Ok(copy)

@@ -1,7 +1,7 @@
 //! The files that SQLite sees: a VFS (sqlite.org/vfs.html) with two kinds of databases, told apart by their names.
 //!
-//! - `5`, or `5+6j`, or `5+6w`: descriptors of this process, of a database and of its journal or write-ahead log. They have no lock
-//!   here and no name, so there is nothing beside them. A log is emptied where SQLite would delete it.
+//! - `5`, or `5+6j`, or `5+6w`: numbers of this process's descriptors, of a database and of its journal (j) or write-ahead log (w).
+//!   These files are not locked here, and nothing is looked for beside them. A log is emptied where SQLite would delete it.
 //! - An absolute path: a database to write. SQLite's own VFS opens and locks it. Its [`journal`] is opened here.
 //!
 //! No other file exists, and none can be made: write-ahead logs and their shared memory, super-journals, temporary files.
@@ -23,9 +23,9 @@ use super::{MOST_COPIED, journal};
 
 /// The name of the VFS.
 const NAME: &CStr = c"gpu-track";
-/// How often a database may be read as a whole. A damaged one can have pages that lead to each other.
+/// How many times its size may be read of a database. In a damaged one, pages can refer to each other in a circle.
 const READS: u64 = 4;
-/// Bytes that may be read of any database.
+/// So many bytes may be read of any database, however small it is.
 const LEAST_READABLE: u64 = 16 << 20;
 
 /// Opens a database whose name this VFS knows.
@@ -40,7 +40,7 @@ pub(super) fn open(name: &Path, flags: OpenFlags) -> rusqlite::Result<Connection
     }
 }
 
-/// Makes the VFS known to SQLite. Time, sleep and random numbers are those of SQLite's own. Gives SQLite's result.
+/// Registers the VFS with SQLite, and returns SQLite's code. Time, sleep and random numbers are those of SQLite's own VFS.
 fn register() -> c_int {
     // SAFETY: SQLite's own VFS is never freed, and neither is this one.
     unsafe {
@@ -66,7 +66,7 @@ fn register() -> c_int {
 /// A file that SQLite has open, and that this VFS opened.
 #[repr(C)]
 struct OpenFile {
-    /// What SQLite knows of it.
+    /// What SQLite sees of the file. It must come first.
     head: sqlite3_file,
     file: File,
     /// How many more bytes may be read.
@@ -104,7 +104,7 @@ fn descriptor(name: &CStr) -> Option<RawFd> {
     let log = name.strip_suffix("j-journal").or_else(|| name.strip_suffix("w-wal"));
     let number = match log {
         Some(both) => both.split_once('+')?.1,
-        // Another log, which there is none of.
+        // A log of another kind than the name has, such as `5-wal`: there is none.
         None if name.contains('-') => return None,
         None => name.split('+').next()?,
     };
@@ -119,7 +119,7 @@ fn file_of(name: &CStr) -> Option<File> {
     Some(file.try_clone_to_owned().ok()?.into())
 }
 
-/// The path that a name is, if it is that of a journal of a database to write.
+/// The name as a path, if it is that of the journal of a database to write.
 fn journal_path(name: &CStr) -> Option<&Path> {
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     (path.is_absolute() && name.to_bytes().ends_with(journal::SUFFIX.as_bytes())).then_some(path)
@@ -135,7 +135,7 @@ unsafe extern "C" fn open_file(
 ) -> c_int {
     // SAFETY: SQLite hands its VFS, a name or null, room for a file, and a place for flags or null.
     unsafe {
-        // There is nothing to close if it can't be opened.
+        // Tells SQLite that it need not close the file if this fails.
         (*file).pMethods = ptr::null();
         if name.is_null() {
             return ffi::SQLITE_CANTOPEN;
@@ -164,7 +164,7 @@ unsafe extern "C" fn open_file(
                 u64::MAX
             },
             most: if is_database { MOST_COPIED } else { u64::MAX },
-            // The snapshot holds the lock, and has looked for logs.
+            // SQLite then neither locks the file nor looks for logs: `snapshot` has done both.
             characteristics: if is_read { ffi::SQLITE_IOCAP_IMMUTABLE } else { 0 },
         });
         if let Some(out_flags) = out_flags.as_mut() {
@@ -204,7 +204,7 @@ unsafe extern "C" fn access(_: *mut sqlite3_vfs, name: *const c_char, _: c_int, 
     ffi::SQLITE_OK
 }
 
-/// The full form of a name, which it has already.
+/// Copies a name as its full form, since each name here is one already.
 unsafe extern "C" fn full_name(
     _: *mut sqlite3_vfs,
     name: *const c_char,
@@ -237,6 +237,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     ffi::SQLITE_OK
 }
 
+/// Reads, as long as the file may still be read. Each read counts, because a query on a damaged database might never end.
 unsafe extern "C" fn read(file: *mut sqlite3_file, buffer: *mut c_void, length: c_int, offset: i64) -> c_int {
     let (Ok(length), Ok(mut offset)) = (usize::try_from(length), u64::try_from(offset)) else {
         return ffi::SQLITE_IOERR_READ;
@@ -263,6 +264,7 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, buffer: *mut c_void, length: 
     ffi::SQLITE_OK
 }
 
+/// Writes, if the file then stays within its maximum size.
 unsafe extern "C" fn write(
     file: *mut sqlite3_file,
     buffer: *const c_void,
@@ -310,7 +312,7 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
     }
 }
 
-/// No other connection has the file, or the snapshot holds its lock.
+/// Nothing is to be locked: the file is a copy that only this process has, or `snapshot` has locked it.
 unsafe extern "C" fn lock(_: *mut sqlite3_file, _: c_int) -> c_int {
     ffi::SQLITE_OK
 }
@@ -325,7 +327,7 @@ unsafe extern "C" fn file_control(_: *mut sqlite3_file, _: c_int, _: *mut c_void
     ffi::SQLITE_NOTFOUND
 }
 
-/// SQLite takes its default.
+/// 0: SQLite uses its default.
 unsafe extern "C" fn sector_size(_: *mut sqlite3_file) -> c_int {
     0
 }

@@ -1,5 +1,5 @@
-//! Loads a run from the files of its session: from the checkpoint and the journal in the state file, and the records in the ring. The
-//! files are not changed.
+//! Loads a run from the files of its session: from the snapshot and the journal in the state file, and the records in the segment. The
+//! segment has a ring, and an overflow area for records that found the ring full. The files are not changed.
 
 use std::sync::atomic::Ordering;
 
@@ -28,9 +28,9 @@ use crate::sys::segment::{Segment, SegmentError};
 pub(super) struct LoadedRun {
     pub(super) config: Config,
     pub(super) host: HostInfo,
-    /// `None`: its name was removed, or a process of the tree has spoilt it.
+    /// `None`: its name was removed, or a process of the tree has overwritten its header.
     pub(super) segment: Option<Segment>,
-    /// The run as far as its files have it.
+    /// The run, up to the last record and event in its files.
     pub(super) run: RunState,
     /// Whether the segment's file was truncated.
     pub(super) is_cut_short: bool,
@@ -41,13 +41,13 @@ pub(super) struct LoadedRun {
 pub(super) enum Collector {
     /// It is gone: segment and state don't change any more.
     Gone,
-    /// There can be one. The state was read after the segment was copied, so the state can have all records of the copy.
+    /// It may live. The state is read after the segment was copied, so the collector can have read all records of the copy by then.
     Reads,
 }
 
-/// Loads the newest snapshot, then applies the journal, records and events after it. A state in which no process is known
-/// gives no run: it is an error. `segment_file`: the segment, or a copy of it; `None`: its name was removed. `now_ns`: when the findings
-/// are applied, CLOCK_MONOTONIC nanoseconds.
+/// Loads the newest snapshot, then applies the journal, records and kernel events after it. A state in which no process is known is an
+/// error. `segment_file`: the segment, or a copy of it; `None`: its name was removed. `now_ns`: when records and events are applied,
+/// CLOCK_MONOTONIC nanoseconds.
 pub(super) fn load_run(
     state: &StateFile,
     segment_file: Option<&NamedFile>,
@@ -65,7 +65,8 @@ pub(super) fn load_run(
 
     let empty_run = || RunState::of_run(&config, &host);
     let (snapshot_number, mut run) = checkpoint::load(state, segment.as_ref(), now_ns, empty_run);
-    // If the state has all records of a copy, the copy is not read. `head`: the ring position up to which slots are claimed.
+    // A copy is not read if the state has all of its records. `head`: the ring position up to which processes have claimed slots.
+    // `found`: how far the run had read the ring and the overflow area.
     let head = |segment: &Segment| segment.header().head.0.load(Ordering::Relaxed);
     let has_unread = |segment: &&Segment| {
         let found = run.found;
@@ -80,9 +81,9 @@ pub(super) fn load_run(
         position = position.min(head(segment));
     }
     read_rest(unread, position, state, &mut run, now_ns);
-    // A spoilt segment may have had records that nothing else has.
+    // An overwritten segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
-    // A collector had read records, and no snapshot has what they told.
+    // A collector had read records and removed them from the ring, but there is no snapshot with what they said.
     let is_lost = snapshot_number == 0 && run.health.is_state_lost;
     let has_no_process = run.tree.counts().created == 0;
     if is_lost || has_no_process {
@@ -92,7 +93,7 @@ pub(super) fn load_run(
     Ok(LoadedRun { config, host, segment, run, is_cut_short })
 }
 
-/// Maps a copy of the segment. `None`: a process of the tree has spoilt it.
+/// Maps the segment's file privately. `None`: a process of the tree has overwritten its header.
 fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
     match Segment::copy_of(file.try_clone()?) {
         Ok(segment) => Ok(Some(segment)),
@@ -119,9 +120,9 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
     serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
 }
 
-/// Applies the records that no collector had read, and the connector events that one had read but not yet merged. They are
-/// merged as the pump would: records in the order of their positions, each after the events that happened before it. Without a
-/// segment there are only events. `position`: that of the first unread record in the ring.
+/// Applies the records that no collector had read, and the kernel's process events that a collector had read but not yet applied.
+/// Both are merged as a collector does: records in the order of their positions, each after the events that happened before it.
+/// Without a segment there are only events. `position`: that of the first unread record in the ring.
 fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &mut RunState, now_ns: u64) {
     let events = state.events(run.found.events);
     let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
@@ -129,7 +130,7 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
     if let Some(segment) = segment {
         let mut reader = RecordReader::resume(segment, position);
         let mut overflow = Overflow::resume(run.found.overflow);
-        // No record is put off for being younger than this time.
+        // A live collector postpones records that are younger than a given time. Here none is.
         let latest_ns = u64::MAX;
         overflow.note_appended(segment, latest_ns);
         let mut hand_on = |record: StoredRecord| {
@@ -147,7 +148,7 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
                 hand_on(*record);
             }
         });
-        // The records that come after the ring's last one.
+        // The records of the overflow area that come after the ring's last one.
         while let Some((record, _)) = overflow.next_before(segment, u64::MAX) {
             hand_on(record);
         }
@@ -162,9 +163,9 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
     run.apply(now_ns, &Observation::Findings(findings));
 }
 
-/// Notes the end of each process of the run that no longer runs. The end's time is that of the connector's event. Without one it
-/// is `known_ns`, the last time at which anything is known of the run. `now_ns` is the time of the recovery. A process without a
-/// known pid is passed over. Returns whether a process still runs.
+/// Notes the end of each process of the run that no longer runs. Its time is that of the kernel's exit event, or without such an event
+/// `known_ns`, the last time at which anything is known of the run. `now_ns`: the present. A process without a known pid is passed
+/// over. Returns whether a process still runs.
 pub(super) fn note_the_dead(
     run: &mut RunState,
     host: &HostInfo,

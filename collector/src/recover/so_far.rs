@@ -1,6 +1,6 @@
-//! Makes a report of a run that goes on, from another process. It reads the files of the session as a recovery does.
+//! Makes a report of a run that has not ended, from another process. It reads the files of the session as a recovery does.
 //!
-//! Nothing in the run changes. Its collector takes no part, so it can be stopped, or have just been killed.
+//! Nothing in the run changes. Its collector takes no part, so the report can be made even if the collector was stopped or just killed.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,19 +26,19 @@ use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
 use crate::sys::segment::live::{self, LiveFile};
 
-/// Tries to read the state between two snapshots. One is mostly enough: the collector spends at most 0.5% of a core on regular
-/// snapshots. It saves others at once after an event of the run, or when the journal is long.
+/// How often it is tried to read the state while no snapshot is saved. One try is mostly enough: the collector spends at most 0.5% of a
+/// core on regular snapshots. But it also saves one after each event of the run, and when the journal is long.
 const MOST_TRIES: usize = 100;
-/// The time between two tries, in which a burst of snapshots can pass, and a collector can begin.
+/// The time between two tries. Meanwhile a burst of snapshots can end, and the collector of a new run can save its first one.
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// There is a warning if the last saved sample is older than this, nanoseconds, and older than [`OLD_INTERVALS`].
 const OLD_NS: u64 = 3_000_000_000;
 /// A last saved sample is not old for the warning if it is younger than this number of sampling intervals.
 const OLD_INTERVALS: u64 = 2;
-/// Why there is no environment of a process that is another user's, or that this /proc does not show.
+/// Why the launcher's environment is missing if the launcher is another user's, or if this /proc does not show it.
 const UNREADABLE: &str = "that of gpu-track-run can't be read from here";
 
-/// Why there is no report of a run that goes on; a line about "it", the run.
+/// Why there is no report of a run that has not ended; a line about "it", the run.
 #[derive(Debug, Error)]
 pub enum NotRecorded {
     /// There are no files of such a session.
@@ -76,8 +76,8 @@ pub struct SoFar {
     environment: Result<Vec<(OsString, OsString)>, &'static str>,
 }
 
-/// Whether the run with this segment was killed as a whole: no process has its state file locked. `false`, too, if it has none, or that
-/// can't be read.
+/// Whether launcher and collector of the run with this segment were both killed: no process has its state file locked. `false`, too,
+/// if there is no state file or it can't be opened.
 pub fn was_killed(segment: &Path) -> bool {
     LiveSession::open(segment).is_ok_and(|session| session.is_stale())
 }
@@ -87,7 +87,7 @@ pub fn was_killed(segment: &Path) -> bool {
 /// # Errors
 /// See [`NotRecorded`].
 pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
-    // The copy of the segment can be longer than the soft limit of file sizes allows.
+    // The copy of the segment may be larger than this process's soft limit of file sizes (RLIMIT_FSIZE).
     rlimit::raise_own();
     let session = LiveSession::open(segment).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => NotRecorded::NoFiles,
@@ -103,7 +103,7 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
     // In another pid namespace, the run's pids are those of other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     if is_here {
-        // An end that no connector event dates counts as of now.
+        // The time of a process's end is not known if the kernel sent no event of it. Then the process counts as ended now.
         let known_ns = now_ns;
         note_the_dead(&mut run, &host, root, known_ns, now_ns);
     }
@@ -124,9 +124,9 @@ impl SoFar {
         self.config.tracking.bundles.as_ref()
     }
 
-    /// Makes a bundle of the run so far, and gives its path. `bundles`: the directory in which it is made, and how many may be there.
-    /// `asked`: what the program that asks for it says of itself, for the manifest. Without a live file the bundle lacks the last
-    /// samples.
+    /// Makes a bundle (a directory of evidence) of the run so far, and returns its path. `bundles`: the directory of bundles, and how
+    /// many may be there. `asked`: what the program that asks for the bundle says of itself. Without a live file the bundle lacks the
+    /// last samples.
     ///
     /// # Errors
     /// If it can't be written. Nothing of it is left then.
@@ -143,9 +143,8 @@ impl SoFar {
     }
 }
 
-/// Loads the run. If the collector saves a snapshot meanwhile, the run is loaded again: with a new snapshot, the journal that an
-/// earlier snapshot needs is removed. It is also loaded again if nothing is known of it. The collector of a run that has just begun
-/// may know something soon.
+/// Loads the run. If the collector saves a snapshot meanwhile, it removes the journal that the earlier snapshot needs, so the run is
+/// loaded again. The same if nothing is known of the run: it may just have begun.
 fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
     let mut is_unknown = false;
     for _ in 0..MOST_TRIES {
@@ -164,7 +163,7 @@ fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
     Err(io::Error::other("its state changed during each of 100 tries").into())
 }
 
-/// Takes a sample of the live processes, and gives the run as it would be if it ended now. `root`: /proc; `None`: /proc shows other
+/// Takes a sample of the live processes, and returns the run as it would be if it ended now. `root`: /proc; `None`: /proc shows other
 /// processes, so no sample is taken.
 fn with_last_sample(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64) -> RunState {
     let mut run = JournaledRun::new(run);
@@ -189,7 +188,7 @@ fn old_sample_warning(age_ns: u64, interval_ns: u64) -> Option<String> {
     })
 }
 
-/// Reads the environment that the launcher of a run was started with, without what is no `NAME=VALUE`. `start`: of that run.
+/// Reads the environment that the launcher of a run was started with: its entries of the form `NAME=VALUE`. `start`: that of the run.
 /// `tick_us`: a clock tick, microseconds.
 ///
 /// # Errors
@@ -200,8 +199,8 @@ fn environment(
     tick_us: u64,
 ) -> Result<Vec<(OsString, OsString)>, &'static str> {
     let variables = root.variables(start.launcher_pid);
-    // After the read: a process that has the pid, and was there as the session began, had it all the time. A zombie has no
-    // environment any more.
+    // Checked after the read: a process that has the pid now and started before the session began is the launcher, and was it all
+    // the time. A zombie has no environment any more.
     let stat = root.stat(start.launcher_pid);
     if !stat.is_some_and(|stat| !stat.is_over() && stat.start_ns(tick_us) <= start.monotonic_ns) {
         return Err("gpu-track-run, which had it, is gone");

@@ -34,8 +34,8 @@ fn wait_of_interim_ns(age_ns: u64, is_scraped: bool) -> u64 {
 }
 
 impl Session {
-    /// Plans the next report-so-far. Writes this one, the report as it would be if the run ended now, if a sink wants it. It is what
-    /// the user has if launcher and collector are killed at once.
+    /// Writes a report-so-far if a sink wants one: the report as it would be if the run ended now. It is what the user has if
+    /// launcher and collector are killed at once. Plans the next one.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.run.start_ns);
         let is_scraped = self.config.report.targets.iter().any(|target| is_scraped(&target.format));
@@ -103,7 +103,7 @@ impl Session {
         }
         let end_ns = self.take_in_rest();
         let end = self.run_end(end_ns, Stage::Over);
-        // Only the journal of `--journal` gets this.
+        // This only writes the end to the file of `--journal`.
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
@@ -162,14 +162,14 @@ impl Session {
         }
     }
 
-    /// Takes in all that the sources have by now, and then the last sample of the live processes. Returns when the sample began,
-    /// CLOCK_MONOTONIC nanoseconds.
+    /// Takes in all that the sources have found by now, and then takes the last sample of the live processes. Returns when the sample
+    /// began, CLOCK_MONOTONIC nanoseconds.
     fn take_last_sample(&mut self) -> u64 {
         // If records don't come in time, `take_last_records` waits for them once more.
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
-        // Whatever is found dead, this sample is not put off.
+        // These terms never put the sample off, whatever process is found dead.
         self.sample(Terms::default());
         now_ns
     }
@@ -186,7 +186,7 @@ impl Session {
             self.run.apply_now(Observation::Unread(self.pump.unread()));
         }
         let complete_ns = self.drain();
-        // The loop does not come back, so all are looked for.
+        // The loop does not run again, so all ended processes are looked for now.
         self.finalize(complete_ns, AbsenceCheck::All);
         // One more sample brings what these processes used since the last one into the figures over time.
         if !self.run.tree.waiting_intervals().is_empty() {
@@ -200,8 +200,8 @@ fn tell_late(config: &Config, late: &[String]) {
     let _ = io::stderr().write_all(lines_for_user(config, late).concat().as_bytes());
 }
 
-/// Makes lines for stderr of what is to be told. There are none if logs are disabled. If no report has a format with warnings, they
-/// look like gpu_tracker's own.
+/// Makes lines for stderr of what the user is to be told (`told`). There are none if logs are disabled. If no report has a format
+/// with warnings, as those of the Python tool gpu_tracker, the lines look like gpu_tracker's own.
 fn lines_for_user(config: &Config, told: &[String]) -> Vec<String> {
     if config.tracking.disable_logs {
         return Vec::new();

@@ -8,7 +8,7 @@ use crate::sources::cgroup::run_cgroup;
 use crate::sources::host;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Has the kernel enforce, in the run's cgroup, the strictest of the limits of RAM at which the tree is ended. Returns whether the
+/// Makes the kernel enforce, in the run's cgroup, the strictest of the limits of RAM at which the tree is ended. Returns whether the
 /// kernel took it. `None`: the run has no such limit, or no cgroup of its own.
 pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
     let Some(Ok(cgroup)) = &config.cgroups.own else { return None };

@@ -22,8 +22,8 @@ impl Messages {
         rustix::io::ioctl_fionbio(&self.pipe, true).map_err(io::Error::from)
     }
 
-    /// Reads the next whole line, with its line break. Waits for it, unless [`Self::never_wait`] was called. `None`: there is
-    /// none yet, or the launcher is gone, which [`Self::is_closed`] then says.
+    /// Reads the next whole line, with its line break. Waits for it, unless [`Self::never_wait`] was called. `None`: there is no
+    /// whole line yet, or the launcher is gone ([`Self::is_closed`]).
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut chunk = [0; 4096];
         loop {

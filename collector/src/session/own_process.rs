@@ -5,7 +5,8 @@
 pub(super) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
-        /// A block of at least this many bytes gets a mapping of its own. So many free bytes at the heap's end are given back.
+        /// A block of at least this many bytes gets a mapping of its own. This many free bytes at the end of the heap are returned to
+        /// the kernel.
         const LARGE: libc::c_int = 512 << 10;
         for (parameter, value) in
             [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)]

@@ -38,10 +38,11 @@ use crate::sys::pidfd;
 use crate::sys::proc_fs::{self, ProcRoot};
 use crate::sys::segment::Segment;
 
-/// How often all processes that ended are looked for in /proc. In between, only those whose reaper writes no REAPED any more are.
+/// How often all processes that ended are looked for in /proc. In between, only those are looked for whose reaper will write no
+/// REAPED record (on waiting for them).
 const ABSENCE_NS: u64 = 50_000_000;
 
-/// How often the core is asked whether an uninstrumented program still runs.
+/// How often the core is asked whether an uninstrumented program (one without the shim) still runs.
 const PRESENCE_NS: u64 = 1_000_000_000;
 
 /// Which of the processes that ended are looked for in /proc.
@@ -49,7 +50,7 @@ const PRESENCE_NS: u64 = 1_000_000_000;
 pub(super) enum AbsenceCheck {
     /// All of them.
     All,
-    /// All of them if [`ABSENCE_NS`] have passed since the last time, else only those whose reaper writes no REAPED any more.
+    /// All of them if [`ABSENCE_NS`] have passed since the last time, else only those whose reaper will write no REAPED record.
     Due,
 }
 
@@ -57,7 +58,7 @@ pub(super) enum AbsenceCheck {
 /// what is due, CLOCK_MONOTONIC nanoseconds.
 pub(super) struct Readers {
     pub(super) root: ProcRoot,
-    /// Whether the scan layer is on.
+    /// Whether /proc is scanned for children and programs (the scan layer is on).
     scans: bool,
     launcher_pid: u32,
     membership: Membership,
@@ -91,7 +92,7 @@ impl Readers {
     ) -> Self {
         let tick_us = host.tick_us();
         let sampler = Sampler::new(root.clone(), host.page_bytes, tick_us);
-        // A collector before this one has counted up to its end.
+        // An earlier collector has counted what threads used until it was killed.
         let is_resumed = config.restarts > 0;
         // An attached process is no child of the launcher, nor is what descends from it.
         let has_command = config.attached.is_none();
@@ -145,8 +146,8 @@ impl Readers {
         }
     }
 
-    /// Reads what /proc still has of a process that the kernel says ended at `at_ns`, CLOCK_MONOTONIC nanoseconds. The kernel says
-    /// so when the first thread ends, and others may live on.
+    /// Reads what /proc still has of a process that the kernel says ended at `at_ns`, CLOCK_MONOTONIC nanoseconds. The kernel reports
+    /// the end of the first thread, and other threads may live on.
     fn read_end(&self, target: &Target, at_ns: u64) -> Observation {
         let stat = self.root.stat(target.pid);
         // It left /proc between `at_ns` and now. The core gives its reaper some time to write REAPED from `gone_ns` on.
@@ -202,9 +203,9 @@ impl Readers {
         }
     }
 
-    /// Begins a scan of /proc for children. Gives when the scan must stop. `None`: no scan is due, or the layer is off.
+    /// Begins a scan of /proc for children. Returns when the scan must stop. `None`: no scan is due, or the layer is off.
     pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
-        // The connector reports children, so a scan beside it is only a check, which comes seldom.
+        // The connector reports children, so a scan is then only a check, which is rare.
         let is_check = run.has_connector();
         if self.scans { self.scanner.begin(&run.tree, now_ns, is_check) } else { None }
     }
@@ -289,7 +290,7 @@ impl Readers {
 
     /// Ends the reading of GPUs, and applies their last figures, for which it waits a limited time.
     pub(super) fn finish(&mut self, run: &mut JournaledRun) {
-        // The last lists of processes are resolved by the pids of now.
+        // The pids in the drivers' last process lists are looked up among the pids of now.
         run.apply_now(Observation::GpuTick);
         let last = self.gpu.finish(&run.gpu.pids());
         run.apply_now(Observation::Gpu(Box::new(last)));
@@ -297,8 +298,8 @@ impl Readers {
     }
 }
 
-/// The pids of the processes whose block I/O is not yet in their parents' figures. They are the live ones, and those that
-/// ended and were not reaped, including zombies from before the run.
+/// The pids of the processes whose block I/O is not yet in their parents' figures. They are the live processes, and those that have
+/// ended and were not reaped, zombies from before the run included.
 ///
 /// Live processes come first, the oldest at the head, so parents come before the children that they can reap. If a child is reaped
 /// while the I/O is read, it is missing in this reading, and counts in the next one. It never counts twice.

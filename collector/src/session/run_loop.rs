@@ -1,8 +1,8 @@
 //! The collector's loop: it takes in what the sources find, takes samples, and writes reports so far.
 //!
 //! The loop wakes when the doorbell rings: the ring fills up, or the command has ended. It also wakes when a sample is due, and at
-//! least every 50 ms. All that the sources see goes to the core as observations. What the core asks for is read, and goes to it in the same
-//! way.
+//! least every 50 ms. All that the sources see goes to the core as observations, and so does what is read because the core has asked
+//! for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::sys::segment::Segment;
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
-/// After this many findings the core checks whether the records can be true.
+/// After this many findings (records and connector events), the core checks whether the records can be true.
 const FINDINGS_AT_ONCE: usize = 1024;
 
 /// What the loop works with.
@@ -86,17 +86,17 @@ impl Session {
     /// Decides whether a sample is due now, or until when to wait.
     fn decide(&mut self) -> Decision {
         let now_ns = clock::monotonic_ns();
-        let facts = Situation {
+        let situation = Situation {
             sampled_ns: self.run.sampled_ns,
             largest_bytes: self.run.ram.high_water_mark().combined,
             youngest_unreported_ns: self.run.tree.youngest_unreported_ns(self.pump.reported_by_ns(now_ns)),
             ended: self.run.tree.waiting_intervals(),
         };
-        self.schedule.decide(now_ns, &facts)
+        self.schedule.decide(now_ns, &situation)
     }
 
-    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that need none, and looks after the ender that
-    /// an earlier order started.
+    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that are possible without it, and looks after
+    /// the process that ends the tree (the ender), if one was started.
     fn give_orders(&mut self, messages: &Messages) {
         let orders = self.run.take_orders(clock::monotonic_ns());
         if messages.is_closed {
@@ -109,8 +109,8 @@ impl Session {
         }
     }
 
-    /// Whether the run is over. Either the launcher said so, or it is gone, a sample found no process alive, and no ender is at
-    /// work. `decision` is what this turn of the loop did.
+    /// Whether the run is over. It is if the launcher said so. If the launcher is gone, the run is over once a sample has found no
+    /// process alive, and no ender is at work. `decision` is what this turn of the loop did.
     fn is_over(&mut self, messages: &Messages, decision: Decision) -> bool {
         let has_died_out = messages.is_closed
             && matches!(decision, Decision::Sample(_))
@@ -134,7 +134,7 @@ impl Session {
         {
             let message = serde_json::from_slice(&line)?;
             if matches!(message, Message::Signalled { .. }) {
-                // SIGKILL can follow, to all processes at once. So a report-so-far is due now, which remains then.
+                // SIGKILL can follow, to all processes at once. So a report-so-far is written now, which then remains.
                 self.next_interim_ns = 0;
             }
             self.told.take_in(&message, &self.config, &self.readers.root, &mut self.run);
@@ -162,7 +162,7 @@ impl Session {
         let was_forged = self.run.health.forgery.is_some();
         let (batches, complete_ns) = self.pump.take();
         for batch in batches {
-            // Read for each batch: its records may have been written while the batch before was applied.
+            // Read for each batch: its records may have been written while the previous batch was applied.
             let now_ns = clock::monotonic_ns();
             for part in batch.chunks(FINDINGS_AT_ONCE) {
                 self.run.apply(now_ns, Observation::Findings(part.to_vec()));
@@ -185,8 +185,8 @@ impl Session {
         }
     }
 
-    /// Answers what the core asks, and tells it the time, and which processes ended. Has the pump read more often for a while if
-    /// uninstrumented programs were found.
+    /// Answers what the core asks, and tells it the time, and which processes ended. Makes the pump read more often for a while if
+    /// programs without the shim (uninstrumented ones) were found.
     fn answer_core(&mut self) {
         let now_ns = clock::monotonic_ns();
         self.readers.answer(&mut self.run, self.pump.reported_by_ns(now_ns), now_ns);
@@ -196,9 +196,9 @@ impl Session {
         self.readers.take_exits(&mut self.run, now_ns);
     }
 
-    /// Has the core compute the figures of processes that are over. All records up to `complete_ns` (CLOCK_MONOTONIC nanoseconds)
-    /// must have been taken in. Before that, looks in /proc for processes that ended (`check`), because one that is gone from there can
-    /// be finalized without a REAPED record.
+    /// Makes the core compute the final figures of processes that are over. All records up to `complete_ns` (CLOCK_MONOTONIC
+    /// nanoseconds) must have been taken in. Before that, looks in /proc for processes that ended (`check`), because the figures of a
+    /// process that has left /proc can become final without its reaper's record (REAPED).
     pub(super) fn finalize(&mut self, complete_ns: u64, check: AbsenceCheck) {
         self.readers.find_absent(&mut self.run, check);
         self.run.apply_now(Observation::Finalize { complete_ns });

@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_FIRST_SCAN: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Takes a sample, reads what follows a sample (GPUs and others), and hands the sample to the sinks. The schedule learns the
+    /// Takes a sample, reads what follows a sample (GPUs and others), and hands the sample to the sinks. The schedule is told the
     /// cost. If `terms` allow that and the sample finds a large process dead, it is put off: the schedule takes it again a little
     /// later.
     pub(super) fn sample(&mut self, terms: Terms) {

@@ -59,7 +59,7 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
     let config: Config = serde_json::from_slice(&line)?;
     messages.never_wait()?;
     let targets = config.report.targets.iter().zip(from.output_locks);
-    // Held until this function returns: to drop a lock removes its file.
+    // Kept until this function returns, because dropping a lock removes its file.
     let _output_locks: Vec<_> =
         targets.filter_map(|(target, fd)| OutputLock::inherited(target.output.file()?, fd?)).collect();
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
@@ -83,7 +83,7 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
     finished
 }
 
-/// Has the kernel close the descriptors at exec. A GPU driver's library may start a program, which must not inherit them.
+/// Makes the kernel close the descriptors at exec. A GPU driver's library may start a program, which must not inherit them.
 fn close_at_exec(from: &Inheritance) -> io::Result<()> {
     let mut descriptors = vec![&from.pipe, &from.orders, &from.segment, &from.state];
     if let Some(connector) = &from.connector {

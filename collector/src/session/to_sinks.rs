@@ -1,4 +1,5 @@
-//! Hands to the sinks what the core has for them: the items of the outbox, and the sample that is still open.
+//! Hands to the sinks what the core has for them: the items of the outbox (closed samples, ended processes, events), and the sample
+//! that is still open.
 
 use super::run_loop::Session;
 use crate::model::observation::Observation;
@@ -17,7 +18,7 @@ impl Session {
         self.run.outbox().taken(first_open);
     }
 
-    /// Gives the last sample, which is still open, to the sinks of the loop.
+    /// Gives the last sample, which is still open, to the sinks that have no thread and run in the loop.
     pub(super) fn show(&mut self) {
         if let Some(now) = self.run.now() {
             let observations = self.sinks.show(&self.run, &now);
@@ -25,7 +26,7 @@ impl Session {
         }
     }
 
-    /// Applies what the sinks tell to the run.
+    /// Applies what the sinks report (failures, losses) to the run.
     fn note(&mut self, observations: Vec<Observation>) {
         for observation in observations {
             self.run.apply_now(observation);

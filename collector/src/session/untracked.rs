@@ -21,14 +21,14 @@ use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
 /// Maximum number of processes that are named as still running.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// What the launcher knows of a command that no collector tracks.
 #[derive(Debug, Default)]
 pub struct KnownToParent {
     messages: Vec<Message>,
     signals: Vec<SignalReceived>,
-    /// The REAPED records of its children that are the run's.
+    /// The REAPED records, one for each child of the run that the launcher has waited for.
     pub reaped: Vec<StoredRecord>,
     /// Its children that still ran at the end.
     pub left: Left,
@@ -111,7 +111,7 @@ fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
         Left::Some(pids) => {
             let running = |pid: u32| Running { pid, command: root.comm(pid).unwrap_or_default() };
             report.processes.still_running = Some(pids.len() as u64);
-            let listed = pids.iter().copied().take(MOST_LISTED);
+            let listed = pids.iter().copied().take(MAX_LISTED);
             report.processes.still_running_processes = listed.map(running).collect();
             processes(pids.len() as u64)
         }

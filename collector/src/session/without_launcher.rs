@@ -18,19 +18,19 @@ use crate::tree_end::{self, Member, TreeToEnd};
 /// The start of a process by its records and by /proc differs by less than this. No pid is used again within that time.
 const START_SLACK_NS: u64 = 2_000_000_000;
 
-/// The ender that this collector has started. If the ender is killed, another one is started.
+/// The ender, a process that ends the tree, if this collector has started one. If the ender is killed, another one is started.
 #[derive(Debug, Default)]
 pub(super) struct OwnEnder {
     /// The tree that is being ended, and when SIGKILL is due. `None`: nothing is being ended.
     tree: Option<(TreeToEnd, Instant)>,
-    /// The thread that waits for the ender. It gives what came of the ender; `None`: the ender was killed, or has failed. There is
-    /// no thread before the first ender, and after one that could not be started.
+    /// The thread that waits for the ender. It returns what came of the ender; `None`: the ender was killed, or has failed. There is
+    /// no thread before the first ender, or if the last one could not be started.
     waiter: Option<JoinHandle<Option<TreeEnd>>>,
 }
 
 impl OwnEnder {
     /// Obeys an order to end the tree, and answers it. Other orders need the launcher, so they are dropped. While the tree is being
-    /// ended, all are.
+    /// ended, all orders are dropped.
     pub(super) fn obey(
         &mut self,
         orders: Vec<Order>,
@@ -54,8 +54,8 @@ impl OwnEnder {
         }
     }
 
-    /// Looks after the ender: when it is done, tells the run what came of it; if it was killed, starts another one. Gives whether the
-    /// tree is still being ended.
+    /// Looks after the ender. If the ender is done, tells the run what came of it. If it was killed, starts another one. Returns
+    /// whether the tree is still being ended.
     pub(super) fn keep_at_work(&mut self, run: &mut JournaledRun) -> bool {
         let Some((tree, deadline)) = &self.tree else { return false };
         if self.waiter.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -74,14 +74,14 @@ impl OwnEnder {
         true
     }
 
-    /// Starts an ender, and a thread that waits for it. Gives whether both were started.
+    /// Starts an ender, and a thread that waits for it. Returns whether both were started.
     fn start(&mut self, tree: &TreeToEnd) -> bool {
         self.waiter = tree.start().ok().as_ref().and_then(wait_for);
         self.waiter.is_some()
     }
 }
 
-/// Waits for the ender in a thread, which gives what came of it. `None`: the thread can't be started.
+/// Waits for the ender in a thread, which returns what came of it. `None`: the thread can't be started.
 fn wait_for(ender: &Child) -> Option<JoinHandle<Option<TreeEnd>>> {
     let ender = Pid::from_child(ender);
     thread::Builder::new().spawn(move || tree_end::wait_for(ender)).ok()

@@ -1,4 +1,5 @@
-//! `--record DIR`: a bundle of evidence of a run that something ended. `gpu-track record` makes one of a run that goes on.
+//! `--record DIR`: a bundle of evidence of a run that a limit, a lack of memory, a signal or the like ended. `gpu-track record` makes a
+//! bundle of a run that has not ended.
 //!
 //! A bundle is a directory with the report, and with the last minute of the run sample by sample: the tail. It also has what the kernel
 //! says of memory, and the variables that change how programs use memory and cores. The bundle is there as a whole or not at all, and
@@ -35,9 +36,9 @@ pub const MANIFEST: &str = "manifest.json";
 pub const REPORT: &str = "report.json";
 /// The run before its end, as a tracking file.
 pub const TAIL: &str = "tail.jsonl";
-/// The last samples of a run that goes on, in the form of a tracking file with fewer figures.
+/// The last samples of a run that has not ended, as a tracking file with fewer figures.
 pub const LIVE_TAIL: &str = "tail.csv";
-/// Version of the form. It goes up when a file or key changes its name or meaning, or is removed.
+/// Version of the format of bundles. It goes up when a file or key changes its name or meaning, or is removed.
 const FORM_VERSION: u32 = 1;
 
 /// The content of [`MANIFEST`].
@@ -79,9 +80,9 @@ pub struct Asked {
     pub metadata: Option<Value>,
 }
 
-/// Why a bundle is made, and the contents that only its maker has.
+/// Why a bundle is made, and the contents that differ by who makes it.
 struct Occasion<'a> {
-    /// As in the manifest.
+    /// As `Manifest::trigger`.
     trigger: String,
     asked: &'a Asked,
     /// [`TAIL`] and [`LIVE_TAIL`], as far as there can be one.
@@ -103,11 +104,11 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     vec![Box::new(Recorder { config: context.config.clone(), bundles, tail })]
 }
 
-/// Why a bundle is made of this run: the kind of what ended it, or of what ended a process of it. `None`: it ended by itself, or by
-/// a signal that asks it to end.
+/// Why a bundle is made of this run: the kind of the cause that ended it, or `out_of_memory` if the kernel killed one of its processes
+/// for lack of memory. `None`: no bundle is made. The run ended by itself, or by a signal that asks it to end.
 fn trigger(report: &Report) -> Option<String> {
     let Some(cause) = report.ending.cause.as_ref() else {
-        // Among the crashes, SIGKILL stands for kills for want of memory only.
+        // The report's crashes have SIGKILL only where the kernel sent it for lack of memory.
         let mut crashes = report.crashes.iter().flatten();
         return crashes.any(|crash| crash.signal == libc::SIGKILL).then(|| "out_of_memory".to_owned());
     };
@@ -120,12 +121,12 @@ fn trigger(report: &Report) -> Option<String> {
     Some(cause.get("kind")?.as_str()?.to_owned())
 }
 
-/// The name of the file of a bundle that has the run over time.
+/// The name of the file with the run over time in this bundle.
 pub fn tail_of(bundle: &Path) -> &'static str {
     if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
 }
 
-/// Makes the directory of bundles, where it is missing. Gives its path without symbolic links: one that appears later is not followed.
+/// Makes the directory of bundles if it is missing. Returns its path without symbolic links: a link that appears later is not followed.
 ///
 /// # Errors
 /// If it can't be made.
@@ -133,10 +134,10 @@ pub fn make_directory(directory: &Path) -> io::Result<PathBuf> {
     directory::make(directory)
 }
 
-/// Makes the directory of bundles as [`make_directory`] does, and sees whether there can be one.
+/// Makes the directory of bundles as [`make_directory`] does, and tries whether a bundle can be made in it.
 ///
 /// # Errors
-/// If there can't.
+/// If none can be made.
 pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
     let directory = make_directory(directory)?;
     // Dropped at once, which removes what was made.
@@ -159,8 +160,8 @@ pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     write(config, bundles, report, occasion).map(drop)
 }
 
-/// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: that of the
-/// launcher, or why it can't be read.
+/// Makes a bundle of a run that has not ended, and returns its path. `live`: the file with the run's latest samples, if it can be read.
+/// `environment`: that of the launcher, or why it can't be read.
 ///
 /// # Errors
 /// If it can't be written. Nothing of it is left then.
@@ -195,7 +196,7 @@ fn lacking(name: &'static str, reason: &str) -> Content {
     (name, Err(MissingFile { name, reason: reason.to_owned() }))
 }
 
-/// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Gives the new one's path.
+/// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Returns the new one's path.
 ///
 /// # Errors
 /// If it can't be written. Nothing of it is left then.

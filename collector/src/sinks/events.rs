@@ -1,4 +1,4 @@
-//! `--events FILE`: what happens in the run, an object of JSON a line, as it happens.
+//! `--events FILE`: what happens in the run, as it happens: a JSON object on each line.
 //!
 //! [`event_line`] has what the lines are. After a restart, events can come again. Those that are in the file already are skipped.
 
@@ -18,10 +18,10 @@ use crate::model::tree_sample::Wants;
 /// After a restart, only events in this many last bytes of the file can come again.
 const RECENT_BYTES: u64 = 1024 * 1024;
 
-/// What tells an event from others.
+/// What identifies an event, so that one that comes again is recognised.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    /// Its time, to the nanosecond.
+    /// The bits of its time in seconds, a float, which can't be hashed itself.
     at: u64,
     kind: EventKind,
     rule: Option<String>,
@@ -93,8 +93,8 @@ impl Sink for EventFile {
         self.write(event)
     }
 
-    /// Writes the events that only the report has: the RAM peak and the end of the run. Only the last report comes here: a sink
-    /// takes no other, unless it says so ([`Sink::wants_report`]).
+    /// Writes the events that only the report has: the RAM peak and the end of the run. Only the last report comes here, since
+    /// [`Sink::wants_report`] has its default.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         let of_end = |event: &&RunEvent| matches!(event.kind, EventKind::Peak | EventKind::Stop);
         let events = report.events.iter().flat_map(|events| &events.list).filter(of_end);

@@ -1,7 +1,7 @@
 //! `--trace-gpu FILE`: a log of the GPUs in nvidia-smi's CSV form, a line for each GPU and interval.
 //!
-//! [`gpu_trace`](crate::model::gpu_trace) has the fields. A line shows the sample at the end of its interval, as nvidia-smi
-//! shows the moment. Lines have no key by which a restarted collector could tell which were written, so it goes on with the next
+//! [`gpu_trace`](crate::model::gpu_trace) has the fields. A line has the values at the end of its interval, not their mean, as in
+//! nvidia-smi. Lines have no key by which a restarted collector could tell which were written, so it goes on with the next
 //! interval. No line is written twice, and the lines of one interval can be missing.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
 use crate::sys::{clock, local_time};
 
-/// Maximum number of readings of a device whose lines are not written yet.
+/// After more readings than this of a device, its lines are written even if its utilisation is still unknown.
 const MOST_HELD: u32 = 5;
 
 /// Where the lines go.
@@ -41,7 +41,7 @@ struct GpuLog {
     lines: Lines,
     /// By device, how much was read of it.
     read: BTreeMap<String, Readings>,
-    /// By device of which too little was read so far: its last line.
+    /// For each device of which too little was read so far: its last line, which is written if no more comes.
     held: BTreeMap<String, String>,
 }
 
@@ -52,13 +52,13 @@ struct Readings {
     count: u32,
     /// When the last one was made, CLOCK_MONOTONIC nanoseconds.
     last_ns: u64,
-    /// They were enough once.
+    /// Enough was read for the device's lines to be written. That stays so.
     are_enough: bool,
 }
 
 impl Readings {
-    /// Takes in a sample, and gives whether its line is written. What is known only of a stretch between two readings, as the
-    /// utilisation, is not known at the first one. A driver that has not told it after [`MOST_HELD`] readings does not tell it.
+    /// Notes a sample, and returns whether its line is to be written. Utilisation is known only from the second reading on, since it is
+    /// measured between two. If it is still unknown after [`MOST_HELD`] readings, the driver does not tell it.
     fn are_enough(&mut self, gpu: &GpuSample) -> bool {
         if gpu.read_ns != self.last_ns {
             (self.count, self.last_ns) = (self.count.saturating_add(1), gpu.read_ns);

@@ -1,4 +1,4 @@
-//! The multiples of an interval since the start of a run, at which an output has something to write.
+//! The points of time at which an output writes: the multiples of its interval since the start of the run.
 
 /// The multiples that an output has still to take. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ impl Grid {
         Self { last: Some(self.number(at_ns)), ..self }
     }
 
-    /// Takes the last multiple up to `at_ns`, and skips those before it that were not taken. Gives the multiple as nanoseconds
+    /// Takes the last multiple up to `at_ns`, and skips those before it that were not taken. Returns the multiple, nanoseconds
     /// since the start. `None`: it was taken already.
     pub(super) fn take(&mut self, at_ns: u64) -> Option<u64> {
         let number = self.number(at_ns);

@@ -25,8 +25,8 @@ use crate::sys::own_program;
 pub const KEEPER: &str = "gpu-track-keeper";
 /// Maximum number of bytes of a report's JSON. A longer report is not kept.
 const MOST_BYTES: usize = 1_000_000;
-/// How long the directory may take to open, counted from the collector's start. So only a run that is shorter than this waits
-/// for the directory at its end. The keeper may take as long to start.
+/// How long the directory may take to open, counted from [`Kept::prepare`], which is at the start of a run. So only a run that is
+/// shorter than this waits for the directory at its end. The keeper may take as long to start.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Keeps the report of this run.
@@ -50,7 +50,7 @@ impl Kept {
         Some(Self { most, opened, deadline: Instant::now() + PATIENCE })
     }
 
-    /// Starts the keeper, if the directory has opened in time and the report is not too long. Gives whether the keeper has
+    /// Starts the keeper, if the directory has opened in time and the report is not too long. Returns whether the keeper has
     /// started, so that the report will be kept unless its writing fails.
     pub(super) fn keep(&self, report: &Report) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
@@ -60,8 +60,8 @@ impl Kept {
         json.len() <= MOST_BYTES && self.start_keeper(json, directory)
     }
 
-    /// Starts the keeper in a thread, because the program's own file system may not answer either. Gives whether it started
-    /// in time.
+    /// Starts the keeper in a thread, because the program's own file system may not answer either. Returns whether it
+    /// started in time.
     fn start_keeper(&self, json: String, directory: OwnedFd) -> bool {
         let (sender, started) = mpsc::sync_channel(1);
         let most = self.most;

@@ -23,7 +23,7 @@ use crate::sys::segment::live::{self, LiveFile};
 
 /// The least time between two summaries. Each costs some 50 us.
 const SUMMARY_INTERVAL_NS: u64 = 500_000_000;
-/// A summary lists at most this many commands. The first of these numbers with which the summary fits is taken.
+/// How many commands a summary may list. The first of these numbers with which the summary fits into the live file is used.
 const COMMANDS: [usize; 5] = [256, 128, 64, 16, 0];
 /// Most bytes of the run's command line in a summary.
 const COMMAND_LINE_BYTES: usize = 4096;
@@ -77,7 +77,7 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
 }
 
 impl Identity {
-    /// The constant part of a run's summaries. Of the command line it has the first words that fit in
+    /// Makes the constant part of a run's summaries. It has the first words of the command line, as many as fit in
     /// [`COMMAND_LINE_BYTES`].
     fn from_context(context: &SinkContext) -> Self {
         let config = context.config;
@@ -200,7 +200,7 @@ fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     }
 }
 
-/// The figures in the entry of a GPU. Another program may have written anything there: an infinite figure is not known.
+/// The figures in the entry of a GPU. Another program may have written anything there, so a figure that is not finite counts as unknown.
 pub fn figures(entry: &GpuEntry) -> ByGpuFigure<Option<f64>> {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let of = |figure| match figure {

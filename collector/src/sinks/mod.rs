@@ -1,10 +1,11 @@
-//! Sinks: what takes the run out of the collector. Each output is one file here and one row of [`SINKS`].
+//! Sinks: the outputs of the collector, such as files and the terminal. Each kind is one file here and one row of [`SINKS`].
+//! The outbox is the core's list of items for them: closed samples, ended processes and events.
 //!
 //! The loop calls the live ring and the report file, and waits for them. It also calls the lines of `--every`, which never
 //! wait. Every other sink has a thread and a queue ([`worker`]): neither the loop nor the report waits for it.
 //!
-//! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
-//! restart an item may come again, and the process ids of this run may be others.
+//! A sink gets everything at least once: after a restart of the collector, an item may come again. A sample's `at_ns`, and pid and
+//! `start_ns` of a process, tell a sink what it has already. The core's own ids of processes can differ after a restart.
 
 pub mod bundle;
 mod events;
@@ -37,7 +38,7 @@ pub(crate) use sink::SinkContext;
 use sink::{Resume, Sink};
 use worker::Worker;
 
-/// At the end of the run, the sinks with threads have this time, all together. The collector then goes on without them.
+/// At the end of the run, the sinks with threads have this time to finish, all together. Then the collector ends without them.
 const AT_END: Duration = Duration::from_millis(500);
 
 /// A kind of output.
@@ -69,8 +70,8 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    /// Opens the sinks that the configuration asks for. Also gives observations for the core: which sinks of the loop can't
-    /// be opened, and what all sinks together want.
+    /// Opens the sinks that the configuration asks for. Also returns observations for the core: which sinks of the loop can't
+    /// be opened, and which items all sinks together want.
     pub(crate) fn open(context: &SinkContext, outbox: &Outbox) -> (Self, Vec<Observation>) {
         let resume = if context.config.restarts > 0 { Resume::Continued } else { Resume::New };
         let mut sinks = Self { in_loop: Vec::new(), workers: Vec::new(), handed: outbox.begin() };
@@ -103,7 +104,7 @@ impl Sinks {
         self.in_loop.iter().any(|sink| sink.wants_report(stage))
     }
 
-    /// Shows the run and its open sample to the sinks of the loop. Closes those that fail, and gives an observation for each.
+    /// Shows the run and its open sample to the sinks of the loop. Closes those that fail, and returns an observation for each.
     pub(crate) fn show(&mut self, run: &RunState, now: &TreeSample) -> Vec<Observation> {
         let mut failures = Vec::new();
         self.in_loop.retain_mut(|sink| {
@@ -116,8 +117,8 @@ impl Sinks {
         failures
     }
 
-    /// Queues the new items of the outbox for the sinks with threads. Gives the failures and losses that the core does not
-    /// know yet. Also gives the number of the first item that a sink has still to write; if there is none, that of the next item.
+    /// Queues the new items of the outbox for the sinks with threads. Returns the failures and losses that the core does not know
+    /// yet, and the number of the first item that a sink has still to write; if there is none, that of the next item.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
         // What the outbox itself dropped since the last call counts as lost, too.
         self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));
@@ -131,7 +132,7 @@ impl Sinks {
         (observations, first_open.unwrap_or(self.handed))
     }
 
-    /// Gives the report to the sinks that take it. Those of the loop write it at once; then it is queued for the others.
+    /// Hands the report to the sinks that take it. Those of the loop write it at once; then it is queued for the others.
     ///
     /// # Errors
     /// If a sink of the loop can't write it.
@@ -145,7 +146,7 @@ impl Sinks {
         result
     }
 
-    /// Waits at most [`AT_END`] for the sinks with threads. Gives lines for the user about failures and losses that came too late
+    /// Waits at most [`AT_END`] for the sinks with threads. Returns lines for the user about failures and losses that came too late
     /// for the report.
     pub(crate) fn close(self) -> Vec<String> {
         let deadline = Instant::now() + AT_END;

@@ -1,5 +1,5 @@
-//! Where reports go: stderr, stdout, a file or a stream. A reader of the file finds the old report or the new one, never
-//! a part.
+//! Writes reports to their outputs: stderr, stdout, a file or a stream. A reader of the file finds the old report or the new one,
+//! never a part.
 
 mod destination;
 mod stream;
@@ -71,7 +71,7 @@ pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn output_at(path: &Path) -> io::Result<Output> {
     let may_write =
         |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
-    // The collector's working directory may be another one.
+    // The report is written by the collector, whose working directory may be another one.
     let output = destination::find(&std::path::absolute(path)?)?;
     match &output {
         // It can be overwritten.
@@ -83,7 +83,7 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
     Ok(output)
 }
 
-/// Names a file by its inode, so that another one that takes its path is not taken for it. `found`: the file's metadata.
+/// Identifies a file by its inode, so that another file that gets its path later is noticed. `found`: the file's metadata.
 pub(crate) fn stream_file(path: &Path, found: &Metadata) -> StreamFile {
     let (device, inode, kind) = (found.dev(), found.ino(), found.mode() & libc::S_IFMT);
     StreamFile { path: path.to_owned(), device, inode, kind }
@@ -103,7 +103,8 @@ fn is_denied(error: &io::Error) -> bool {
 }
 
 /// Creates a temporary file in the directory, writes it with `fill`, and renames it to `name`, which replaces a file of that
-/// name. The new file has those bits of `mode` that the umask leaves, or the mode of this user's file that it replaces. The file is not synced to disk: the rename is atomic for readers without that, and a sync could stall the collector.
+/// name. The new file has the mode of this user's file that it replaces, else those bits of `mode` that the umask leaves. It is not
+/// synced to disk: the rename is atomic for readers without that, and a sync could stall the collector.
 ///
 /// # Errors
 /// If any of that fails. The old file stays then, and the temporary one is removed.
@@ -161,7 +162,7 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     file.write_all(bytes)
 }
 
-/// Creates a file of a new name in a directory, and gives the name and the file. The name is random, because another user could
+/// Creates a file of a new name in a directory, and returns the name and the file. The name is random, because another user could
 /// take a name that can be guessed.
 fn create_in(directory: BorrowedFd<'_>, mode: Mode) -> io::Result<(String, File)> {
     const TRIES: u32 = 100;

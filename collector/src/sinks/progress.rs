@@ -18,10 +18,10 @@ use crate::model::tree_sample::TreeSample;
 use crate::report::progress;
 use crate::sys::{clock, signal_mask};
 
-/// Maximum number of columns of a line where stderr is no terminal. A pipe takes so many bytes and a line break in one piece
-/// (PIPE_BUF, 4096).
+/// Maximum number of columns of a line where stderr is no terminal. With its line break, such a line has PIPE_BUF (4096) bytes, which a
+/// pipe takes in one piece.
 const MOST_COLUMNS: usize = 4095;
-/// Lines that wait for the thread.
+/// Maximum number of lines that wait for the thread.
 const QUEUE: usize = 4;
 /// Bytes of the thread's stack.
 const STACK: usize = 64 * 1024;
@@ -39,7 +39,7 @@ struct Progress {
 /// The thread that writes to stderr.
 struct Writer {
     lines: SyncSender<String>,
-    /// Disconnected when the thread ends.
+    /// Receives nothing, but is disconnected when the thread ends.
     end: Receiver<()>,
 }
 

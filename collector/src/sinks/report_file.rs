@@ -24,8 +24,8 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     vec![Box::new(ReportFile { config: context.config.report.clone(), kept: None })]
 }
 
-/// The targets that get reports so far, with their paths. They are files, because a file's content is replaced each time.
-/// Their format must be able to say that the run is not over, which gpu_tracker's can't.
+/// The targets that get reports before the run is over, with their paths: only files, because a new report replaces the old one there.
+/// Their format must be able to say that the run is not over. Those of gpu_tracker, a program that users may come from, can't.
 fn early_files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
     let complete = config.targets.iter().filter(|target| is_complete(&target.format));
     complete.filter_map(|target| Some((target, target.output.file()?)))
@@ -105,10 +105,11 @@ impl Sink for ReportFile {
         stage != Stage::SoFar || has_files(&self.config)
     }
 
-    /// Keeps the last report, and writes it to every target. A report-so-far goes only to [`early_files`].
+    /// Keeps the last report, and writes it to every target. A report-so-far (one before the end of the run) goes only to
+    /// [`early_files`].
     fn report(&mut self, report: &Report, stage: Stage) -> io::Result<()> {
         if stage == Stage::SoFar {
-            // An error here may pass. The last report fails if it does not.
+            // An error can be temporary, and if it is not, writing the last report fails, too.
             let _ = write_files(&self.config, report);
             return Ok(());
         }
@@ -119,8 +120,8 @@ impl Sink for ReportFile {
 }
 
 impl ReportFile {
-    /// Writes the report to every target. Where that fails, it is written to a spare place. If no target is stderr, the summary is then
-    /// written there: the run may have taken days, so the user should at least see that.
+    /// Writes the report to every target. A report that can't be written goes to a spare place. If no target is stderr, stderr gets the
+    /// summary then: the run may have taken days, so the user should at least see that.
     ///
     /// # Errors
     /// If any target can't be written. The text names each of those, and where its report is.

@@ -1,4 +1,4 @@
-//! What an output of the run is.
+//! What an output of the run (a sink) must be able to do, and what it is told.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::model::tree_sample::{Event, TreeSample, Wants};
 use crate::run::RunState;
 use crate::run::tree::ProcessSummary;
 
-/// Whether a sink begins a run or goes on with one.
+/// Whether a sink begins its output or continues that of a killed collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resume {
     /// The run begins.
@@ -57,7 +57,8 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
 
-    /// Takes what it shows of the run and its open sample. Only sinks of the loop are called, after [`Self::sample`].
+    /// Takes the run with its open sample, and shows what it wants of them. Only sinks of the loop are called, after
+    /// [`Self::sample`].
     fn show(&mut self, _run: &RunState, _now: &TreeSample) -> io::Result<()> {
         Ok(())
     }
@@ -82,7 +83,7 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
 
-    /// The time at which [`Self::flush`] is to be called if no item comes before. `None`: nothing is gathered.
+    /// The time at which [`Self::flush`] is to be called if no item comes before. `None`: the sink has nothing to flush.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -92,8 +93,8 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
 
-    /// Whether all items that the sink was given are in its output, or lost. Until then a restarted collector hands them on
-    /// again.
+    /// Whether all items that the sink was given are in its output, or lost. Until it says so, a restarted collector hands them to
+    /// it again.
     fn is_written(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! Writes a report that can't be written to its place where this user finds it: in a directory of this user's, or else in that of
-//! temporary files. No other user can read it, or put another file in its place.
+//! Writes a report that can't be written to its own place to a spare one: a directory of this user's, or else that of temporary files.
+//! No other user can read it there, or put another file in its place.
 
 use std::fs::{DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
@@ -20,7 +20,7 @@ use crate::sys::safe_path::User;
 /// How long each place may take. It can be on a file system that does not answer, and the run must end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes a report, and gives its path. `extension`: the end of its name. `None`: it can't be written to any of these places.
+/// Writes a report, and returns its path. `extension`: the end of its name. `None`: it can't be written to any of these places.
 pub(super) fn write(places: &SparePlaces, text: &str, extension: &'static str) -> Option<PathBuf> {
     let in_state = || {
         let (keep, text) = (places.state.clone()?, text.to_owned());
@@ -33,7 +33,7 @@ pub(super) fn write(places: &SparePlaces, text: &str, extension: &'static str) -
     in_state().or_else(in_temporary)
 }
 
-/// What `make` gives, if it does so within [`PATIENCE`].
+/// Runs `make` in a thread, and returns its result if it ends within [`PATIENCE`].
 fn in_time(make: impl FnOnce() -> Option<PathBuf> + Send + 'static) -> Option<PathBuf> {
     let (sender, made) = mpsc::sync_channel(1);
     thread::Builder::new().spawn(move || sender.send(make())).ok()?;
@@ -61,7 +61,7 @@ fn to_temporary(temporary: &Path, text: &str, extension: &str) -> io::Result<Pat
     match made.map_err(io::Error::from).and_then(|file| File::from(file).write_all(text.as_bytes())) {
         Ok(()) => Ok(path),
         Err(error) => {
-            // Nothing of it is of use.
+            // A part of a report is of no use.
             let _ = std::fs::remove_dir_all(directory);
             Err(error)
         }

@@ -1,5 +1,5 @@
-//! A sink's thread. Its queue is bounded: what finds it full is dropped and counted. A slow disk must not hold the loop, and
-//! memory must stay bounded.
+//! A sink's thread, in which it writes the run's items: closed samples, ended processes and events, from the core's outbox. The queue is
+//! bounded, and an item that finds it full is dropped and counted. So a slow disk neither holds the loop nor fills the memory.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ enum Queued {
 /// What a sink's thread tells the loop.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Items before this number are written, or lost.
+    /// All items before this number are written or lost.
     written: AtomicU64,
     /// The sink takes no more tasks: the queue was closed and is empty, or the sink has failed.
     has_ended: AtomicBool,
@@ -71,7 +71,7 @@ pub(super) struct Worker {
     /// `None`: it was closed, or the sink has failed.
     queue: Option<SyncSender<Task>>,
     progress: Arc<Progress>,
-    /// Disconnected when the thread ends.
+    /// Receives nothing, but is disconnected when the thread ends.
     end: Receiver<()>,
     /// The number of the last item that was queued, plus 1.
     queued: u64,
@@ -79,14 +79,14 @@ pub(super) struct Worker {
     dropped: u64,
     /// The last report found the queue full.
     lacks_report: bool,
-    /// The trouble that the core was told of.
+    /// The part of `Progress::trouble` that the core was told of.
     told: Trouble,
     /// How many of the dropped items the core was told of.
     told_dropped: u64,
 }
 
 impl Worker {
-    /// Starts the thread of a sink, which opens it. If it can't be started, the sink has failed, which [`Self::news`] tells.
+    /// Starts the thread of a sink, where the sink is opened. If there can be no thread, the sink has failed, which [`Self::news`] tells.
     pub(super) fn start(sink: Box<dyn Sink>, resume: Resume) -> Self {
         let (queue, tasks) = sync_channel(MAX_TASKS);
         let (alive, end) = channel();
@@ -162,16 +162,16 @@ impl Worker {
         }
     }
 
-    /// The number of the first queued item that the sink has not yet written. `None`: all are written, or the sink has
-    /// failed and writes no more.
+    /// The number of the first queued item that the sink has not yet written; those before it need not be kept for a restart. `None`:
+    /// all are written, or the sink has failed and writes no more.
     pub(super) fn first_open(&self) -> Option<u64> {
         let written = self.progress.written.load(Ordering::Acquire);
-        // The thread of a failed sink takes nothing more, though its end of the queue may be there for a moment.
+        // A failed sink takes nothing more, though its thread may hold the other end of the queue for a moment.
         let is_taking = self.queue.is_some() && self.progress.trouble().failed.is_none();
         (is_taking && written < self.queued).then_some(written)
     }
 
-    /// What the core does not know yet: a failure, and lines that were lost or dropped. They count as told from now on.
+    /// Returns what the core does not know yet: a failure, and lines that were lost or dropped. From then on, the core knows them.
     pub(super) fn news(&mut self) -> Vec<Observation> {
         let trouble = self.progress.trouble().clone();
         let mut news = Vec::new();
@@ -198,15 +198,15 @@ impl Worker {
 
     /// Waits for the thread until `deadline`. Then the thread is left, even if it still writes.
     ///
-    /// At most one line for the user, about the first of these that came too late for the report: the thread still writes, a
-    /// loss or failure is new to the core, or the last report found the queue full.
+    /// Returns a line for the user about the first of these that came too late for the report: the thread still writes, a loss or
+    /// failure is new to the core, or the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let is_running = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
         let news = self.news();
         let has_ended = self.progress.has_ended.load(Ordering::Acquire);
         let name = &self.name;
-        // A thread that has ended its work and not yet exited has written all.
+        // A thread that has ended its work has written all, even if it has not yet exited.
         if is_running && !has_ended {
             return Some(format!("{name}: it takes too long to write, and its last lines can be missing"));
         }
@@ -237,7 +237,7 @@ enum Next {
     Closed,
 }
 
-/// Waits for a task, and no longer than until the sink is due.
+/// Waits for a task, but no longer than `due`, when the sink wants to write what it has gathered.
 fn next(tasks: &Receiver<Task>, due: Option<Instant>) -> Next {
     let Some(due) = due else { return tasks.recv().map_or(Next::Closed, Next::Task) };
     match tasks.recv_timeout(due.saturating_duration_since(Instant::now())) {
@@ -255,7 +255,7 @@ fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progres
     progress.has_ended.store(true, Ordering::Release);
 }
 
-/// Opens the sink and gives it all tasks, until the queue is closed. After each task, notes in `progress` which items are
+/// Opens the sink and hands it all tasks, until the queue is closed. After each task, notes in `progress` which items are
 /// written, and what was lost.
 ///
 /// # Errors

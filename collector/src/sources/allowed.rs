@@ -1,7 +1,7 @@
 //! Limits of the command: cgroup limits, ulimits, CPU affinity and Slurm's allocation.
 //!
-//! The collector reads its own, since it inherits them from the launcher as the command does. Those of an attached process are
-//! read of that.
+//! The collector reads its own limits: it inherits them from the launcher, as the command does. If the run attached to a process,
+//! that process's limits are read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use crate::model::report::{Allowed, Limit, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
 
-/// Reads the limits of the process with this pid. `None` stands for this process, which must not have changed its own yet.
+/// Reads the limits of the process with this pid. `None` stands for the collector, which must not have changed its own limits yet.
 /// `variable` looks up a variable of the process's environment.
 pub(crate) fn read(
     root: &ProcRoot,
@@ -59,8 +59,8 @@ fn ulimits(pid: u32) -> BTreeMap<String, SoftHard> {
     ulimits
 }
 
-/// Reads which CPUs the process with this pid may run on. A `pid` of `None` stands for this process. Gives `None` if the kernel
-/// does not tell.
+/// Reads which CPUs the process with this pid may run on. A `pid` of `None` stands for this process. The result is `None` if the
+/// kernel does not tell.
 fn affinity(pid: Option<u32>) -> Option<Vec<u32>> {
     let pid = match pid {
         Some(pid) => Some(rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?),

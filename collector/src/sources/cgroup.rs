@@ -13,10 +13,10 @@ use procfs::{FromRead, ProcessCGroups};
 
 /// Start of the names of our groups, before the launcher's pid, its pid namespace and a random number, with dots between them.
 const PREFIX: &str = "gpu-track.";
-/// End of the name of the group that a launcher moves into, see [`run_cgroup`].
+/// End of the name of the group that a launcher moves into so that its own group holds no process, see [`run_cgroup`].
 const ASIDE: &str = ".aside";
 
-/// The group of a process in one hierarchy.
+/// The group of a process in one cgroup hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
     /// Mount point of the hierarchy.
@@ -27,8 +27,8 @@ pub(crate) struct Group {
     name: String,
 }
 
-/// The groups of a process: in v2, and in the v1 hierarchy of each controller whose limits are read. `None`: this process does
-/// not have the hierarchy mounted, or cannot read where the group is.
+/// The groups of a process: in v2, and in the v1 hierarchy of each controller whose limits are read. A group is `None` if this
+/// process does not have the hierarchy mounted, or cannot read where the group is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
     v1_memory: Option<Group>,
@@ -153,13 +153,13 @@ pub(crate) fn usage(cgroups: &Cgroups) -> CgroupUse {
     }
 }
 
-/// Reads the OOM kills since the start of the session. `None`: the group is gone, or another one has its name by now.
+/// Reads the OOM kills since the start of the session. `None`: the group is gone, or a new group has its name.
 pub(crate) fn oom_kills_since(counter: &OomCounter) -> Option<u64> {
     oom_kills(&counter.file)?.checked_sub(counter.before)
 }
 
-/// Reads the OOM kills in a group from its file. Both versions have this line since Linux 4.13; the root group of v2 has no
-/// such file.
+/// Reads the OOM kills in a group from its file. Both cgroup versions have the line since Linux 4.13. `None`: there is no such file,
+/// as in the root group of v2.
 fn oom_kills(file: &Path) -> Option<u64> {
     count(&read(file)?, "oom_kill ")
 }
@@ -167,16 +167,16 @@ fn oom_kills(file: &Path) -> Option<u64> {
 impl Group {
     /// Finds the group of this name (its path in the hierarchy) below a mount. `None`: the mount shows another cgroup namespace.
     fn below(mount: &MountInfo, name: &str) -> Option<Self> {
-        let (top, shown) = (&mount.mount_point, Path::new(&mount.root));
+        let (top, mount_root) = (&mount.mount_point, Path::new(&mount.root));
         // A launcher that moved into a group of its own counts as a member of the parent group.
         let name = without_aside(name);
         // ".." (cgroup_namespaces(7)): the mount belongs to another cgroup namespace, so the path cannot be resolved.
         let is_foreign = |path: &Path| path.components().any(|part| part.as_os_str() == "..");
-        if is_foreign(shown) || is_foreign(Path::new(name)) {
+        if is_foreign(mount_root) || is_foreign(Path::new(name)) {
             return None;
         }
-        // In a container the mount shows a group further down as its root.
-        let inside = Path::new(name).strip_prefix(shown).or_else(|_| Path::new(name).strip_prefix("/"));
+        // In a container, the root of the mount is a group further down in the hierarchy. Below it, names continue as directories.
+        let inside = Path::new(name).strip_prefix(mount_root).or_else(|_| Path::new(name).strip_prefix("/"));
         // `components` drops the slash that joining an empty path leaves at the end.
         let dir = top.join(inside.unwrap_or(Path::new(""))).components().collect();
         Some(Self { top: top.to_owned(), dir, name: name.to_owned() })
@@ -187,8 +187,8 @@ impl Group {
         self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top))
     }
 
-    /// The smallest limit of the group and its ancestors, or [`Limit::Unlimited`] if none of them has one. `limit` reads
-    /// that of a directory. A group without the controller, such as the root group, has none.
+    /// The smallest limit of the group and its ancestors, or [`Limit::Unlimited`] if none of them has one. `limit` reads the limit of
+    /// the group at a directory. A group without the controller, such as the root group, has none.
     fn smallest_limit(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         self.directories().filter_map(limit).fold(Limit::Unlimited, Limit::min)
     }
@@ -204,8 +204,8 @@ fn memory_limit(dir: &Path) -> Option<Limit> {
         .find_map(|file| Limit::parse(&read(&dir.join(file))?, NO_LIMIT))
 }
 
-/// The name of the group that the launcher was started in, from the name of its current group. That is the parent if the
-/// launcher has moved into a group of its own.
+/// The name of the group that the launcher was started in, from the name of its current group. If the launcher has moved into a group
+/// of its own, that is the parent of this group.
 fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {
         Some((above, own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => {
@@ -223,12 +223,12 @@ fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// Reads the number that is all of a file.
+/// Reads a file that holds a number and nothing else.
 fn number(path: &Path) -> Option<u64> {
     read(path)?.trim().parse().ok()
 }
 
-/// The number in a line of several. `key` is what the line begins with, such as `oom_kill `.
+/// Finds the line that begins with `key`, such as `oom_kill `, and parses the number after it.
 fn count(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key))?.trim().parse().ok()
 }

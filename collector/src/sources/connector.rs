@@ -1,5 +1,5 @@
-//! The process connector (linux/cn_proc.h): the kernel's events of every fork, exec and exit on the machine, uninstrumented
-//! programs included.
+//! The process connector (linux/cn_proc.h): the kernel's events of every fork, exec and exit on the machine, those of programs
+//! without the shim (uninstrumented ones) included.
 //!
 //! It works for root, and for every user since Linux 6.6, in the initial pid, user and network namespaces. Elsewhere the kernel
 //! refuses the subscription, or accepts it and sends no events. So the launcher subscribes before it starts the collector, and
@@ -8,10 +8,10 @@
 //! - A BPF filter in the kernel drops the events of threads. Events of foreign processes are read and dropped.
 //! - The launcher keeps socket and inbox ([`super::inbox`]) for all collectors of the run. So a message is always in the
 //!   socket, the inbox or the journal.
-//! - A collector that replaces another takes all processes that are not finalized, and the command, for members. Their events may
-//!   still wait, although the processes have ended.
-//! - Of the launcher's children, only the command is a member. It is told by the order of the forks, because no message of the
-//!   launcher could come early enough.
+//! - A collector that replaces a killed one takes the command, and all processes whose figures are not final, for members. They may
+//!   have ended, but their events may still wait to be read.
+//! - Of the launcher's children, only the command is a member. The order of the forks shows which child that is, because no message
+//!   of the launcher could come early enough.
 //! - Each collector asks the socket how many events it dropped (SO_MEMINFO), because the kernel reports ENOBUFS to one reader only.
 //!
 //! Without the connector, samples find execs: the bottom of the stack in /proc/PID/stat changes ([`super::scan`]). Ends are
@@ -121,7 +121,7 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     let is = |what: u32, jt, jf| op(EQUAL, what.to_be(), jt, jf);
     let mut program = [
         load(EVENT),
-        // To the check of a fork, to that of an exit, and to the end that passes the message.
+        // These jump to the check of a fork, to the check of an exit, and to the end that passes the message.
         is(PROC_EVENT_FORK, 3, 0),
         is(PROC_EVENT_EXIT, 6, 0),
         is(PROC_EVENT_EXEC, 9, 0),
@@ -131,7 +131,7 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         op(TAX, 0, 0, 0),
         load(DATA + 12),
         op(EQUAL_X, 0, 4, 5),
-        // An exit is that of a first thread if pid and tgid are equal.
+        // The thread that exits is the first one of its process if pid and tgid are equal.
         load(DATA),
         op(TAX, 0, 0, 0),
         load(DATA + 4),
@@ -209,7 +209,8 @@ impl Connector {
         batch
     }
 
-    /// Fills the inbox by one system call. Notes in the batch what it says of lost events, and whether others wait.
+    /// Receives messages that wait in the socket into the inbox, as many as it has room for. Notes in `batch` whether events were
+    /// lost, and whether no more wait.
     fn receive(&mut self, batch: &mut Batch) {
         loop {
             match self.inbox.receive(self.socket.as_fd()) {
@@ -255,7 +256,7 @@ impl Connector {
     }
 }
 
-/// The launcher, whose children are not all of the tree: besides the command it starts collectors, enders, and what `--on-alert`
+/// The launcher. Not all its children belong to the tree: besides the command it starts collectors, enders, and what `--on-alert`
 /// runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Launcher {
@@ -266,7 +267,7 @@ pub struct Launcher {
     pub starts_command: bool,
 }
 
-/// The pids of the tree: the command and its descendants, by connector events and by what other layers find.
+/// The pids of the tree: the command and its descendants, as connector events, records and scans of /proc show them.
 #[derive(Debug, Default)]
 pub struct Members {
     /// Each pid with the time of the first thread's exit event, CLOCK_MONOTONIC nanoseconds, if there was one.
@@ -294,8 +295,8 @@ impl Members {
         self.pids.contains_key(&pid)
     }
 
-    /// Whether a process that writes records is of the tree if it descends from this pid. The pid is a member's, or the launcher's:
-    /// the launcher's helpers write no records, so such a descendant is an orphan of the tree.
+    /// Whether a process that writes records belongs to the tree if it descends from this pid. It does if the pid is a member's or
+    /// the launcher's. The launcher, as subreaper, adopts the orphans of the tree, and its own helpers write no records.
     pub(crate) fn is_ancestor(&self, pid: u32) -> bool {
         self.contains(pid) || pid == self.launcher.pid
     }
@@ -313,8 +314,8 @@ impl Members {
                 self.pids.remove(&event.pid);
                 false
             }
-            // If another thread execs, the kernel first reports the exit of the first thread, whose pid that thread takes over.
-            // That exit is not the process's end.
+            // If a thread other than the first execs, the kernel first reports the exit of the first thread, whose pid the other
+            // takes over. That exit is not the process's end.
             What::Exec => self.set_exit_time(event.pid, None),
             What::Exit { .. } => self.set_exit_time(event.pid, Some(event.at_ns)),
             What::Lost { .. } | What::GivenUp(_) => true,
@@ -332,7 +333,7 @@ impl Members {
         is_known || (self.launcher.starts_command && pid != self.collector)
     }
 
-    /// Sets when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: it runs, since the process has
+    /// Sets when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: the thread runs, since the process has
     /// exec'd. Returns whether the process is a member.
     fn set_exit_time(&mut self, pid: u32, exited_ns: Option<u64>) -> bool {
         let member = self.pids.get_mut(&pid);
@@ -352,7 +353,7 @@ impl Members {
         exited.filter(|(pid, _)| pidfd::is_gone(*pid)).collect()
     }
 
-    /// Removes ended processes, as [`Self::gone`] gave them, unless another process of the tree has got the pid since.
+    /// Removes these ended processes, which [`Self::gone`] has returned, unless another process of the tree has got the pid since.
     pub(crate) fn forget(&mut self, gone: &[(u32, u64)]) {
         for (pid, at_ns) in gone {
             if self.pids.get(pid) == Some(&Some(*at_ns)) {

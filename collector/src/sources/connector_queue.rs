@@ -23,7 +23,7 @@ use crate::sys::clock::{self, Timer};
 /// The shim writes it after about 0.5 ms. To read /proc earlier costs more than all other work on the process: once
 /// while the program is loaded, and again at its end.
 pub(crate) const START_GRACE_NS: u64 = 3_000_000;
-/// The connector is given up when reading events of other processes takes more than one core divided by this. Events of the
+/// The connector is given up when reading events of other processes takes more than one part in this many of a core. Events of the
 /// tree do not count: they are what the user asked for.
 const COST_DIVISOR: u64 = 20;
 /// Time over which that is measured.
@@ -34,7 +34,7 @@ const REMOVE_ENDED_NS: u64 = 200_000_000;
 /// Reads the connector for one tree.
 #[derive(Debug)]
 pub(crate) struct ConnectorQueue {
-    /// `None`: there is none, or it was given up or ended.
+    /// `None`: there is no connector, or it was given up or ended.
     connector: Option<Connector>,
     /// The processes of the tree, by pid: events of others are dropped.
     members: Members,
@@ -42,14 +42,14 @@ pub(crate) struct ConnectorQueue {
     membership: Membership,
     /// The collector's pid namespace, which the connector's pids are of.
     pid_ns: u32,
-    /// Sends pids of members that other layers find.
+    /// Receives the pids of members that scans of /proc find.
     newcomers: Receiver<u32>,
     /// Events about the tree that were read and not passed on, in order of time.
     pending: VecDeque<KernelEvent>,
     unreported: Unreported,
     /// Buffer of one read.
     read: Vec<KernelEvent>,
-    /// Events are known to arrive, or a run's first read, the only one that checks it, is over.
+    /// Events are known to arrive. Also set after the first read of the run, the only one that checks this.
     has_proof: bool,
     /// Number of lost events in the last [`What::Lost`].
     dropped: u32,
@@ -101,7 +101,7 @@ impl Cost {
 #[derive(Debug, Default)]
 struct Unreported {
     processes: HashSet<u32>,
-    /// Those whose last event [`Self::take`] has not returned, with its time (CLOCK_MONOTONIC, nanoseconds).
+    /// Those that no call of [`Self::take`] has counted, with the time of their last fork or exec (CLOCK_MONOTONIC, nanoseconds).
     new: HashMap<u32, u64>,
     /// One of the processes has ended since the last [`Self::take`].
     has_ended: bool,
@@ -152,7 +152,7 @@ pub(crate) struct Backlog {
 }
 
 impl ConnectorQueue {
-    /// Makes a queue for the tree of these `members`. `connector`: `None` if there is none. `backlog` is what an earlier
+    /// Makes a queue for the tree of these `members`. `connector` is `None` if the kernel offers none. `backlog` is what an earlier
     /// collector left; a run's first collector has an empty one. The other arguments are as the fields.
     pub(crate) fn new(
         connector: Option<Connector>,
@@ -197,10 +197,10 @@ impl ConnectorQueue {
         self.connector.is_some()
     }
 
-    /// Reads the events that wait, after it has updated the members: adds those that other layers found, and removes ended ones.
-    /// Events about the tree go to `journal` at once, since they cannot be read again, and stay in the queue. Gives the connector
-    /// up if the first read shows that no events arrive, or if events of other processes cost too much. Gives the number of events,
-    /// those of other processes included.
+    /// Updates the members: adds those that scans of /proc found, and removes ended ones. Then reads the events that wait. Events
+    /// about the tree go to `journal` at once, since they cannot be read again, and stay in the queue. Gives the connector up if the
+    /// first read shows that no events arrive, or if events of other processes cost too much. Returns the number of events, those of
+    /// other processes included.
     pub(crate) fn read(&mut self, mut journal: impl FnMut(&[KernelEvent])) -> usize {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
@@ -320,9 +320,9 @@ impl ConnectorQueue {
         self.unreported.take(by_ns)
     }
 
-    /// Takes in that a process wrote a record. After START or FORK, the process needs not be read from /proc any more. If it is
-    /// no member and /proc shows it in the tree, it becomes one, so that its events count. Its fork event was lost, or it joined
-    /// the session.
+    /// Takes in that a process wrote a record. After START or FORK, the process need not be read from /proc any more. If its fork
+    /// event was lost, or it joined the session from outside, it is no member yet. It becomes one if /proc shows that it belongs to
+    /// the tree, so that its events count.
     ///
     /// Other records change nothing. Nor do those of other pid namespaces: the connector has pids of the collector's namespace.
     pub(crate) fn note_record(&mut self, record: &StoredRecord) {

@@ -1,8 +1,8 @@
 //! Space on the file systems where the command may want to write: those of the working directory, the directory for temporary
 //! files, and the reports.
 //!
-//! A file system of another machine may not answer, so each is asked by a thread of its own. One that never answers ends with the
-//! collector.
+//! A network file system may not answer, so each file system is asked by a thread of its own. A thread that never gets an answer ends
+//! with the collector.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -16,13 +16,13 @@ use crate::sys::clock::Timer;
 
 /// A file system with less space than this counts as full: a write that fails for lack of space may leave a part of it free.
 const FULL_BYTES: u64 = 1 << 20;
-/// The report does not wait longer for the next answer.
+/// The report waits this long for the next answer at most.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
-/// During the run the file systems are asked once in this time at most.
+/// During the run, the file systems are asked once in this time at most, nanoseconds.
 const PERIOD_NS: u64 = 1_000_000_000;
-/// They are first asked so long after the first sample, nanoseconds: each question takes a thread, and a shorter run has no use for the
+/// Time from the first sample to the first question, nanoseconds: each question takes a thread, and a shorter run has no use for the
 /// answer.
-const YOUNG_NS: u64 = 50_000_000;
+const FIRST_ASK_NS: u64 = 50_000_000;
 
 /// A directory where the command may want to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,14 +41,14 @@ fn directories<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<Directory> {
     all.filter_map(|(role, path)| Some(Directory { role, path: path? })).collect()
 }
 
-/// The full file systems among those where the command may want to write. One that does not answer in time is left out.
+/// The full file systems among those where the command may want to write. A file system that does not answer in time is left out.
 /// `reports`: the paths of the report files.
 pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
     let (sender, found) = mpsc::channel();
     for directory in directories(reports) {
         let sender = sender.clone();
         // Without a thread this disk stays unknown.
-        let _ = std::thread::Builder::new().spawn(move || sender.send(if_full(&directory)));
+        let _ = std::thread::Builder::new().spawn(move || sender.send(full_disk(&directory)));
     }
     drop(sender);
     let mut full: Vec<DiskFull> = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
 
 /// The file system of a directory, if it may be written to and is full for this user. `None`: it is not full, or its space
 /// is not known.
-fn if_full(directory: &Directory) -> Option<DiskFull> {
+fn full_disk(directory: &Directory) -> Option<DiskFull> {
     let found = rustix::fs::statvfs(&directory.path).ok()?;
     let available_bytes = available_bytes(&found)?;
     let is_full = !found.f_flag.contains(StatVfsMountFlags::RDONLY) && available_bytes < FULL_BYTES;
@@ -105,7 +105,7 @@ impl FreeSpaces {
     /// CLOCK_MONOTONIC. `None`: no answer came.
     pub(crate) fn read(&mut self, now_ns: u64) -> Option<Observation> {
         let age_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
-        let is_due = age_ns >= YOUNG_NS && self.timer.is_due(now_ns, PERIOD_NS);
+        let is_due = age_ns >= FIRST_ASK_NS && self.timer.is_due(now_ns, PERIOD_NS);
         let mut answers = Vec::new();
         for (directory, asked) in &mut self.directories {
             if let Asked::Waiting(answer) = asked {
@@ -150,7 +150,7 @@ mod tests {
     fn file_system_with_space_or_without_blocks_is_not_full() {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path(), Path::new("/proc"), &dir.path().join("absent")] {
-            assert_eq!(if_full(&directory(path)), None);
+            assert_eq!(full_disk(&directory(path)), None);
         }
     }
 
@@ -159,15 +159,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let report = dir.path().join("report.json");
         let mut spaces = FreeSpaces::new([report.as_path()].into_iter());
-        for age_ns in [0, YOUNG_NS - 1] {
+        for age_ns in [0, FIRST_ASK_NS - 1] {
             assert_eq!(spaces.read(age_ns).map(drop), None);
             assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Not)), "it is young");
         }
-        assert_eq!(spaces.read(YOUNG_NS).map(drop), None, "nothing was asked before");
+        assert_eq!(spaces.read(FIRST_ASK_NS).map(drop), None, "nothing was asked before");
         let mut answers: Vec<FreeSpace> = Vec::new();
         // The answers may come one by one.
         while answers.len() < spaces.directories.len() {
-            if let Some(Observation::FreeSpace(some)) = spaces.read(YOUNG_NS + 1) {
+            if let Some(Observation::FreeSpace(some)) = spaces.read(FIRST_ASK_NS + 1) {
                 answers.extend(some);
             }
             std::thread::yield_now();
@@ -176,7 +176,7 @@ mod tests {
         let found = rustix::fs::stat(dir.path()).unwrap();
         assert_eq!((last.path.as_str(), last.device), (dir.path().to_str().unwrap(), found.st_dev));
         assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Not)));
-        spaces.read(YOUNG_NS + PERIOD_NS);
+        spaces.read(FIRST_ASK_NS + PERIOD_NS);
         assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Waiting(_))));
     }
 

@@ -1,11 +1,11 @@
-//! The kernel's accounts of processes that exit: their CPU time and peak RSS, also where no parent reports them and no sample
-//! came in time. For root in the initial namespaces, since Linux 5.19, while there are uninstrumented programs and for 10 s
-//! after.
+//! The kernel's accounts of processes that exit: their CPU time and peak RSS, also where no parent reports them and no sample came in
+//! time. Only root gets them, in the initial namespaces, since Linux 5.19. They are read while programs without the shim
+//! (uninstrumented ones) run, and for 10 s after.
 //!
-//! The kernel sends an account (taskstats) while the process still exits, before its parent can reap it. Its CPU time there is
-//! as of the last clock tick or context switch, up to 10 ms ago. So a real-time thread waits on each CPU and preempts the
-//! exiting process, which brings the process's clock up to date, and reads that. A clock that is ahead of the account is exact
-//! if no other thread still exits. It lacks only the teardown of the process's memory, as EXIT records do.
+//! The kernel sends an account (taskstats) while the process still exits, before its parent can reap it. The CPU time in the account
+//! is as of the last clock tick or context switch, up to 10 ms ago. So a real-time thread waits on each CPU and preempts the exiting
+//! process, which brings the process's clock up to date, and reads that. A clock that is ahead of the account is exact if no other
+//! thread still exits. It lacks only the teardown of the process's memory, as EXIT records do.
 //!
 //! Of 120 children with 2-30 ms each, 119 clocks were exact, at most 0.19 ms short of wait4. A single thread for all CPUs got
 //! 50-57 of 60: it ran beside the exiting process, whose clock stood still there.
@@ -28,18 +28,20 @@ use crate::sys::clock::{self, Timer};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::{netlink, pidfd, priority};
 
-/// A process that the core does not know after this time is none of the tree.
+/// An account is dropped if the core does not know its process after this time: the process is not of the tree.
 const KEPT_NS: u64 = 1_000_000_000;
 /// The kernel sends the accounts of the whole machine. Reading them pauses before it takes more than 5% of a core; accounts wait
 /// in the socket meanwhile, as far as there is room.
-const MOST_NS: u64 = WINDOW_NS / 20;
+const MAX_WINDOW_CPU_NS: u64 = WINDOW_NS / 20;
 /// Time over which that share is measured.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// On machines with more CPUs, a thread waits on several, and an exiting process may run beside it. 64 threads take some 1 MB.
-const MOST_THREADS: usize = 64;
-/// Requested size of all receive buffers, some 4,000 accounts, and the least of each.
+/// On machines with more CPUs, a thread waits on several, so an exiting process may run on one while the thread is on another. 64
+/// threads take some 1 MB.
+const MAX_THREADS: usize = 64;
+/// Requested size of all receive buffers together: room for some 4,000 accounts.
 const BUFFER_BYTES: usize = 8 << 20;
-const LEAST_BUFFER_BYTES: usize = 128 << 10;
+/// Requested size of a receive buffer, however many there are.
+const MIN_BUFFER_BYTES: usize = 128 << 10;
 /// Accounts of processes that the core does not know are tried again this often. Most are of other processes of the machine.
 const AGAIN_NS: u64 = 10_000_000;
 /// Accounts are read for this long after they were last asked for. To read them costs each process that exits some 10 us.
@@ -63,7 +65,8 @@ pub(crate) struct ExitAccounts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     pid: u32,
-    /// When the process's last thread started, CLOCK_MONOTONIC nanoseconds. Late by the time that the account waited to be read.
+    /// When the process's last thread started, CLOCK_MONOTONIC nanoseconds. It is too late by the time that the account waited to be
+    /// read.
     start_ns: u64,
     /// When the account was read, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
@@ -71,7 +74,8 @@ struct Account {
 }
 
 impl ExitAccounts {
-    /// Has accounts read for [`IDLE_NS`] from `now_ns` on (CLOCK_MONOTONIC, nanoseconds). Where the kernel refuses, there are none.
+    /// Asks for accounts: they are read for [`IDLE_NS`] from `now_ns` on (CLOCK_MONOTONIC, nanoseconds). If the kernel refuses, no
+    /// accounts are read.
     pub(crate) fn read_at(&mut self, now_ns: u64) {
         self.asked_ns = now_ns;
         if self.readers.is_none() && !self.is_refused {
@@ -123,10 +127,10 @@ impl Readers {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sender, accounts) = std::sync::mpsc::channel();
         let budget = Arc::new(Budget::default());
-        // If a later thread can't be started, dropping this ends those before.
+        // If a thread can't be started, dropping `readers` ends those that were started before.
         let mut readers = Self { accounts, stop, threads: Vec::new() };
         let groups = groups_of_cpus()?;
-        let buffer_bytes = (BUFFER_BYTES / groups.len().max(1)).max(LEAST_BUFFER_BYTES);
+        let buffer_bytes = (BUFFER_BYTES / groups.len().max(1)).max(MIN_BUFFER_BYTES);
         for cpus in groups {
             let (stop, budget, sender) = (Arc::clone(&readers.stop), Arc::clone(&budget), sender.clone());
             let socket = taskstats::subscribe(&cpu_list(&cpus), buffer_bytes)?;
@@ -153,16 +157,16 @@ impl Drop for Readers {
     }
 }
 
-/// Divides the CPUs that the command may use into at most [`MOST_THREADS`] groups. They are the CPUs of the collector, too: both
+/// Divides the CPUs that the command may use into at most [`MAX_THREADS`] groups. They are the CPUs of the collector, too: both
 /// inherit them from the launcher.
 fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     let usable = rustix::thread::sched_getaffinity(None)?;
     let mut groups = Vec::new();
     for (number, cpu) in cpu_numbers(&usable).enumerate() {
-        if number < MOST_THREADS {
+        if number < MAX_THREADS {
             groups.push(CpuSet::new());
         }
-        groups[number % MOST_THREADS].set(cpu);
+        groups[number % MAX_THREADS].set(cpu);
     }
     Ok(groups)
 }
@@ -207,7 +211,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
 }
 
 impl Account {
-    /// Adds the process's CPU clock to an account, unless the process was reaped by now.
+    /// Adds the process's CPU clock to an account, unless the process has been reaped already.
     fn with_clock(account: &taskstats::Account) -> Self {
         // A clock that is not ahead tells no more than the account.
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
@@ -239,16 +243,15 @@ struct Budget {
 }
 
 impl Budget {
-    /// Begins a new window if the current one is over. Gives how long to pause. `None`: the budget of the window is not used up.
+    /// Begins a new window if the current one is over. Returns how long to pause. `None`: the budget of the window is not used up.
     fn pause(&self, now_ns: u64) -> Option<Timespec> {
         let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Acquire)));
         if left_ns == 0 {
-            // A new window begins. In this order: a thread that sees the new window must not see what was used in the
-            // one before.
+            // A new window begins. In this order: a thread that sees the new window must not see what was used in the previous one.
             self.used_ns.store(0, Ordering::Relaxed);
             self.since_ns.store(now_ns, Ordering::Release);
         }
-        let is_spent = self.used_ns.load(Ordering::Relaxed) >= MOST_NS;
+        let is_spent = self.used_ns.load(Ordering::Relaxed) >= MAX_WINDOW_CPU_NS;
         // Another thread's window may begin later than `now_ns`: then a whole second is left.
         let (left_s, rest_ns) = (left_ns / WINDOW_NS, left_ns % WINDOW_NS);
         is_spent.then_some(Timespec { tv_sec: left_s as i64, tv_nsec: rest_ns as i64 })
@@ -298,7 +301,7 @@ mod tests {
         let budget = Budget::default();
         let now_ns = 5 * WINDOW_NS;
         assert_eq!(budget.pause(now_ns), None);
-        budget.used_ns.fetch_add(MOST_NS - 1, Ordering::Relaxed);
+        budget.used_ns.fetch_add(MAX_WINDOW_CPU_NS - 1, Ordering::Relaxed);
         assert_eq!(budget.pause(now_ns + 1), None);
         budget.used_ns.fetch_add(1, Ordering::Relaxed);
         let left = Timespec { tv_sec: 0, tv_nsec: 7 };
@@ -313,7 +316,7 @@ mod tests {
     fn each_usable_cpu_is_in_one_group() {
         let groups = groups_of_cpus().unwrap();
         let usable = rustix::thread::sched_getaffinity(None).unwrap();
-        assert_eq!(groups.len(), cpu_numbers(&usable).count().min(MOST_THREADS));
+        assert_eq!(groups.len(), cpu_numbers(&usable).count().min(MAX_THREADS));
         let mut all: Vec<_> = groups.iter().flat_map(cpu_numbers).collect();
         all.sort_unstable();
         assert_eq!(all, cpu_numbers(&usable).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! The pidfd layer, used without the process connector: watches processes whose parent will not report their exit (children of
-//! static programs, for example). From Linux 6.15 on it has their exit status, too.
+//! Watches, by pidfds, processes whose parent will not report their exit (children of static programs, for example). Used where there
+//! is no process connector. From Linux 6.15 on it has their exit status, too.
 //!
 //! A thread sleeps until a watched process ends, and reads its zombie. A parent that already waits usually reaps it first. A
 //! pidfd never refers to a later process of the same pid, so it is certain which process ended.
@@ -23,13 +23,13 @@ use crate::sys::{clock, pidfd, priority};
 /// Ends of processes that are watched.
 #[derive(Debug, Default)]
 pub struct ExitWatch {
-    /// Watched processes whose end was not seen yet.
+    /// Watched processes whose end was not seen yet, each with its pidfd.
     watched: FxHashMap<ProcessId, OwnedFd>,
     /// Ended processes whose wait status is not known yet: the kernel gives it after they were reaped.
     ended: FxHashMap<ProcessId, OwnedFd>,
     /// Started with the first process to watch.
     watcher: Option<Watcher>,
-    /// A process could not be watched. No further one is watched.
+    /// A process could not be watched, so no further ones are.
     has_failed: bool,
 }
 
@@ -44,8 +44,8 @@ struct Exit {
 }
 
 impl ExitWatch {
-    /// Watches these processes from now on, except those that are watched or gone. `main` is unparked when one ends. If one
-    /// can't be watched, no further one is.
+    /// Watches these processes from now on, except those that are watched or gone. `main` is unparked when one of them ends. If a
+    /// process can't be watched, because a limit is reached, none is from then on.
     pub fn watch(&mut self, targets: impl Iterator<Item = Target>, root: &ProcRoot, main: &Thread) {
         for target in targets {
             if self.has_failed || self.watched.contains_key(&target.id) {
@@ -111,7 +111,8 @@ struct Watcher {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Bits of a pid (the kernel's PID_MAX_LIMIT is 2^22). The data of an epoll event is the process's id above its pid.
+/// Bits of a pid (the kernel's PID_MAX_LIMIT is 2^22). The data of an epoll event has the pid in these bits, and the process's id in
+/// the bits above.
 const PID_BITS: u32 = 22;
 /// The data of the event that ends the thread.
 const STOP: u64 = u64::MAX;
@@ -131,7 +132,7 @@ impl Watcher {
         Ok(Self { epoll, exits, stop, thread: Some(thread) })
     }
 
-    /// Has the thread wait for the end of a process, too.
+    /// Makes the thread wait for the end of this process, too.
     fn watch(&self, fd: &OwnedFd, target: &Target) -> io::Result<()> {
         let data = epoll::EventData::new_u64(target.id.0 << PID_BITS | u64::from(target.pid));
         // Without ONESHOT an ended process would wake the thread again and again: its pidfd stays readable.

@@ -14,20 +14,21 @@ pub struct Helpers {
 }
 
 impl Helpers {
-    /// Knows helpers by the path of the segment.
+    /// Makes the check for the run of this segment, whose path is among the arguments of its helpers.
     pub fn new(segment: &Path) -> Self {
         Self { segment: segment.to_owned() }
     }
 
     /// Whether this child of the launcher is a helper: it runs the executable of the calling process, and names the segment.
-    pub(crate) fn is_one(&self, root: &ProcRoot, pid: u32) -> bool {
+    pub(crate) fn is_helper(&self, root: &ProcRoot, pid: u32) -> bool {
         let segment = self.segment.as_os_str().as_bytes();
         let names_segment = |args: Vec<u8>| args.split(|byte| *byte == 0).any(|arg| arg == segment);
         runs_own_program(root, pid) && root.read(pid, "cmdline").is_some_and(names_segment)
     }
 
-    /// Whether this child of the launcher may be about to become a helper: it is still a copy of the launcher, or in the middle of an exec.
-    pub(crate) fn may_become_one(root: &ProcRoot, pid: u32, launcher_pid: u32) -> bool {
+    /// Whether this child of the launcher may be about to become a helper: it is still a fork copy of the launcher, with its
+    /// arguments, or in the middle of an exec, where the kernel shows no arguments.
+    pub(crate) fn may_become_helper(root: &ProcRoot, pid: u32, launcher_pid: u32) -> bool {
         let args = |pid| root.read(pid, "cmdline").filter(|args| !args.is_empty());
         runs_own_program(root, pid) && args(pid).is_none_or(|own| Some(own) == args(launcher_pid))
     }

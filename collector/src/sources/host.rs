@@ -39,7 +39,8 @@ pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInf
     }
 }
 
-/// Reads the ranks in an environment, which is the launcher's or that of an attached process. `variable` looks up a variable.
+/// Reads the ranks (of MPI, Slurm and others) in an environment: the launcher's, or that of an attached process. `variable` looks up
+/// a variable.
 fn own_ranks(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Rank> {
     let values = rank::VARIABLES.map(variable);
     let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));

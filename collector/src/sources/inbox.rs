@@ -1,9 +1,9 @@
 //! Where the kernel puts the process connector's messages: memory that outlives a collector.
 //!
-//! A message that was received is in no socket any more, and until its event is journaled, it is nowhere else. So all
-//! collectors of a run map one file without a name, and recvmmsg(2) writes there. A slot is in use while the first word
-//! of its message is not 0. That is the message's length (nlmsghdr), and the kernel copies it with the message. If the
-//! process is killed during recvmmsg, the call's return value is lost.
+//! A message that was received is in no socket any more, and until its event is journaled, it is nowhere else. So all collectors of a
+//! run map one file without a name, and recvmmsg(2) writes there. If the process is killed during recvmmsg, the call's return value
+//! is lost, so a slot itself must show whether it is in use. It is while the first word of its message is not 0: the length
+//! (nlmsghdr), which the kernel copies with the message.
 //!
 //! The reader journals the events, and then frees the slots. What a SIGKILL leaves:
 //!

@@ -3,7 +3,7 @@
 //!
 //! A reading of a process takes 4 us where its file is held open, and 15 us otherwise (Linux 6.18). So processes are read once a
 //! second, and more rarely if they are many. A held file gives ESRCH after reaping, so two processes of one pid are never mixed.
-//! Those of other users can't be read: their I/O counts when their parents have waited for them.
+//! Processes of other users can't be read: their I/O counts when their parents have waited for them.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -33,10 +33,10 @@ pub(crate) struct IoUsage {
     files: HeldFiles,
 }
 
-/// The files of processes that the last reading opened, and those of earlier ones that it read again.
+/// The `io` files of processes, held open from one reading to the next.
 #[derive(Debug, Default)]
 struct HeldFiles {
-    /// By pid, with the number of the last reading.
+    /// By pid, each with the number of the last reading that read it.
     by_pid: FxHashMap<u32, (File, u64)>,
     /// The number of this reading.
     reading: u64,
@@ -60,14 +60,15 @@ impl HeldFiles {
         Some(io)
     }
 
-    /// Ends a reading: the files of processes that it had not are closed.
+    /// Ends a reading: closes the files that it did not read.
     fn end_reading(&mut self) {
         self.by_pid.retain(|_, (_, reading)| *reading == self.reading);
         self.reading += 1;
     }
 }
 
-/// Whether so few descriptors are in use that this file may stay open: what sampling holds is worth more.
+/// Whether this file may stay open: its descriptor is in the first eighth of the limit. The rest is for the files that sampling holds
+/// open.
 fn has_room_beyond(file: &File) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     u64::from(file.as_raw_fd().unsigned_abs()) < limit / 8
@@ -100,8 +101,8 @@ impl IoUsage {
         Some(Observation::Io { sum, cancelled, is_first })
     }
 
-    /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: that of the launcher, or of all
-    /// of them, can't be read.
+    /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: the launcher's I/O can't be
+    /// read, or no process's can.
     fn sum(&mut self, pids: &[u32]) -> Option<Io> {
         // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
         // next reading has it in its parent's I/O. In the other order it would count twice.

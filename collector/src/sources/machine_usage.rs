@@ -15,7 +15,7 @@ pub(crate) struct Machine {
     timer: Timer,
     /// The cores that the command may use; `None`: not known.
     cpus: Option<Vec<u32>>,
-    /// /proc/stat is not the kernel's own.
+    /// /proc/stat is not the kernel's own, as in a container with lxcfs.
     is_virtual: bool,
     launcher_pid: u32,
     /// CPU clocks of collector and launcher at the last reading, nanoseconds.

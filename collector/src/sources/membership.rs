@@ -10,7 +10,7 @@ use gpu_track_abi::ENV_SESSION;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::{FileId, KnownFile};
 
-/// How many ancestors are followed. Deeper trees exist in fork bombs only; there the mapped segment decides.
+/// How many ancestors are followed. Only fork bombs make deeper trees. There, only whether the process maps the segment decides.
 const MAX_DEPTH: usize = 1024;
 
 /// Pid of kthreadd, the parent of all other kernel threads.
@@ -74,19 +74,20 @@ impl Membership {
         if self.maps_segment(pid)? || self.names_segment(pid) {
             return Some(true);
         }
-        // An exec sets arguments and environment after the new memory, and loads the program between the two.
+        // In the middle of an exec, the process has its new memory, but arguments and environment are still empty. So neither says
+        // anything.
         let has = |file| self.root.read(pid, file).is_some_and(|text| !text.is_empty());
         (has("cmdline") || has("environ")).then_some(false)
     }
 
-    /// Whether a process is of the run whatever its ancestors are: it maps the segment, or its environment names it, as static programs
-    /// inherit it.
+    /// Whether a process has joined the run, whatever its ancestors are: it maps the segment, or its environment names it. Static
+    /// programs inherit the environment, too.
     pub(crate) fn has_joined(&self, pid: u32) -> bool {
         self.maps_segment(pid) == Some(true) || self.names_segment(pid)
     }
 
-    /// Whether the process maps the segment: the file itself, since anyone can make one of that name. `None`: the process has no memory,
-    /// or its maps may not be read.
+    /// Whether the process maps the segment: the file itself, since anyone can make another file of that name. `None`: the process
+    /// has no memory, or its maps may not be read.
     fn maps_segment(&self, pid: u32) -> Option<bool> {
         let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
         let segment = self.segment.as_ref().map(|segment| segment.id);

@@ -1,4 +1,5 @@
-//! Records of the ring, records after it, and connector events, merged in order of time and written to the journal.
+//! Records of the ring, records that found it full (overflow area), and connector events, merged in order of time and written to the
+//! journal.
 
 use gpu_track_abi::record::RECORD_WORDS;
 
@@ -15,7 +16,7 @@ pub(super) struct Merge<'a> {
     pub(super) overflow: Overflow,
     pub(super) queue: ConnectorQueue,
     journal: JournalWriter<'a>,
-    /// Findings that were not sent yet.
+    /// Merged records and events (findings) that were not sent yet.
     pub(super) findings: Vec<Finding>,
 }
 
@@ -35,7 +36,7 @@ impl<'a> Merge<'a> {
         Self { segment, overflow: Overflow::resume(begin.overflow), queue, journal, findings: Vec::new() }
     }
 
-    /// Queues the connector's new events, and journals them.
+    /// Queues the connector's new events, and journals them. Returns the number of events read, those of other processes included.
     pub(super) fn read_connector(&mut self) -> usize {
         let journal = &mut self.journal;
         self.queue.read(|events| journal.write_events(events))

@@ -13,11 +13,11 @@ use crate::sys::pidfd;
 use crate::sys::proc_fs::{CommandLine, ProcRoot};
 
 /// Maximum number of bytes of a command line that are read.
-const MOST_ARGS_BYTES: u64 = 4096;
+const MAX_ARGS_BYTES: u64 = 4096;
 
 /// Reads the arguments of a process. `None`: it has none, or is gone.
 pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
-    Some(root.args(pid, MOST_ARGS_BYTES)?.into_args())
+    Some(root.args(pid, MAX_ARGS_BYTES)?.into_args())
 }
 
 /// Reads what a process runs, and whose memory it has if `question` asks for that.
@@ -52,9 +52,9 @@ fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
 }
 
 /// Reads what a process runs, and its pid inside its own pid namespace. The pid is `None` if the process is in this process's
-/// namespace, or is gone. If there is no peak RSS, the process had ended ([`Program::is_over`]).
+/// namespace, or is gone. Without a peak RSS in the result, the process had ended ([`Program::is_over`]).
 fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
-    let line = root.args(pid, MOST_ARGS_BYTES);
+    let line = root.args(pid, MAX_ARGS_BYTES);
     let command = line.as_ref().and_then(CommandLine::command).or_else(|| root.comm(pid));
     let args = line.map(CommandLine::into_args);
     let exe = root.path(pid, "exe");
@@ -86,7 +86,7 @@ pub fn is_static(path: &Path) -> Option<bool> {
     use std::os::unix::fs::FileExt;
     const PT_INTERP: u32 = 3;
     /// Executables have some 15. A damaged one may claim any number.
-    const MOST_PROGRAM_HEADERS: u64 = 256;
+    const MAX_PROGRAM_HEADERS: u64 = 256;
     let file = File::open(path).ok()?;
     let mut header = [0u8; 64];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -107,7 +107,7 @@ pub fn is_static(path: &Path) -> Option<bool> {
     } else {
         (number(&header, 28, 4)?, number(&header, 42, 2)?, number(&header, 44, 2)?)
     };
-    for entry in 0..count.min(MOST_PROGRAM_HEADERS) {
+    for entry in 0..count.min(MAX_PROGRAM_HEADERS) {
         // p_type, the first field.
         let mut kind = [0u8; 4];
         file.read_exact_at(&mut kind, table.checked_add(entry * size)?).ok()?;

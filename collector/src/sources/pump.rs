@@ -1,7 +1,7 @@
 //! A thread that keeps the ring and the process connector's socket from filling up while the collector is busy.
 //!
-//! The doorbell wakes the thread. It merges records and connector events in order of time, and moves them into memory, also while
-//! thousands of processes are sampled. A record or event of the merge is a finding.
+//! The doorbell, a futex in the segment, wakes the thread. It merges records and connector events in order of time, and moves them
+//! into memory, also while thousands of processes are sampled. A record or event of the merge is a finding.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::sys::{clock, priority};
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 /// Longest time between two looks with the process connector: an ordinary user's socket buffer holds some 500 events.
 const CONNECTOR_NAP: Duration = Duration::from_millis(10);
-/// After so long without findings the thread rests: it looks every [`LONGEST_NAP`], and the next record wakes it. Not where programs
-/// write no records: those that they start would be gone before they are read.
+/// After so long without findings the thread rests: it looks every [`LONGEST_NAP`], and the next record wakes it. It does not rest
+/// while programs run that write no records: what they start would be gone before it is read.
 const QUIET_NS: u64 = 500_000_000;
-/// So many events of other processes since the last look keep the thread from resting: the socket's buffer may be too small for a nap.
+/// So many connector events since the last look keep the thread from resting: the socket's buffer could fill up during a long nap.
 const MANY_EVENTS: usize = 16;
 /// Longest time between two looks in the first [`YOUNG_NS`]. No record tells that the command's first uninstrumented program
 /// began, and what that starts may be over in 10 ms. A nap of 1 ms would make each spawn of that time 5-10% dearer.
@@ -88,7 +88,7 @@ struct Shared {
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     batches: Receiver<Vec<Finding>>,
-    /// Takes pids of members that other layers find.
+    /// Takes the pids of members that scans of /proc find.
     newcomers: Sender<u32>,
     thread: Option<JoinHandle<()>>,
     /// The process connector's socket, to poll for events only.
@@ -114,7 +114,7 @@ pub(crate) struct Sources {
     pub(crate) dropped: u32,
     /// Number of uninstrumented programs that it had seen.
     pub(crate) uninstrumented: u64,
-    /// The run's programs write records, but for uninstrumented ones.
+    /// The run's programs write records, except uninstrumented ones.
     pub(crate) has_records: bool,
     /// The launcher, and the processes that an earlier collector knew.
     pub(crate) members: Members,
@@ -148,7 +148,7 @@ impl Shared {
                 if has_room { self.drain(&mut reader, &mut merge, batches, now_ns) } else { (false, 0) };
             self.turns.fetch_add(1, Ordering::Release);
             let grace_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { START_GRACE_NS };
-            // Unreported: forked or exec'd that long ago, without a record. It must be read from /proc before it is gone.
+            // Unreported: a process forked or exec'd that long ago, without a record. It must be read from /proc before it is gone.
             let is_unreported = merge.queue.take_unreported(now_ns.saturating_sub(grace_ns));
             let has_many = self.waiting.load(Ordering::Relaxed) >= WAKE_AT;
             if std::mem::take(&mut rang) || is_unreported || has_many {
@@ -183,7 +183,8 @@ impl Shared {
         now_ns: u64,
     ) -> (bool, usize) {
         let is_drained = reader.drain(&self.segment, now_ns, |batch| {
-            // This comes after the batch was read. So records that were appended before one of the batch was written are noted.
+            // This comes after the batch was read. So it notes all records that were appended before a record of the batch was
+            // written.
             merge.overflow.note_appended(&self.segment, now_ns);
             for (record, words) in batch {
                 merge.push_overflow_before(record.position);
@@ -212,8 +213,8 @@ impl Shared {
         (is_drained, findings)
     }
 
-    /// Sends the findings to the collector, and shows it how many records were read from the overflow area and were damaged. Gives the
-    /// number of findings.
+    /// Sends the findings to the collector, and shows it how many records were read from the overflow area and were damaged. Returns
+    /// the number of findings.
     fn send(&self, reader: &RecordReader, merge: &mut Merge, batches: &Sender<Vec<Finding>>) -> usize {
         let findings = std::mem::take(&mut merge.findings);
         let count = findings.len();
@@ -304,7 +305,7 @@ impl Pump {
         })
     }
 
-    /// Takes new findings in order. Gives also the time (CLOCK_MONOTONIC, nanoseconds) up to which the findings are complete.
+    /// Takes new findings in order. Also returns the time (CLOCK_MONOTONIC, nanoseconds) up to which the findings are complete.
     pub(crate) fn take(&mut self) -> (impl Iterator<Item = Vec<Finding>>, u64) {
         // The time is loaded first: the thread stores it after it has sent the findings.
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
@@ -315,27 +316,26 @@ impl Pump {
         (taken, complete_ns)
     }
 
-    /// Tells the connector of a process of the tree that another layer found.
+    /// Tells the thread the pid of a process of the tree that a scan of /proc found, so that its connector events count.
     pub(crate) fn add_member(&self, pid: u32) {
         // Fails only after the thread has ended.
         let _ = self.newcomers.send(pid);
     }
 
-    /// Has the thread read no more records: they are forged.
+    /// Makes the thread read no more records, because some are forged.
     pub(crate) fn distrust(&self) {
         self.shared.must_distrust.store(true, Ordering::Relaxed);
     }
 
-    /// A time, CLOCK_MONOTONIC nanoseconds. A program that began by then has had time enough to report.
+    /// Programs that began by the returned time (CLOCK_MONOTONIC nanoseconds) have had time enough to report.
     pub(crate) fn reported_by_ns(&self, now_ns: u64) -> u64 {
         let is_eager = now_ns < self.eager_until_ns;
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
     }
 
-    /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed, and the
-    /// thread rest no more.
-    /// Meanwhile programs get no grace to report, see [`Self::reported_by_ns`]. It must be called at each look at the tree: the
-    /// first call after that time ends the frequent reading.
+    /// If the number of uninstrumented programs (`count`) has changed, makes the thread read every millisecond for [`EAGER_NS`], and
+    /// rest no more. Meanwhile programs get no grace to report, see [`Self::reported_by_ns`]. Must be called at each look at the
+    /// tree: the first call after that time ends the frequent reading.
     pub(crate) fn note_uninstrumented(&mut self, count: u64, now_ns: u64) {
         if count != self.uninstrumented {
             self.uninstrumented = count;
@@ -350,8 +350,8 @@ impl Pump {
         }
     }
 
-    /// Has the thread read all records and events that wait. Waits for that, for `PENDING_WAIT` at most. Called before a sample, so
-    /// that the processes that it reads are known.
+    /// Makes the thread read all records and events that wait, and waits for that, [`PENDING_WAIT`] at most. Called before a sample,
+    /// so that the sample knows the processes to read.
     pub(crate) fn read_pending(&self) {
         let header = self.shared.segment.header();
         // The thread sets `is_reading` before it takes records out of the ring. Acquire: a load that sees the new tail makes that
@@ -411,7 +411,7 @@ impl Pump {
         in_ring + segment.appended().saturating_sub(overflow_read)
     }
 
-    /// The damage of the records that this thread has read.
+    /// How many damaged records the thread has read, and whether it trusts the ring.
     pub(crate) fn damage(&self) -> Damage {
         Damage {
             events: self.shared.damaged.load(Ordering::Relaxed),
@@ -434,7 +434,7 @@ struct Patience {
 impl Patience {
     /// A thread is stuck if it made no progress for this long, and in [`Self::STUCK_TURNS`].
     const STUCK_AFTER: Duration = Duration::from_secs(1);
-    /// Rounds without progress. A single one may have begun before its last progress.
+    /// Number of rounds without progress. In the first of them, the thread may still have made its last progress.
     const STUCK_TURNS: u64 = 3;
     /// Longest wait in any case.
     const LONGEST: Duration = Duration::from_secs(10);

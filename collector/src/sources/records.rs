@@ -12,8 +12,8 @@ use crate::sys::segment::Segment;
 
 /// How long a writer may take to complete a claimed slot before the slot is retired.
 ///
-/// A running writer needs 0.4 us. A killed writer never completes it. A writer that was stopped or lost the CPU claims a new
-/// slot when it continues. Later records that depend on its record follow that. A longer wait only fills the ring.
+/// A running writer needs 0.4 us. A killed writer never completes it. A writer that was stopped or lost the CPU claims a new slot
+/// when it continues. Records that depend on that record are written after it. A longer wait only fills the ring.
 const WRITER_GRACE_NS: u64 = 2_000_000;
 
 /// A record's time that is further ahead than this, nanoseconds, and has not passed yet comes from another time namespace.
@@ -26,8 +26,8 @@ const MAX_RINGS: usize = 4;
 
 /// Whether a record was written after `now_ns`, so that it has to wait: connector events from before it may be unread.
 ///
-/// Times are CLOCK_MONOTONIC, nanoseconds. A time far ahead of `now_ns` counts only if the clock has reached it by now. Else it
-/// comes from another time namespace, and is not waited for.
+/// Times are CLOCK_MONOTONIC, nanoseconds. A time far ahead of `now_ns` counts only if the clock has reached it meanwhile. Otherwise
+/// it comes from another time namespace, and the record need not wait.
 pub(super) fn is_young(written_ns: u64, now_ns: u64) -> bool {
     let ahead_ns = written_ns.saturating_sub(now_ns);
     ahead_ns > 0 && (ahead_ns <= MAX_AHEAD_NS || written_ns <= clock::monotonic_ns())
@@ -152,8 +152,8 @@ impl RecordReader {
         None
     }
 
-    /// Passes on all records of a segment that has no writers any more. Does not wait for incomplete slots: each try pretends
-    /// that the grace time of a slot has passed since the one before.
+    /// Passes on all records of a segment that has no writers any more. Does not wait for incomplete slots: each try pretends that
+    /// the grace time of a slot has passed since the previous try.
     pub(crate) fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(&[Read])) {
         let mut now_ns = clock::monotonic_ns();
         // The loop ends: a record is postponed once, an incomplete slot is within its grace time once, and a damaged one is
@@ -164,7 +164,7 @@ impl RecordReader {
         }
     }
 
-    /// Goes on to the next slot, which is not known to be incomplete.
+    /// Goes on to the next slot, whose grace time has not begun.
     fn advance(&mut self) {
         self.position = self.position.wrapping_add(1);
         self.pending_since_ns = None;

@@ -1,8 +1,8 @@
-//! How long the run's threads waited for a core: the run delay of those that use most CPU time.
+//! How long the run's threads waited for a core: the run delay of the threads that use most CPU time.
 //!
 //! /proc/PID/task/TID/schedstat has the time that a thread ran and the time that it was ready and did not run, nanoseconds
-//! (Documentation/scheduler/sched-stats.rst). The file /proc/PID/schedstat is that of the first thread alone. Kernels without
-//! CONFIG_SCHED_INFO have no such file, or zeros in it. How long the other threads waited is concluded from the ratio of both
+//! (Documentation/scheduler/sched-stats.rst). The file /proc/PID/schedstat is about the first thread alone. Kernels without
+//! CONFIG_SCHED_INFO have no such file, or zeros in it. For threads that are not read, the wait is concluded from the ratio of both
 //! times.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,7 +17,7 @@ const PERIOD_NS: u64 = 250_000_000;
 
 /// Maximum number of threads that one reading looks at. Each takes 5.4 us of CPU time (Linux 6.18): 32 of them each
 /// 250 ms are 0.07% of a core.
-const MOST_TASKS: usize = 32;
+const MAX_TASKS: usize = 32;
 
 /// Reads the run delay of threads.
 #[derive(Debug)]
@@ -55,11 +55,12 @@ impl RunDelay {
         self.counted_until_ns = self.counted_until_ns.min(now_ns);
         self.last.retain(|id, _| is_alive(*id));
         let mut sum = TaskTimes::default();
-        let mut left = MOST_TASKS;
-        for (target, threads) in busiest(MOST_TASKS) {
+        let mut left = MAX_TASKS;
+        for (target, threads) in busiest(MAX_TASKS) {
             let tasks = if threads <= 1 { vec![target.pid] } else { self.root.threads(target.pid) };
             self.forget_ended(target.id, &tasks);
-            // If there are more threads than may be read, every `step`th is: threads that were started together do alike work.
+            // If there are more threads than may be read, only every `step`th is read: threads that were started together do similar
+            // work.
             let step = tasks.len().div_ceil(left).max(1);
             for task in tasks.into_iter().step_by(step).take(left) {
                 left -= 1;
@@ -90,7 +91,7 @@ impl RunDelay {
         let may_be_counted = target.identity.latest_start_ns < self.counted_until_ns;
         let before_first = if may_be_counted { times } else { TaskTimes::default() };
         let before = self.last.entry(target.id).or_default().insert(task, times).unwrap_or(before_first);
-        // A smaller time is that of another thread, which has this id by now.
+        // Times only grow. A smaller one is that of another thread, which has this id by now.
         let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         Some(TaskTimes {
             ran_ns: grown(times.ran_ns, before.ran_ns),

@@ -1,8 +1,8 @@
 //! The scan layer: children of known processes in /proc, and orphans below the launcher, for those that write no records (static and
-//! setuid programs, other users' processes). Where the kernel does not tell of execs, it also finds the programs that processes run by now.
+//! setuid programs, other users' processes). Where the kernel reports no execs, it also finds the programs that processes run by now.
 //!
-//! Children are looked for only if a process was created anywhere since the last look (the last field of /proc/loadavg changes).
-//! A sample looks for a bounded time, and goes on where the one before stopped.
+//! Children are looked for only if a process was created anywhere since the last look (the last field of /proc/loadavg changes). Each
+//! sample looks for a bounded time, and continues where the previous one stopped.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ pub struct Scanner {
     tick_us: u64,
     /// The launcher. With the collector, it can be a descendant of a process that the run attached to.
     launcher_pid: u32,
-    /// Tells orphans of the tree from the launcher's other children. `None`: none are looked for.
+    /// Tells orphans of the tree from the launcher's helpers. `None`: no orphans are looked for.
     helpers: Option<Helpers>,
     /// Longest time for which a sample looks around.
     limit: Duration,
@@ -57,9 +57,9 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling
-    /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run. `helpers` tells
-    /// which of its children are not, either; `None`: the launcher adopts no orphans of the tree.
+    /// A scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling interval, of
+    /// which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run. `helpers` shows which of its
+    /// children are not of the run; `None`: the launcher adopts no orphans of the tree.
     pub fn new(
         root: ProcRoot,
         tick_us: u64,
@@ -83,7 +83,7 @@ impl Scanner {
         }
     }
 
-    /// Whether a process was created on the machine since the last call. True where that can't be told.
+    /// Whether a process was created on the machine since the last call. Also true if /proc/loadavg can't be read.
     fn is_any_new(&mut self) -> bool {
         let mut buffer = [0; 128];
         let text = self.loadavg.as_ref().and_then(|file| read_held(file, &mut buffer));
@@ -101,14 +101,14 @@ impl Scanner {
         Instant::now() + self.limit
     }
 
-    /// Begins a round that looks for children of all live processes, unless the last round is not over or no process is new.
-    /// Gives the deadline for [`Self::next`], which goes on with the round, if there is one. `None`: do not look now. `is_check`:
+    /// Begins a round that looks for children of all live processes, unless the last round is not over or no process is new. Returns
+    /// the deadline for [`Self::next`], which continues the round, if one is open. `None`: it is not time to look. `is_check`:
     /// another source finds children, so a scan comes once in [`CHECK_NS`]. `now_ns`: CLOCK_MONOTONIC.
     pub fn begin(&mut self, table: &impl ProcessLookup, now_ns: u64, is_check: bool) -> Option<Instant> {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
         }
-        // This is asked only when a round can begin, since it tells of a new process once.
+        // `is_any_new` is asked only when a round can begin, since it is true only once for a new process.
         if self.queue.is_empty() && self.is_any_new() {
             self.queue = table.live().into_iter().map(Look::Process).collect();
             // An orphan that is found there may have children, too.
@@ -150,7 +150,7 @@ impl Scanner {
         stat.is_over() && over.has_started_at(stat.start_ns(self.tick_us))
     }
 
-    /// Has all processes looked at again at the next sample, even if no process is new and no check is due.
+    /// Makes the next sample look at all processes again, even if no process is new and no check is due.
     pub fn look_again(&mut self) {
         self.last_pid = None;
         self.checks = Timer::default();
@@ -162,7 +162,7 @@ impl Scanner {
         target.identity.is_shown(stat.start_ns(self.tick_us), inode)
     }
 
-    /// Queues the children of a process. Reads and gives its program, if the process has not reported that.
+    /// Queues the children of a process. If the process has not reported its program, reads and returns it.
     fn look_at_process(&mut self, table: &impl ProcessLookup, id: ProcessId) -> Option<Observation> {
         let (target, known) = table.target(id).zip(table.program(id))?;
         // Another process may have the pid by now.
@@ -242,7 +242,8 @@ impl Scanner {
         let tick_ns = self.tick_us.saturating_mul(1000);
         // Its start, even at the end of the clock tick that /proc shows, is not after the session's.
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
-        // Of the launcher's children, one from before the run is not of it, a dead one gets a REAPED record, and a helper is ours.
+        // A child of the launcher does not count if it is older than the run, is dead (the launcher will write a REAPED record of
+        // it), or is a helper.
         if parent == Parent::Launcher && (is_older || stat.is_over() || self.is_helper(pid)) {
             return None;
         }
@@ -266,9 +267,9 @@ impl Scanner {
 
     /// Whether a child of the launcher is a helper of the run, or may be about to become one.
     fn is_helper(&self, pid: u32) -> bool {
-        let is_one = |helpers: &Helpers| helpers.is_one(&self.root, pid);
-        self.helpers.as_ref().is_none_or(is_one)
-            || Helpers::may_become_one(&self.root, pid, self.launcher_pid)
+        let is_helper = |helpers: &Helpers| helpers.is_helper(&self.root, pid);
+        self.helpers.as_ref().is_none_or(is_helper)
+            || Helpers::may_become_helper(&self.root, pid, self.launcher_pid)
     }
 
     /// The pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.
@@ -295,8 +296,8 @@ impl Scanner {
         Observation::Program(program::read(&self.root, target, question, at_ns))
     }
 
-    /// Reads what a process runs, where no source reports execs. Readings at `since_ns` and at `now_ns` (CLOCK_MONOTONIC
-    /// nanoseconds) found two programs in it. Gives nothing if the second program has reported its start.
+    /// Reads what a process runs, where no source reports execs. Readings at `since_ns` and at `now_ns` (CLOCK_MONOTONIC nanoseconds)
+    /// found two programs in it. The result is empty if the second program has reported its start.
     pub fn look_at_changed(
         &self,
         table: &impl ProcessLookup,
@@ -306,7 +307,7 @@ impl Scanner {
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
         let has_known_start = known.start_ns > since_ns;
-        // A static program writes no START record: the known start is that of a program before it.
+        // A static program writes no START record, so the known start is that of an earlier program.
         if has_known_start && !self.runs_static(target.pid) {
             return Vec::new();
         }
@@ -329,7 +330,7 @@ impl Scanner {
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
         let runs_another = match known.origin {
-            // A static program writes no START record: the known record is of a program before it.
+            // A static program writes no START record, so the known record is of an earlier program.
             ProgramOrigin::Reported => self.runs_static(target.pid),
             ProgramOrigin::ForkCopy | ProgramOrigin::Unknown => {
                 runs_other_than(&self.root, target.pid, known.live_parent_pid)
@@ -350,8 +351,8 @@ impl Scanner {
         }
     }
 
-    /// Reads what a process runs. Gives two observations: the process exec'd before `now_ns`, and this is its program. `now_ns` is
-    /// the time of the sample that has shown the exec, CLOCK_MONOTONIC nanoseconds.
+    /// Reads what a process runs. Returns two observations: that the process exec'd before `now_ns`, and what its program is.
+    /// `now_ns` is the time of the sample that has shown the exec, CLOCK_MONOTONIC nanoseconds.
     fn exec_and_program(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
         let program = program::read(&self.root, target, ProgramQuestion::What, now_ns);
         vec![

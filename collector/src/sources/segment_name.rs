@@ -31,7 +31,7 @@ impl SegmentName {
         if self.is_gone || !(self.timer.is_due(now_ns, PERIOD_NS) || is_last) {
             return None;
         }
-        // A collector that begins to finish closes the segment, and removes the name itself.
+        // At the end of a run the collector itself closes the segment, and then removes the name.
         self.is_gone = self.segment.is_open() && !self.segment.named().is_linked();
         self.is_gone.then_some(Observation::SegmentUnlinked)
     }

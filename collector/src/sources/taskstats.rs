@@ -21,7 +21,7 @@ const TYPE_AGGR_TGID: u16 = 5;
 /// closed.
 ///
 /// # Errors
-/// If the kernel refuses: for others than root, and outside of the initial namespaces.
+/// If the kernel refuses, as for users other than root, and outside the initial namespaces.
 pub(super) fn subscribe(cpus: &str, buffer_bytes: usize) -> io::Result<OwnedFd> {
     let socket = netlink::open(rustix::net::netlink::GENERIC, buffer_bytes)?;
     let name = netlink::attribute(CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0");
@@ -35,7 +35,7 @@ pub(super) fn subscribe(cpus: &str, buffer_bytes: usize) -> io::Result<OwnedFd> 
     Ok(socket)
 }
 
-/// Sends a request to a family of generic netlink. Gives the payload of the kernel's answer, empty if it only acknowledges. The
+/// Sends a request to a family of generic netlink. Returns the payload of the kernel's answer, empty if it only acknowledges. The
 /// kernel puts its answer into the socket before the send returns, so there is nothing to wait for.
 fn ask(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
     // A genlmsghdr: command, version 1, and two reserved bytes.

@@ -12,7 +12,8 @@ use crate::store::state_file::StateFile;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
-/// The time to the next checkpoint is at least this many times the CPU time of the last one. So they take at most 1/200 of a core.
+/// The time to the next checkpoint is at least this many times the CPU time of the last one. So checkpoints take at most 1/200 of a
+/// core.
 const TIMES_COST: u64 = 200;
 /// Shortest time between two checkpoints.
 const SHORTEST_NS: u64 = 100_000_000;
@@ -20,7 +21,7 @@ const SHORTEST_NS: u64 = 100_000_000;
 const MAX_IN_JOURNAL: u64 = 16_384;
 
 /// Loads the newest snapshot, and applies the journal and the kept items of the outbox to it. Without a snapshot, does so with a
-/// `new` state. Gives the snapshot's sequence number (0: there is none), and the run state.
+/// `new` state. Returns the snapshot's sequence number (0: there is none), and the run state.
 ///
 /// If records were read before and neither snapshot nor journal has them, the state counts as lost. Reading then continues at the
 /// records of `segment` that are still there. Without a segment, such a loss can't be seen. `now_ns`: when the findings of the
@@ -67,14 +68,14 @@ pub(crate) struct CheckpointWriter {
     saved: u64,
     /// The earliest time of the next snapshot, CLOCK_MONOTONIC nanoseconds.
     next_ns: u64,
-    /// Items of the outbox before this number are in the state file.
+    /// Items of the outbox, which wait for the sinks, are in the state file if they come before this number.
     kept: u64,
-    /// How many events of the run had been told when they were last looked at ([`Self::save_if_happened`]).
+    /// How many events of the run (such as alerts) the sinks had got at the last [`Self::save_if_happened`].
     happened: u64,
 }
 
 impl CheckpointWriter {
-    /// A writer, and the run state that [`load`] gives. `is_replacement`: an earlier collector was killed, so the run state
+    /// Makes a writer, and loads the run state as [`load`] does. `is_replacement`: an earlier collector was killed, so the run state
     /// is told that it goes on.
     pub(crate) fn resume(
         state: Arc<StateFile>,
@@ -125,8 +126,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// Saves the run state at once if new events of the run were told, because the next collector must not decide them again. Such
-    /// events are rare.
+    /// Saves the run state at once if the sinks got new events of the run, because the next collector must not decide them again.
+    /// Such events are rare.
     pub(crate) fn save_if_happened(&mut self, run_state: &RunState) {
         let happened = run_state.happened();
         if happened != self.happened {

@@ -1,5 +1,5 @@
-//! Opens the files of a session whose run goes on, for a program outside the run that makes a report of it so far. They are opened
-//! read-only. The only effect on the run is that [`LiveSession::is_stale`] locks the state file for a moment.
+//! Opens the files of a session whose run goes on, for a program outside the run that makes a report of the run so far. They are
+//! opened read-only. The only effect on the run is that [`LiveSession::is_stale`] locks the state file for a moment.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -66,8 +66,8 @@ impl LiveSession {
     ///
     /// Processes write and the collector reads meanwhile. The order of copying makes the copy whole all the same:
     ///
-    /// 1. The overflow area. Each of its records names the ring position that it comes before. The head, copied later, is at least
-    ///    there.
+    /// 1. The overflow area. Each of its records names the ring position that it comes before. The ring's head is copied later, so it
+    ///    is not before that position.
     /// 2. The header, with the head.
     /// 3. The ring. Each slot before that head is claimed by then. If the collector has freed a slot meanwhile, its record is in the
     ///    journal, which the caller must read after this call.
@@ -82,7 +82,7 @@ impl LiveSession {
         copy_range(segment, &copy, end.min(length)..length, MAX_OVERFLOW_BYTES)?;
         copy_range(segment, &copy, 0..header.min(length), header)?;
         copy_range(segment, &copy, header.min(length)..end.min(length), end)?;
-        // Holes at its end are no part of what was written.
+        // The copy gets the length of the original, even if that ends in a hole, of which nothing was copied.
         copy.set_len(length)?;
         Ok(Some(NamedFile::held(&self.path, copy.into())))
     }

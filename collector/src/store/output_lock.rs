@@ -1,8 +1,8 @@
 //! Which run may write a report file: a lock beside it.
 //!
-//! The lock is flock(2) on a file of its own, because each report replaces the one before by a rename. Launcher and collectors
-//! share the open file, so the lock lasts as long as one of them lives, however they end. A lock file that a killed run left
-//! behind is not locked, and the next run uses it.
+//! The lock is flock(2) on a file of its own, because each report replaces the previous one by a rename. Launcher and collectors
+//! share the open file, so the lock lasts as long as one of them lives, however they end. A lock file that a killed run left behind
+//! is not locked, and the next run uses it.
 //!
 //! If the directory is read-only, a report is written in place, and the lock is on the report file itself. If the file system has
 //! no locks, a report has none.
@@ -46,8 +46,8 @@ pub enum NoLock {
     },
 }
 
-/// Says what it means for the report. [`NoLock::InUse`] gives a text to put after the report's name, [`NoLock::Foreign`] a
-/// sentence.
+/// Says what the refused lock means for the report. [`NoLock::InUse`] gives a text to put after the report's name,
+/// [`NoLock::Foreign`] a sentence.
 impl fmt::Display for NoLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,8 +131,8 @@ impl OutputLock {
 }
 
 impl Drop for OutputLock {
-    /// Removes the lock file, unless its name is that of another run's new file by now. The lock itself lasts until the last holder
-    /// of the descriptor ends.
+    /// Removes the lock file, unless another run has made a new file of that name. The lock itself lasts until the last holder of the
+    /// descriptor ends.
     fn drop(&mut self) {
         if !self.is_in_place {
             // If the file can't be removed, it stays and does no harm: it is not locked.

@@ -14,7 +14,7 @@ use crate::sys::segment::named::NamedFile;
 
 const STATE_SUFFIX: &str = ".state";
 
-/// The begin of the names of all files of this user's sessions.
+/// What the names of all files of this user's sessions begin with.
 fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
@@ -47,7 +47,8 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// Finds all stale sessions of this user in `dir`, and locks them. The one that was written to first comes first.
+    /// Finds all stale sessions of this user in `dir`, and locks them. They are sorted by when they were last written to, oldest
+    /// first.
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
         // A session has up to three files: the segment, and state file and live file, whose names have a suffix.

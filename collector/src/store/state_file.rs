@@ -1,4 +1,4 @@
-//! The state file: what a replacement collector resumes from. Tracked processes never map it.
+//! The state file: if a collector is killed, the next one resumes from it. Tracked processes never map it.
 //!
 //! ```text
 //! byte     | what begins there
@@ -99,8 +99,8 @@ impl StateFile {
         Self::from_named(NamedFile::opened(path, file)?)
     }
 
-    /// Takes a state file that is open, and does not lock it. That of a stale session ([`NamedFile::left_behind`]), or of a run
-    /// that another process looks at, is open for reading only.
+    /// Takes a state file that is open, and does not lock it. The file of a stale session ([`NamedFile::left_behind`]), or of a run
+    /// that a process outside it looks at, is open for reading only.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -130,8 +130,8 @@ impl StateFile {
         }
     }
 
-    /// Reads slots of the area that begins at byte `begin`, from slot `from` on. The first slot that is all zeros was not written,
-    /// and ends them.
+    /// Reads slots of the area that begins at byte `begin`, from slot `from` up to the first that was never written, which is all
+    /// zeros.
     fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
         let mut slots = Vec::new();
         let mut bytes = vec![0; size_of::<[u32; N]>()];
@@ -177,14 +177,14 @@ impl StateFile {
         Ok(())
     }
 
-    /// Loads the newest complete snapshot, and gives its sequence number and the state. `None`: there is none, or it is damaged.
+    /// Loads the newest complete snapshot. Returns its sequence number and the state. `None`: there is none, or it is damaged.
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
         let (_, newest) = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
         let (sequence, body) = self.read_part(newest)?;
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
 
-    /// Writes an item of the outbox at byte `at` of their area. Gives the byte at which the next one begins.
+    /// Writes an item of the outbox at byte `at` of their area. Returns the byte at which the next one begins.
     ///
     /// # Errors
     /// If there is no space.
@@ -197,7 +197,7 @@ impl StateFile {
         Ok(at + entry.len() as u64)
     }
 
-    /// Reads the items of the outbox from byte `at` of their area on, up to the first that is missing or damaged. Gives their
+    /// Reads the items of the outbox from byte `at` of their area on, up to the first that is missing or damaged. Returns their
     /// bodies, and the byte at which the next one begins.
     pub(crate) fn read_outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
         let most = self.allocated_bytes().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Joins sub-tracking files of several processes to one.
+//! Joins sub-tracking files of several processes to one. Such a file has marks: when a process entered or left a block of code.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use super::{Form, Noted, csv, marks, named, torn_note};
 use crate::database;
 use crate::report::sub_track::{Mark, Position, number};
 
-/// Writes a mark to the target. Its error is a line that names the target.
+/// Takes a mark to write it to the target. Its error is a line that names the target.
 type TakeMark<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
 
 /// Writes the marks of all files, in the order of `files`, to a new file `target`.

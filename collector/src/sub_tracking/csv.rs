@@ -46,14 +46,14 @@ impl<R: BufRead> Rows<R> {
         self.line_number
     }
 
-    /// Reads the next row, whose cells [`Self::cells`] then gives. Empty lines are skipped.
+    /// Reads the next row, whose cells are then in [`Self::cells`]. Empty lines are skipped.
     ///
     /// # Errors
     /// If the file can't be read, or has a row that is too long.
     pub(super) fn next(&mut self) -> io::Result<Next> {
         self.begin_row();
         // The number of the last line before the row, and how many bytes of the row were read.
-        let (mut before, mut length) = (self.line_number, 0);
+        let (mut line_before, mut length) = (self.line_number, 0);
         loop {
             self.line.clear();
             let room = LONGEST_ROW.saturating_sub(length);
@@ -62,7 +62,7 @@ impl<R: BufRead> Rows<R> {
                 return match (room, length) {
                     (0, _) => Err(io::Error::other("a line is longer than 1 MiB")),
                     (_, 0) => Ok(Next::End),
-                    _ => Ok(Next::Torn(self.line_number - before)),
+                    _ => Ok(Next::Torn(self.line_number - line_before)),
                 };
             }
             length += read as u64;
@@ -82,14 +82,14 @@ impl<R: BufRead> Rows<R> {
             }
             let is_empty_line = self.position == CellPosition::Start && self.count == 1;
             if is_empty_line {
-                (before, length) = (self.line_number, 0);
+                (line_before, length) = (self.line_number, 0);
                 continue;
             }
             return Ok(Next::Row);
         }
     }
 
-    /// Reads the head of the file. Gives the names of its columns, and the index of each of `wanted` among them.
+    /// Reads the head of the file. Returns the names of its columns, and the index of each of `wanted` among them.
     ///
     /// # Errors
     /// If the head can't be read, or lacks a column. Then `lacks` makes the error of its name.
@@ -108,7 +108,7 @@ impl<R: BufRead> Rows<R> {
         Ok((names, indices))
     }
 
-    /// Hands each row that is left to `take`. Gives how many lines at the end of the file are left out, because it ends within a row.
+    /// Hands each further row to `take`. Returns how many lines at the end of the file are left out, because it ends within a row.
     ///
     /// # Errors
     /// If the file can't be read. An error of `take` is returned as it is, and ends the reading.
@@ -173,7 +173,7 @@ enum CellPosition {
     Plain,
     /// Within quotes.
     Quoted,
-    /// Behind a quote within quotes. It was the closing one unless another quote follows.
+    /// After a quote within quotes. It was the closing one unless another quote follows.
     AtQuote,
 }
 

@@ -1,4 +1,5 @@
-//! Reads sub-tracking files: each row is a mark, with the columns `process_id`, `code_block_name`, `position` and `timestamp`.
+//! Reads sub-tracking files: each row is a mark, which says that a process entered or left a block of code. Its columns are
+//! `process_id`, `code_block_name`, `position` (0: entered, 1: left) and `timestamp`.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::sys::given_file;
 /// The columns of a sub-tracking file.
 pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "position", "timestamp"];
 
-/// Reads a file, and hands its marks to `take`. Gives how many lines at its end are left out, because the file ends within a row.
+/// Reads a file, and hands its marks to `take`. Returns how many lines at its end are left out, because the file ends within a row.
 ///
 /// # Errors
 /// If the file can't be read or has another form. The error is a text to put after the file's name. An error of `take` is

@@ -11,7 +11,7 @@ use crate::sys::given_file;
 /// The columns of a file of metrics.
 const COLUMNS: [&str; 4] = ["process_id", "name", "timestamp", "value"];
 
-/// Reads a file, and hands its values to `take`. Gives lines for the user about rows that are left out.
+/// Reads a file, and hands its values to `take`. Returns lines for the user about rows that are left out.
 ///
 /// # Errors
 /// If it can't be read or has another form. The error is a line that names it.
@@ -54,7 +54,7 @@ fn value(cells: &[Vec<u8>], indices: &[usize]) -> Option<MetricValue> {
         process_id: text(0)?.parse().ok()?,
         name: String::from_utf8_lossy(cell(1)?).into_owned(),
         timestamp_s: csv::number(cell(2)?)?,
-        // Any number: the loss of a training can be NaN or infinite.
+        // NaN and infinity are read, too: the loss of a training can be that.
         value: text(3)?.parse().ok()?,
     })
 }

@@ -1,5 +1,5 @@
-//! Reads and joins the files of `gpu-track sub-track`: tracking files, ours and gpu_tracker's, and sub-tracking files. Also reads
-//! files of metrics.
+//! Reads and joins the files of `gpu-track sub-track`: tracking files, which have samples, and sub-tracking files, which say when code
+//! blocks ran. Those of the Python program gpu_tracker are read, too. Also reads files of metrics.
 //!
 //! Each file is read once, from its start to its end, a row at a time. If a killed writer left its last row half-written, that
 //! row is left out, and a note says so.
@@ -79,8 +79,8 @@ fn named(path: &Path, problem: &str) -> String {
     format!("\"{}\" {problem}", path.display())
 }
 
-/// Makes a line for the user about a file that ends within a row. `lines`: how many lines that row has, which are left out.
-/// `None`: there are none.
+/// Makes a line for the user about a file that ends within a row. `lines`: how many lines that row has; they are left out. `None`: the
+/// file does not end within a row.
 fn torn_note(path: &Path, lines: u64) -> Option<String> {
     let path = path.display();
     match lines {

@@ -13,7 +13,7 @@ use crate::database::{DatabaseReader, unreadable};
 use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 use crate::sys::given_file;
 
-/// Computes what the code blocks used, from the samples of a file. Also gives how many lines at the file's end are left out,
+/// Computes what the code blocks used, from the samples of a file. Also returns how many lines at the file's end are left out,
 /// because it ends within a row.
 ///
 /// # Errors
@@ -35,13 +35,13 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     let static_names = next_line()?;
     let static_values = next_line()?;
     let names = next_line()?;
-    // A name without a value has an empty one.
+    // If there are fewer values than names, those of the last names are empty.
     let static_values = static_values.iter().map(String::as_str).chain(std::iter::repeat(""));
     let static_data: Ordered<Value> = static_names.into_iter().zip(static_values.map(static_value)).collect();
     let mut analyzer = Analyzer::new(&names, blocks)?;
     let mut cells = Vec::new();
     let torn_lines = rows.each(|row| {
-        // Otherwise another row was written into this one, as on a full disk.
+        // A row with more or fewer cells is left out: another row was written into it, as on a full disk.
         if row.cells().len() == names.len() {
             cells.clear();
             cells.extend(row.cells().iter().map(|bytes| cell(bytes)));
@@ -111,7 +111,7 @@ pub fn of_database_as_csv(path: &Path) -> Result<String, String> {
             let cell = |at| {
                 Ok(match row.get_ref(at).map_err(unreadable)? {
                     ValueRef::Integer(number) => number.to_string(),
-                    // With a point: another reader takes it for a real number, too.
+                    // Always with a point or an exponent, so that another reader takes it for a real number, too.
                     ValueRef::Real(number) => format!("{number:?}"),
                     ValueRef::Text(text) => csv::cell(&String::from_utf8_lossy(text)),
                     ValueRef::Null | ValueRef::Blob(_) => String::new(),

@@ -1,4 +1,4 @@
-//! Reads cells of databases in gpu_tracker's form.
+//! Reads cells of databases that the Python program gpu_tracker may have written, with numbers as texts or as reals.
 
 use rusqlite::types::ValueRef;
 

@@ -1,8 +1,8 @@
 //! Opens a file that a user gave to be read. It can be anything, be another user's, and change meanwhile.
 //!
 //! Only a regular file is opened, or a pipe without a name that a process has open already, as that of a shell's `<(COMMAND)`. A link
-//! that another user could turn is refused ([`GivenPath`]). So nothing waits, except for a writer of such a pipe, or of stdin. What is
-//! read is bounded by the caller's limit, and by the size that a regular file has when it is opened.
+//! that another user could redirect is refused ([`GivenPath`]). So nothing waits, except for a writer of such a pipe, or of stdin.
+//! What is read is bounded by the caller's limit, and by the size that a regular file has when it is opened.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -29,7 +29,7 @@ const MOST_OF_ROWS: u64 = 16 << 30;
 
 /// The names of stdin. If stdin is a socket, the second one can't be opened.
 const STDIN: [&str; 2] = ["-", "/dev/stdin"];
-/// What statfs(2) says of pipes without a name (PIPEFS_MAGIC).
+/// The type of the file system of pipes without a name, by statfs(2) (PIPEFS_MAGIC).
 const OPEN_PIPES: i64 = 0x5049_5045;
 
 /// Why a file can't be read. The message follows the file's name.
@@ -57,8 +57,8 @@ pub struct GivenFile {
     most: u64,
     /// How many of them are left.
     left: u64,
-    /// It has no size, as a pipe: more than [`Self::most`] shows when it is read, and is an error. Otherwise reading ends at the size
-    /// that the file had when it was opened.
+    /// The file has no size, as a pipe: whether it is longer than [`Self::most`], which is an error, only reading shows. Any other
+    /// file is read up to the size that it had when it was opened.
     is_endless: bool,
     is_regular: bool,
 }
@@ -152,7 +152,7 @@ impl GivenFile {
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.file.read(buffer) {
-                // A regular file such as /proc/kmsg may have no content for ever.
+                // A regular file is not waited for: one such as /proc/kmsg may never have content.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.is_regular => {
                     poll(&mut [PollFd::new(&self.file, PollFlags::IN)], None)?;
                 }
@@ -163,9 +163,10 @@ impl GivenFile {
 }
 
 impl Read for GivenFile {
+    /// Reads up to the limit. If a file without a size has more, that is an error.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 && self.is_endless && !buffer.is_empty() {
-            // One byte more shows that the limit does not end it.
+            // If one more byte can be read, the file is longer than the limit.
             return match self.read_some(&mut [0])? {
                 0 => Ok(0),
                 _ => Err(io::Error::other(format!(

@@ -14,9 +14,9 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// The kernel's limit (path_resolution(7)).
-const MOST_LINKS: u32 = 40;
-/// Its links stand for open files and directories, which need not have a name.
+/// The kernel's limit of links in a path (path_resolution(7)).
+const MAX_LINKS: u32 = 40;
+/// Links in /proc stand for open files and directories, which need not have a name.
 const PROC: &str = "/proc";
 
 /// What a path leads to.
@@ -26,7 +26,7 @@ pub(crate) struct GivenPath {
     pub(crate) path: PathBuf,
     /// The file. `None`: there is none of this name.
     pub(crate) found: Option<Metadata>,
-    /// The last name is one in /proc. /dev/stdin leads to /proc/PID/fd/0, which stands for an open file, and not for a name.
+    /// The last name is in /proc. For example, /dev/stdin leads to /proc/PID/fd/0, which stands for an open file, and not for a name.
     pub(crate) is_in_proc: bool,
 }
 
@@ -55,7 +55,7 @@ impl GivenPath {
                 Ok(found) if found.is_symlink() => {
                     refuse_foreign(&here, &next, &found)?;
                     links += 1;
-                    if links > MOST_LINKS {
+                    if links > MAX_LINKS {
                         return Err(Errno::LOOP.into());
                     }
                     let target = fs::read_link(&next)?;
@@ -81,7 +81,7 @@ impl GivenPath {
 
     /// The number of this process's descriptor that the path stands for, such as 1 for /dev/stdout. `None`: it stands for none.
     pub(crate) fn own_descriptor(&self) -> Option<u32> {
-        // By the name that this /proc has for this process.
+        // The directory of this process in /proc.
         let own = Path::new(PROC).join(fs::read_link("/proc/self").ok()?);
         let name = self.path.strip_prefix(own).ok()?;
         name.parent()?.ends_with("fd").then(|| name.file_name()?.to_str()?.parse().ok())?
@@ -113,8 +113,8 @@ pub(crate) fn refuse_foreign(directory: &Path, path: &Path, found: &Metadata) ->
     ))
 }
 
-/// Fails if a link in /proc leads to another directory than the one that has the name `target` here: that of a process with another
-/// root, or one without a name.
+/// Fails if a link in /proc leads to another directory than the one named `target` here. It does if it is a link of a process with
+/// another root, or the directory has no name any more.
 fn refuse_elsewhere(link: &Path, target: &Path) -> io::Result<()> {
     let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let led_to = file(link)?;

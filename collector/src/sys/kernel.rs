@@ -14,7 +14,8 @@ pub(crate) fn is_before(version: (u32, u32)) -> bool {
     rustix::system::uname().release().to_str().is_ok_and(|release| is_older(release, version))
 }
 
-/// Whether a kernel's release, such as `6.1.0-13-amd64`, is older than this version. One that can't be parsed is not.
+/// Whether a kernel's release, such as `6.1.0-13-amd64`, is older than this version. A release that can't be parsed counts as not
+/// older.
 fn is_older(release: &str, than: (u32, u32)) -> bool {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());

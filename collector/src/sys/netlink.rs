@@ -45,7 +45,7 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     Ok(rustix::io::write(socket, message).map(drop)?)
 }
 
-/// A message with its header.
+/// Makes a message of this type (`kind`): the header, then the payload.
 pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
@@ -63,7 +63,7 @@ pub(crate) fn first_message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16_at(datagram, 4)?, datagram.get(HEADER..length)?))
 }
 
-/// An attribute with its header, padded to where the next attribute begins.
+/// Makes an attribute of this type (`kind`): the header, then the value, padded to where the next attribute begins.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(aligned(ATTRIBUTE_HEADER + value.len()));
     bytes.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());

@@ -1,8 +1,8 @@
 //! This program as another process: a collector, or another helper of a run.
 //!
-//! A name says what the process is. It is argv\[0\], for ps(1), and the first argument, which decides: a wrapper or an interpreter
-//! (`valgrind --trace-children=yes`) loses argv\[0\]. A launcher refuses that argument. So no helper can become a launcher, which
-//! would start helpers in turn.
+//! A name says what the process is. It is given as argv\[0\], for ps(1), and in the first argument. The argument decides, because a
+//! wrapper or an interpreter (`valgrind --trace-children=yes`) loses argv\[0\]. A launcher refuses that argument. So no helper can
+//! become a launcher, which would start further helpers.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Begins the first argument of a process that this program started by a name.
+/// Start of the first argument of each process that this program starts by a name.
 const AS: &str = "--as=";
 
 /// Prepares to start this program by a name.
@@ -22,21 +22,22 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// A command that executes this program the name by which it is started.
+/// Sets the name by which `command`, which executes this program, starts it.
 pub fn set_name(command: &mut Command, name: &str) {
     command.arg0(name).arg(format!("{AS}{name}"));
 }
 
-/// The name and the arguments of a process with this command line, as one list, if this program started it by a name.
+/// The name and the arguments of a process with this command line, as one list. `None`: this program did not start the process by a
+/// name.
 pub fn named(line: &[OsString]) -> Option<Vec<OsString>> {
     let (first, rest) = line.get(1..)?.split_first()?;
     let name = first.as_bytes().strip_prefix(AS.as_bytes())?;
     Some([OsStr::from_bytes(name).to_owned()].into_iter().chain(rest.iter().cloned()).collect())
 }
 
-/// The path by which this program is executed again. /proc/self/exe is its file whatever has its name by now. Only where an
-/// interpreter runs this program (valgrind, qemu-user), that is the interpreter's file. Such a program still gives this one's path
-/// as the target of the link.
+/// The path by which this program is executed again. That is /proc/self/exe, which is its file even after another file got its name.
+/// Where an interpreter runs this program (valgrind, qemu-user), /proc/self/exe opens the interpreter's file, but as a link it still
+/// names this program.
 fn path() -> PathBuf {
     let own = Path::new("/proc/self/exe");
     let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();

@@ -34,7 +34,7 @@ pub fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> 
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // For prlimit, 0 is the calling process.
     let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
-    // SAFETY: a null new limit changes nothing; the old one is written to ours.
+    // SAFETY: with a null new limit, the call changes nothing, and writes the present limit to `limit`.
     let result = unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut limit) };
     let finite = |value: libc::rlim_t| (value != libc::RLIM_INFINITY).then_some(value);
     (result == 0).then(|| (finite(limit.rlim_cur), finite(limit.rlim_max)))

@@ -59,8 +59,8 @@ impl User {
         Self { uid, root_owner, trusts_groups: false }
     }
 
-    /// Gives the same user for files that no program loads. Members of this process's groups may then write to the directories of a
-    /// path, as they can under umask 002. For root they may not.
+    /// The same user, but for files that no program loads. Members of this process's groups may then write to the directories of a
+    /// path, as umask 002 lets them. If the user is root, they may not.
     #[must_use]
     pub fn trusting_groups(self) -> Self {
         Self { trusts_groups: self.uid != 0, ..self }

@@ -5,7 +5,8 @@ use std::ffi::CStr;
 /// Bytes for an entry of the user database. The longest ones of directory services have a few kilobytes.
 const BUFFER: usize = 16 * 1024;
 
-/// Looks up the name of a user. The user database can ask a directory service, so this may take seconds. `None`: it has no name.
+/// Looks up the name of a user. The user database can ask a directory service, so this may take seconds. `None`: the user has no
+/// name.
 pub(crate) fn name(uid: u32) -> Option<String> {
     let mut buffer = vec![0; BUFFER];
     // SAFETY: `passwd` is plain data, for which zeros are valid.

@@ -7,7 +7,7 @@ use crate::sources::helpers::{Helpers, runs_own_program};
 use crate::sources::membership::Membership;
 use crate::sys::proc_fs::{ProcRoot, Stat};
 
-/// A process. Two of one pid differ by their start.
+/// A process. The start tells it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// Its pid.
@@ -29,7 +29,7 @@ pub(super) struct Members<'a> {
     tree: &'a TreeToEnd,
     /// Finds processes by the segment.
     membership: Membership,
-    /// Tells the run's own helpers. `None`: the run has no segment.
+    /// Recognizes the run's own helpers. `None`: the run has no segment.
     helpers: Option<Helpers>,
     /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
@@ -44,7 +44,7 @@ impl<'a> Members<'a> {
         Self {
             root,
             tree,
-            // The launcher's pid plays no part in the one question that is asked.
+            // Only `has_joined` is asked, which does not use the launcher's pid.
             membership: Membership::new(root.clone(), tree.segment.clone(), tree.launcher.unwrap_or(0)),
             launcher: tree.launcher.and_then(|pid| Member::read(root, pid)),
             helpers: tree.segment.as_ref().map(|segment| Helpers::new(&segment.path)),
@@ -53,11 +53,11 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Finds the processes of the run that live now. Gives each with the pid of its parent.
+    /// Finds the processes of the run that live now, each with the pid of its parent.
     ///
-    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone, or inherits no orphans,
-    /// processes that have joined the session are found, too. The run's own helpers are left out, with what they started. The launcher is never
-    /// among them.
+    /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone, or inherits no
+    /// orphans, processes that have joined the session are found, too. The run's own helpers are left out with what they started. The
+    /// launcher itself is left out, too.
     pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
@@ -98,14 +98,14 @@ impl<'a> Members<'a> {
         runs_own_program(self.root, member.pid)
     }
 
-    /// Whether this is the ender, a collector of the run, or another of its helpers, which are children of the launcher. `None`: that is
-    /// gone, and the parent does not count.
+    /// Whether this is the ender, a collector of the run, or another of its helpers, which are children of the launcher. A `launcher`
+    /// of `None` is gone, and then the parent does not count.
     fn is_own_helper(&self, pid: u32, stat: &Stat, launcher: Option<Member>) -> bool {
         if pid == self.own {
             return true;
         }
         launcher.is_none_or(|launcher| stat.ppid == launcher.pid)
-            && self.helpers.as_ref().is_some_and(|helpers| helpers.is_one(self.root, pid))
+            && self.helpers.as_ref().is_some_and(|helpers| helpers.is_helper(self.root, pid))
     }
 }
 

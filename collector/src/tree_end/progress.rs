@@ -11,9 +11,9 @@ const AT_ALL_WITHIN: Duration = Duration::from_secs(120);
 
 /// The processes that are left, and since when they are the same.
 pub(super) struct Progress {
-    /// When they last changed, but not before SIGKILL was due.
+    /// When the processes last changed, or when SIGKILL was due if that is later.
     since: Instant,
-    /// When it has taken too long in all.
+    /// When SIGKILL has been tried for too long in all.
     until: Instant,
     left: Vec<Member>,
 }

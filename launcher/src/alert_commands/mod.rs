@@ -26,13 +26,13 @@ use crate::process::spawn::Environment;
 
 /// The most alerts that wait for CMD.
 const MOST_WAITING: usize = 16;
-/// How often lines are tried again that stderr did not take.
+/// How often lines that stderr did not take are tried again.
 const LINE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of the tracked command's line that CMD is told at most. execve(2) takes 128 KiB a variable.
 const LONGEST_COMMAND: usize = 4096;
 
-/// All variables that CMD can have. CMD's environment loses them before it gets those of its alert. Otherwise a run within another
-/// run's CMD would tell its own CMD of that run's alert.
+/// All variables that CMD can get. They are removed from its environment before those of its alert are added. Otherwise, in a run
+/// that another run's CMD has started, CMD would get variables of that run's alert, too.
 const VARIABLES: [&str; 20] = [
     "GPU_TRACK_EVENT",
     "GPU_TRACK_ALERT",
@@ -59,12 +59,12 @@ const COMMAND: &str = "GPU_TRACK_COMMAND";
 const COMMAND_PID: &str = "GPU_TRACK_COMMAND_PID";
 const LAUNCHER_PID: &str = "GPU_TRACK_LAUNCHER_PID";
 
-/// An alert that CMD runs for.
+/// An alert for which CMD runs when its turn comes.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// Which of the orders it is.
+    /// The number of its order, among the orders of the same rule.
     epoch: u32,
-    /// Which of the run's alerts went on or off.
+    /// The number of the rule whose alert went on or off.
     alert: u32,
     /// That alert, and what it did, for the lines on stderr.
     name: String,
@@ -90,7 +90,7 @@ pub(crate) struct AlertCommands {
     waiting: VecDeque<(Turn, Environment)>,
     /// The alert that has its turn, and the runner that is at work.
     running: Option<(Turn, Child)>,
-    /// Pids of runners that may have left processes of CMD behind, because they were killed or could not end them.
+    /// Pids of runners that may have left processes of CMD, because the runners were killed, or could not end the processes.
     failed_runners: Vec<u32>,
     /// Failures that the collector has not been told of.
     failures: Vec<Message>,
@@ -135,7 +135,7 @@ impl AlertCommands {
             self.note(&turn, AlertCommandFailure::TooMany(MOST_WAITING));
             return;
         }
-        self.waiting.push_back((turn, facts_of(event, largest)));
+        self.waiting.push_back((turn, variables_of(event, largest)));
         self.start_next(main);
     }
 
@@ -144,10 +144,10 @@ impl AlertCommands {
     fn start_next(&mut self, main: Option<u32>) {
         while self.running.is_none()
             && let Some(command) = &self.command
-            && let Some((turn, mut facts)) = self.waiting.pop_front()
+            && let Some((turn, mut variables)) = self.waiting.pop_front()
         {
-            facts.extend(self.facts_of_run(main));
-            match runner::start(command, &self.segment, &VARIABLES, facts) {
+            variables.extend(self.variables_of_run(main));
+            match runner::start(command, &self.segment, &VARIABLES, variables) {
                 Ok(runner) => self.running = Some((turn, runner)),
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);
@@ -157,14 +157,14 @@ impl AlertCommands {
         }
     }
 
-    /// The variables that say what run it is.
-    fn facts_of_run(&self, main: Option<u32>) -> Environment {
-        let mut facts = vec![(LAUNCHER_PID.into(), std::process::id().to_string().into())];
-        facts.extend(main.map(|main| (COMMAND_PID.into(), main.to_string().into())));
+    /// The variables that say which run it is.
+    fn variables_of_run(&self, main: Option<u32>) -> Environment {
+        let mut variables = vec![(LAUNCHER_PID.into(), std::process::id().to_string().into())];
+        variables.extend(main.map(|main| (COMMAND_PID.into(), main.to_string().into())));
         if !self.tracked.is_empty() {
-            facts.push((COMMAND.into(), self.tracked.clone()));
+            variables.push((COMMAND.into(), self.tracked.clone()));
         }
-        facts
+        variables
     }
 
     /// Whether this child of the launcher is the runner, or was left by a failed one: it is in the session that the runner leads.
@@ -180,12 +180,12 @@ impl AlertCommands {
         session_of(pid).is_some_and(|session| self.failed_runners.contains(&session))
     }
 
-    /// Takes in that this child has ended, which the caller reaps next. If it is the runner, its outcome is read, and the next
-    /// alert has its turn. `main`: as for [`Self::add`].
+    /// Handles the end of this child, which the caller reaps next. If it is the runner, its outcome is read, and the next alert has
+    /// its turn. `main`: as for [`Self::add`].
     pub(crate) fn ended(&mut self, pid: u32, main: Option<u32>) {
         if let Some((turn, mut runner)) = self.running.take_if(|(_, runner)| runner.id() == pid) {
             let outcome = runner.stdout.take().and_then(outcome);
-            // One that was killed has told nothing.
+            // A runner that was killed has written no outcome.
             let killed = Outcome { failure: Some(AlertCommandFailure::RunnerKilled), is_cut: false };
             self.take_in(pid, &turn, &outcome.unwrap_or(killed));
         }
@@ -193,7 +193,7 @@ impl AlertCommands {
         self.start_next(main);
     }
 
-    /// Takes in what came of CMD, which this runner ran: tells the user of cut output, and notes a failure. A runner that may have
+    /// Handles the outcome of CMD, which this runner ran: tells the user of cut output, and notes a failure. A runner that may have
     /// left processes of CMD is remembered for [`Self::has`].
     fn take_in(&mut self, runner: u32, turn: &Turn, outcome: &Outcome) {
         if outcome.is_cut {
@@ -210,8 +210,8 @@ impl AlertCommands {
         self.note(turn, failure);
     }
 
-    /// Forgets the runners in whose sessions no child of the launcher is left: the pids can be other sessions' from now on. `ended`: a
-    /// child that is reaped next.
+    /// Forgets the failed runners in whose sessions no child of the launcher is left, because their pids can name other sessions from
+    /// now on. `ended`: a child that is reaped next, and does not count.
     fn forget_ended_sessions(&mut self, ended: u32) {
         if self.failed_runners.is_empty() {
             return;
@@ -285,10 +285,10 @@ fn outcome(mut stdout: ChildStdout) -> Option<Outcome> {
 }
 
 /// The variables that say what happened. A value that is not known has no variable.
-fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
-    let mut facts = Environment::new();
+fn variables_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
+    let mut variables = Environment::new();
     let mut add = |name: String, value: Option<String>| {
-        facts.extend(value.map(|value| (name.into(), value.into())));
+        variables.extend(value.map(|value| (name.into(), value.into())));
     };
     let seconds = |seconds: f64| format!("{seconds:.3}");
     add("GPU_TRACK_EVENT".into(), Some(event.kind.name().to_owned()));
@@ -311,7 +311,7 @@ fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
     add("GPU_TRACK_LARGEST_RSS_BYTES".into(), largest.map(|process| process.rss_bytes.to_string()));
     let gpu_ram_bytes = largest.and_then(|process| process.gpu_ram_bytes);
     add("GPU_TRACK_LARGEST_GPU_RAM_BYTES".into(), gpu_ram_bytes.map(|bytes| bytes.to_string()));
-    facts
+    variables
 }
 
 #[cfg(test)]
@@ -345,7 +345,7 @@ mod tests {
 
     /// The facts, but for those that every alert has.
     fn facts(event: &RunEvent, largest: Option<&LargestProcess>) -> Vec<String> {
-        let facts = facts_of(event, largest);
+        let facts = variables_of(event, largest);
         let [kind, alert, message, at, special @ ..] = &facts[..] else { panic!("{facts:?}") };
         let text = |(name, value): &(OsString, OsString)| {
             format!("{}={}", name.to_str().unwrap(), value.to_str().unwrap())
@@ -396,7 +396,7 @@ mod tests {
                     rss_bytes: 5,
                     gpu_ram_bytes: Some(6),
                 };
-                facts_of(&event, Some(&largest))
+                variables_of(&event, Some(&largest))
             })
             .collect();
         let mut names: Vec<_> = all.iter().flatten().map(|(name, _)| name.to_str().unwrap()).collect();

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Bytes that stderr gets at most.
 pub(crate) const MOST_OUTPUT: usize = 64 * 1024;
-/// In the end, stderr has this time to take what it has not taken yet.
+/// At the end, stderr has this time to take what it has not taken yet.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The output of a command.
@@ -33,7 +33,7 @@ impl Output {
         Self { pipe: Some(pipe), room: MOST_OUTPUT, is_cut: false, writer: Writer::start().ok() }
     }
 
-    /// Waits for output, for so long at most, and passes it on. `wait` is shorter than a second. Gives whether there was any. After
+    /// Waits for output, at most for `wait`, which is shorter than a second, and passes it on. Returns whether there was any. After
     /// the end of the output, it only sleeps: the caller's loop relies on the wait.
     pub(crate) fn pass_on(&mut self, wait: Duration) -> bool {
         let Some(pipe) = &mut self.pipe else {
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// Has as much of this written as there is room for, and notes if stderr does not get all.
+    /// Hands bytes to the thread that writes, as many as there is room for, and notes if stderr does not get all.
     fn write(&mut self, bytes: &[u8]) {
         let part = bytes.get(..self.room).unwrap_or(bytes);
         self.is_cut |= part.len() < bytes.len();
@@ -68,8 +68,8 @@ impl Output {
         }
     }
 
-    /// Passes on what is in the pipe still, waits until it is written, for [`TAKEN_WITHIN`] at most, and lets go of stderr. Gives
-    /// whether stderr did not get all. The command can write on, and is not read.
+    /// Passes on what is left in the pipe, waits until it is written, at most for [`TAKEN_WITHIN`], and lets go of stderr. Returns
+    /// whether stderr did not get all. What the command writes later is not read.
     pub(crate) fn finish(&mut self) -> bool {
         while !self.is_cut && self.pass_on(Duration::ZERO) {}
         self.is_cut |= self.writer.take().is_some_and(|writer| !writer.finish());
@@ -89,7 +89,7 @@ impl Output {
 /// The thread that writes to stderr.
 struct Writer {
     chunks: Sender<Vec<u8>>,
-    /// Gets whether all was written.
+    /// Receives whether all was written.
     result: Receiver<bool>,
 }
 
@@ -106,7 +106,7 @@ impl Writer {
         Ok(Self { chunks, result })
     }
 
-    /// Waits until all is written, for [`TAKEN_WITHIN`] at most. Gives whether it is.
+    /// Waits until all is written, for [`TAKEN_WITHIN`] at most. Returns whether it is.
     fn finish(self) -> bool {
         drop(self.chunks);
         self.result.recv_timeout(TAKEN_WITHIN) == Ok(true)

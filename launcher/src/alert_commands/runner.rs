@@ -23,8 +23,8 @@ use crate::process::before_main::close_inherited;
 use crate::process::signals;
 use crate::process::spawn::Environment;
 
-/// The name of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
-/// milliseconds, and CMD.
+/// The name of a runner. Its arguments are the segment, by which enders (processes that end the tree at a limit) know it, the
+/// launcher's pid, the time that CMD may take in milliseconds, and CMD.
 pub(crate) const RUNNER: &str = "gpu-track-alert";
 /// The time that CMD, and all that it starts, may take.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const KILL_AFTER: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// How often it looks whether those that were ended can be reaped.
 const REAP_INTERVAL: Duration = Duration::from_millis(5);
-/// What has been ended can be reaped within this time, unless the kernel holds it.
+/// Processes that were killed can be reaped within this time, unless they are stuck in the kernel.
 const REAPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What came of CMD.
@@ -46,8 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) is_cut: bool,
 }
 
-/// Starts a runner of CMD, in the launcher's environment. `removed`: variables that it does not get, those of an alert of a run around
-/// this one. `added`: the variables of this alert.
+/// Starts a runner of CMD, in the launcher's environment. `removed`: variables that it must not inherit, since they are of an alert
+/// of a run around this one. `added`: the variables of this alert.
 ///
 /// # Errors
 /// If no process can be made.
@@ -74,10 +74,10 @@ pub(crate) fn start(
     runner.spawn()
 }
 
-/// Runs CMD, writes what came of it to stdout, and gives the exit status. `None`: these are not the arguments of a runner.
+/// Runs CMD, writes what came of it to stdout, and returns the exit status. `None`: these are not the arguments of a runner.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let [_segment, launcher, most_ms, command] = args else { return None };
-    // Nobody else starts a runner, and a launcher that is gone by now gets no answer.
+    // Only the launcher starts a runner. If it is no longer the parent, it has ended, and nothing reads the outcome.
     let launcher =
         launcher.to_str()?.parse().ok().and_then(Pid::from_raw).filter(|pid| getppid() == Some(*pid))?;
     let most_ms = most_ms.to_str()?.parse().ok()?;
@@ -121,7 +121,7 @@ fn run(command: &OsStr, launcher: Pid, most: Duration) -> Outcome {
     Outcome { failure: family.status.and_then(failure), is_cut: output.finish() }
 }
 
-/// Starts `/bin/sh -c CMD`. Gives the shell, and the pipe with the output of CMD.
+/// Starts `/bin/sh -c CMD`. Returns the shell, and the pipe with the output of CMD.
 fn start_shell(command: &OsStr) -> io::Result<(Child, PipeReader)> {
     let (output, pipe) = io::pipe()?;
     let mut shell = Command::new("/bin/sh");
@@ -147,7 +147,7 @@ struct Family {
 }
 
 impl Family {
-    /// Reaps the processes that have ended, and notes how the shell ended. Gives whether any is left.
+    /// Reaps the processes that have ended, and notes how the shell ended. Returns whether any is left.
     fn reap_and_find_living(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -162,11 +162,11 @@ impl Family {
         }
     }
 
-    /// Ends those that are left: SIGTERM, then SIGKILL. Reaps them all: the launcher would inherit their zombies. Gives how many could not
-    /// be ended.
+    /// Ends the processes that are left, by SIGTERM, then SIGKILL. Reaps them all, because the launcher would inherit their zombies.
+    /// Returns how many could not be ended.
     fn end(&mut self) -> u32 {
         let shell_runs = self.status.is_none();
-        // The runner is in the launcher's place: all processes of CMD are its descendants, so no segment has to tell them.
+        // The runner is in the launcher's place: all processes of CMD are its descendants, so no segment is needed to find them.
         let all = TreeToEnd {
             launcher: Some(std::process::id()),
             inherits_orphans: true,

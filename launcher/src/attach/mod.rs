@@ -157,7 +157,8 @@ impl Attachment {
         stat.is_some_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_over())
     }
 
-    /// Starts a thread that waits for the end of the process. Then the result becomes true, and a SIGCHLD wakes the launcher.
+    /// Starts a thread that waits for the end of the process. Returns a flag that becomes true then; a SIGCHLD wakes the launcher,
+    /// which looks at it.
     ///
     /// # Errors
     /// If there is no room for a thread.
@@ -175,7 +176,7 @@ impl Attachment {
     }
 }
 
-/// Waits until the process of a pidfd has ended, at most for `timeout`. Gives whether it has ended.
+/// Waits until the process of a pidfd has ended, at most for `timeout`. Returns whether it has ended.
 fn wait_for_end(pidfd: &OwnedFd, timeout: Option<&Timespec>) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     while poll(&mut fds, timeout) == Err(Errno::INTR) {}

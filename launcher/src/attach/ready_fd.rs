@@ -1,4 +1,4 @@
-//! `--ready-fd`: a descriptor on which another program learns that the run has begun. It gets the environment variables that make
+//! `--ready-fd`: a descriptor on which another program learns that the run has begun, with the environment variables that make
 //! programs report to the run.
 
 use std::ffi::OsString;

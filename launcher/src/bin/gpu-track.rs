@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     failed(&program.display().to_string(), &error)
 }
 
-/// Says that a program can't be executed, as a shell does.
+/// Says that a program can't be executed. Returns the exit status that a shell has then.
 fn failed(program: &str, error: &io::Error) -> ExitCode {
     let line =
         format!("gpu-track: cannot execute {program}: {error}; gpu-track-run must be installed beside it\n");

@@ -1,4 +1,5 @@
-//! `--agent`: what the launcher tells an agent on another node, in one word of a command line that passes several shells.
+//! `--agent`: what the launcher tells an agent (the launcher on another node), in one word of a command line that passes several
+//! shells.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Stands for no segment.
+/// Stands for a segment that is not named.
 const NONE: &str = "-";
 
 /// What the launcher tells an agent, and what the agent adds for itself.

@@ -127,11 +127,11 @@ pub(crate) struct Options {
     pub(crate) without_effect: Option<String>,
     /// The rank, if this is one of several with the same command line.
     pub(crate) rank: Option<u32>,
-    /// What names the job whose ranks make one report. `None`: each rank has a report of its own, or there is but one.
+    /// The name of the job whose ranks make one report. `None`: each rank has a report of its own, or there is only one.
     pub(crate) joint_job: Option<OsString>,
     /// How the launcher ends.
     pub(crate) exit_manner: Manner,
-    /// The launcher's relay, which is gpu-track-run to its caller.
+    /// Pid of the launcher's relay, the process that the caller takes for gpu-track-run. `None`: there is none.
     pub(crate) relay: Option<u32>,
 }
 

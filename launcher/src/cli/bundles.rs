@@ -17,7 +17,7 @@ const DEFAULT_KEEP: usize = 5;
 const DEFAULT_MAX_BYTES: u64 = 256 << 20;
 const DEFAULT_TAIL: Duration = Duration::from_secs(60);
 
-/// Parses the option's value.
+/// Parses the value of `--record`.
 ///
 /// # Errors
 /// If there is no directory, or a key or its value is not allowed.

@@ -6,7 +6,6 @@ use clap_complete::Shell;
 
 use super::args::{AFTER_SHORT_HELP, SHORT_HELP};
 
-/// The program's name.
 const NAME: &str = "gpu-track-run";
 
 /// Renders the options that are used most, on one screen: of each one the first sentence of its help.

@@ -23,11 +23,11 @@ pub(crate) struct AskedTrace {
     pub(super) is_stdout: bool,
     /// Time between two lines of a GPU.
     pub(super) every: Duration,
-    /// The columns.
+    /// The columns of the log.
     pub(super) fields: Vec<Field>,
 }
 
-/// Parses the option's value.
+/// Parses the value of `--trace-gpu`.
 ///
 /// # Errors
 /// If there is no file, or a key, the interval or a field is not allowed.

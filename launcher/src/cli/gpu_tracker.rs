@@ -1,4 +1,5 @@
-//! gpu_tracker 5's command line, for scripts that call `gpu-tracker`: a link to this program, or a copy, of that name.
+//! The command line of gpu_tracker 5, a Python program, for scripts that call `gpu-tracker`: a link to this program, or a copy, of
+//! that name.
 //!
 //! [`docopt`] reads the command line. It is translated to one of gpu-track-run or gpu-track, so values are checked in one place.
 
@@ -70,14 +71,15 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
     Ok(Translated::Line([name.clone()].into_iter().chain(default).chain(ours).collect()))
 }
 
-/// The help, as gpu_tracker's.
+/// The text of `--help`, in the form of gpu_tracker's.
 fn help_text() -> String {
     let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
     let head = format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
     format!("{head}\n\n{}\n{}", help::USAGE, help::OPTIONS)
 }
 
-/// Refuses formats of ours that gpu_tracker does not have. Our own parser, which would take them, refuses names of no format.
+/// Refuses formats of gpu-track-run that gpu_tracker does not have, since our own parser would take them. That parser refuses a name
+/// that is no format at all.
 fn check_format(name: &str) -> Result<(), UsageError> {
     let is_ours = format::names().any(|ours| ours == name);
     if is_ours && !format::is_of_gpu_tracker(name) {

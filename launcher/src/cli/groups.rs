@@ -141,11 +141,11 @@ const NODES_VARIABLE: &str = "GPU_TRACK_NODES";
 impl Preparations {
     /// Whether other nodes are tracked, too.
     pub(crate) fn tracks_nodes(&self) -> bool {
-        let site = env::var_os(NODES_VARIABLE).unwrap_or_default();
-        site != "never" && self.nodes.unwrap_or(site == "auto")
+        let variable = env::var_os(NODES_VARIABLE).unwrap_or_default();
+        variable != "never" && self.nodes.unwrap_or(variable == "auto")
     }
 
-    /// Whether an option asks for other nodes, and the environment forbids to track them.
+    /// Whether `--nodes=auto` is given, but the environment forbids to track other nodes.
     pub(crate) fn lacks_nodes(&self) -> bool {
         self.nodes == Some(true) && !self.tracks_nodes()
     }
@@ -198,7 +198,7 @@ pub(super) struct DiscoveryArgs {
 }
 
 impl ReportArgs {
-    /// One of the given options that say how one report is written. A table takes none of them. `None`: none is given.
+    /// The first given option that says how a single report is written. A table takes no such option. `None`: none is given.
     pub(crate) fn of_one_report(&self) -> Option<&'static str> {
         let options = [
             ("--full", self.full),

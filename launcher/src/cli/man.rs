@@ -111,7 +111,7 @@ Beside a report FILE while the run lasts: no other run writes to FILE.
     ),
 ];
 
-/// Where more is said.
+/// The last section of the man page, in roff: where more is said.
 const SEE_ALSO: &str = "\
 .BR time (1),
 .BR perf\\-stat (1),
@@ -192,7 +192,7 @@ fn with_aliases(arg: Arg) -> Arg {
 
 /// Escapes text so that roff shows it unchanged, with ASCII hyphens and quotes: an example can be copied.
 fn literal(text: &str) -> String {
-    // A dot that begins a line would be a request.
+    // roff takes a line that begins with a dot for a request.
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('~', "\\(ti");
     if text.starts_with('.') { format!("\\&{text}") } else { text }
 }

@@ -39,7 +39,7 @@ impl PatternValues {
         Self::from_environment(|name| env::var_os(name))
     }
 
-    /// The values for this process. `variable` gives an environment variable.
+    /// The values for this process. `variable` reads an environment variable.
     fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first_of =
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -62,8 +62,8 @@ impl PatternValues {
 /// Slurm gives a job that it starts anew the same ids, but another number of restarts.
 const RESTARTS: &str = "SLURM_RESTART_COUNT";
 
-/// The ids of the job that this rank belongs to, joined by dots. `way`: the way in which the ranks were started, as
-/// an index of what [`rank::ranks`] gives. `None`: one id is not set.
+/// The ids of the job that this rank belongs to, joined by dots. `way`: the way in which the ranks were started, as an index of what
+/// [`rank::ranks`] returns. `None`: one id is not set.
 fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     let mut ids = Vec::new();
     for name in rank::job_variables(way) {
@@ -117,7 +117,8 @@ fn tells_ranks_apart(given: &Path) -> bool {
     has_pattern(given, &["%r", "%p"])
 }
 
-/// Whether the patterns in a name can make it differ between ranks of a host. Those can start in different seconds (%t).
+/// Whether the patterns in a name can make it differ between ranks of a host. With %t they can, because ranks can start in different
+/// seconds.
 pub(super) fn can_differ_between_ranks(given: &Path) -> bool {
     has_pattern(given, &["%r", "%p", "%t"])
 }

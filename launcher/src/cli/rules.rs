@@ -140,14 +140,14 @@ fn alert(given: &str) -> Result<Rule, ValueError> {
     let (name, rest) = given.split_at(given.find(['>', '<']).unwrap_or(given.len()));
     let quantity = self::quantity(name, |row| row.is_alerted).map_err(|_| refused())?;
     let value = match quantity {
-        // It has no sign and no value.
+        // Growth has no sign and no value.
         Quantity::Growth => rest.is_empty().then_some(rest),
         _ => rest.strip_prefix(if quantity.row().acts_below { '<' } else { '>' }),
     };
     rule(given, quantity, value.ok_or_else(refused)?, Response::Tell)
 }
 
-/// The quantity of this name, of those whose row `fits`.
+/// Finds the quantity of this name, among those whose row of properties `fits`.
 fn quantity(name: &str, fits: fn(Row) -> bool) -> Result<Quantity, ValueError> {
     let all: Vec<_> = Quantity::ALL.into_iter().filter(|quantity| fits(quantity.row())).collect();
     named(name, &all, Quantity::name)
@@ -157,9 +157,10 @@ fn quantity(name: &str, fits: fn(Row) -> bool) -> Result<Quantity, ValueError> {
 fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Result<Rule, ValueError> {
     let threshold = match quantity.row().unit {
         _ if quantity == Quantity::Growth => Threshold::Rise,
-        // No whole is known of what is free.
+        // Free space can't be a percentage: the whole is not known.
         Unit::Bytes if quantity.row().acts_below => Threshold::Amount(bytes(value)?),
         Unit::Bytes => memory(value)?,
+        // A limit of CPU is a time, an alert of CPU a percentage.
         Unit::Seconds if quantity != Quantity::Cpu || response != Response::Tell => allowed_time(value)?,
         Unit::Seconds | Unit::Percent => {
             let percent = value.strip_suffix('%').and_then(percent);

@@ -69,7 +69,7 @@ fn form<'a>(given: &Path, places: &'a ReportPlaces) -> Option<&'a str> {
     (has_format || !is_other).then(|| places.format())
 }
 
-/// Whether a name has the extension of a form that people expect of such programs, and that is not written.
+/// Whether a name has the extension of a form that people may expect, but in which no report is written.
 fn has_other_form(given: &Path) -> bool {
     const OTHER_FORMS: [&str; 10] =
         ["yaml", "yml", "toml", "xml", "md", "tsv", "parquet", "pickle", "pkl", "xlsx"];
@@ -113,8 +113,8 @@ fn lock_of(path: &Path, warnings: &mut Vec<String>) -> Result<Option<OutputLock>
     })
 }
 
-/// Takes the lock of a file. If another user has made the lock's file, there is no lock, and a warning is added. There is none, either,
-/// where the file system has no locks.
+/// Takes the lock of a file. If another user has made the lock's file, there is no lock, and a warning is added. Nor is there a lock
+/// where the file system has none.
 ///
 /// # Errors
 /// If another run holds the lock.

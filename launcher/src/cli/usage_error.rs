@@ -19,7 +19,7 @@ impl UsageError {
         if is_gpu_tracker { 1 } else { 2 }
     }
 
-    /// Makes an error of a message, of which it makes one line.
+    /// Makes an error of a message, whose line breaks are escaped.
     pub(crate) fn new(message: impl Display) -> Self {
         // The user's values can contain line breaks.
         Self(quote::escape(&message.to_string()))
@@ -42,13 +42,13 @@ impl UsageError {
 }
 
 impl From<clap::Error> for UsageError {
-    /// Makes an error of clap's, whose own messages have several lines.
+    /// Makes a usage error, which has one line, of an error of clap, whose message has several.
     fn from(error: clap::Error) -> Self {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => text.as_str(),
             _ => "",
         };
-        // "--ru <UNIT>"
+        // The argument is named as in "--ru <UNIT>".
         let option = text(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
         let value = text(ContextKind::InvalidValue);
         let allowed = match error.get(ContextKind::ValidValue) {

@@ -8,10 +8,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_track_collector::model::rule::Threshold;
 use thiserror::Error;
 
-/// Bytes of a limit at most. Above 2^53, which is a little more, an f64 has not every whole number.
+/// Bytes of a limit at most. It is a little less than 2^53, above which an f64 can't hold every whole number.
 pub(super) const LARGEST: f64 = 9.0e15;
 
-/// Maximum number of limits, and of alerts, in one value of an option: more than anybody means.
+/// Maximum number of limits, and of alerts, in one value of an option: more than any user needs.
 pub(super) const MOST_LIMITS: usize = 64;
 
 /// Why a value is not allowed, in a line for the user.
@@ -25,7 +25,7 @@ impl ValueError {
         Self(format!("\"{given}\" is not allowed: {allowed}"))
     }
 
-    /// Makes the error that `given` is none of a few names.
+    /// Makes the error that `given` is not among the names in `allowed`.
     pub(super) fn none_of<'a>(given: &str, allowed: impl IntoIterator<Item = &'a str>) -> Self {
         let allowed: Vec<_> = allowed.into_iter().collect();
         Self::new(given, format_args!("one of {}", allowed.join(", ")))
@@ -39,13 +39,14 @@ pub(crate) enum Time {
     Interval,
     /// Between two lines of an output for people: samples are a tenth of a second apart.
     Pause,
-    /// What a run is allowed.
+    /// The time that a limit allows.
     Allowed,
-    /// A stretch that can be empty, or a moment.
+    /// A length of time that can be 0, or a moment of a run.
     Any,
 }
 
 impl Time {
+    /// The times that are allowed, in words for the user.
     fn range(self) -> &'static str {
         match self {
             Self::Interval => "from 0.001 s to a year",
@@ -169,7 +170,7 @@ pub(super) fn percent(number: &str) -> Option<f64> {
     number.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)
 }
 
-/// Parses a time above 0. Gives it as a threshold, in nanoseconds.
+/// Parses a time above 0. Returns it as a threshold, in nanoseconds.
 ///
 /// # Errors
 /// As [`Time::parse`].
@@ -181,7 +182,7 @@ pub(super) fn allowed_time(given: &str) -> Result<Threshold, ValueError> {
 /// Parses a number of cores.
 ///
 /// # Errors
-/// If `given` is none.
+/// If `given` is no whole number, or 0.
 pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
     at_least(1, given, "a whole number of cores, at least 1")
 }
@@ -189,7 +190,7 @@ pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
 /// Parses a pid.
 ///
 /// # Errors
-/// If `given` is none.
+/// If `given` is no whole number, or 0.
 pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
     at_least(1, given, "the pid of a process, at least 1")
 }
@@ -197,7 +198,7 @@ pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
 /// Parses the number of a descriptor that is no standard stream.
 ///
 /// # Errors
-/// If `given` is none.
+/// If `given` is no whole number, or less than 3.
 pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
     at_least(3, given, "the number of a descriptor, at least 3")
 }
@@ -205,7 +206,7 @@ pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
 /// Parses a whole number.
 ///
 /// # Errors
-/// If `given` is none, or less than `least`. The error says what is `allowed`.
+/// If `given` is no whole number, or less than `least`. The error says what is `allowed`.
 fn at_least<T: FromStr + PartialOrd>(least: T, given: &str, allowed: &str) -> Result<T, ValueError> {
     let number = given.parse().ok().filter(|number| *number >= least);
     number.ok_or_else(|| ValueError::new(given, allowed))
@@ -217,7 +218,7 @@ pub(super) type Uuids = Vec<String>;
 /// Parses a list of GPU UUIDs, and drops repetitions.
 ///
 /// # Errors
-/// If `given` is none.
+/// If a UUID is empty.
 pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     let mut uuids: Uuids = Vec::new();
     for uuid in given.split(',').map(str::trim) {

@@ -26,8 +26,9 @@ use crate::{console, name};
 /// The exit status of a program that panicked.
 const PANICKED: i32 = 101;
 
-/// Whether the child of a fork can go on as a collector. Another thread, which the child lacks, could hold a lock for ever. A library of
-/// LD_AUDIT is loaded already. The report of a run around this one names processes by their exec.
+/// Whether the child of a fork can go on as a collector. It can't if this process has another thread, which the child lacks, and
+/// which could hold a lock for ever. It can't under LD_AUDIT, whose library is loaded already. Nor can it inside another run, whose
+/// report names processes by their exec.
 pub(super) fn is_possible() -> bool {
     let has = |variable| env::var_os(variable).is_some();
     // Two links of the directory itself, and one of each thread.
@@ -35,7 +36,7 @@ pub(super) fn is_possible() -> bool {
     !has("LD_AUDIT") && !has(ENV_SESSION) && has_one_thread()
 }
 
-/// Forks a collector. Gives its pid.
+/// Forks a collector. Returns its pid.
 ///
 /// # Errors
 /// If no process can be made.
@@ -49,7 +50,7 @@ pub(super) fn start(child: &Child, make_joint_report: MakeJointReport) -> io::Re
     }
 }
 
-/// Serves as a collector, in the child of the fork, to the end of this process.
+/// Does the work of a collector in the child of the fork, and ends this process.
 fn become_collector(child: &Child, make_joint_report: MakeJointReport) -> ! {
     let work = || {
         name::become_collector();
@@ -83,12 +84,12 @@ fn set_command_line(args: &[OsString]) -> io::Result<()> {
     // Read last: to allocate and to free can move it.
     // SAFETY: sbrk(0) changes nothing.
     map.brk = unsafe { libc::sbrk(0) }.addr() as u64;
-    // SAFETY: the addresses are those that the kernel has now, but for the command line's, which is never freed.
+    // SAFETY: the addresses are those that the kernel has now, except the command line's, which is never freed.
     Ok(unsafe { configure_virtual_memory_map(&map) }?)
 }
 
-/// The memory map of this process with another command line, and without the end of its heap. `stat`: the text of /proc/self/stat
-/// (proc_pid_stat(5)).
+/// The memory map of this process with another command line, and with 0 for the end of its heap (`brk`), which the caller sets.
+/// `stat`: the text of /proc/self/stat (proc_pid_stat(5)).
 fn memory_map(stat: &str, command_line: Range<usize>) -> Option<PrctlMmMap> {
     // The command name can hold any character. The field after it is the third.
     let (_, after) = stat.rsplit_once(") ")?;

@@ -5,7 +5,7 @@
 //!
 //! - two pipes: messages, orders
 //! - the segment, and the state file
-//! - the process connector's socket, and its inbox
+//! - the socket of the process connector (the kernel's events of forks and exits), and the file that keeps those events
 //! - the lock that ranks share
 //! - the locks of the report's files: a list with commas, one for each place of the report
 
@@ -42,7 +42,7 @@ const IGNORED: [i32; 10] =
 /// A running collector, as the launcher sees it.
 pub(crate) struct Collector {
     pub(crate) pid: u32,
-    /// CLOCK_MONOTONIC.
+    /// When it was started, CLOCK_MONOTONIC nanoseconds.
     pub(crate) started_ns: u64,
     pub(crate) messages: MessagePipe,
     pub(crate) orders: OrderPipe,
@@ -84,7 +84,7 @@ impl Collector {
             // An agent writes nothing to stderr, which is that of the job.
             has_stderr: !config.report.node_part.as_ref().is_some_and(|part| part.is_agent),
         };
-        // What a killed collector may have died of stays behind where its successor is executed.
+        // The successor of a killed collector is executed: damaged memory of the launcher does not go along.
         let is_first = config.restarts == 0;
         let pid = if is_first && forked::is_possible() {
             forked::start(&child, make_joint_report)?
@@ -116,7 +116,7 @@ impl Child {
     fn command(&self) -> Command {
         let mut command = own_program::command(name::of_collectors());
         command.args(&self.args);
-        // The dynamic linker prints an error in each program if this names a library that is none (ld.so(8)).
+        // If LD_AUDIT names a file that is no library, the dynamic linker prints an error in each program (ld.so(8)).
         command.env_remove("LD_AUDIT");
         let (inherited, null) = (self.inherited.clone(), self.null.as_raw_fd());
         let streams = self.streams();
@@ -171,7 +171,7 @@ fn writes_to_stdout(config: &Config) -> bool {
 /// share.
 pub(crate) type MakeJointReport = fn(&Config, OwnedFd);
 
-/// Runs the collector, and gives its exit status. `None`: this process lacks the arguments or the descriptors of one.
+/// Runs the collector, and returns its exit status. `None`: this process lacks the arguments or the descriptors of one.
 pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Option<i32> {
     let [pipe, orders, segment, state, socket, inbox, ranks, locks, segment_path, state_path] = args else {
         return None;
@@ -188,7 +188,7 @@ pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Op
     let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
     let [pipe, orders, segment, state] = [fd(pipe)?, fd(orders)?, fd(segment)?, fd(state)?].map(owned);
     let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
-    // The keeper, which can outlive this process, must not hold the ranks' lock.
+    // The keeper, which keeps a copy of the report and can outlive this process, must not hold the ranks' lock.
     let _ = ranks.as_ref().map(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC));
     let locks = locks.to_string_lossy();
     let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
@@ -200,7 +200,7 @@ pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Op
     Some(i32::from(!is_reported))
 }
 
-/// Runs this process as a collector, and makes the joint report if it has the ranks' lock. Gives whether the report is written. If
+/// Runs this process as a collector, and makes the joint report if it has the ranks' lock. Returns whether the report is written. If
 /// not, a line on stderr says why.
 fn collect(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
     for signal in IGNORED {

@@ -1,7 +1,7 @@
 //! The launcher's ends of the two pipes to a collector: messages go there, orders come back, each a JSON object a line.
 //!
-//! A collector that is stopped must not stop the launcher. So no read and no write waits, except for the first one, of the
-//! configuration.
+//! A collector that is stopped must not stop the launcher. So no read and no write waits, except the first write, which is that of
+//! the configuration.
 
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -79,7 +79,7 @@ impl MessagePipe {
 pub(crate) struct OrderPipe {
     /// `None`: the collector has closed its end.
     pipe: Option<PipeReader>,
-    /// What was read, and not given as a line yet.
+    /// What was read, and not returned as a line yet.
     read: Vec<u8>,
 }
 

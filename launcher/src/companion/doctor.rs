@@ -25,13 +25,13 @@ use crate::keep;
 const NAME: usize = 11;
 /// Columns of its state.
 const STATE: usize = 5;
-/// The kernel's list of what waited for CPUs.
+/// Where the kernel says how long processes waited for CPUs (PSI).
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// Where Docker's daemon listens.
 const DOCKER: &str = "/run/docker.sock";
 /// Where the records of runs are, and the name of that finding.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// What a run takes of it at least, bytes.
+/// What a run needs there at least, bytes.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// How well something works.
@@ -68,7 +68,7 @@ pub(super) fn serve() -> ExitCode {
 /// The name of the finding that decides about the exit status.
 const TRACKING: &str = "tracking";
 
-/// Tracks this program, which prints its version, in a cgroup of its own. Gives the report, or why there is none.
+/// Tracks this program, which prints its version, in a cgroup of its own. Returns the report, or why there is none.
 fn short_run() -> Result<Report, String> {
     let own = "/proc/self/exe";
     let options = ["-q", "-f", "json", "-o", "-", "--cgroup", "--", own, "--version"];
@@ -81,7 +81,7 @@ fn short_run() -> Result<Report, String> {
     Ok(read.report)
 }
 
-/// What was found, the most important first.
+/// Makes all findings, the most important first. `report`: that of the short run, or why there is none.
 fn findings(report: Result<&Report, &String>) -> Vec<DoctorFinding> {
     let mut all = vec![finding(TRACKING, tracking(report)), finding(SHARED_MEMORY, shared_memory())];
     if let Ok(report) = report {
@@ -107,7 +107,7 @@ fn information(name: &'static str, words: String) -> DoctorFinding {
     DoctorFinding { name, state: State::Info, words }
 }
 
-/// Whether a program loads the shim and is counted exactly.
+/// Whether a program loads the shim and is counted exactly. The short run has one process, which the preload layer must have found.
 fn tracking(report: Result<&Report, &String>) -> Checked {
     let coverage = &report.map_err(|problem| format!("no report: {problem}"))?.coverage;
     if coverage.layers.preload == Some(1) {
@@ -227,8 +227,9 @@ fn kept() -> Checked {
         .ok_or("neither XDG_STATE_HOME nor HOME names a directory: gpu-track report needs a FILE")?;
     let path = keep.directory.display();
     directory::newest(&keep).map_err(|error| format!("{path}: {error}"))?;
-    let can_be_made = keep.directory.ancestors().find(|path| path.exists());
-    match can_be_made.is_some_and(|path| access(path, Access::WRITE_OK).is_ok()) {
+    // The directory is made when a report is kept, in the nearest one that exists.
+    let nearest = keep.directory.ancestors().find(|path| path.exists());
+    match nearest.is_some_and(|path| access(path, Access::WRITE_OK).is_ok()) {
         true => Ok(format!("reports of runs on a terminal are in {path}")),
         false => Err(format!("{path} can't be written: gpu-track report needs a FILE")),
     }
@@ -243,7 +244,7 @@ fn machine() -> String {
     format!("gpu-track {}, Linux {kernel}{container}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Writes findings, a line for each that is not longer than `columns`, and lines after it for the rest of its words.
+/// Writes the findings, the words of each in lines of at most `columns` columns. The first line has its name and state.
 fn text(findings: &[DoctorFinding], columns: usize) -> String {
     let room = columns.saturating_sub(NAME + STATE).max(40);
     let mut out = String::new();

@@ -41,13 +41,13 @@ pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
     if listing.count.is_some() { printed } else { ExitCode::FAILURE }
 }
 
-/// Says on stderr why the GPUs can't be listed, and gives the exit status.
+/// Says on stderr why the GPUs can't be listed, and returns the exit status.
 pub(super) fn cannot_list(error: &io::Error) -> ExitCode {
     console::failure(format_args!("cannot list the GPUs: {error}"))
 }
 
-/// Checks that the GPUs of `--guuids` exist, if it is given. Only the kernel's files are read: a driver's library can take
-/// seconds to initialise. On a machine without GPUs it gives a warning, because gpu_tracker runs the command there, too.
+/// Checks that the GPUs of `--guuids` exist, if it is given. Only the kernel's files are read: a driver's library can take seconds to
+/// initialise. On a machine without GPUs it returns a warning, because gpu_tracker runs the command there, too.
 ///
 /// # Errors
 /// If the machine has GPUs, and a name is surely none of them.
@@ -67,7 +67,7 @@ pub(crate) fn selected_here(config: &GpuConfig) -> Option<Vec<String>> {
     Some(uuids.iter().filter(may_be_here).cloned().collect())
 }
 
-/// Checks the names of `--guuids` against the GPUs that were found. Gives a warning if there is none at all.
+/// Checks the names of `--guuids` against the GPUs that were found. Returns a warning if no GPU was found.
 fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, UsageError> {
     let Some(missing) = present.unknown(uuids) else { return Ok(None) };
     if present.devices.is_empty() {
@@ -78,7 +78,7 @@ fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, Usag
     Err(UsageError::of_option("--guuids", problem))
 }
 
-/// Lists the GPUs, as a [`Child`] does, and gives the exit status. `None`: these are not its arguments. They are a [`GpuConfig`] and
+/// Lists the GPUs, as a [`Child`] does, and returns the exit status. `None`: these are not its arguments. They are a [`GpuConfig`] and
 /// the time between two lists, both as JSON.
 pub(crate) fn serve_lister(args: &[OsString]) -> Option<i32> {
     let [config, every] = args else { return None };
@@ -89,8 +89,8 @@ pub(crate) fn serve_lister(args: &[OsString]) -> Option<i32> {
     Some(0)
 }
 
-/// Writes listings to stdout, each as a line of JSON, at this interval. If `every` is `None`, there is one line. Returns `None` when
-/// that is written, or when the parent reads no more.
+/// Writes listings to stdout, each as a line of JSON, at this interval. If `every` is `None`, there is one line. Ends, with `None` as
+/// its only result, when that line is written, or when the parent reads no more.
 fn write_lists(config: &GpuConfig, every: Option<Duration>) -> Option<Infallible> {
     // A driver's library may write to stdout too; that goes to stderr.
     let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
@@ -106,7 +106,7 @@ fn write_lists(config: &GpuConfig, every: Option<Duration>) -> Option<Infallible
     }
 }
 
-/// Waits for a time. Gives `None` at once if the parent, which reads from this pipe, has gone.
+/// Waits until `time`. Returns `None` at once if the parent, which reads from this pipe, has gone.
 fn wait_until(time: Instant, answer: &File) -> Option<()> {
     loop {
         let left = Timespec::try_from(time.saturating_duration_since(Instant::now())).ok()?;
@@ -130,7 +130,7 @@ pub(crate) fn watch(
     every: Option<Duration>,
     mut show: impl FnMut(Listing) -> io::Result<()>,
 ) -> io::Result<()> {
-    // This asks for readings of the drivers as often as there are listings.
+    // The drivers are to be read as often as there are listings.
     let interval_ns = every.map_or(config.interval_ns, |every| every.as_nanos() as u64);
     let config = GpuConfig { interval_ns, ..config.clone() };
     if every.is_none() {
@@ -165,7 +165,7 @@ struct Child {
 }
 
 impl Child {
-    /// Starts a child, and gives it with its first line. If it crashes before that, a second child is started, which does not
+    /// Starts a child, and returns it with its first line. If it crashes before that, a second child is started, which does not
     /// load NVIDIA's library.
     fn start_with_line(config: &GpuConfig, every: Option<Duration>) -> io::Result<(Self, String)> {
         let mut child = Self::start(config, every)?;

@@ -83,7 +83,7 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
     }
     let status = show::written(&report, targets, &places, style);
     let are_ranks_written = ranks.is_empty() || write_ranks(&ranks_csv(&ranks), &outputs);
-    // Also after one file could not be written, the others are.
+    // If one file can't be written, the others still are.
     let mut are_files_written = true;
     for held in &tracking {
         are_files_written &= write_tracking_file(&held.file, &report);
@@ -91,7 +91,7 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
     Ok(if are_ranks_written && are_files_written { status } else { ExitCode::FAILURE })
 }
 
-/// Writes the figures of all nodes to a tracking file. Gives whether that worked. If not, a line on stderr says why.
+/// Writes the figures of all nodes to a tracking file. Returns whether that worked. If not, a line on stderr says why.
 fn write_tracking_file(file: &TrackingFile, report: &Report) -> bool {
     let path = file.target().path;
     if report.merged.is_none() {
@@ -106,7 +106,7 @@ fn write_tracking_file(file: &TrackingFile, report: &Report) -> bool {
     written.inspect_err(|error| message(format_args!("cannot write {}: {error}", path.display()))).is_ok()
 }
 
-/// Writes the table of all ranks beside each of these reports. Gives whether all could be written. If not, lines on stderr say why.
+/// Writes the table of all ranks beside each of these reports. Returns whether all could be written. If not, lines on stderr say why.
 pub(crate) fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
     let mut is_written = true;
     for path in outputs.iter().map(|path| path.with_extension(RANKS)) {
@@ -182,7 +182,7 @@ fn clock_offset(given: &str) -> Result<(String, f64), String> {
     }
 }
 
-/// What a first look at all files gives.
+/// What a first look at all files finds.
 struct FirstLook<'a> {
     sources: Vec<Source>,
     /// The file of each source, as in [`Candidates`].

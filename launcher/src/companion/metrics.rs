@@ -13,7 +13,7 @@ use super::place;
 use crate::cli::UsageError;
 use crate::console::message;
 
-/// The form for spreadsheets.
+/// The name of the form for spreadsheets.
 const CSV: &str = "csv";
 
 /// The arguments of `gpu-track metrics`.

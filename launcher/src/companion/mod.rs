@@ -106,7 +106,7 @@ struct PassedOn {
     words: Vec<OsString>,
 }
 
-/// Does what a command line of gpu-track asks for, whose first word is the program's name. Gives the exit status.
+/// Does what a command line of gpu-track asks for, whose first word is the program's name. Returns the exit status.
 ///
 /// # Errors
 /// If the command line can't be used.
@@ -158,7 +158,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     }
 }
 
-/// `gpu-track help SUBCOMMAND` as `gpu-track SUBCOMMAND --help`. Other command lines stay as they are.
+/// Turns `gpu-track help SUBCOMMAND` into `gpu-track SUBCOMMAND --help`. Other command lines stay as they are.
 fn asking_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
     if args.get(1).is_some_and(|word| word == "help") {
         args.remove(1);

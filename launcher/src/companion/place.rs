@@ -1,4 +1,4 @@
-//! Where what a subcommand shows goes: to stdout, or to the file of `-o`.
+//! Where the output of a subcommand goes: to stdout, or to the file of `-o`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) fn find(output: Option<&Path>) -> Result<Output, UsageError> {
         .map_err(|error| UsageError::of_file("--output", path, format_args!("cannot be written: {error}")))
 }
 
-/// Writes a text there, and gives the exit status. If writing fails, a line on stderr says so.
+/// Writes a text there, and returns the exit status. If writing fails, a line on stderr says so.
 pub(super) fn write(place: &Output, text: &str) -> ExitCode {
     if *place == Output::Stdout {
         return console::print(text);

@@ -80,7 +80,7 @@ pub(super) fn serve(arguments: &RecordArguments) -> Result<ExitCode, UsageError>
     })
 }
 
-/// Makes the bundle where `to` says, else where the run's `--record` says, else in the user's own directory. Gives its path. The
+/// Makes the bundle where `to` says, else where the run's `--record` says, else in the user's own directory. Returns its path. The
 /// inner error says why the bundle can't be written, in a line for the user.
 ///
 /// # Errors
@@ -94,7 +94,7 @@ fn bundle_of(
         // That of the run was made at its start: a link that appeared in its path since is not followed.
         (None, Some(of_run)) => Ok(of_run.clone()),
         (Some(to), _) => in_made(to.clone(), make_directory),
-        // A variable names it, and that can be another user's.
+        // A variable of the environment names this directory, which can be another user's.
         (None, None) => in_made(bundles_of_user()?, |own| resolve_or_create(own).map_err(io::Error::other)),
     };
     Ok(bundles.and_then(|bundles| {
@@ -102,7 +102,7 @@ fn bundle_of(
     }))
 }
 
-/// Makes the directory of these bundles. `make` makes it, and gives its path without links.
+/// Makes the directory of these bundles. `make` makes it, and returns its path without links.
 fn in_made(bundles: Bundles, make: impl FnOnce(&Path) -> io::Result<PathBuf>) -> Result<Bundles, String> {
     let directory = make(&bundles.directory).map_err(|error| cannot_write(&bundles.directory, &error))?;
     Ok(Bundles { directory, ..bundles })

@@ -28,7 +28,7 @@ const CSV: &str = "csv";
 // A report itself has no form in CSV.
 #[command(mut_arg("format", |format| format.value_parser(PossibleValuesParser::new(names()))))]
 #[command(mut_arg("outputs", |output| output.help("Write the report to FILE instead of stdout; repeatable").long_help(None)))]
-// It is refused: a run chooses the processes in its report.
+// `--heaviest` is refused: a run chooses the processes in its report.
 #[command(mut_arg("most_heaviest", |heaviest| heaviest.hide(true)))]
 pub(super) struct ReportArguments {
     /// A report in JSON (-: stdin), a tracking file (.csv, .jsonl, .sqlite), a bundle of --record or gpu-track record, or a directory of reports [default: the newest report that was
@@ -74,7 +74,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         places.format = Some(CSV.to_owned());
     }
     let style: Style = ReportConfig::from(report).style;
-    // Otherwise the run over time, or its events, are shown. CSV can only mean the run over time.
+    // If this is false, the run over time or its events are shown. CSV can only mean the run over time.
     let is_report = !time.is_any() && places.format() != CSV;
     // --metrics adds charts to the page of a report.
     let show_report = |json: &str, path: &Path| match time.has_metrics() {

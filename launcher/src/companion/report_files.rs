@@ -14,7 +14,7 @@ use crate::console::message;
 
 /// Maximum number of bytes of a report of one node or rank.
 const MOST_BYTES: u64 = 8 << 20;
-/// So many bytes tell whether a file can be JSON at all, before the rest of it is read.
+/// Bytes that are read first: they tell whether a file can be JSON at all.
 const FIRST_BYTES: u64 = 4096;
 /// Maximum number of files of a directory that are looked at: those whose names come first.
 pub(crate) const MOST_FILES: usize = 200_000;

@@ -1,4 +1,4 @@
-//! The runs of this user that go on, by the names of their live files.
+//! The runs of this user that go on, by the names of their live files, which have the latest samples.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,10 +11,9 @@ use gpu_track_abi::live::SUFFIX;
 use crate::cli::UsageError;
 use crate::console;
 
-/// A live file.
+/// The live file of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
-    /// The file.
     pub(super) path: PathBuf,
     /// Pid of gpu-track-run, as the name of the file has it.
     pub(super) launcher_pid: u32,
@@ -73,7 +72,7 @@ pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
     pids
 }
 
-/// Makes the line that says which runs can't be seen. `None`: there is none.
+/// Makes the line that says which runs can't be seen. `None`: there is no such run.
 pub(super) fn hidden_line(pids: &[u32]) -> Option<String> {
     let first = pids.first()?;
     let more = if pids.len() > 1 { format!(" and {} more", pids.len() - 1) } else { String::new() };
@@ -97,8 +96,8 @@ pub(super) fn no_run(session_dir: &Path, hidden: &[u32]) -> UsageError {
     }))
 }
 
-/// Finds the live file of the run that the user names by a pid or a path. A path is given back as it is. `all`: the live files
-/// that can be seen. `find_hidden`: finds the pids of runs that can't be seen.
+/// Finds the live file of the run that the user names by a pid or a path. A path is returned as it is. `all`: the live files that can
+/// be seen. `find_hidden`: finds the pids of runs that can't be seen.
 ///
 /// # Errors
 /// If no run has the pid, or its live file can't be seen.

@@ -34,7 +34,7 @@ pub(crate) fn report(
     Ok(written(&read.report, &targets, places, style))
 }
 
-/// Writes a report to `targets`, which were found for `places`. Without `-o` it goes to stdout. Gives the exit status. Lines on stderr
+/// Writes a report to `targets`, which were found for `places`. Without `-o` it goes to stdout. Returns the exit status. Lines on stderr
 /// say where writing failed.
 pub(crate) fn written(
     report: &Report,

@@ -22,8 +22,8 @@ use crate::process::{end_watch, signals};
 
 /// Prepares the options of an agent. It is silent, and tracks the GPUs of `--guuids` that its node has. Its report goes into the
 /// directory of the nodes. Does nothing in a launcher that is no agent. If this agent is not needed or can have no report, this
-/// process becomes the daemon. Without a daemon, it says that it is ready, and has to end with the status that is given. `None`:
-/// the run goes on.
+/// process becomes the daemon. Without a daemon, it says that it is ready, and has to end with the status that this function returns.
+/// `None`: the run goes on.
 ///
 /// # Errors
 /// If this process can't become the daemon.
@@ -72,7 +72,7 @@ fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, bool)> {
 }
 
 /// Says on stdout that the node is tracked, and where its report is if that stays on the node (`spec`). Then watches the standard
-/// input in a thread. When the input has ended, the result becomes true, and a SIGCHLD wakes this process.
+/// input in a thread. Returns a flag that becomes true when the input has ended; a SIGCHLD wakes this process then.
 pub(crate) fn watch_input(spec: Option<&AgentSpec>) -> Arc<AtomicBool> {
     slurm_step::say_ready(spec.and_then(|spec| spec.left.as_deref()));
     let watch = end_watch::start(|| {

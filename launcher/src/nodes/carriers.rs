@@ -25,7 +25,8 @@ const DAEMON_COMMANDS: [(&str, &str); 2] =
     [("OMPI_MCA_orte_launch_agent", "orted"), ("PRTE_MCA_prte_launch_agent", "prted")];
 /// Variables of Hydra and Intel MPI with the program that reaches a node.
 const REMOTE_SHELLS: [&str; 2] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"];
-/// Where one of these variables is set, or one of the options is given, to anything but ssh, Hydra reaches nodes by another program.
+/// Where one of these variables is set, or one of the options is given, with another value than ssh, Hydra reaches nodes by another
+/// program.
 const OTHER_LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP"];
 const OTHER_LAUNCHER_OPTIONS: [&str; 4] = ["-launcher", "--launcher", "-bootstrap", "--bootstrap"];
 /// Options that have the program that reaches a node in place of [`REMOTE_SHELLS`].
@@ -68,6 +69,7 @@ impl Carriers {
                 ));
             }
         }
+        // The parts of the value of `--agent` are separated by colons.
         if directory.as_os_str().as_encoded_bytes().contains(&b':') {
             return Err(format!("\"{}\" has a colon", directory.display()));
         }
@@ -128,13 +130,13 @@ impl Carriers {
     /// Says why the MPI launcher that started this daemon on another node started no agent there, as far as it is known.
     pub(super) fn hindrance(&self, daemon: &str) -> String {
         let is_set = |name: &str| env::var_os(name).is_some();
-        let own = DAEMON_COMMANDS.iter().find(|(_, of)| *of == daemon).map(|(name, _)| *name);
+        let variable = DAEMON_COMMANDS.iter().find(|(_, of)| *of == daemon).map(|(name, _)| *name);
         let is_given = |word: &OsString| {
             word == "orte_launch_agent" || word == "prte_launch_agent" || word == "--launch-agent"
         };
         let option = self.command.iter().find(|word| is_given(word)).map(|word| word.to_string_lossy());
         let shell = if daemon == "hydra_bstrap_proxy" { REMOTE_SHELLS[1] } else { REMOTE_SHELLS[0] };
-        let why = match (own, option, &self.no_stand_in) {
+        let why = match (variable, option, &self.no_stand_in) {
             (Some(name), ..) if is_set(name) => format!("{name} is set"),
             (Some(_), Some(option), _) => format!("{option} is given"),
             (Some(_), ..) => "it was not told to".to_owned(),
@@ -146,7 +148,7 @@ impl Carriers {
         format!("The MPI launcher started no agent there: {why}")
     }
 
-    /// The path of the program that agents are.
+    /// The path of the program that runs as an agent.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
@@ -173,9 +175,9 @@ fn other_launcher(command: &[OsString]) -> Option<String> {
     if let Some(name) = variable {
         return Some(format!("{name} is set"));
     }
-    let pairs = || command.iter().zip(command.iter().skip(1).map(Some).chain([None]));
+    let mut words_with_next = command.iter().zip(command.iter().skip(1).map(Some).chain([None]));
     let is_one_of = |word: &OsString, options: &[&str]| options.iter().any(|option| word == option);
-    let by_option = pairs().find(|(word, value)| {
+    let by_option = words_with_next.find(|(word, value)| {
         is_one_of(word, &REMOTE_SHELL_OPTIONS)
             || (is_one_of(word, &OTHER_LAUNCHER_OPTIONS) && value.is_none_or(is_other))
     });

@@ -48,7 +48,7 @@ pub(super) enum Absence {
 }
 
 impl Absence {
-    /// The absence that ends this text, and what is before it.
+    /// The absence whose mark ends this text, and the text before the mark.
     pub(super) fn at_end_of(text: &str) -> Option<(&str, Self)> {
         ABSENCES.iter().find_map(|(end, absence)| Some((text.strip_suffix(end)?, *absence)))
     }
@@ -149,7 +149,7 @@ impl NodeDirectory {
             marked_at.is_ok_and(|marked_at| marked_at < begun_at)
         };
         let mut is_first = false;
-        let given_up = Instant::now() + LOCK_PATIENCE;
+        let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)?
                 && (Self::open(path, id).is_err() || is_earlier())
@@ -163,7 +163,7 @@ impl NodeDirectory {
                 Self::open(path, id)?;
                 return Ok((directory, Membership { lock, is_first }));
             }
-            if Instant::now() > given_up {
+            if Instant::now() > deadline {
                 return Err(io::Error::other("another run is in it"));
             }
             thread::sleep(LOCK_INTERVAL);
@@ -182,8 +182,8 @@ impl NodeDirectory {
         }
     }
 
-    /// Takes the directory at this path, whatever run it is of, or makes it. An agent that does not see the nodes' directory leaves its
-    /// report in such a one.
+    /// Takes the directory at this path, whatever run it is of, or makes it. An agent that does not see the nodes' directory leaves
+    /// its report in such a directory.
     ///
     /// # Errors
     /// If the directory can't be made, is another user's, or others can write to it or replace it.
@@ -238,7 +238,7 @@ impl NodeDirectory {
         Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s, directory } })
     }
 
-    /// Makes the empty file of a rank's report. Gives the file, and the prefix that the names of all reports of its run have: the run's
+    /// Makes the empty file of a rank's report. Returns the file, and the prefix that the names of all reports of its run have: the run's
     /// number. If a job starts several commands, each is a run. The first run of a rank has number 0.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl NodeDirectory {
     }
 }
 
-/// Reads the id that marks a directory of nodes' reports. `None`: it has no mark, or a file of that name which is none.
+/// Reads the id that marks a directory of nodes' reports. `None`: it has no file of that name, or the file is no mark.
 fn marked_id(path: &Path) -> Option<u64> {
     let mark = path.join(MARK);
     let is_mark = |found: fs::Metadata| found.is_file() && found.len() == MARK_BYTES;
@@ -337,7 +337,7 @@ fn entries_of_runs(path: &Path) -> io::Result<Vec<fs::DirEntry>> {
     Ok(entries)
 }
 
-/// Gives this user, whose groups may write to the directories above: many users have the umask 002.
+/// This user, with trust in its groups: these may write to the directories above, because many users have the umask 002.
 fn user() -> User {
     User::this().trusting_groups()
 }

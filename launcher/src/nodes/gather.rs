@@ -37,7 +37,7 @@ struct Progress {
     stage: Stage,
 }
 
-/// For each file of a report that was read: when it had been changed then, and whether the report was final.
+/// For each file of a report that was read: when the file was last changed at that time, and whether the report was final.
 #[derive(Default)]
 struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, bool)>);
 
@@ -59,7 +59,7 @@ impl Seen {
     }
 }
 
-/// Says why no agent could run on a node. `program`: the path at which it looks for the program.
+/// Says why no agent could run on a node. `program`: the path at which the program was looked for.
 fn absence_text(absence: Absence, program: &str) -> String {
     match absence {
         Absence::Missing => format!("gpu-track-run is missing there: {program}"),
@@ -81,7 +81,7 @@ pub(super) fn report_of_all(directory: &NodeDirectory, reports: &[PathBuf]) -> O
     merged.ok()
 }
 
-/// Writes the report of all nodes or ranks to each place of `config`, and the table of ranks beside its files. Gives whether all
+/// Writes the report of all nodes or ranks to each place of `config`, and the table of ranks beside its files. Returns whether all
 /// could be written. If not, lines on stderr say why.
 pub(super) fn write(config: &Config, MergedReport { report, ranks }: &MergedReport) -> bool {
     let written = write_everywhere(config, report).inspect_err(|error| message(error));
@@ -107,7 +107,7 @@ impl NodeRun {
     /// Ends the agents, waits for the reports of all nodes, and writes one report of them to the places that the user named. Its
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
-        // They are taken before the wait, which ends the step.
+        // What the agents of Slurm have told is taken before the wait, which ends their step.
         let told = self.step.as_ref().map(SlurmStep::told);
         let reports = self.wait_for_others(signals);
         let config =
@@ -166,7 +166,7 @@ impl NodeRun {
     }
 
     /// Ends the agents that Slurm has started; others end with their daemon. Then waits until each report in the directory is
-    /// final, at most for [`PATIENCE`], or until a signal asks to end. Gives the files of the reports.
+    /// final, at most for [`PATIENCE`], or until a signal asks to end. Returns the files of the reports.
     fn wait_for_others(&mut self, signals: SignalSet) -> Vec<PathBuf> {
         drop(self.step.take());
         let mut seen = Seen::default();

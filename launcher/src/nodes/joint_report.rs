@@ -62,7 +62,7 @@ impl RankLock {
         let directory = directory.path().to_owned();
         let report = &mut options.report;
         let targets = std::mem::replace(&mut report.targets, vec![json_in(&own)]);
-        // The report of all ranks is kept, and not this one.
+        // Only the report of all ranks is kept, not that of this rank.
         let keep = report.keep.take();
         report.joint = Some(JointReport { directory, prefix, targets, keep, is_temporary });
         Ok(Self(Rc::new(lock)))
@@ -110,7 +110,7 @@ pub(crate) fn make(config: &Config, lock: OwnedFd) {
     conclude(config, lock.as_fd());
 }
 
-/// Writes the report of all ranks if no other rank is left to do so. Ranks that come and go while it is made leave that to this
+/// Writes the report of all ranks if no other rank is left to do so. Ranks that come and go while it is made leave the report to this
 /// process. So it is made again if reports have changed, at most [`MOST_ROUNDS`] times.
 fn conclude(config: &Config, lock: BorrowedFd) {
     let Some(joint) = &config.report.joint else { return };

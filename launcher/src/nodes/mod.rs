@@ -86,7 +86,7 @@ impl NodeRun {
         // This node's report needs no lock: its name has the pid of this process, so no other one writes to it.
         report.targets.push(json_in(&node_run.own));
         locks.push(None);
-        // The report of all nodes is kept, and not this one.
+        // Only the report of all nodes is kept, not that of this node.
         report.keep = None;
         Some(node_run)
     }
@@ -126,7 +126,7 @@ impl NodeRun {
     }
 
     /// Has Slurm start the agents, if this is a Slurm job of several nodes, and waits for them for a limited time. Elsewhere, or if
-    /// Slurm can't, prepares MPI launchers to start them. Gives the variables for the command that this needs. `segment`: that of
+    /// Slurm can't, prepares MPI launchers to start them. Returns the variables for the command that this needs. `segment`: that of
     /// this node. `inherited`: the signal state that srun gets back.
     pub(crate) fn start_agents(&mut self, segment: &Path, inherited: InheritedState) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
@@ -165,8 +165,8 @@ fn in_state_directory() -> Option<PathBuf> {
     Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
 }
 
-/// The directory of such directories, in this user's state directory. `None`: no variable names one, or another user's link leads
-/// there.
+/// The directory that has such directories, in this user's state directory. `None`: no variable names one, or another user's link
+/// leads there.
 fn state_directory() -> Option<PathBuf> {
     let directory = keep::of_user(&keep::own_variable)?.directory;
     User::this().check_links(&directory).ok()?;

@@ -19,7 +19,7 @@ use crate::{console, trusted};
 /// Characters that make a command line more than one command, or that end or change the single quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
 
-/// Becomes ssh or srun, if these are the arguments of the stand-in. `None`: they are not. A status is given only if that fails: the
+/// Becomes ssh or srun, if these are the arguments of the stand-in. `None`: they are not. Returns a status only if that fails: the
 /// one that a shell would have.
 pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = args.split_first()?;
@@ -38,7 +38,7 @@ pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<Exit
     Some(not_started(replaced(rest), &spawn::become_command(&command, &inherited)))
 }
 
-/// Says that this can't become the program of this name. Gives the status that a shell would have.
+/// Says that this process can't become the program of this name. Returns the status that a shell would have.
 fn not_started(name: &str, error: &io::Error) -> ExitCode {
     console::error(format_args!("{REMOTE_SHELL} cannot become {name}: {error}"));
     ExitCode::from(127)

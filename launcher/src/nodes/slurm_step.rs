@@ -47,7 +47,7 @@ pub(super) struct SlurmJob {
 }
 
 impl SlurmJob {
-    /// The job that this process runs in, if it has several nodes. `variable` gives an environment variable.
+    /// The job that this process runs in, if it has several nodes. `variable` reads an environment variable.
     pub(super) fn here(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Self> {
         let variables = slurm::read(variable);
         let job = Slurm(&variables);
@@ -60,7 +60,7 @@ impl SlurmJob {
 pub(super) struct SlurmStep {
     /// The input of srun, whose end ends the tasks.
     _input: PipeWriter,
-    /// The launcher has ended the step, so an end of srun is no news.
+    /// The launcher has ended the step, so an end of srun is no error.
     is_ending: Arc<AtomicBool>,
     /// What the tasks told of their nodes.
     told: Arc<Mutex<Told>>,
@@ -113,7 +113,7 @@ impl SlurmStep {
     }
 }
 
-/// Starts srun as a process that is no child of this one. Gives its input and its output.
+/// Starts srun as a process that is no child of this one. Returns its input and its output.
 fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(PipeWriter, PipeReader)> {
     let (for_srun, input) = io::pipe()?;
     let (output, from_srun) = io::pipe()?;
@@ -121,7 +121,7 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
     let user = User::this();
     let absence = absence_script(program_of(agent));
     let mut srun = Command::new(trusted::program("srun", user)?);
-    // The user's settings of steps are not for this one.
+    // The user's settings of steps are not for the step of the agents.
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_users_steps(name)) {
         srun.env_remove(name);
     }
@@ -146,7 +146,7 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
 }
 
 /// Whether a variable of the user's environment is kept from the srun that starts agents. Slurm's variables would change that step,
-/// such as its size; `--jobid` names the job to it. It needs those by which srun finds the controller.
+/// such as its size. The job is named by `--jobid`, so srun needs only the variables by which it finds the controller.
 fn is_of_users_steps(name: &OsStr) -> bool {
     /// The variables by which srun finds the controller.
     const CONTROLLER: [&str; 4] = [CONF, "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
@@ -155,7 +155,8 @@ fn is_of_users_steps(name: &OsStr) -> bool {
 }
 
 /// The path of Slurm's configuration that srun gets. srun loads the plug-ins that it names, so root's srun gets only one that no
-/// other user can replace. Other files of Slurm are beside it, so a link in its place stays.
+/// other user can replace. Its name stays, even if it is a link, because Slurm's other files are beside it. `None`: another user can
+/// replace it.
 fn configuration(named: &Path, user: User) -> Option<PathBuf> {
     trusted::path(named.as_os_str(), user).ok()?;
     let directory = trusted::path(named.parent()?.as_os_str(), user).ok()?;
@@ -165,7 +166,7 @@ fn configuration(named: &Path, user: User) -> Option<PathBuf> {
 /// Forks, and goes on in the child, in a session of its own. Its parent ends, so it is no child of the launcher, which would count
 /// it as a part of the run. The terminal's Ctrl-C is for the command, and does not reach the new session. Async-signal-safe.
 fn detach(inherited: InheritedState) -> io::Result<()> {
-    // SAFETY: neither has a precondition. The child goes on in a copy of this process's memory, of which it uses no lock.
+    // SAFETY: fork has no precondition. The child goes on in a copy of this process's memory, of which it uses no lock.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {}
@@ -213,7 +214,7 @@ fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool, t
     }
 }
 
-/// Waits until this number of tasks is ready, at most for [`PATIENCE`], or until a signal asks this process to end. Gives how many
+/// Waits until this number of tasks is ready, at most for [`PATIENCE`], or until a signal asks this process to end. Returns how many
 /// are ready.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
-//! The state that Rust's runtime changes before `main`: it ignores SIGPIPE, and opens /dev/null in place of closed
-//! standard descriptors. A constructor records both before that, so that the command can get them back. And what this process has
-//! inherited besides those.
+//! The state that Rust's runtime changes before `main`: it ignores SIGPIPE, and opens /dev/null in place of closed standard
+//! descriptors. A constructor records both before that, so that the command can get them back. Other descriptors that this process
+//! has inherited are checked or closed here, too.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
 }
 
-/// Whether this process has this descriptor open, and it is a file of this type. The one that starts a helper opens what that works on.
+/// Whether this process has this descriptor open, and it is a file of this type. A helper checks by this what it was started with.
 pub(crate) fn is_open(fd: RawFd, kind: FileType) -> bool {
     let mut found = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fstat writes to `found` alone. It fails if the descriptor is not open. Zeroed is a valid stat.

@@ -8,7 +8,8 @@ use std::thread;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Starts a thread that calls `wait`, which returns at the end. Then the result becomes true, and a SIGCHLD wakes this process.
+/// Starts a thread that calls `wait`, which returns at the end. Returns a flag that becomes true then; a SIGCHLD wakes this process,
+/// which looks at it.
 ///
 /// # Errors
 /// If there is no room for a thread.

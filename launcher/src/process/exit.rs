@@ -69,7 +69,7 @@ fn as_command(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Gives 0, as gpu_tracker does. But if a signal that ends whole jobs (Ctrl-C) ended the command, ends the launcher by it, too.
+/// Returns 0, as gpu_tracker does. But if a signal that ends whole jobs (Ctrl-C) ended the command, ends the launcher by it, too.
 fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) if signals::requests_end(signal) => by_signal(signal),

@@ -1,5 +1,5 @@
-//! The command's first process. For a shell, the launcher is the job in its place: the launcher hands signals on to it, and both
-//! stop and continue together.
+//! The command's first process. To a shell, the launcher is the job, in place of this process: the launcher hands signals on to it,
+//! and both stop and continue together.
 
 use std::fs::File;
 
@@ -19,8 +19,8 @@ impl MainProcess {
     /// the shell continues the launcher, this continues the command. A SIGSTOP outside a foreground job does nothing.
     pub(crate) fn stop_with_it(self, signal: i32) {
         let is_job_control = matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-        // Some programs handle SIGTSTP and then send SIGSTOP to themselves. Outside a foreground job, whoever sent a
-        // SIGSTOP will continue only the command, so a stopped launcher would stay stopped.
+        // Some programs handle SIGTSTP and then send SIGSTOP to themselves. Outside a foreground job, the sender of a SIGSTOP will
+        // continue only the command, so a stopped launcher would stay stopped.
         if is_job_control || (signal == libc::SIGSTOP && is_foreground()) {
             // SAFETY: raise has no preconditions; SIGSTOP can't be blocked, so this returns after a SIGCONT.
             unsafe { libc::raise(libc::SIGSTOP) };

@@ -27,10 +27,11 @@ struct Call {
     outside: MaybeUninit<libc::ucontext_t>,
 }
 
-/// The call that [`enter`] makes. A context takes only numbers of 32 bits as arguments.
+/// The call that [`enter`] makes. It is handed over here, because makecontext(3) passes only numbers of 32 bits.
 static CALL: AtomicPtr<Call> = AtomicPtr::new(ptr::null_mut());
 
-/// Does the work of this process, on a stack that is large enough. Where there is no memory for one, it has what the limit leaves.
+/// Does the work of this process, on a stack that is large enough. Where there is no memory for one, the work has the stack that the
+/// limit leaves.
 pub(crate) fn with_enough(work: fn() -> ExitCode) -> ExitCode {
     let is_small = getrlimit(Resource::Stack).current.is_some_and(|bytes| bytes < ENOUGH as u64);
     match is_small.then(map).flatten() {
@@ -39,7 +40,8 @@ pub(crate) fn with_enough(work: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Maps a stack, and gives its lowest address. It stays as long as the process. The kernel gives it memory where it is used.
+/// Maps a stack, and returns its lowest address. It stays as long as the process. The kernel provides memory only for the part that
+/// is used.
 fn map() -> Option<*mut libc::c_void> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
     // SAFETY: a new mapping at an address that the kernel chooses.

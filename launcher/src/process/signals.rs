@@ -9,17 +9,16 @@ use libc::{
     SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGQUIT, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
 };
 
-/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. A collector goes on writing it. A thread
-/// of the launcher ends with the launcher.
+/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. A collector goes on writing the report.
+/// A thread of the launcher that writes it ends with the launcher.
 pub(crate) const MAX_END_REQUESTS: u32 = 2;
 
-/// A set of signals.
+/// A set of signals, as sigprocmask(2) takes it.
 pub(crate) type SignalSet = libc::sigset_t;
 
 /// A signal that was taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
-    /// The signal's number.
     pub(crate) signal: i32,
     /// Pid and user of the process that sent it (kill, sigqueue, tgkill); `None`: the kernel (terminal, alarm, child) or
     /// this process.
@@ -77,7 +76,7 @@ pub(crate) fn all_but_faults() -> SignalSet {
     }
 }
 
-/// The set of these signals.
+/// Makes the set of these signals.
 pub(crate) fn set(signals: &[i32]) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.
@@ -149,7 +148,7 @@ pub(crate) fn wait_for_child(timeout: Duration) {
     let _ = wait(&only(SIGCHLD), Some(timeout));
 }
 
-/// A siginfo_t of a signal that sigqueue(3) sends, on 64-bit machines.
+/// The siginfo_t of a signal that sigqueue(3) sends, as 64-bit machines have it.
 #[repr(C)]
 struct QueuedSignal {
     signal: i32,

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::process::signals::{self, SignalSet};
 use crate::process::{before_main, reap};
 
-/// Environment variables.
+/// Environment variables: names and values.
 pub(crate) type Environment = Vec<(OsString, OsString)>;
 
 /// Why there is no command.
@@ -31,7 +31,7 @@ pub(crate) struct InheritedState {
 }
 
 impl InheritedState {
-    /// Sets up the launcher's own signal state, and gives the one before. `blocked` are blocked, for [`signals::wait`]. SIGCHLD is
+    /// Sets up the launcher's own signal state, and returns the one before. `blocked` are blocked, for [`signals::wait`]. SIGCHLD is
     /// not ignored: otherwise the kernel would reap the command before the launcher can.
     pub(crate) fn replace(blocked: &SignalSet) -> Self {
         let sigchld_ignored = signals::is_ignored(libc::SIGCHLD);
@@ -40,7 +40,7 @@ impl InheritedState {
         Self { mask, sigchld_ignored }
     }
 
-    /// Gives this process the mask of blocked signals back that it was started with.
+    /// Restores the mask of blocked signals that this process was started with.
     pub(crate) fn unblock(&self) {
         signals::restore(&self.mask);
     }
@@ -51,13 +51,13 @@ impl InheritedState {
         self.unblock();
     }
 
-    /// Gives a child its signal state back. Async-signal-safe.
+    /// Restores the signal state in a child, with that of SIGPIPE, which Rust's runtime changes. Async-signal-safe.
     pub(crate) fn restore_signals(&self) {
         signals::set_ignored(libc::SIGPIPE, before_main::was_sigpipe_ignored());
         self.undo();
     }
 
-    /// Gives the command its signal state and closed descriptors back. Async-signal-safe.
+    /// Restores the signal state and the closed descriptors for the command. Async-signal-safe.
     fn restore(&self) {
         for fd in before_main::closed_descriptors() {
             // SAFETY: Rust's runtime opened /dev/null under this number before `main` ([`before_main`]). This process is about to exec
@@ -110,7 +110,7 @@ impl ExecArgs {
 }
 
 /// Starts the command as a child, and waits for its exec. `cgroup_procs`: the cgroup.procs of the cgroup that the child moves into. If
-/// that fails, the child stays in the launcher's cgroup. Gives the child's pid.
+/// that fails, the child stays in the launcher's cgroup. Returns the child's pid.
 pub(crate) fn spawn(
     command: &[OsString],
     env: Environment,
@@ -149,7 +149,7 @@ pub(crate) fn spawn(
     }
 }
 
-/// Waits until the child execs or fails. Gives the error of its exec. `None`: it succeeded, which closes the pipe without a byte.
+/// Waits until the child execs or fails. Returns the error of its exec. `None`: it succeeded, which closes the pipe without a byte.
 fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
     let mut bytes = [0; size_of::<i32>()];
     reader.read_exact(&mut bytes).ok()?;

@@ -1,5 +1,5 @@
-//! A run: from its [`start`], with a [`session`] and [`tracked`], or [`untracked`] where that fails, to its end. The launcher
-//! [`supervise`]s its children meanwhile.
+//! A run: from its [`start`], with a [`session`] and [`tracked`], or [`untracked`] where that fails, to its end. During the run, the
+//! launcher [`supervise`]s its children.
 
 pub(crate) mod config;
 pub(crate) mod not_executed;

@@ -30,7 +30,7 @@ const STATUS_TERMINATED: i32 = 124;
 /// Its exit status where SIGKILL was needed.
 const STATUS_KILLED: i32 = 137;
 
-/// The most enders that are started. If each of them is killed, the launcher ends the tree itself.
+/// The most enders, processes that end the tree, that are started. If each of them is killed, the launcher ends the tree itself.
 const MOST_ENDERS: u32 = 5;
 
 /// Carries out orders for a run, and ends its tree at the limit of wall time.
@@ -60,7 +60,7 @@ pub(crate) struct OrderExecutor {
 
 /// A limit of wall time that ends the tree.
 struct WallLimit {
-    /// The order that the core would issue for it.
+    /// The order that the collector would issue for it.
     order: OrderId,
     limit: Rule,
     allowed_ns: u64,
@@ -79,7 +79,7 @@ struct Ending {
 }
 
 impl OrderExecutor {
-    /// Makes it for a run that has just been started.
+    /// Makes the executor for a run that has just been started.
     pub(crate) fn new(started: &Started, segment: Option<KnownFile>, options: &Options) -> Self {
         let tracking = &options.tracking;
         let is_quiet = options.report.style.quiet || tracking.disable_logs;
@@ -123,7 +123,7 @@ impl OrderExecutor {
             }
             Action::EndWait => {
                 self.is_wait_over = true;
-                // A signal that the launcher looks at its children after.
+                // After this signal, the launcher looks at its children.
                 let _ = kill_process(getpid(), Signal::CHILD);
                 Some(OrderResult::Done)
             }
@@ -138,9 +138,9 @@ impl OrderExecutor {
         }
     }
 
-    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the order that the core
-    /// would have issued, what came of it, and by how much the limit is exceeded. `None`: the limit is not reached, or none is
-    /// left.
+    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Returns the order that the
+    /// collector would have issued, what came of it, and by how much the limit is exceeded. `None`: the limit is not reached, or none
+    /// is left.
     pub(crate) fn enforce_wall_limit(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult, Excess)> {
         let amount = now_ns.saturating_sub(self.start_ns);
         let wall = self.wall.take_if(|wall| amount >= wall.allowed_ns)?;
@@ -176,14 +176,14 @@ impl OrderExecutor {
         self.ending.as_ref().is_some_and(|ending| ending.ender == Some(pid))
     }
 
-    /// Takes in that a child has stopped. An ender goes on: the tree must end, whoever has stopped the ender.
+    /// Handles the stop of a child. An ender is continued: the tree must end, whoever has stopped the ender.
     pub(crate) fn child_stopped(&self, pid: u32) {
         if let Some(ender) = Pid::from_raw(pid.cast_signed()).filter(|_| self.is_ender(pid)) {
             let _ = kill_process(ender, Signal::CONT);
         }
     }
 
-    /// Takes in that a helper has ended, with this wait status: an ender, or a process of the command of `--on-alert`.
+    /// Handles the end of a helper, with this wait status: an ender, or a process of the command of `--on-alert`.
     pub(crate) fn helper_ended(&mut self, pid: u32, status: i32) {
         if self.is_ender(pid) {
             self.ender_ended(status);
@@ -212,7 +212,7 @@ impl OrderExecutor {
         self.is_wait_over
     }
 
-    /// Takes in that the ender has ended, with this wait status. If it was killed before its work was done, another one goes on.
+    /// Handles the end of the ender, with this wait status. If it was killed before its work was done, another one is started.
     fn ender_ended(&mut self, status: i32) {
         let Some(ending) = &mut self.ending else { return };
         ending.ender = None;
@@ -268,6 +268,7 @@ impl OrderExecutor {
             main: self.main.map(|main| main.pid),
             segment: self.segment.clone(),
             kill_after: self.kill_after.saturating_sub(ending.since.elapsed()),
+            // An earlier ender, which was killed, may have sent SIGTERM.
             is_told: ending.enders > 0,
             known: Vec::new(),
         };
@@ -281,7 +282,7 @@ impl OrderExecutor {
 }
 
 impl WallLimit {
-    /// The shortest of these limits that end the tree after a wall time. Its order is the one that the core would issue: the
+    /// The shortest of these limits that end the tree after a wall time. Its order is the one that the collector would issue: the
     /// limit's number in the list, and epoch 0. `None`: there is no such limit.
     fn first(limits: &[Rule]) -> Option<Self> {
         let mut first: Option<Self> = None;

@@ -56,13 +56,13 @@ pub(crate) fn take_part() -> io::Result<Part> {
     if child < 0 {
         return Err(error);
     }
-    // Whoever kills gpu-track-run kills its launcher.
+    // For the caller, the relay is gpu-track-run: if it is killed, the launcher must end with it.
     set_parent_process_death_signal(Some(Signal::KILL)).ok();
     Ok(Part::Launcher { relay: Some(own) })
 }
 
-/// Stands between the caller and the launcher, as the launcher does before the command, until the launcher has ended. Gives the exit status, unless a signal ended the
-/// launcher: then the same signal ends this process.
+/// Does the work of the relay until the launcher has ended: hands signals on, reaps, and stops and continues with the launcher.
+/// Returns the exit status, unless a signal ended the launcher: then the same signal ends this process.
 fn serve(launcher: MainProcess, signals: &SignalSet) -> ExitCode {
     // The launcher alone has the program's name.
     rustix::thread::set_name(c"gpu-track-relay").ok();
@@ -85,8 +85,8 @@ fn serve(launcher: MainProcess, signals: &SignalSet) -> ExitCode {
     }
 }
 
-/// Hands a signal on that a process has sent, with its sender. The terminal sends its signals to the launcher, too, and a SIGCHLD is
-/// about a child of this process.
+/// Hands on a signal that a process has sent, with its sender. Other signals are not handed on: the terminal sends its own to the
+/// launcher, too, and a SIGCHLD is about a child of this process.
 fn hand_on(launcher: MainProcess, received: Received) {
     let Some(sender) = received.sender.filter(|_| received.signal != libc::SIGCHLD) else { return };
     if signals::send_as(launcher.pid, received.signal, sender).is_err() {

@@ -178,7 +178,7 @@ impl Session {
         self.segment.named().path()
     }
 
-    /// The segment's file, for enders.
+    /// The segment's file, for the processes that end the tree.
     pub(crate) fn known_segment(&self) -> Option<KnownFile> {
         self.segment.named().known()
     }

@@ -48,7 +48,7 @@ impl ProcessState {
 pub(crate) struct Held {
     /// The locks of the report's files.
     pub(crate) locks: Rc<[Option<OutputLock>]>,
-    /// The tracking files.
+    /// The files of `--tf`, `--trace-gpu` and `--events`.
     pub(crate) tracking: Vec<HeldTrackingFile>,
     /// The part of the run that is on other nodes.
     pub(crate) nodes: Option<NodeRun>,
@@ -60,7 +60,7 @@ pub(crate) struct Held {
     pub(crate) ready_fd: Option<ReadyFd>,
 }
 
-/// Runs the command to its end, or tracks the process to attach to. Gives the exit status, unless the launcher has to end by the signal
+/// Runs the command to its end, or tracks the process to attach to. Returns the exit status, unless the launcher has to end by the signal
 /// that ended the command.
 pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     }
 }
 
-/// Supervises a started run to its end, with the reports of all nodes and ranks. Gives the exit status, unless the launcher has to
+/// Supervises a started run to its end, with the reports of all nodes and ranks. Returns the exit status, unless the launcher has to
 /// end by the signal that ended the command.
 fn supervise<A: Account>(
     options: &Options,
@@ -200,7 +200,7 @@ fn attach(
 }
 
 /// Says why the run could not attach to its process, on stderr and in the report's files. Otherwise a report of an earlier run
-/// there would be taken for this run's. `process`: the process to attach to, and its arguments. Gives the exit status.
+/// there would be taken for this run's. `process`: the process to attach to, and its arguments. Returns the exit status.
 fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &StartError) -> ExitCode {
     console::error(format_args!("--attach: {error}"));
     let why = format!("The process could not be attached to: {error}.");
@@ -226,7 +226,7 @@ fn spawn(
         // If it fails, the other layers still find orphans.
         set_child_subreaper(Some(getpid())).ok();
     }
-    // Usage of collectors that could not work, and of other helpers.
+    // What helpers have used so far, such as collectors that could not work.
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     let words = &options.command.words;
     if words.is_empty() {
@@ -298,7 +298,7 @@ fn command_not_executed(options: &Options, state: &ProcessState, held: Held, err
     status
 }
 
-/// Says why the command can't be executed, on stderr and in the report's files. Gives the exit status, which is that of a shell:
+/// Says why the command can't be executed, on stderr and in the report's files. Returns the exit status, which is that of a shell:
 /// 127 for a command that is not found, 126 for one that cannot be executed.
 pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let words = &options.command.words;
@@ -313,8 +313,8 @@ pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     options.exit_manner.not_executed(status)
 }
 
-/// Writes a report without figures to the report's files, with the warning `why`. The report of an earlier run there would be taken for
-/// this run's. `status`: the command's wait status. `process`: the process to attach to, and its arguments.
+/// Writes a report without figures to the report's files, with the warning `why`. Otherwise a report of an earlier run there would be
+/// taken for this run's. `status`: the command's wait status. `process`: the process to attach to, and its arguments.
 fn report_without_figures(
     options: &Options,
     status: Option<i32>,

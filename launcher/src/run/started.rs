@@ -13,7 +13,7 @@ use crate::process::signals::Received;
 pub(crate) enum Subject {
     /// The command's first process.
     Command(MainProcess),
-    /// The standard input of a launcher without a command (an agent), which becomes true when the input has ended.
+    /// The standard input of a launcher without a command (an agent). The flag becomes true when the input has ended.
     Input(Arc<AtomicBool>),
     /// The process that the run attached to. `has_ended` becomes true when it has ended.
     Attached { pid: u32, has_ended: Arc<AtomicBool> },

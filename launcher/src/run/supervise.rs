@@ -45,7 +45,7 @@ pub(crate) trait Account {
     fn foreign_ended(&mut self, status: i32);
     /// A child of the run has ended. `is_main`: it was the command's first process.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
-    /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Gives the time until
+    /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Returns the time until
     /// something is due again; `None`: nothing has a time.
     fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration>;
     /// The segment. `None`: there is no session.
@@ -120,7 +120,7 @@ impl<A: Account> Supervisor<A> {
         supervisor
     }
 
-    /// Waits until the run has ended and the report is written. Gives how the launcher ends, as a wait status.
+    /// Waits until the run has ended and the report is written. Returns how the launcher ends, as a wait status.
     pub(crate) fn run(&mut self) -> io::Result<ExitStatus> {
         let mut end_is_requested = false;
         loop {
@@ -140,7 +140,8 @@ impl<A: Account> Supervisor<A> {
                 }
                 self.note_waiting(exit);
             }
-            // Only now: a run that was over before a stopped launcher went on has not exceeded the limit.
+            // This comes after the check for the run's end: a run that ended while the launcher was stopped has not exceeded the
+            // limit.
             self.enforce_wall_limit();
             let due = self.account.attend(&mut self.executor);
             self.tell_failures();
@@ -166,7 +167,8 @@ impl<A: Account> Supervisor<A> {
         ExitStatus::from_raw(status.unwrap_or(0))
     }
 
-    /// Ends the tree when the limit of wall time is reached. Tells the account as if it had answered the core's order.
+    /// Ends the tree when the limit of wall time is reached. Tells the account as if the launcher had obeyed an order of the
+    /// collector.
     fn enforce_wall_limit(&mut self) {
         if let Some((id, result, excess)) = self.executor.enforce_wall_limit(clock::monotonic_ns()) {
             self.account.tell(Message::OrderAnswered { id, result, excess: Some(excess) });
@@ -217,7 +219,7 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Takes in all children that have ended or stopped.
+    /// Handles all children that have ended or stopped.
     fn reap(&mut self) {
         while let Some(change) = reap::next() {
             self.child_changed(&change);
@@ -246,9 +248,8 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run. If the command has
-    /// stopped, the launcher stops with it. CPU time of a child that is not of the run is noted, so that [`Self::finish`] can take
-    /// it off.
+    /// Handles a child that has ended or stopped: the command, an orphan, or one that is not of the run. If the command has stopped,
+    /// the launcher stops with it. CPU time of a child that is not of the run is noted, so that [`Self::finish`] can take it off.
     fn child_changed(&mut self, change: &ChildChange) {
         // After the command's end, its pid can be another child's.
         let main = self.subject.main().filter(|main| main.pid == change.pid && self.exit.is_none());
@@ -316,7 +317,8 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Ends the run at a request to end, or stops with the terminal's job: the attached process gets no signal.
+    /// Obeys a signal in a run that attached to a process, which gets no signal: a request to end ends the run, and a stop of the
+    /// terminal's job stops the launcher.
     fn signal_of_attached(&mut self, signal: i32, at_ns: u64) {
         if signals::requests_end(signal) {
             self.exit.get_or_insert(CommandEnd { status: None, runs_on: true, at_ns });

@@ -133,8 +133,8 @@ impl Tracked {
         }
     }
 
-    /// Takes no more orders: none can be about a run that is over. What the user was to be told before its end is told. The collector
-    /// itself tells of alerts whose command has not been run.
+    /// Takes no more orders: none can be about a run that is over. Lines that the last orders have for the user are written. The
+    /// collector itself tells of alerts whose command has not been run.
     fn close_orders(collector: &mut Collector, messages: &[Message], tells_no_events: bool) {
         while let Some(order) = collector.orders.next() {
             if answer_to(&order, messages).is_none()
@@ -225,7 +225,7 @@ impl Account for Tracked {
     }
 
     /// Sends the messages that found the collector's pipe full. Has the orders that have come carried out, and answers them. Does
-    /// the upkeep of the shim's file, and gives the time until it is due again.
+    /// the upkeep of the shim's file, and returns the time until it is due again.
     fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration> {
         if let Some(collector) = &mut self.collector {
             collector.messages.flush();

@@ -73,7 +73,7 @@ impl Wakeups {
 }
 
 /// Waits until a signal comes, `orders` can be read, or `room` can be written to; at most for `timeout`. `orders` and `room` are the
-/// pipes for orders and messages. Gives the signal, if one has come.
+/// pipes for orders and messages. Returns the signal, if one has come.
 fn poll_for(
     signal_fd: &OwnedFd,
     orders: Option<BorrowedFd<'_>>,

@@ -66,11 +66,11 @@ impl Lock {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let file: OwnedFd = options.open(directory.join(".lock")).ok()?.into();
-        let given_up = Instant::now() + LOCK_PATIENCE;
+        let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Some(Self { _file: file }),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < given_up => {
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     thread::sleep(LOCK_INTERVAL)
                 }
                 Err(_) => return None,
@@ -88,14 +88,14 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Prepares the upkeep of a shim, of which [`Self::attend`] does the work. On the first run of a day it is due at once, else in a
+    /// Prepares the upkeep of a shim; [`Self::attend`] does the work. On the first run of a day it is due at once, otherwise in a
     /// day.
     pub(crate) fn new(shim: PathBuf, is_first_today: bool) -> Self {
         let wait = if is_first_today { Duration::ZERO } else { TOUCH_INTERVAL };
         Self { shim, due: Instant::now() + wait }
     }
 
-    /// If it is due, touches the shim and removes unused ones, in a thread: the file system may not answer. Gives the time until the
+    /// If it is due, touches the shim and removes unused ones, in a thread: the file system may not answer. Returns the time until the
     /// work is due again.
     pub(crate) fn attend(&mut self) -> Duration {
         let now = Instant::now();
@@ -157,7 +157,7 @@ impl OldFile {
 
     /// Whether the file is this user's, and neither the file nor its shim was touched within [`KEPT_UNUSED`].
     fn is_unused(&self, user: User) -> bool {
-        // A missing shim keeps no file.
+        // A shim that is missing counts as old.
         let is_old = |path: &Path| age(path).is_none_or(|age| age > KEPT_UNUSED);
         let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.uid() == user.uid());
         is_ours && is_old(&self.path) && is_old(&self.path.with_file_name(&self.shim))

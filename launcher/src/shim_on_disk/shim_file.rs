@@ -1,8 +1,8 @@
 //! The shim on disk: the launcher contains its bytes, but the dynamic linker needs a file.
 //!
-//! The file is named by a hash of its content and written once. It goes to the first directory that only the user can
-//! write to and that is not mounted noexec. No other user may be able to replace it (see
-//! [`safe_path`](gpu_track_collector::safe_path)). An existing file is used only if no other user could have written it and every byte is right.
+//! The file is named by a hash of its content and written once. It goes to the first directory that only the user can write to and
+//! that is not mounted noexec. No other user may be able to replace it (see [`safe_path`](gpu_track_collector::safe_path)). An
+//! existing file is used only if no other user could have written it, and if every byte is right.
 //!
 //! LD_PRELOAD names a link to the file, because AddressSanitizer checks names:
 //!
@@ -39,7 +39,7 @@ const HASH: &str = env!("GPU_TRACK_SHIM_HASH");
 /// How long the launcher waits for a directory's file system, which may never answer. A busy NFS server answers within this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// No directory can hold the library.
+/// The error that no directory can hold the library.
 #[derive(Debug, Error)]
 #[error("cannot write the preloaded library to any directory: {reasons}; {cure}")]
 pub(crate) struct ShimFileError {
@@ -48,7 +48,7 @@ pub(crate) struct ShimFileError {
 }
 
 impl ShimFileError {
-    /// The error with the cure for this user.
+    /// Makes the error, with the cure for this user.
     fn new(reasons: &[String], user: User) -> Self {
         let cure = if user.is_root() {
             "make one of them that is root's, that only root can write to, and that is not mounted noexec; or make \
@@ -88,7 +88,7 @@ impl From<Unsafe> for Unfit {
     }
 }
 
-/// The library on disk.
+/// The library on disk, for LD_PRELOAD.
 #[derive(Debug, Clone)]
 pub(crate) struct Installed {
     /// The path of the link to the library, with the symbolic links in its directories resolved.
@@ -108,7 +108,7 @@ pub(crate) fn install() -> Result<Installed, ShimFileError> {
     install_to(&candidates(|name| std::env::var_os(name), user), user)
 }
 
-/// Gives `PREFIX/lib/gpu-track` of `PREFIX/bin/gpu-track-run`, if there is such a directory. Sandboxes that show the program
+/// The directory `PREFIX/lib/gpu-track` of the program `PREFIX/bin/gpu-track-run`, if there is one. Sandboxes that show the program
 /// (`bwrap --ro-bind /usr /usr`) show it, too.
 fn shared_directory(program: &Path) -> Option<PathBuf> {
     let directory = program.parent()?.parent()?.join("lib/gpu-track");
@@ -135,7 +135,7 @@ fn link_in_shared(directory: &Path, user: User) -> Option<PathBuf> {
     Some(link)
 }
 
-/// Lists the directories to try, best first. `variable` gives an environment variable. Relative paths in it are ignored (XDG Base
+/// Lists the directories to try, best first. `variable` reads an environment variable. Relative paths in it are ignored (XDG Base
 /// Directory).
 ///
 /// Processes of root's tree can become other users, and the dynamic linker prints an error in each one that cannot read

@@ -59,7 +59,7 @@ fn write_exit(status: c_int, flags: u8) {
         return;
     }
     let pid = sys::getpid();
-    // If so, this is a vfork child or a raw clone child, and the state is its parent's.
+    // If the pids differ, this is a vfork child or a raw clone child, and the state is its parent's.
     let is_borrowed = pid != state::PID.load(Relaxed);
     if !is_borrowed && state::WROTE_EXIT.swap(true, Relaxed) {
         return;

@@ -38,8 +38,8 @@ extern "C" fn before() {
 
 /// Runs in a fork child. Corrects the shim's state, which is a copy of the parent's, and writes FORK.
 ///
-/// The child's pid namespace is unknown if the child is the first process of a new one. It is also unknown if the parent is the first
-/// process of one that no hook has noticed, which the parent's pid of 1 shows. Then 0 is stored, and `identify` finds the namespace.
+/// The child's pid namespace is unknown in two cases. Either the child is the first process of a new one, or the parent is, and no
+/// hook has noticed that: the parent's pid is 1 then. In both cases 0 is stored, and `identify` finds the namespace.
 extern "C" fn in_child() {
     if !state::is_active() {
         return;
@@ -52,8 +52,8 @@ extern "C" fn in_child() {
     }
     state::sessions().for_each(Header::fault_in_for_writing);
     let parent = state::FORK_CALLER.load(Relaxed);
-    // If so, a raw clone system call has made the parent, in a namespace that the state does not have (see `pid_namespace_of`
-    // in `emit`).
+    // If this is true, a raw clone system call has made the parent, in a namespace that the state does not have (see
+    // `pid_namespace_of` in `emit`).
     let parent_is_first_in_namespace = parent == 1 && state::PID.load(Relaxed) != 1;
     let mut parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     let pid = sys::getpid();

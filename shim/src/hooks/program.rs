@@ -14,8 +14,9 @@ use crate::{emit, next, state, sys};
 
 type Array = *const *const c_char;
 
-/// Writes PROGRAM before an exec with these arguments, if the program is a client, or runs as another user than this image began as. Nothing
-/// is written if there is no file at `path`: shells and Python search PATH by one exec after another. A null `path`: it is not known.
+/// Writes PROGRAM before an exec with these arguments, if the program is a client, or runs as another user than the one with which
+/// this image was started. Nothing is written if there is no file at `path`: shells and Python search PATH by one exec after another.
+/// A null `path`: it is not known.
 ///
 /// # Safety
 /// `argv` must be as for [`strings`].
@@ -40,14 +41,14 @@ pub(super) unsafe fn announce_spawned(child: u32, argv: Array) {
     }
 }
 
-/// Writes PROGRAM, unless there is nothing to tell.
+/// Writes PROGRAM if the program is a client or `user` is not [`SAME_USER`], and there is a file at `path`.
 ///
 /// # Safety
 /// As [`announce`].
 unsafe fn write(child: u32, user: u32, path: *const c_char, argv: Array) {
     // SAFETY: promised by the caller.
     let arguments = unsafe { client_arguments(argv) };
-    // The kernel refuses a null path, which counts as there.
+    // For a null path the kernel returns EFAULT, which counts as a file that is there.
     if (arguments.is_some() || user != SAME_USER) && sys::is_there(path, libc::F_OK) {
         let arguments = arguments.unwrap_or([0; ARGUMENT_BYTES]);
         let event = Event::Program { child, user, arguments };

@@ -8,10 +8,9 @@
 //! A filter that comes by a system call instruction of the program's own is not noticed. Nor is one that an earlier image installed,
 //! if that was static: no memory of a process shows its filters, and START and EXIT can't afford to read /proc.
 //!
-//! Both are variadic, and `syscall` may return twice or on another stack (clone, vfork). So the hooks are a few
-//! instructions that jump to the next definition with all registers and the stack unchanged. Only the calls of interest
-//! go through Rust. Variadic integer arguments are passed like fixed ones (System V ABI of x86-64; AAPCS64
-//! on Linux).
+//! `prctl` and `syscall` are variadic, and `syscall` may return twice or on another stack (clone, vfork). So the hooks are a few
+//! instructions that jump to the next definition with all registers and the stack unchanged. Only the calls of interest go through
+//! Rust. Variadic integer arguments are passed like fixed ones (System V ABI of x86-64; AAPCS64 on Linux).
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
@@ -117,8 +116,8 @@ unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, 
 }
 
 /// Calls the next `syscall`, or the kernel, and notices a filter that it installs, by seccomp(2) or by prctl(2). An exec under a
-/// filter goes to the hook of the libc function, which takes the shim out of the environment. Others are left alone. Also notices that
-/// the process restricts itself by Landlock.
+/// filter goes to the hook of the libc function, which takes the shim out of the environment. Other execs pass unchanged. Also
+/// notices that the process restricts itself by Landlock.
 unsafe extern "C" fn watched_syscall(
     number: c_long,
     a: usize,
@@ -160,8 +159,9 @@ unsafe extern "C" fn watched_syscall(
     result
 }
 
-/// Makes the call that installs a filter, and gives its result. The shim's own system calls stop before the call, and resume if it
-/// fails. What would need one later is got before: memory for large environments, and the peak so far for REAPED records.
+/// Makes the call that installs a filter, and returns its result. The shim's own system calls stop before the call, and resume if it
+/// fails. What would need one later is fetched before the call: memory for large environments, and the peak so far for REAPED
+/// records.
 #[cold]
 #[inline(never)]
 fn install_filter(call: &dyn Fn() -> c_long) -> c_long {

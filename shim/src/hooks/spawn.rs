@@ -43,8 +43,8 @@ spawns! {
     pidfd_spawnp(c_int) => PIDFD_SPAWNP;
 }
 
-/// Writes PROGRAM of a child that was spawned with these arguments, unless there is none because of an error. The child of a
-/// pidfd_spawn has no record, since its pid is not known here.
+/// Writes PROGRAM for a child that was spawned with these arguments, unless an error kept it from being made. A child of pidfd_spawn
+/// gets no record, since its pid is not known here.
 ///
 /// # Safety
 /// `child` must be null or what posix_spawn has written the child's pid to, and `argv` be null or a null-terminated array of strings.

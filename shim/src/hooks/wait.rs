@@ -215,7 +215,7 @@ fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
         match state::FILTERED_PID.load(Relaxed) {
             state::UNKNOWN_PID => return,
             pid if pid == state::PID.load(Relaxed) => (pid, state::MAX_RSS_KIB.load(Relaxed)),
-            // No peak was read in a raw clone child. As a bound of what the child inherited, this is none.
+            // No peak was read in a raw clone child. So the peak that its child inherited is left without a bound.
             pid => (pid, u64::MAX),
         }
     };

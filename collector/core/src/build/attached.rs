@@ -6,7 +6,7 @@ use crate::model::report::{AttachedTo, Exit, Stage};
 use crate::model::timestamp;
 use crate::run::RunState;
 
-/// Names the process, and says since when it counts. `None`: the launcher started a command.
+/// The report's entry on the process that the run attached to. `None`: the launcher started a command instead.
 pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
     let process = inputs.config.attached?;
     let run = inputs.run;
@@ -36,8 +36,8 @@ pub(super) fn why_no_io(run: &RunState) -> String {
     }
 }
 
-/// Why neither exit code nor signal is known at the run's end. `None`: one is, the run is not over, or the launcher started a
-/// command.
+/// Why neither the exit code nor the signal of an attached process is known at the run's end. `None`: one of them is, the run is not
+/// over, or the launcher started a command.
 pub(super) fn exit_reason(inputs: &Inputs, exit: Exit) -> Option<String> {
     let attached = attached(inputs)?;
     let is_unknown = exit == Exit::default() && inputs.end.stage == Stage::Over;

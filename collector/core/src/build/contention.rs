@@ -29,9 +29,11 @@ impl Policy {
     const LEAST_TASK_NS: u64 = 50_000_000;
     /// See `LEAST_TASK_NS`.
     const LEAST_TASK_PART: f64 = 0.005;
-    /// It is also known if they ran for this part of the CPU time, however short that is. A run that mostly sleeps has no more.
+    /// How long threads waited is also known if those that were read ran for this part of the run's CPU time, however short that is: a
+    /// run that mostly sleeps has little CPU time.
     const WHOLE_TASK_PART: f64 = 0.1;
-    /// With fewer switches in a second than this, threads did not wait for a tenth of it: a wait takes a few milliseconds.
+    /// With fewer context switches in a second than this, threads can't have waited for a tenth of that second, since one wait takes a
+    /// few milliseconds.
     const LEAST_SWITCHES_PER_S: f64 = 5.0;
     /// With this many involuntary switches in a second of CPU time, threads were driven off their cores. A thread that had a core
     /// of its own had 5, and one of two threads on a core had 400 (Linux 6.18).
@@ -70,8 +72,8 @@ struct Measured {
     quota_cores: Option<f64>,
 }
 
-/// Says whether others kept the run from using more cores, by the first and the last reading of the cores. Where that can't be
-/// judged, gives the reason.
+/// The report's entry on whether others kept the run from using more cores, by the first and the last reading of the cores. Where
+/// that can't be judged, it has the reason.
 pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Contention {
     let cpus = inputs.host_info.allowed.cpus.as_ref();
     let allowed_cores = cpus.and_then(|cpus| u32::try_from(cpus.len()).ok());
@@ -83,7 +85,7 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
 /// What the rule concludes from, or why something of it is unknown.
 fn measured(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Result<Measured, String> {
     let span = inputs.run.cores.span().map_err(|absent| absent.to_string())?;
-    // The larger of both: only the kernel's own sum has children that no record covers.
+    // Children that no record covers are in the kernel's own sum only, so the larger of both counts.
     let total_s = larger(cpu_time.total_s, cpu_time.kernel_s).ok_or("the CPU time of the run is unknown")?;
     let (from, to) = span.ticks;
     // A core that goes offline or online changes the sums by all CPU time that it ever had.
@@ -107,8 +109,8 @@ fn measured(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> R
     })
 }
 
-/// Computes how many cores others had and how many threads waited, and concludes from both, or says why neither is known. The
-/// result's `reason` says why a single figure is unknown. The caller adds `allowed_cores`.
+/// Computes how many cores others had and how many threads waited, and concludes from both. The error says why neither is known;
+/// the result's `reason`, why one of its figures is not. The caller adds `allowed_cores`.
 fn judge(measured: &Measured) -> Result<Contention, String> {
     let Measured { span_s, busy_s, stolen_s, own_s, tools_s, .. } = *measured;
     if measured.ticks < Policy::LEAST_TICKS {
@@ -181,8 +183,8 @@ fn waiting_threads(measured: &Measured) -> Option<f64> {
 
 /// Whether the run's threads waited, where it is not known for how long. `others`: cores that others used.
 ///
-/// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
-/// `None`: only one of both is so, or the switches are not known.
+/// They waited if the cores were full, and the kernel took threads off them (involuntary switches). They did not wait if neither is
+/// so, or if they hardly switched at all. `None`: only one of the two is so, or the switches are not known.
 fn has_waited_by_switches(measured: &Measured, others: f64) -> Option<bool> {
     let used_cores = others + (measured.own_s + measured.tools_s) / measured.span_s;
     let is_full = f64::from(measured.cores) - used_cores < f64::from(measured.cores) * Policy::FULL;

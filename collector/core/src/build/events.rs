@@ -10,7 +10,7 @@ use crate::run::rules::alerts::Alert;
 pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
     let entry = |alert: &Alert| {
         let quantity = alert.rule.quantity;
-        // An alert of growth needs no amount that is allowed.
+        // An alert of growth never has a threshold, so it works without one.
         let reason = (alert.allowed.is_none() && quantity != Quantity::Growth)
             .then(|| quantity.row().unknown.to_owned());
         AlertUse {
@@ -28,8 +28,8 @@ pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
     inputs.run.rules.alerts.iter().map(entry).collect()
 }
 
-/// What happened in the run, in order of time. Adds its peak, if that is known, and its end, if the run is over. `None`: no
-/// events were asked for.
+/// The report's list of what happened in the run, in order of time: the log of the run, its peak if that is known, and its end if it
+/// is over. `None`: no events were asked for.
 pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Option<Events> {
     let log = &inputs.run.events.as_ref()?.log;
     let mut events = Events { count: log.count, by_kind: log.by_kind.clone(), list: log.list.clone() };

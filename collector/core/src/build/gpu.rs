@@ -1,4 +1,4 @@
-//! The GPU part of a report, from the GPU usage. No driver is called here.
+//! The GPU part of a report, made from what the run has gathered of each device ([`GpuUsage`]). No driver is called here.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ pub(super) fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
     usage.devices.iter().any(|gpu| (gpu.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
 }
 
-/// Whether there may be devices that the figures lack: a backend failed before it listed any, or a device could not be
-/// read. A lost device can't be in use, so it hides nothing as long as others are known.
+/// Whether there may be devices that the figures lack: a backend failed before it listed any, a name of the user's matches none, or
+/// a device could not be read. A device that was lost before it was listed can't be in use, so it hides nothing if others are known.
 fn may_lack_devices(usage: &GpuUsage) -> bool {
     usage.backends.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
         || !usage.backends.unknown_names.is_empty()
@@ -68,7 +68,7 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: bytes,
         };
     }
-    // An integrated GPU has no memory of its own. Each of these shows that a GPU has some.
+    // An integrated GPU has no memory of its own, and is left out. Each of these shows that a GPU has some.
     let has_memory = |gpu: &&DeviceUsage| {
         gpu.device.memory_bytes.is_some()
             || gpu.knows(Figure::MemoryUsed)
@@ -125,11 +125,11 @@ pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }
 
-/// Whether GPU memory of the run's processes can have been missed on these devices: see [`may_have_missed`].
+/// Whether GPU memory of the run's processes can have been missed on these devices, by group: see [`may_have_missed`].
 fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
     let has_accounts = whole(usage).all(|gpu| gpu.knows(Figure::Accounting));
     let is_unread = devices.any(|gpu| gpu.is_visible != Some(false) && usage.unread_ns(gpu) > 0);
-    // A gap hides processes only of a group that has some.
+    // A time without readings can hide processes only of a group that has some.
     let has_any = Groups { main: true, descendants: usage.has_descendants, combined: true };
     let unread = has_any.map(|has_any| has_any && is_unread);
     usage.unsampled.with(unread, |unsampled, is_unread| (unsampled > 0 || is_unread) && !has_accounts)
@@ -182,10 +182,10 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     }
 }
 
-/// The largest sum of the processes' utilisation, percent. `None`: devices or their figure may be missing, or there is no
-/// sample and the samples of one device were incomplete.
+/// The largest sum of the processes' utilisation, percent. `None`: a device or its figure may be missing, or no device gave a sample
+/// and one of them should have.
 pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
-    // A gap on one device does not void what another device gave.
+    // A gap on one device matters only if no other device gave samples.
     let has_gap = |gpu: &DeviceUsage| {
         gpu.is_visible != Some(false)
             && gpu.knows(Figure::ProcessUtilization)
@@ -298,7 +298,7 @@ fn gaps_in_report(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
 }
 
 /// Makes the memory figures of a device: the most that was in use on it, and the most that processes of the run used. The latter
-/// are `None` if the driver told them neither in a list nor in an account of an ended process, and as [`known_memory`] says.
+/// are `None` if the driver gave neither a list of processes nor an account of an ended one, and in the cases of [`known_memory`].
 fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     let is_told = gpu.knows(Figure::ProcessMemory) || gpu.run.has_accounting;
     let may_miss_some = missed_on(usage, std::iter::once(gpu));
@@ -371,7 +371,7 @@ fn max_sm(used: &ProcessGpuUse) -> Option<f64> {
     used.devices.values().filter_map(|on| on.busy.max).reduce(f64::max)
 }
 
-/// Adds the GPU columns to the list of commands.
+/// Adds to each command what its processes used of GPUs.
 pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
     let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
     for used in usage.processes.by_id.values() {
@@ -386,7 +386,7 @@ pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>
     commands
 }
 
-/// Lists the heaviest processes, with their GPU columns. The command started at `run_start_ns`.
+/// Lists the processes that used most, each with its use of GPUs. The command started at `run_start_ns`.
 pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> Vec<HeavyProcess> {
     let on_gpus = |id: u64| {
         let used = usage.processes.by_id.get(&id)?;
@@ -408,8 +408,8 @@ pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
 
 /// Why a figure of a device is not known; `None`: it is.
 fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
-    // The reason if there was neither a value nor an error. NVML is asked for every figure, but not for all at once: then it was
-    // not asked in time. Other backends leave out what a device does not support.
+    // The reason if there was neither a value nor an error. NVML is asked for every figure, one after another, so it was not asked
+    // in time. Other backends leave out what a device does not support.
     let is_nvml = gpu.device.vendor == Some(Vendor::Nvidia);
     let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
     let reason = match figure {

@@ -53,11 +53,11 @@ pub(super) struct Basis {
     pub(super) busy_cores: Option<f64>,
     /// Largest charged memory of the launcher's innermost cgroup with a limit, bytes, if it was reached during the run.
     pub(super) cgroup_peak_bytes: Option<u64>,
-    /// Start of the command, seconds since the epoch.
+    /// Start of the session, which is just before that of the command, seconds since the epoch.
     pub(super) started_s: f64,
 }
 
-/// What to ask for next time. All of the report but the hints themselves is known by now.
+/// What to ask for next time, concluded from the rest of the report.
 pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     let gpu_memory = gpu_memory::gpu_memory(report);
     let hints = Hints {
@@ -83,8 +83,8 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     }
 }
 
-/// Says which part of the work is not in the report, so that it does not tell what a job needs. The part of a report in a run over
-/// several nodes tells of its node. `None`: all is in it, as far as is known.
+/// Names the work that is not in the report, because of which the report does not tell what a job needs. Where each node has a
+/// report of its own (`node_part`), work on other nodes does not count. `None`: all is in the report, as far as is known.
 fn not_in_report(report: &Report) -> Option<String> {
     let coverage = &report.coverage;
     let is_whole_run = report.node_part.is_none();
@@ -106,15 +106,15 @@ fn was_short_of_memory(report: &Report) -> bool {
         || crashes.any(|crash| crash.signal == libc::SIGKILL)
 }
 
-/// Makes the hints of a run that a limit ended, without the hint for what the limit is on: the caller adds that one. `limited`: what
-/// the limit is on, as the reason for the missing hint for GPU memory names it.
+/// Makes the hints of a run that a limit ended, all unknown: the caller adds the one for what the limit is on. `limited` says in the
+/// reason what that is.
 fn ended_by(limited: &str, withheld: Option<String>) -> Hints {
     let gpu_memory_reason = Some(format!("a limit of {limited} ended the run"));
     Hints { withheld, gpu_memory_reason, ..Hints::default() }
 }
 
-/// Why the text shows no hints unless it is asked to. `None`: it shows them. A run that a memory or time limit ended shows
-/// what it needs more of, so its failure is no reason.
+/// Why the report's text shows no hints unless the user asks for them. `None`: it shows them. A run that a memory or time limit
+/// ended shows what it needs more of, so its failure is no reason.
 fn withheld(report: &Report) -> Option<String> {
     let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
     if report.stage != Stage::Over {
@@ -135,8 +135,7 @@ fn withheld(report: &Report) -> Option<String> {
 }
 
 /// Makes the hint for memory: the largest use that is known, times the policy's factor. If the kernel killed a process at a limit,
-/// the hint is above that limit. `None`: neither is known. `cgroup_peak_bytes`: the peak of the
-/// launcher's cgroup, if it was reached in this run.
+/// the hint is above that limit. `None`: neither is known. `cgroup_peak_bytes`: see [`Basis`].
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
@@ -151,7 +150,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
     let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !can_be_cache(*peak));
     let combined = report.max_ram.combined.footprint_bytes;
-    // The RAM of the tree is charged, too. So a charge that is smaller than it is that of another group.
+    // The kernel charges the tree's RAM to its cgroup. So a charge below that RAM must be that of another cgroup.
     let (basis, basis_bytes, factor) = match charged {
         // What a killed process would have needed is unknown. It is more than the limit.
         _ if was_short => {
@@ -176,7 +175,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
     })
 }
 
-/// Rounds memory to ask for, bytes, up to the policy's step for its size. Gives at least [`LEAST_MEMORY_BYTES`].
+/// Rounds memory to ask for, bytes, up to the policy's step for its size, and to at least [`LEAST_MEMORY_BYTES`].
 fn round_up_memory(bytes: f64) -> u64 {
     let bytes = (bytes as u64).max(LEAST_MEMORY_BYTES);
     let step = Policy::MEMORY_STEPS.iter().find(|(most, _)| bytes <= *most).map_or(GIB, |(_, step)| *step);
@@ -184,8 +183,7 @@ fn round_up_memory(bytes: f64) -> u64 {
 }
 
 /// Makes the hint for time, from the time limit that ended the run, else from the run's length. In a Slurm job, the length counts
-/// from the job's start, since the job may do something else before the command. `started_s`: when the command started, seconds
-/// since the epoch.
+/// from the job's start, since the job may do something else before the command. `started_s`: see [`Basis`].
 fn time(report: &Report, started_s: f64) -> TimeHint {
     let job = slurm_job(&report.allowed);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
@@ -218,7 +216,7 @@ fn slurm_job(limits: &Allowed) -> Option<(f64, Option<f64>)> {
     Some((start as f64, end.map(|end| end as f64)))
 }
 
-/// Rounds a time to ask for, seconds, up to the policy's step. Gives at least [`LEAST_TIME_S`].
+/// Rounds a time to ask for, seconds, up to the policy's step, and to at least [`LEAST_TIME_S`].
 fn round_up_time(seconds: f64) -> u64 {
     (seconds.ceil() as u64)
         .max(LEAST_TIME_S)
@@ -232,14 +230,14 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let given = (usable.source != CoresSource::Machine).then_some(usable.count);
     let mean_busy =
         report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
-    // A run without a whole window has the mean alone: CPU time that it used after its last sample is in no window.
+    // A run too short for one window of CPU utilisation has the mean alone: what it used after its last sample is in no window.
     let mean_of_short_run = mean_busy.filter(|_| report.wall_s * 1e9 < SHORTEST_WINDOW_NS as f64);
     let busy_cores = busy_cores?;
     let p95_busy_cores = mean_of_short_run.unwrap_or(busy_cores);
     let count = (p95_busy_cores - Policy::BUSY_SLACK).ceil().max(1.0);
     // A run that waited for cores that others had may be able to use more than it got.
     let is_lower_bound = report.contention.may_be_contended();
-    // A run of serial and parallel parts can have the same mean.
+    // A run of serial and parallel parts can have the same mean, but needs more than one core at times.
     let is_serial = !is_lower_bound
         && count <= 1.0
         && usable.count > 1.0
@@ -254,8 +252,8 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     })
 }
 
-/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. `None`: none was given, or it is not known
-/// of one whether it was used or busy.
+/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. `None`: the run was given none, or for one of
+/// them it is not known whether it was used or busy.
 fn gpus(report: &Report) -> Option<GpusHint> {
     let given = report.usable.gpus.count.filter(|count| *count > 0)?;
     let (mut count, mut held_idle) = (0, Vec::new());
@@ -270,7 +268,7 @@ fn gpus(report: &Report) -> Option<GpusHint> {
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
 }
 
-/// Whether what the job was given fits what it used: more than [`Policy::FITTING`] of it was used. Both have the same unit.
+/// Whether the run used more than [`Policy::FITTING`] of what it was given, so that this fits. Both have the same unit.
 fn fits(used: f64, given: f64) -> bool {
     used > given * Policy::FITTING
 }

@@ -8,7 +8,7 @@ use crate::run::RunState;
 /// What a report is built from.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
-    /// What the launcher asked for.
+    /// What the user asked for, and what the launcher found.
     pub config: &'a Config,
     /// The machine.
     pub host_info: &'a HostInfo,

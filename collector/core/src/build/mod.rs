@@ -34,8 +34,8 @@ use crate::run::elsewhere::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
-/// Builds the report of a run that is over, or of its time so far. Warnings and hints are concluded from the other figures. If
-/// tracking could not begin, the report keeps only what the command's parent knows.
+/// Builds the report of a run that is over, or of its time so far. Warnings and hints are concluded from the other figures, and so are
+/// made last. If tracking could not begin, the report keeps only what the command's parent knows.
 pub fn report(inputs: &Inputs) -> Report {
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
@@ -116,7 +116,7 @@ pub fn report(inputs: &Inputs) -> Report {
 }
 
 /// Makes the report's block I/O. In a run that attached to a process, samples read the sum from /proc, because no parent writes a
-/// REAPED record of that process. `if_exact` gives a count, or `None` where no usage is exact.
+/// REAPED record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
 fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     if inputs.config.attached.is_some() {
         let read = inputs.run.samples.storage.io();
@@ -139,8 +139,8 @@ fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     }
 }
 
-/// Makes the report's page faults. Of a run that attached to a process, faults known from samples count, too. `if_exact` gives a
-/// count, or `None` where no usage is exact.
+/// Makes the report's page faults. In a run that attached to a process, faults known from samples count, too. `if_exact`: see
+/// [`io`].
 fn faults(inputs: &Inputs, coverage: &Coverage, if_exact: impl Fn(u64) -> Option<u64>) -> Faults {
     let own = &inputs.run.totals.own_usage;
     let is_sampled = inputs.config.attached.is_some() && coverage.exact + coverage.sampled > 0;
@@ -148,8 +148,8 @@ fn faults(inputs: &Inputs, coverage: &Coverage, if_exact: impl Fn(u64) -> Option
     Faults { minor: known(own.minor_faults), major: known(own.major_faults) }
 }
 
-/// The rank of a job that the command is, by the first of the ways in which its environment can name one. `None`: it names
-/// none, or the launcher is a node's agent. Slurm starts agents with the environment of a task, but they are no ranks.
+/// Which rank of an MPI job or Slurm step the command is, by its environment. `None`: it names no rank, or this launcher only tracks
+/// a node as an agent. Slurm starts agents with the environment of a rank, but they are none.
 fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
     if inputs.config.report.node_part.as_ref().is_some_and(|part| part.is_agent) {
         return None;
@@ -161,7 +161,7 @@ fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
 /// Makes the report's part on processes: counts, sums by command, and the heaviest ones.
 fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
-    // Samples may have seen no process at all. Each one that is counted was alive, though.
+    // Samples may have seen no process at all, but each one that is counted was alive at some time.
     let least_at_once = u64::from(coverage.processes > 0);
     Processes {
         total: coverage.processes,
@@ -213,7 +213,7 @@ fn exit(inputs: &Inputs) -> Exit {
 /// Concludes what ended the command. `None`: there is no evidence, or it is not known how the command ended.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
-    // Without the launcher's report of the end, the command runs on, or its launcher was killed.
+    // Without the launcher's message of the end, the command still runs, or its launcher was killed.
     end.command_exit?;
     let exit = exit(inputs);
     if exit == Exit::default() {
@@ -411,7 +411,7 @@ fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
         descendants: max_ram.descendants.footprint_bytes,
         combined: max_ram.combined.footprint_bytes,
     };
-    // The known RAM can be a floor ([`set_ram`]), which the bound does not have. Then it is the larger one.
+    // The known RAM can be a floor (see [`set_ram`]), which the upper bound lacks. So the known RAM can be the larger one.
     known.with(inputs.run.ram.at_most_bytes, |known, at_most| known.map(|known| known.max(at_most)))
 }
 
@@ -453,7 +453,6 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let percent = |max, mean| Percent { max_sum: larger(max, mean), mean_sum: mean };
     let (max_system, mean_system) = inputs.run.cpu.system_percent(inputs.host_info.ticks_per_second);
     let ram = &inputs.run.ram;
-    // The first process has a thread, so 0 says that no sample saw it. There may be no descendants, so theirs can be 0.
     Cpu {
         system_core_count: host.cores,
         expected_cores: inputs.config.tracking.expected_cores.unwrap_or(host.cores),
@@ -461,6 +460,7 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
         main: percent(max.main.filter(|_| main_s.is_some()), main_s.and_then(mean)),
         descendants: percent(max.descendants, descendants_s.and_then(mean)),
         combined: percent(max.combined, cpu_time.total_s.and_then(mean)),
+        // The first process has a thread, so 0 says that no sample saw it. There may be no descendants, so theirs can be 0.
         main_threads: Some(ram.threads.main).filter(|n| *n > 0),
         descendants_threads: Some(ram.threads.descendants),
         combined_threads: Some(ram.threads.combined).filter(|n| *n > 0),
@@ -525,6 +525,7 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         let count = processes(tree.counts().unreaped_orphans);
         return Err(format!("ended after their parent, and {when}: {count}"));
     }
+    // Helpers, which are processes of gpu-track itself, are in no figure of the tree.
     let of_helpers_us = tree.counts().helpers_reaped_cpu_us;
     let children_us = command_exit.children_cpu_us.saturating_sub(of_helpers_us);
     if lacks_joined(inputs, children_us) {
@@ -536,11 +537,11 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     Ok(children_us as f64 / 1e6)
 }
 
-/// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run.
+/// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run: they carry its session,
+/// but are no descendants of the launcher, so it did not reap them.
 ///
-/// That is certain if the connector saw that no process of the tree started them. Otherwise an uninstrumented process of the tree
-/// may have started and reaped them. Then it is concluded only if the total is above the kernel's sum, and would not be without
-/// their CPU time.
+/// That is certain if the connector saw that no process of the tree started them. Otherwise a process without the shim may have
+/// started and reaped them. Then the sum lacks their time only if it is below the total, and is not below a total without them.
 fn lacks_joined(inputs: &Inputs, kernel_us: u64) -> bool {
     let counts = inputs.run.tree.counts();
     if counts.joined_unreaped == 0 {

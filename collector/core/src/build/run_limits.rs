@@ -69,16 +69,16 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     }))
 }
 
-/// Concludes that the kernel ended the run at its limit of RAM: it counted out-of-memory kills in the command's own cgroup, which has
-/// that limit. `None`: it did not.
+/// The limit of RAM as the cause of the end, if the kernel ended the run at it: it counted out-of-memory kills in the command's own
+/// cgroup, which has that limit. `None`: the kernel did not end the run.
 fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
     let was_oom_killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
     // Of several, the kernel was given the strictest.
-    let held =
+    let held_by_kernel =
         inputs.run.rules.limits().map(|(limit, _)| limit).filter(|limit| is_held_by_kernel(inputs, limit));
     let allowed_by =
         |limit: &&Rule| inputs.run.rules.allowed(limit, &GpuSums::default()).unwrap_or(f64::INFINITY);
-    let limit = held.min_by(|a, b| allowed_by(a).total_cmp(&allowed_by(b)))?;
+    let limit = held_by_kernel.min_by(|a, b| allowed_by(a).total_cmp(&allowed_by(b)))?;
     let Some(KernelLimit::Set(allowed)) = inputs.config.cgroups.ram_limit else { return None };
     let unit = limit.unit();
     let charged = cgroup.and_then(|cgroup| cgroup.memory_peak_bytes);
@@ -102,19 +102,19 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     })
 }
 
-/// Whether the kernel holds this limit, by the cgroup of the command.
+/// Whether the kernel enforces this limit, in the command's own cgroup.
 fn is_held_by_kernel(inputs: &Inputs, limit: &Rule) -> bool {
     matches!(kernel_limit(inputs, limit), Some(KernelLimit::Set(_)))
 }
 
-/// How the kernel was asked to hold this limit. `None`: it was not.
+/// Whether the kernel took this limit on, or why not. `None`: it was not asked to.
 fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &Rule) -> Option<&'a KernelLimit> {
     let is_ram = limit.quantity == Quantity::Ram && limit.ends();
     inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
 }
 
-/// Why a limit is not held, or not by the kernel. `None`: it is held, and by the kernel if that was asked for. `gpus`: how many
-/// GPUs the run may use.
+/// Why a limit has no effect, or is not enforced by the kernel. `None`: it is in effect, and enforced by the kernel if that was asked
+/// for. `gpus`: how many GPUs the run may use.
 fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     // The launcher's timer needs no tracking.
     if inputs.config.discovery.untracked.is_some() && !limit.is_held_by_timer() {
@@ -132,7 +132,7 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     }
 }
 
-/// What holds a limit of the run.
+/// What enforces a limit of the run: the launcher's timer, the kernel, or the collector's samples.
 fn enforcer(inputs: &Inputs, limit: &Rule) -> Enforcer {
     match limit.quantity {
         _ if limit.is_held_by_timer() => Enforcer::Timer,

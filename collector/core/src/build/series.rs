@@ -60,15 +60,15 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
     }
 }
 
-/// The points of a report, cut to the `wall_s` seconds of the run. A point outside of that time is left without length, and is
-/// joined with the one beside it.
+/// Joins the points of the run to those of the report, which are cut to the `wall_s` seconds of the run. A point outside of that time
+/// is left without length, and is joined with the one beside it.
 fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     let all = run.samples.over_time.points();
-    let most_joined = all.len().div_ceil(MOST_POINTS).max(1);
+    let joined_count = all.len().div_ceil(MOST_POINTS).max(1);
     let seconds = |at_ns: u64| run.since_start_s(at_ns).min(wall_s);
     let mut points: Vec<Point> = Vec::new();
-    for first in (0..all.len()).step_by(most_joined) {
-        let of_run = first..(first + most_joined).min(all.len());
+    for first in (0..all.len()).step_by(joined_count) {
+        let of_run = first..(first + joined_count).min(all.len());
         let (start_s, end_s) = (seconds(all[first].start_ns), seconds(all[of_run.end - 1].end_ns));
         let next = Point { of_run, start_s, end_s };
         match points.last_mut() {
@@ -82,7 +82,8 @@ fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     points
 }
 
-/// Raises the largest of some values to `largest`, if that is more. If no value is known, the last one becomes `largest`.
+/// Raises the largest of some values to `largest`, if that is more. If no value is known, the last one becomes `largest`, so that the
+/// series has the largest value of the report.
 fn raise(values: &mut [Option<f64>], largest: Option<f64>) {
     let Some(largest) = largest else { return };
     let known = values.iter_mut().flatten();
@@ -108,7 +109,7 @@ fn decimal(value: f32) -> f64 {
 }
 
 impl ReportAxis<'_> {
-    /// What a quantity was in each point of the report. `None`: it is not known there.
+    /// What a quantity was in each point of the report, from what it was in those of the run (`track`). `None`: it is not known there.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
         // Means are weighted by the lengths of the run's points.
@@ -116,8 +117,8 @@ impl ReportAxis<'_> {
         self.points.iter().map(join).collect()
     }
 
-    /// The mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. All CPU
-    /// time of its samples stays in it, so its mean is over a shorter time.
+    /// The mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. It keeps all CPU
+    /// time of its samples, so its mean is that time over a shorter length.
     fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         let points_of_run = self.over_time.points();
         let mean = |(point, values): (&Point, Option<Values>)| {
@@ -162,8 +163,9 @@ impl ReportAxis<'_> {
         Track { min, mean: self.means(track), max }
     }
 
-    /// Smallest, mean and largest rate of block I/O in each point, bytes per second. The last reading can be later than the run's
-    /// end, at which the last point is cut. All that was read and written by then belongs to the time from the reading before to that end.
+    /// Smallest, mean and largest rate of block I/O in each point, bytes per second. The last reading can be later than the run's end,
+    /// at which the last point is cut. Since all its bytes are from before that end, those of the part that was cut off are spread over
+    /// the time from the reading before to the end.
     fn io_track(&self, run: &RunState, track: &over_time::Track) -> Track {
         let mut track = self.track(track);
         let (Some(last), Some(Some(rate))) = (self.points.last(), track.mean.last().copied()) else {
@@ -171,21 +173,21 @@ impl ReportAxis<'_> {
         };
         let uncut_s: f64 =
             self.over_time.points()[last.of_run.clone()].iter().map(|point| point.length_s()).sum();
-        let bytes = rate * (uncut_s - last.length_s()).max(0.0);
-        let before_s = run.since_start_s(self.over_time.io.before_ns);
+        let cut_off_bytes = rate * (uncut_s - last.length_s()).max(0.0);
+        let reading_before_s = run.since_start_s(self.over_time.io.before_ns);
         // If that reading is later than the end, too, only the last point is known to have the bytes.
-        let from_s = if before_s < last.end_s { before_s } else { last.start_s };
-        if bytes <= rate * uncut_s * ROUNDING || last.length_s() <= 0.0 {
+        let from_s = if reading_before_s < last.end_s { reading_before_s } else { last.start_s };
+        if cut_off_bytes <= rate * uncut_s * ROUNDING || last.length_s() <= 0.0 {
             return track;
         }
-        let added = bytes / (last.end_s - from_s);
+        let added_rate = cut_off_bytes / (last.end_s - from_s);
         let Track { mean, max, .. } = &mut track;
         for ((point, mean), max) in self.points.iter().zip(mean).zip(max) {
             let inside_s = point.end_s - point.start_s.max(from_s);
             if let (Some(mean), Some(max)) = (mean, max)
                 && inside_s > 0.0
             {
-                *mean = decimal((*mean + added * inside_s / point.length_s()) as f32);
+                *mean = decimal((*mean + added_rate * inside_s / point.length_s()) as f32);
                 *max = max.max(*mean);
             }
         }

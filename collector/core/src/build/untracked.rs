@@ -6,8 +6,8 @@ use crate::model::report::{Contention, Hints, Percent, Report, Series, SetRam};
 /// The reason for all that is unknown.
 const REASON: &str = "the run was not tracked";
 
-/// Makes all figures of a report unknown but those that wait4(2) told the command's parent. The only RAM left is `largest_rss_bytes`,
-/// that of one process. What other processes held at that time is unknown.
+/// Makes all figures of a report unknown, except those that wait4(2) told the command's parent. The only RAM left is that of one
+/// process (`largest_rss_bytes`). What other processes held at that time is unknown.
 pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: Option<u64>) {
     let unknown = || SetRam { footprint_bytes: None, private_bytes: None, shared_bytes: None };
     report.max_ram.main = unknown();

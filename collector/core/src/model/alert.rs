@@ -23,7 +23,7 @@ pub struct Alerts {
 }
 
 impl Alerts {
-    /// Whether the events of the run are noted: for alerts, or for a file of events.
+    /// Whether the run keeps a log of its events: for its alerts, or for the file of `--events`.
     pub fn are_asked_for(&self) -> bool {
         !self.list.is_empty() || self.events_file.is_some()
     }
@@ -106,7 +106,7 @@ impl RunEvent {
         Self { at_s, kind, ..Self::default() }
     }
 
-    /// The beginning of a line for the user: the alert, and what it did.
+    /// How a line for the user about an alert begins: the user's words for it, and what happened to it.
     pub fn alert_name(&self) -> String {
         format!("alert {} ({})", self.rule.as_deref().unwrap_or_default(), self.kind.name())
     }
@@ -131,14 +131,14 @@ pub enum AlertCommandFailure {
     NotStarted(i32),
     /// The process that runs it was killed, so its own end is not known.
     RunnerKilled,
-    /// It was not run, because so many other alerts waited for it.
+    /// It was not run, because this many other alerts waited for it already.
     TooMany(usize),
-    /// It was not run, because the run ended before.
+    /// It was not run, because the run ended before its turn came.
     RunEnded,
 }
 
 impl fmt::Display for AlertCommandFailure {
-    /// Says what is wrong with the command.
+    /// Says what happened to the command, as a sentence whose subject is the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the command of --on-alert ")?;
         match *self {

@@ -43,7 +43,7 @@ pub struct UsedBefore {
 }
 
 impl UsedBefore {
-    /// The figures of a zombie without what was used before.
+    /// The final figures of a process, read from its zombie, less what the process had used before.
     pub fn of_remains(&self, remains: &Remains) -> Remains {
         Remains {
             cpu_ns: remains.cpu_ns.saturating_sub(self.cpu_ns),
@@ -56,8 +56,8 @@ impl UsedBefore {
 
     /// The kernel's account of an exit without the CPU time that was used before. `tick_us`: microseconds of a clock tick.
     ///
-    /// The faults stay, since they bound the memory of all programs that the process ran. The peak stays, too: [`Self::later_peak`]
-    /// tells whether it is of the run.
+    /// The faults stay as they are: they are an upper bound of the memory of all programs that the process ran. The peak stays, too:
+    /// [`Self::later_peak`] tells whether it is of the run.
     pub fn of_account(&self, account: ExitAccount, tick_us: u64) -> ExitAccount {
         let thread = account.thread.map(|thread| ThreadAccount {
             user_us: thread.user_us.saturating_sub(self.user_ticks.saturating_mul(tick_us)),
@@ -71,15 +71,15 @@ impl UsedBefore {
         }
     }
 
-    /// The block input and output without what was used before. `None`: either is not known.
+    /// Block input and output of the run alone, from those at the end. `None`: those at the end or at the attach are not known.
     pub fn of_blocks(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
         let ((input, output), (input_before, output_before)) = blocks.zip(self.blocks)?;
         Some((input.saturating_sub(input_before), output.saturating_sub(output_before)))
     }
 
-    /// A high-water mark, bytes, if it is of the time since. `None`: it is not known, or is not known to have risen, so the
-    /// process may have reached it before. The mark of a program that began later (`program_start_ns`, CLOCK_MONOTONIC) is always of
-    /// the time since.
+    /// The high-water mark `vm_hwm_bytes`, if the process reached it during the run. `None`: it is not known, or not known to exceed
+    /// the one at the attach, so the process may have reached it before. If the program began after the attach (`program_start_ns`,
+    /// CLOCK_MONOTONIC), its mark is of the run, because exec starts a new one.
     pub fn later_peak(&self, vm_hwm_bytes: Option<u64>, program_start_ns: u64) -> Option<u64> {
         let has_risen = |peak: u64| self.vm_hwm_bytes.is_some_and(|before| peak > before);
         vm_hwm_bytes.filter(|peak| has_risen(*peak) || program_start_ns > self.at_ns)

@@ -13,7 +13,7 @@ use super::run_limit::KernelLimit;
 pub struct Cgroups {
     /// `--cgroup`: the command's own cgroup, or why it has none.
     pub own: Option<Result<RunCgroup, NoRunCgroup>>,
-    /// Whether the kernel holds the limit of RAM there; `None`: there is no such limit, or no such group.
+    /// Whether the kernel enforces the user's limit of RAM in that cgroup. `None`: there is no such limit, or no such cgroup.
     #[serde(default)]
     pub ram_limit: Option<KernelLimit>,
     /// OOM kills in the cgroup that the launcher was started in.
@@ -79,7 +79,8 @@ pub struct RunCgroup {
     pub home: PathBuf,
     /// The command's group, a child of `home`.
     pub dir: PathBuf,
-    /// The launcher's group, if it had to leave `home`; a child of `home` too.
+    /// The launcher's group, a child of `home` too. `None`: the launcher stayed in `home`. It has to leave if controllers must be
+    /// enabled for children there, since the kernel allows that only in a group without processes.
     pub aside: Option<PathBuf>,
     /// Controllers that were enabled for the command's group, to be disabled when it is removed.
     pub enabled: Vec<String>,
@@ -87,7 +88,7 @@ pub struct RunCgroup {
     pub missing: Vec<String>,
 }
 
-/// Why a command has no cgroup of its own. Errors of the kernel are kept as text, since this goes through a pipe.
+/// Why a command has no cgroup of its own. Errors of the kernel are text, since the launcher sends this to the collector.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum NoRunCgroup {
     /// There is no cgroup v2 hierarchy.
@@ -101,7 +102,7 @@ pub enum NoRunCgroup {
         /// Error of mkdir(2).
         error: String,
     },
-    /// The command may not be moved into it.
+    /// The command may not be moved into the cgroup.
     #[error("cannot move the command into it: {error}")]
     NotEntered {
         /// Error of opening `cgroup.procs`.

@@ -1,11 +1,11 @@
-//! Command names: the base name of argv\[0\], with the script's after it for an interpreter.
+//! Command names of processes: the base name of argv\[0\], and for an interpreter the base name of its script after it.
 
 use gpu_track_abi::record::NAME_BYTES;
 use gpu_track_abi::script::{Found, Search};
 
-/// Joins the names of program and script. An empty `script`: the program runs none.
-fn joined(name: &str, script: &str) -> String {
-    if script.is_empty() { name.to_owned() } else { format!("{name} {script}") }
+/// Makes a command name of the names of program and script. An empty `script`: the program runs none.
+fn command_name(program: &str, script: &str) -> String {
+    if script.is_empty() { program.to_owned() } else { format!("{program} {script}") }
 }
 
 /// The part of a path after its last slash.
@@ -18,10 +18,10 @@ pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     let mut parts = names.split(|b| *b == 0).map(String::from_utf8_lossy);
     let program = parts.next().unwrap_or_default();
     let script = parts.next().unwrap_or_default();
-    joined(&program, &script)
+    command_name(&program, &script)
 }
 
-/// The name that a command line gives, as the shim forms it. `None`: there is no name in it.
+/// The command name by a command line, the same as the shim writes into a START record. `None`: argv\[0\] has no name.
 pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     let (program, rest) = args.split_first()?;
     let name = base_name(program.as_ref());
@@ -30,25 +30,26 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     }
     let text = |bytes| String::from_utf8_lossy(bytes);
     Some(match found(name, rest) {
-        Some((_, Found::Script(script))) => joined(name, base_name(&text(script))),
-        Some((_, Found::Module(module))) => joined(name, &format!("-m {}", text(module))),
+        Some((_, Found::Script(script))) => command_name(name, base_name(&text(script))),
+        Some((_, Found::Module(module))) => command_name(name, &format!("-m {}", text(module))),
         _ => name.to_owned(),
     })
 }
 
-/// What an interpreter of this name runs by its arguments, with the index of the argument that tells it. `None`: no argument does.
+/// Finds what the interpreter called `name` runs (a script, a module or nothing), with the index of the argument that decides it.
+/// `None`: no argument does.
 pub(crate) fn found<'a, S: AsRef<str>>(name: &str, args: &'a [S]) -> Option<(usize, Found<'a>)> {
     let mut search = Search::of_program(name.as_bytes());
-    let mut found = args.iter().map(|argument| search.add(argument.as_ref().as_bytes())).enumerate();
-    found.find(|(_, found)| !matches!(found, Found::NotYet))
+    let mut answers = args.iter().map(|argument| search.add(argument.as_ref().as_bytes())).enumerate();
+    answers.find(|(_, answer)| !matches!(answer, Found::NotYet))
 }
 
-/// Whether a process has written a title over its arguments, as servers and browsers do (setproctitle): they are one string by then,
-/// and no program's name is in its place. `line`: /proc/PID/cmdline, or its first bytes. `executable` gives the path of the program's
-/// file, if that is known, and `area_bytes` how long the arguments were at the start of the program; 0: that is not known.
+/// Whether a process has written a title over its arguments, as servers and browsers do (setproctitle). Then its arguments are one
+/// string, which is not the program's name. `line`: /proc/PID/cmdline, or its first bytes. `executable` looks up the path of the
+/// program's file, if that is known; `area_bytes` how long the arguments were when the program started (0: not known).
 ///
-/// A title leaves zero bytes after it, or grows into the environment, which the kernel shows as well (`get_mm_cmdline`). Perl leaves
-/// blanks. A name by `exec -a`, or that of a login shell, is no title.
+/// After a title there are zero bytes of the old arguments, or it extends into the environment, and the kernel shows it all
+/// (`get_mm_cmdline`). Perl fills up with blanks. A name by `exec -a`, or that of a login shell, is no title.
 pub fn is_title(
     line: &[u8],
     executable: impl FnOnce() -> Option<String>,
@@ -70,8 +71,8 @@ pub fn is_title(
     is_padded || text.contains(&b' ') || has_other_length()
 }
 
-/// Whether the command of this name is a process of gpu-track itself that runs no command of the user's, as `gpu-track run` does. It
-/// shows something, or starts a tracker for the Python module (`_attached.py`).
+/// Whether a command name is that of a helper: a process of gpu-track itself that, unlike `gpu-track run`, runs no command of the
+/// user's. A helper shows something, or starts a tracker for the Python module (`_attached.py`).
 pub fn is_helper(command: &str) -> bool {
     match command.split_once(' ') {
         Some(("gpu-track", subcommand)) => matches!(

@@ -1,5 +1,5 @@
-//! What the launcher sends to the collector: first the configuration, then the start and end of the command, and answers
-//! to orders. The configuration has what the user asked for, and what the launcher found.
+//! What the launcher sends to the collector: first the configuration, then the start and end of the command, and what came of
+//! the collector's orders. The configuration has what the user asked for, and what the launcher found.
 //!
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
@@ -21,8 +21,8 @@ use crate::model::report::NodePart;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 use crate::named;
 
-/// Time between two samples if the user gives none, nanoseconds. It is a tenth of gpu_tracker's, since a sample takes only
-/// microseconds.
+/// Time between two samples if the user gives none, nanoseconds. It is a tenth of that of the Python package gpu_tracker, since
+/// a sample takes only microseconds.
 pub const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
 
 named! {
@@ -32,7 +32,7 @@ named! {
         Preload = "preload",
         /// The shim's records of reaped children.
         Wait = "wait",
-        /// The launcher as subreaper of orphans. It also reports the command itself.
+        /// The launcher, which inherits orphans as their subreaper. The launcher also reports the command itself.
         Subreaper = "subreaper",
         /// The search in /proc for children of known processes.
         Scan = "scan",
@@ -86,8 +86,8 @@ pub struct SessionStart {
 }
 
 impl SessionStart {
-    /// The wall-clock time of `at_ns`, CLOCK_MONOTONIC nanoseconds, by the wall clock at the session's start. If that clock was
-    /// set later, the result does not change.
+    /// The wall-clock time of `at_ns`, CLOCK_MONOTONIC nanoseconds, by what the wall clock showed at the session's start. So it
+    /// does not matter if the clock was set during the run.
     pub fn date(&self, at_ns: u64) -> SystemTime {
         let since_ns = at_ns.saturating_sub(self.monotonic_ns);
         UNIX_EPOCH + Duration::from_nanos(self.realtime_ns.saturating_add(since_ns))
@@ -103,7 +103,7 @@ pub struct DiscoveryConfig {
     pub shim_directory: Option<String>,
     /// Why there is no process connector.
     pub connector_absent: Option<String>,
-    /// Why tracking could not begin: then only what the launcher was told as the command's parent is known.
+    /// Why tracking could not begin. Then only what wait4(2) tells the launcher, the command's parent, is known.
     pub untracked: Option<String>,
 }
 
@@ -173,11 +173,11 @@ pub struct ReportConfig {
     pub node_part: Option<NodePart>,
     /// The user has asked for other nodes, whether or not they are tracked.
     pub asks_for_nodes: bool,
-    /// The report of all ranks, which the last of them makes; `None`: this is no rank, or each has a report of its own.
+    /// The one report of all ranks, which the last rank to end makes. `None`: this is no rank, or each rank keeps its own report.
     pub joint: Option<JointReport>,
 }
 
-/// The one report of several ranks, each of which has a launcher and a report of its own.
+/// The one report of several ranks (processes of an MPI job or Slurm step), each of which has a launcher and a report of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JointReport {
     /// The directory of the ranks' reports.
@@ -241,7 +241,7 @@ pub struct ReportTarget {
 
 impl ReportTarget {
     /// The style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the
-    /// report is always in full, never quiet, and not made for a terminal. It is read later, when no option can be changed any more.
+    /// report is always in full, never quiet, and not made for a terminal, because it is read later.
     pub fn style_here(&self, asked: Style) -> Style {
         match self.output {
             Output::Stderr => asked,
@@ -283,7 +283,7 @@ pub enum Message {
         /// CLOCK_MONOTONIC before its fork, nanoseconds.
         monotonic_ns: u64,
     },
-    /// A process sent the launcher a signal while the command ran, the first of this number.
+    /// A process sent the launcher a signal while the command ran. Only the first signal of each number is told.
     Signalled {
         /// Its number.
         signal: i32,
@@ -301,23 +301,23 @@ pub enum Message {
         /// CLOCK_MONOTONIC when the launcher saw the command's end, nanoseconds.
         since_ns: u64,
     },
-    /// The launcher has obeyed this order, perhaps as an earlier collector gave it: an id is obeyed once.
+    /// The launcher has obeyed this order. It obeys each id once, so an earlier collector of the run may have given the order.
     OrderAnswered {
         /// The order.
         id: OrderId,
         /// What came of it.
         result: OrderResult,
-        /// By how much a limit was exceeded when it gave this order. A collector that resumes an older state may not know it.
-        /// `None`: the order is not that of a limit.
+        /// If a limit gave the order: by how much it was exceeded then. A collector that resumes an older state may not know it.
+        /// `None`: no limit gave the order.
         excess: Option<Excess>,
     },
     /// All processes of the tree were ended at a limit, as far as they could be.
     TreeEnded(TreeEnd),
     /// The command of `--on-alert` failed.
     AlertCommandFailed {
-        /// Which of the run's alerts it ran for.
+        /// Which of the run's alerts it ran for, by place on the command line.
         alert: u32,
-        /// Which of its orders it ran for.
+        /// The number of the order that ran it, as in `OrderId::epoch`.
         epoch: u32,
         /// CLOCK_MONOTONIC when the launcher saw it, nanoseconds.
         monotonic_ns: u64,

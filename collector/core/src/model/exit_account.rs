@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 pub struct ExitAccount {
     /// CPU time of all its threads, nanoseconds. `None`: the kernel was built without it (CONFIG_TASK_DELAY_ACCT).
     pub cpu_ns: Option<u64>,
-    /// `cpu_ns` lacks only the time that the kernel takes to tear the process down. Otherwise it is as of a clock tick before the
-    /// exit.
+    /// `cpu_ns` lacks only the time that the kernel takes to tear the process down. If this is false, `cpu_ns` also lacks the time
+    /// since a clock tick before the exit.
     pub is_cpu_whole: bool,
     /// Peak RSS of the address space that it had last, bytes. `None`: the kernel was built without it (CONFIG_TASK_XACCT), or
-    /// its CPUs had not added up the few pages of a small process.
+    /// the process was so small that its pages were still in counters by CPU, which the kernel adds up in batches.
     pub peak_rss_bytes: Option<u64>,
     /// Figures of its only thread. `None`: it had several.
     pub thread: Option<ThreadAccount>,
@@ -24,8 +24,8 @@ pub struct ThreadAccount {
     pub user_us: u64,
     /// System CPU time by clock ticks, microseconds.
     pub system_us: u64,
-    /// Minor faults of all programs that the process ran, times the page size, bytes. Except for huge pages, it wrote to no more memory
-    /// than that.
+    /// Minor faults of all programs that the process ran, times the page size, bytes. A write to a new page is a minor fault, so the
+    /// process wrote to no more memory than this, except in huge pages.
     pub faulted_bytes: u64,
 }
 

@@ -36,7 +36,7 @@ impl GpuTrace {
 }
 
 named! {
-    /// A column. Its name is that of its heading.
+    /// A column of the log. Its name is what its heading begins with.
     pub enum Field {
         /// When the sample was taken, local time.
         Timestamp = "timestamp",
@@ -105,7 +105,7 @@ impl Field {
         [self.name()].into_iter().chain(other)
     }
 
-    /// The field of this name. `None`: there is no such name, or the figure is not read.
+    /// Finds the field that nvidia-smi calls `name`. `None`: it has no such field, or the collector does not read the figure.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.names().any(|other| other == name))
     }
@@ -125,7 +125,7 @@ impl Field {
         format!("{}{unit}", self.name())
     }
 
-    /// Writes its value for a GPU. `timestamp` is the time of the sample, as text. `None`: the value is not known.
+    /// The text of its cell in the line of a GPU. `timestamp`: the time of the sample, as text. `None`: the value is not known.
     fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
         let device = &gpu.device;
         let gauge = |figure| gpu.gauge(figure);
@@ -134,10 +134,10 @@ impl Field {
         match self {
             Self::Timestamp => timestamp.map(str::to_owned),
             Self::Index => device.index.map(|index| index.to_string()),
-            Self::Uuid => Some(text(device.uuid.as_ref().unwrap_or(&device.id))),
-            Self::Name => device.name.as_deref().map(text),
+            Self::Uuid => Some(csv_cell(device.uuid.as_ref().unwrap_or(&device.id))),
+            Self::Name => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
-            Self::DriverVersion => device.driver_version.as_deref().map(text),
+            Self::DriverVersion => device.driver_version.as_deref().map(csv_cell),
             Self::Pstate => gauge(Figure::Pstate).map(|state| format!("P{state:.0}")),
             Self::Temperature => gauge(Figure::Temperature).map(|degrees| format!("{degrees:.0}")),
             Self::Utilization => percent(gpu.busy_percent),
@@ -166,7 +166,7 @@ pub fn line(fields: &[Field], gpu: &GpuSample, timestamp: Option<&str>) -> Strin
 }
 
 /// Writes a name so that it is one cell: without control characters, and in quotes if it has a comma or a quote.
-fn text(name: &str) -> String {
+fn csv_cell(name: &str) -> String {
     let plain: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if plain.contains([',', '"']) { format!("\"{}\"", plain.replace('"', "\"\"")) } else { plain }
 }
@@ -175,7 +175,7 @@ fn text(name: &str) -> String {
 fn bus_id(address: &str) -> String {
     match address.split_once(':') {
         Some((domain, rest)) => format!("{domain:0>8}:{rest}").to_ascii_uppercase(),
-        None => text(address),
+        None => csv_cell(address),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Figures by group: main, descendants, and both.
+//! Figures by group: main (the first process of the tree), descendants (all others), and combined (both together).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! Ids of processes, which stay unique when pids are reused.
 //!
-//! A process is named by pid, pid namespace and start, which is compared with /proc before anything is read there.
-//! Uninstrumented processes, and those in another pid namespace, are also named by the inode of a pidfd (pidfs, Linux 6.9).
-//! Others need none, since their EXIT or REAPED record comes before the pid is used again. To open a pidfd costs more than all other
-//! work at a start.
+//! A process is identified by pid, pid namespace and start time. The start is compared with /proc before anything is read there.
+//! Uninstrumented processes (without the shim), and those in another pid namespace, are also identified by the inode of a pidfd
+//! (pidfs, Linux 6.9). Others need none, since a record of their end comes before the pid is used again, and to open a pidfd costs
+//! more than all other work at a start.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
-/// Processes whose memory may be shared copy-on-write: an image and its fork children.
+/// Names a set of processes that may share memory copy-on-write: one that executed a program, and its fork children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageGroup(pub u64);
 
@@ -57,8 +57,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one. If both inodes
-    /// are known, they decide, else the start does.
+    /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one. If the inodes
+    /// of both are known, they decide, because the kernel never uses an inode number twice. Otherwise the start decides.
     pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
         if self.pidfd_inode != 0 && pidfd_inode != 0 {
             return self.pidfd_inode == pidfd_inode;
@@ -67,7 +67,7 @@ impl Identity {
     }
 
     /// Whether the process that /proc shows under its pid, with this start (CLOCK_MONOTONIC nanoseconds), is this one. `pidfd_inode`
-    /// finds the inode of a pidfd of the shown process. It is called only if that of this process is known.
+    /// finds the inode of a pidfd of the shown process; it is called only if there is a known inode to compare with.
     pub fn is_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         self.is_pid_held || self.can_be_shown(start_ns, pidfd_inode)
     }

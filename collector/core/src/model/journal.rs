@@ -1,4 +1,4 @@
-//! The journal of findings (event records, and events of the process connector), as the sources see it.
+//! The journal of findings (event records, and events of the kernel's process connector), as the sources see it.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use super::record_or_event::Entry;
 
 /// Keeps findings for the collector that replaces a killed one.
 ///
-/// Writing cannot fail for the caller. A journal that runs out of space discards all that it holds: one with a gap would be
-/// taken for complete.
+/// Writing cannot fail for the caller. A journal that runs out of space discards all that it holds, because its reader could not
+/// notice a gap.
 pub trait Journal: fmt::Debug + Send + Sync {
     /// Writes findings. The first one becomes entry `number`.
     fn write_findings(&self, number: u64, entries: &[Entry]);

@@ -2,34 +2,35 @@
 
 use std::io;
 
-/// Leaves out the numbers that Rust puts after the words of the kernel's errors: ` (os error 2)`. Where other words stand before such a
-/// number, it is a part of a name.
+/// What Rust puts between the words and the number of a kernel error: `No such file or directory (os error 2)`.
+const MARK: &str = " (os error ";
+
+/// Removes the numbers of kernel errors, and keeps their words. A number after any other words stays: it is part of a file's name.
 pub fn without_numbers(text: &str) -> String {
-    const BEGIN: &str = " (os error ";
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(BEGIN) {
-        let (before, behind) = rest.split_at(at);
+    while let Some(at) = rest.find(MARK) {
+        let (before, from_mark) = rest.split_at(at);
         out += before;
-        let number = behind[BEGIN.len()..].split_once(')').and_then(|(number, _)| number.parse().ok());
-        let words = number.map(|number: i32| io::Error::from_raw_os_error(number).to_string());
-        // The words of an error and its number, as they would stand here.
-        let error = words.filter(|words| text[..text.len() - behind.len()].ends_with(words_alone(words)));
-        let length = match error {
+        let number = from_mark[MARK.len()..].split_once(')').and_then(|(number, _)| number.parse().ok());
+        let error = number.map(|number: i32| io::Error::from_raw_os_error(number).to_string());
+        // The error of this number, if its words stand before the mark.
+        let error = error.filter(|error| text[..text.len() - from_mark.len()].ends_with(words_alone(error)));
+        let taken_bytes = match error {
             Some(error) => error.len() - words_alone(&error).len(),
             None => {
-                out += BEGIN;
-                BEGIN.len()
+                out += MARK;
+                MARK.len()
             }
         };
-        rest = behind.get(length..).unwrap_or_default();
+        rest = from_mark.get(taken_bytes..).unwrap_or_default();
     }
     out + rest
 }
 
 /// The words of an error without its number.
 fn words_alone(error: &str) -> &str {
-    error.rsplit_once(" (os error ").map_or(error, |(words, _)| words)
+    error.rsplit_once(MARK).map_or(error, |(words, _)| words)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Events of the process connector, and how a slot of the state file holds one.
+//! Events of the process connector (netlink), which reports each fork, exec and exit, and how a slot of the state file holds one.
 
 use thiserror::Error;
 
@@ -51,7 +51,7 @@ pub struct KernelEvent {
 }
 
 impl KernelEvent {
-    /// Encodes the event as a slot of the state file: kind, value, pid, the two halves of its time, then zeros.
+    /// Encodes the event as a slot of the state file: kind, the kind's value, pid, the two halves of its time, then zeros.
     pub fn encode(&self) -> EventSlot {
         let (kind, value) = match self.what {
             What::Fork { parent } => (0, parent),

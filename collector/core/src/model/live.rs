@@ -48,7 +48,7 @@ pub struct LiveSummary {
     pub ended: Ended,
     /// How their figures are known.
     pub coverage: LiveCoverage,
-    /// The alerts that are on, each as the event that it would be now.
+    /// The alerts that are on, each as an event with the figures of now.
     pub alerts: Vec<RunEvent>,
     /// What happened, the first ones of each kind.
     pub events: Vec<LiveEvent>,
@@ -78,7 +78,7 @@ pub struct LiveCoverage {
     pub unknown: u64,
     /// Ended without an EXIT record.
     pub uninstrumented: u64,
-    /// Carried the session, and no known process is the parent.
+    /// Joined the run: they carried its session in their environment, but no known process is their parent.
     pub joined: u64,
     /// Children of posix_spawn that could not exec; they are in none of the counts above.
     pub failed_spawns: u64,

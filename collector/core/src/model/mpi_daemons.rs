@@ -12,13 +12,13 @@ pub(crate) fn takes_value(letter: &str) -> bool {
     !letter.is_empty() && SSH_VALUE_OPTIONS.contains(letter)
 }
 
-/// Finds the host among the arguments of ssh, which are options with their values, the host, and the command there. Gives the index
-/// of the host. `None`: there is no host.
+/// The index of the host among the arguments of ssh: options with their values come before it, the command after it. `None`: there
+/// is no host.
 pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {
     let mut at = 0;
     while let Some(letters) = args.get(at)?.as_ref().strip_prefix('-') {
-        // Several letters can share a hyphen. The first one that takes a value ends them. Its value is the rest of this word, or the
-        // next word if there is no rest.
+        // Several letters can share a hyphen. The first letter that takes a value is the last: the rest of the word is its value, or
+        // the next word if there is no rest.
         let with_value = letters.find(|letter| SSH_VALUE_OPTIONS.contains(letter));
         let takes_next_word = with_value.is_some_and(|letter| letter + 1 == letters.len());
         at += if takes_next_word { 2 } else { 1 };

@@ -21,7 +21,7 @@ use super::tree_sample::{IoBytes, Wants};
 pub enum Observation {
     /// Event records of processes and events of the kernel, in order of time.
     Findings(Vec<Finding>),
-    /// Processes and threads that the machine has made since the session's start, where the kernel counts them.
+    /// How many processes and threads the machine has created since the session's start. `None`: the kernel does not count them.
     MachineForks(Option<u64>),
     /// The launcher started the command.
     CommandStarted {
@@ -67,7 +67,7 @@ pub enum Observation {
         /// When the exec had happened at the latest.
         by_ns: u64,
     },
-    /// The answer to whether a pid that only a record names is that of a process of the tree.
+    /// Whether a process that only a record names belongs to the tree.
     Membership {
         /// The process.
         id: ProcessId,
@@ -105,7 +105,7 @@ pub enum Observation {
     },
     /// Time has passed: programs that had time to write a START record and did not are uninstrumented.
     Tick,
-    /// Requests the figures of processes that are over.
+    /// The core shall compute the final figures of processes that have ended.
     Finalize {
         /// All records that were written before this are applied.
         complete_ns: u64,
@@ -114,7 +114,7 @@ pub enum Observation {
     Readings(Vec<Reading>),
     /// A sample's second pass: peaks so far, as many as the budget allowed.
     Peaks(Vec<PeakReading>),
-    /// A sample's third pass, for processes whose sharing is read together.
+    /// A sample's third pass: how processes that may share memory with each other do so.
     Sharing(SharingReadings),
     /// The sample's passes are over. Processes that are known to have ended by now ended before the sample.
     SampleRead,
@@ -136,7 +136,7 @@ pub enum Observation {
     Io {
         /// The sum. `None`: the kernel does not count block I/O.
         sum: Option<IoBytes>,
-        /// Bytes of the sum's writes that were truncated or removed before they were on storage. `None`: as the sum.
+        /// Written bytes of `sum` that never reached storage, because their file was truncated or removed before. `None`: as `sum`.
         cancelled: Option<u64>,
         /// It is the first reading of this collector, so it only shows where later ones begin.
         is_first: bool,
@@ -156,9 +156,9 @@ pub enum Observation {
     TreeEnded(TreeEnd),
     /// The command of `--on-alert` failed. A restarted collector is told again.
     AlertCommandFailed {
-        /// Which of the run's alerts it ran for.
+        /// Which of the run's alerts it ran for, by place on the command line.
         alert: u32,
-        /// Which of its orders it ran for.
+        /// The number of the order that ran it, as in `OrderId::epoch`.
         epoch: u32,
         /// When the launcher saw it, CLOCK_MONOTONIC nanoseconds.
         at_ns: u64,
@@ -171,8 +171,8 @@ pub enum Observation {
         id: OrderId,
         /// What came of it.
         result: OrderResult,
-        /// By how much a limit was exceeded when it gave this order. A collector that resumes an older state may not know it.
-        /// `None`: the order is not that of a limit.
+        /// If a limit gave the order: by how much it was exceeded then. A collector that resumes an older state may not know it.
+        /// `None`: no limit gave the order.
         excess: Option<Excess>,
     },
     /// The segment's name was removed during the run.
@@ -183,7 +183,7 @@ pub enum Observation {
     RecordsDamaged(Damage),
     /// How many records were left at the end, because there was no time to read them.
     Unread(u64),
-    /// Whether there are GPU backends.
+    /// Whether there are GPU backends, which read the devices of a driver.
     GpuBackends(bool),
     /// GPU backends are about to be asked about the processes that live now.
     GpuTick,
@@ -198,16 +198,16 @@ pub enum Observation {
         /// Input and output, waited-for children included, 512-byte units. `None`: it could not be read.
         blocks: Option<(u64, u64)>,
     },
-    /// The run's last window of CPU time ends.
+    /// The run ends, and so does the last window over which CPU utilisation is measured.
     WindowsEnd {
         /// When it ends.
         end_ns: u64,
     },
     /// The run is over, so the launcher obeys no order any more.
     OrdersEnd,
-    /// The run is over. Requests the figures of all processes, those of live ones as they are now.
+    /// The run is over. The core shall compute the final figures of all processes, those of live ones as they are now.
     FinalizeAll,
-    /// What the sinks of this run take.
+    /// What the sinks (outputs) of this run take from the core.
     SinksWant(Wants),
     /// An output failed, and is closed.
     SinkFailed {
@@ -258,10 +258,10 @@ pub enum NoCoreTicks {
     /// No reading yet.
     #[error("the run ended before its cores were read")]
     NotRead,
-    /// The file, or the lines of these cores.
+    /// The file can't be read, or lacks the lines of these cores.
     #[error("/proc/stat does not have the cores")]
     Unreadable,
-    /// As lxcfs makes it for containers.
+    /// The container's /proc/stat is made by lxcfs.
     #[error(
         "/proc/stat comes from a file system of the container, which shows only the container's own processes"
     )]
@@ -271,7 +271,7 @@ pub enum NoCoreTicks {
     NoAffinity,
 }
 
-/// Sums over some threads.
+/// How long some threads of the run ran and waited, summed up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskTimes {
     /// How long they ran, nanoseconds.
@@ -280,7 +280,7 @@ pub struct TaskTimes {
     pub waited_ns: u64,
 }
 
-/// A zombie below a known process that had started before the run began, and ended before it was seen.
+/// A zombie child of a known process. It started before the run began, and had ended when it was first seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverBefore {
     /// Its pid as it saw it itself.
@@ -294,7 +294,7 @@ pub struct OverBefore {
 }
 
 impl OverBefore {
-    /// Whether the zombie has started at this time, CLOCK_MONOTONIC nanoseconds, as another reading of /proc has it.
+    /// Whether the zombie is the process that another reading of /proc shows with this start, CLOCK_MONOTONIC nanoseconds.
     ///
     /// Each reading converts the clock of /proc, so two readings of one start differ by less than a microsecond. Different starts
     /// differ by at least a clock tick.
@@ -326,12 +326,12 @@ pub struct ChildSeen {
 }
 
 impl ChildSeen {
-    /// The earliest and the latest start of a process. All times are CLOCK_MONOTONIC nanoseconds. It started within the clock
-    /// tick that /proc shows, which begins at `shown_ns`. It also started before it was seen, and after the session's start.
+    /// The earliest and the latest start that a process can have had. All times are CLOCK_MONOTONIC nanoseconds. It started within
+    /// the clock tick that /proc shows, which begins at `shown_ns`, before it was seen, and after the session's start.
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
         let earliest_ns = shown_ns.max(session_start_ns);
         let latest_ns = shown_ns.saturating_add(tick_ns).min(seen_ns);
-        // A start that /proc shows a little wrong can lie before the session's or after it was seen.
+        // /proc can show a start a little too early or too late, so that the latest is before the earliest.
         (earliest_ns, latest_ns.max(earliest_ns))
     }
 }
@@ -428,7 +428,7 @@ pub struct Reading {
 /// See [`Reading`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadingState {
-    /// It used no CPU time since it was last read: nothing has changed.
+    /// It used no CPU time since it was last read, so its figures have not changed.
     Rested,
     /// It lives. `None`: it has no memory just now, as in the middle of an exec.
     Alive(Vitals, Option<Size>),
@@ -440,7 +440,7 @@ pub enum ReadingState {
     Gone(u64),
 }
 
-/// Figures of stat and the CPU clock.
+/// Figures of /proc/PID/stat and of the process's CPU clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vitals {
     /// CPU clock, nanoseconds.
@@ -464,7 +464,7 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    /// These vitals without what was used before the run.
+    /// These figures less what the process had used before the run.
     #[must_use]
     pub fn since(self, before: &UsedBefore) -> Self {
         Self {
@@ -478,7 +478,7 @@ impl Vitals {
     }
 }
 
-/// Figures of statm.
+/// Figures of /proc/PID/statm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// RSS, bytes.
@@ -487,7 +487,7 @@ pub struct Size {
     pub shared_bytes: u64,
 }
 
-/// Figures of status.
+/// Figures of /proc/PID/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakReading {
     /// The process.
@@ -515,7 +515,7 @@ pub struct ProcessLimits {
     pub file_size_bytes: Option<u64>,
 }
 
-/// Figures of smaps_rollup.
+/// Figures of /proc/PID/smaps_rollup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollup {
     /// RSS, bytes.
@@ -530,8 +530,8 @@ pub struct Rollup {
     pub anonymous_bytes: u64,
     /// Shared pages of files that the PSS lacks, because nothing told how many processes have them, bytes.
     pub uncounted_bytes: u64,
-    /// How many more distinct anonymous pages the process and its fork relatives may have, bytes. Where several of them share pages
-    /// at one address, these count as one page in `pss_anon_bytes`, if nothing told them apart.
+    /// How many more distinct anonymous pages the process and its fork relatives may have than `pss_anon_bytes` counts, bytes.
+    /// Shared pages that several of them have at the same address count as one there, if nothing shows that they differ.
     pub unseen_bytes: u64,
 }
 
@@ -559,7 +559,7 @@ pub struct FileMapping {
     pub pss_bytes: u64,
 }
 
-/// Figures of smaps, or the same figures by pagemap.
+/// Figures of /proc/PID/smaps, or the same figures computed from pagemap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mappings {
     /// Resident pages of files.
@@ -573,7 +573,7 @@ pub struct Mappings {
     pub estimated_bytes: u64,
 }
 
-/// How the memory of processes is shared, read one after another.
+/// How processes that may share memory share it. They are read one after another.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SharingReadings {
     /// All processes whose proportional sizes depend on each other.
@@ -620,7 +620,8 @@ pub enum SharingSource {
     Rollup,
     /// smaps, which also shows the files that its memory belongs to. That takes up to four times as long.
     Smaps,
-    /// pagemap, together with all other processes that are read with it. For a large process: a walk of smaps holds its mmap lock too long.
+    /// pagemap, together with all other processes that are read with it. A walk of smaps would hold the mmap lock of a large process
+    /// for too long.
     Pages {
         /// About how many bytes of its memory are looked at.
         bytes: u64,

@@ -1,8 +1,8 @@
-//! Orders: what the core wants done and only the launcher can do. It is the parent of the command and owns its terminal.
+//! Orders: what the core wants done and only the launcher can do, as the parent of the command and the owner of its terminal.
 //!
-//! The launcher is the memory of what was done. It obeys an id once and tells every collector of the run, also those that
-//! replace a killed one. An order without an answer is issued again. An id is what decided it and a number, so a collector that resumes
-//! an older state gives the same decision the same id.
+//! The launcher remembers what was done. It obeys an order's id once, and tells the result to every collector of the run, also to
+//! one that replaces a killed one. An order without an answer is issued again. An id consists of what decided the order and a
+//! number, so a collector that resumes an older state gives the same decision the same id.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct Order {
     pub action: Action,
 }
 
-/// Names an order. A collector that resumes an older state decides again, and gives the order the same id.
+/// Names an order. A collector that resumes an older state decides again, and gives that decision the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OrderId {
     /// What decided it.
@@ -34,13 +34,13 @@ pub struct OrderId {
 /// What can decide an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum OrderedBy {
-    /// `--wait-all` waits for a while, or has waited long enough.
+    /// The wait of `--wait-all`: it takes a while, or is over.
     WaitAll,
     /// A limit of the run, by its place on the command line.
     Limit(u32),
-    /// Alerts that went on or off: each is told.
+    /// The alerts: the user is told of each that goes on or off.
     Alert,
-    /// Alerts that went on or off: a command of the user runs for each.
+    /// The alerts: a command of the user runs for each that goes on or off.
     AlertCommand,
 }
 
@@ -60,7 +60,7 @@ pub enum Action {
         /// The process that held most RAM then, or most memory of GPUs if the alert is of that; `None`: not known.
         largest: Option<LargestProcess>,
     },
-    /// End the wait for the tree (`--wait-all`): it is empty. For a launcher that inherits no orphans.
+    /// End the wait for the tree (`--wait-all`), which is empty now. A launcher that inherits no orphans can't see that itself.
     EndWait,
     /// End every process of the tree, because a limit is exceeded.
     EndTree {

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// When samples are taken beside the grid, and when one waits.
+/// When samples are taken besides those at the regular interval, and when a sample waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingPolicy {
-    /// While the tree's RAM grows beyond what it ever was, the next sample comes after this time, nanoseconds. What several processes
-    /// hold at once is known only as well as how far each had grown. 0: no such samples.
+    /// While the tree's RAM grows beyond what it ever was, the next sample comes after this time, nanoseconds: only a sample shows how
+    /// much several processes hold at once. 0: no such samples.
     pub growing_ns: u64,
-    /// Such samples take at most one part in this many of a core.
+    /// These samples take at most 1/N of a core, where N is this.
     pub share_of_growing: u64,
-    /// Growth counts if in one interval it is more than one part in this many of the largest RAM so far.
+    /// Growth counts if in one interval it is more than 1/N of the largest RAM so far, where N is this.
     pub notable_growth: u64,
     /// The tree counts as growing for this long after it last grew, nanoseconds: on a busy machine, programs wait for a CPU.
     pub growth_pause_ns: u64,
@@ -19,7 +19,7 @@ pub struct SamplingPolicy {
     /// do so within such a time. A survivor's RSS at the moment the others exited is unknown; only the previous sample's is
     /// known. 0: it never waits.
     pub together_ns: u64,
-    /// An end is large if it frees more than one part in this many of the largest RAM so far.
+    /// An end is large if it frees more than 1/N of the largest RAM so far, where N is this.
     pub notable_end: u64,
     /// The least that a large end frees, bytes.
     pub notable_end_bytes: u64,
@@ -33,11 +33,12 @@ pub struct SamplingPolicy {
     /// The longest time between such samples, nanoseconds: the program may grow at any time, and be gone soon after. 0: there are no
     /// such samples.
     pub unreported_rest_ns: u64,
-    /// Samples of unreported programs take at most one part in this many of a core.
+    /// Samples of unreported programs take at most 1/N of a core, where N is this.
     pub share_of_unreported: u64,
     /// CPU time that can be saved up for samples of unreported programs, nanoseconds: most of these are few and short.
     pub saved_for_unreported_ns: u64,
-    /// If more intervals of ended processes and replaced images than this wait for a sample, it is taken at once: they take memory.
+    /// A sample is taken at once if more than this many programs have ended, or were replaced by exec, since the last one: the core
+    /// keeps each of them until a sample.
     pub most_waiting: usize,
     /// What expensive reads may cost.
     pub budget: BudgetPolicy,
@@ -78,7 +79,7 @@ pub struct BudgetPolicy {
     /// How much of `credit_ns` can be owed for memory that still grows, nanoseconds, since the next sample would read it again. The rest
     /// is for the memory at its largest: to read five processes with 500 MB takes 100 ms on a busy machine.
     pub growing_credit_ns: i64,
-    /// What is kept for footprints, nanoseconds. Private and proportional sizes are read only if more than this is left.
+    /// CPU time that is kept for reading the tree's footprint, nanoseconds. Private and proportional sizes are read only if more is left.
     pub reserved_ns: i64,
 }
 

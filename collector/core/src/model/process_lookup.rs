@@ -13,8 +13,8 @@ pub trait ProcessLookup {
     /// How to address a live process. `None`: it is dead, or its pid in the collector's pid namespace is not known.
     fn target(&self, id: ProcessId) -> Option<Target>;
 
-    /// Finds the live process that has this pid in its own pid namespace. Records can name several live processes of one pid. Then
-    /// this is the youngest.
+    /// Finds the live process that has this pid in its own pid namespace. If several count as alive, as when the end of one is not
+    /// known yet, this is the youngest.
     fn live_by_key(&self, key: Key) -> Option<ProcessId>;
 
     /// Whether this pid and pidfd inode belong to a process whose figures are not final, dead or alive. The process started
@@ -57,6 +57,6 @@ pub enum ProgramOrigin {
     ForkCopy,
     /// It wrote no record, and may be a copy of its parent.
     Unknown,
-    /// /proc: an uninstrumented program, or its parent's own memory.
+    /// /proc: the program does not carry the shim, or the process still runs in its parent's memory (vfork).
     Read,
 }

@@ -1,6 +1,5 @@
-//! Findings: event records of processes and events of the process connector, in one order of time.
-//!
-//! They come from the two discovery layers that never wait for a sample.
+//! Findings: event records, which the shim in each process writes, and events of the kernel's process connector, in one order of
+//! time. Unlike what a scan of /proc finds, they don't wait for a sample.
 
 use gpu_track_abi::record::{Event, Origin, RECORD_WORDS};
 use serde::de::Error as _;
@@ -22,12 +21,12 @@ pub struct StoredRecord {
 /// Marks a position in the overflow area.
 pub const OVERFLOW_MARK: u64 = 1 << 63;
 
-/// The number of a record in the overflow area, from its position. `None` for a record of the ring.
+/// The number of a record in the overflow area (which takes what finds the ring full), from its position. `None`: it is in the ring.
 pub fn number(position: u64) -> Option<u64> {
     (position & OVERFLOW_MARK != 0).then_some(position & !OVERFLOW_MARK)
 }
 
-/// An observation of a layer that never waits for a sample.
+/// What a process wrote of itself, or the kernel reported of it.
 #[derive(Debug, Clone, Copy)]
 pub enum Finding {
     /// A record that a process wrote.
@@ -58,7 +57,7 @@ impl<'de> Deserialize<'de> for Finding {
 const NO_POSITION: u64 = u64::MAX;
 
 impl Finding {
-    /// Encodes the finding as a journal entry. `words`: a record as it was read; a kernel event needs none.
+    /// Encodes the finding as a journal entry. `words`: the record as it was read; unused for a kernel event.
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
         let mut entry = [0; ENTRY_WORDS];
         let position = match self {
@@ -110,7 +109,7 @@ pub struct ReadUpTo {
 /// What was wrong with the event records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// Records that no writer of this project produces.
+    /// Invalid records, which no shim writes.
     pub events: u64,
     /// The ring was overwritten or its records are forged, so no more records are read.
     pub is_untrusted: bool,

@@ -29,25 +29,25 @@ named! {
     }
 }
 
-/// What is known of a quantity.
+/// How rules treat a quantity.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// Its unit in a report, but for a percentage of cores.
+    /// Its unit in a report. A rule on a percentage of cores has [`Unit::Percent`] instead.
     pub unit: Unit,
     /// Its rules act below the threshold, not above.
     pub acts_below: bool,
-    /// Limits can be of it.
+    /// A limit can watch it.
     pub is_limited: bool,
-    /// Alerts can be of it.
+    /// An alert can watch it.
     pub is_alerted: bool,
     /// Why a run may not know it.
     pub unknown: &'static str,
-    /// Why a limit of it is not held on a machine with GPUs whose drivers do not tell it. `None`: it is not of GPUs.
+    /// Why a limit of it has no effect where GPU drivers do not report it. `None`: no GPU driver is asked for it.
     pub untold: Option<&'static str>,
 }
 
 impl Quantity {
-    /// What is known of it.
+    /// How rules treat it.
     pub const fn row(self) -> Row {
         use Unit::{Bytes, Seconds};
         const RAM: &str = "the memory that the run may use is not known";
@@ -69,7 +69,7 @@ impl Quantity {
         Row { unit, acts_below: matches!(self, Self::Disk), is_limited, is_alerted, unknown, untold }
     }
 
-    /// Why a limit of it is not held if no sample knew it.
+    /// Why a limit of it had no effect, if no sample knew the quantity.
     pub fn why_not_held(self) -> &'static str {
         let Row { unknown, untold, .. } = self.row();
         untold.unwrap_or(unknown)
@@ -109,14 +109,14 @@ pub enum Threshold {
     Rise,
 }
 
-/// What a rule does, and with it how long it holds.
+/// What a rule does, and so how often it acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
     /// Every process of the tree is ended.
     End,
     /// The command's first process gets this signal.
     Signal(i32),
-    /// The user is told. This can happen again and again; the others happen once.
+    /// The user is told. This can happen again and again; the other two happen once.
     Tell,
 }
 
@@ -134,7 +134,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Its unit in a report.
+    /// The unit of its amounts in a report. A threshold in percent is converted to the quantity's unit, except for CPU.
     pub fn unit(&self) -> Unit {
         match (self.quantity, self.threshold) {
             (Quantity::Cpu, Threshold::Percent(_)) => Unit::Percent,

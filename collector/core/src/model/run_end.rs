@@ -23,7 +23,7 @@ pub struct CommandExit {
 /// Programs that were started without the shim by processes that carry it, by the reason.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct ShimlessPrograms {
-    /// They can't see the shim, or they can't see the segment.
+    /// They can't see the shim, or not the segment (the shared memory that records are written to).
     pub unreachable: u64,
     /// A seccomp filter applies to them.
     pub filtered: u64,

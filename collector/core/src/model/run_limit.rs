@@ -66,16 +66,16 @@ pub struct LargestProcesses {
 }
 
 impl LargestProcesses {
-    /// The process that matters for memory of GPUs, if `is_gpu_ram`, or else for RAM.
+    /// The process that held most memory on GPUs, if `is_gpu_ram` and any held some, or else the one that held most RAM.
     pub fn holder(&self, is_gpu_ram: bool) -> Option<&LargestProcess> {
         self.in_gpu_ram.as_ref().filter(|_| is_gpu_ram).or(self.in_ram.as_ref())
     }
 }
 
-/// Whether the kernel enforces a limit of RAM, too.
+/// Whether the kernel enforces a limit of RAM besides the collector's samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KernelLimit {
-    /// It does: memory.max of the command's cgroup is this many bytes.
+    /// It does: the launcher set memory.max of the command's cgroup to this many bytes.
     Set(u64),
     /// It does not, for this reason.
     Refused(String),

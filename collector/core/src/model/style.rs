@@ -50,7 +50,7 @@ pub struct Console {
     pub has_colour: bool,
 }
 
-/// Stands for a file, or for a pipe to a program that shows UTF-8.
+/// For a report that goes to a file, or through a pipe to a program that shows UTF-8.
 impl Default for Console {
     fn default() -> Self {
         Self { columns: 100, is_unicode: true, has_colour: false }

@@ -1,5 +1,5 @@
-//! Wall-clock times as text: RFC 3339 in UTC, to the millisecond. The module is also the form of such a time in a report
-//! (`#[serde(with)]`).
+//! Wall-clock times as text: RFC 3339 in UTC, to the millisecond. With `#[serde(with)]`, this module writes and
+//! reads the times in a report.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +37,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemT
     Ok(representable(time))
 }
 
-/// The form of a time that can be unknown (`#[serde(with)]`).
+/// Writes and reads a time that can be unknown (`#[serde(with)]`).
 pub mod option {
     use std::time::SystemTime;
 

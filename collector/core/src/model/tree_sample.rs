@@ -28,7 +28,8 @@ pub struct TreeSample {
     pub from_ns: u64,
     /// The sample itself, CLOCK_MONOTONIC nanoseconds. It is the key of this sample.
     pub at_ns: u64,
-    /// Footprints, bytes. The largest includes processes that lived between the two samples only.
+    /// Footprints (RAM in which a page that several processes share counts once), bytes. The largest includes processes that lived
+    /// between the two samples only.
     pub footprint_bytes: Groups<Span<u64>>,
     /// Footprints over the time of the sample, byte-seconds.
     pub footprint_byte_s: Groups<f64>,
@@ -119,8 +120,8 @@ pub struct SystemSample {
     pub cpu_percent: Option<f64>,
 }
 
-/// All GPUs together. A sum is the largest that became known within the sample's time; `None`: no device gave the figure
-/// within two intervals. Where a driver's own samples of utilization are further apart than readings, that much later.
+/// All GPUs together. A sum is the largest that became known within the sample's time, or else the last one. `None`: that is older
+/// than about two intervals. Utilization stays valid for longer where the driver itself samples it more rarely.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSums {
     /// Memory in use by all processes of the machine, bytes.
@@ -141,7 +142,7 @@ impl GpuSums {
         if self.busy_percent? > 0.0 {
             return Some(false);
         }
-        // The parts of a device tell it in its place.
+        // The parts (MIG) of a device report their utilisation in its place.
         let has_parts =
             |device: &Device| self.devices.iter().any(|part| part.device.parent.as_ref() == Some(&device.id));
         let mut whole = self.devices.iter().filter(|sample| !has_parts(&sample.device));
@@ -149,23 +150,23 @@ impl GpuSums {
     }
 
     /// The memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
-    /// Other programs' memory counts, too. If the run has no memory on any GPU, gives 0 and the memory of the largest one. `None`: no
+    /// Other programs' memory counts, too. If the run has no memory on any GPU, it is 0 and the memory of the largest GPU. `None`: no
     /// GPU tells both.
     pub fn fullest(&self) -> Option<(u64, u64)> {
-        let known = |sample: &GpuSample| {
+        let used_and_whole = |sample: &GpuSample| {
             let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
             let own = sample.run_bytes?.combined;
-            // Both are of readings of their own times, so the run's part can be larger.
+            // The two were read at different times, so the run's part can be larger than the whole use.
             let used = sample.used_bytes.map_or(own, |used| used.max(own));
             Some((if own > 0 { used } else { 0 }, memory))
         };
         let used_part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
-        let all = self.devices.iter().filter_map(known);
+        let all = self.devices.iter().filter_map(used_and_whole);
         all.max_by(|a, b| used_part(a).total_cmp(&used_part(b)).then(a.1.cmp(&b.1)))
     }
 
-    /// A device of the next sample, joined with the same device of this sample. If no reading of the device became known in
-    /// this sample, gives the next sample's figures as they are.
+    /// Joins a device of the next sample with the same device of this sample. If no reading of the device became known in this
+    /// sample, its figures are older ones, so the next sample's stay as they are.
     fn join_device(&self, next: GpuSample) -> GpuSample {
         let is_same_and_new = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
         let Some(before) = self.devices.iter().find(is_same_and_new) else { return next };
@@ -185,8 +186,8 @@ impl GpuSums {
     }
 }
 
-/// One GPU. A figure is the largest that was read within the sample's time. If none was, it is the last one. `None`: that is too
-/// old, as in [`GpuSums`].
+/// One GPU. A figure is the largest that became known within the sample's time, or else the last one. `None`: that is too old, as
+/// in [`GpuSums`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// The device.
@@ -275,7 +276,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// What at least one of both wants.
+    /// What either of the two wants.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -289,7 +290,7 @@ impl Wants {
 }
 
 impl SystemSample {
-    /// The larger of each figure. An unknown one counts as the smallest.
+    /// The larger of each figure in two samples. A known figure is larger than an unknown one.
     #[must_use]
     pub fn larger(self, other: Self) -> Self {
         Self {
@@ -311,7 +312,7 @@ impl SystemSample {
 }
 
 impl<T: Copy + Ord> Span<T> {
-    /// Makes a quantity of which only the value at the sample is known, so that it counts as the largest.
+    /// Makes a quantity of which only the value at the sample is known, so that this is also its largest.
     pub fn at_end(end: T) -> Self {
         Self { end, max: end }
     }
@@ -321,7 +322,7 @@ impl<T: Copy + Ord> Span<T> {
         self.max = self.max.max(to);
     }
 
-    /// Joins the quantity with that of the time that follows.
+    /// Joins the quantity with that of the next sample, to one over the time of both.
     fn then(self, next: Self) -> Self {
         Self { end: next.end, max: self.max.max(next.max) }
     }
@@ -332,12 +333,12 @@ pub(crate) fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// The larger of two figures of each group, or those that are known.
+/// The larger of two figures, group by group, or the ones that are known. `None`: neither is.
 fn larger_groups(a: Option<Groups<u64>>, b: Option<Groups<u64>>) -> Option<Groups<u64>> {
     a.into_iter().chain(b).reduce(|a, b| a.with(b, u64::max))
 }
 
-/// Joins the commands of a sample with those of the next: the most processes and bytes at one time, and the sum of CPU time. A
+/// Joins the commands of a sample with those of the next: the larger number of processes and of bytes, and the sum of CPU time. A
 /// command that one of the samples left out has the figures of the other.
 fn join_commands(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<CommandSample> {
     for command in before {
@@ -354,9 +355,8 @@ fn join_commands(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<
 }
 
 impl TreeSample {
-    /// The CPU utilisation since an earlier sample of the run, percent of one core. `None` in place of that sample: since the
-    /// start of the run, with which this sample began. Samples between both may be lost. The percentages are `None` if no time
-    /// passed.
+    /// The CPU utilisation since an `earlier` sample of the run, percent of one core. There may be others in between. If `earlier`
+    /// is `None`, it is since the start of the run, with which this sample began. The percentages are `None` if no time passed.
     pub fn cpu_percent_since(&self, earlier: Option<&Self>) -> Groups<Option<f64>> {
         let since_ns = earlier.map_or(self.from_ns, |earlier| earlier.at_ns);
         let length_ns = self.at_ns.saturating_sub(since_ns);
@@ -369,8 +369,8 @@ impl TreeSample {
         })
     }
 
-    /// Joins this sample and the next one to a sample over the time of both. Figures that are of one moment are those of the next
-    /// sample, which ends that time.
+    /// Joins this sample and the next one to a sample over the time of both. A figure of one moment is taken from the next sample,
+    /// because that moment is the end of both.
     pub fn then(&self, next: Self) -> Self {
         let gpu = GpuSums {
             used_bytes: self.gpu.used_bytes.max(next.gpu.used_bytes),

@@ -23,7 +23,7 @@ const FAULTS: [i32; 9] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGT
 
 /// Maximum number of pairs of signal and command that are counted by themselves; the others share a name.
 const MAX_PAIRS: usize = 1000;
-/// Name of the rest.
+/// The name that the commands of all other pairs share.
 const OTHER: &str = "(other)";
 /// Maximum number of crashes that are kept one by one, to be compared with those of their parents and children: the last ones.
 const MAX_RECENT: usize = 64;
@@ -39,7 +39,7 @@ pub(crate) struct Crashes {
     recent: VecDeque<RecentCrash>,
 }
 
-/// A crash, as it is compared with those of the process's parent and children.
+/// What is kept of a crash, to compare it with crashes of the process's parent and children.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RecentCrash {
     pid: u32,
@@ -92,8 +92,8 @@ impl Crashes {
         push_last(&mut self.recent, RecentCrash { counted_as, ..crash }, MAX_RECENT);
     }
 
-    /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`MAX_PAIRS`] pairs already. Gives the
-    /// pair under which the crash was counted.
+    /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`MAX_PAIRS`] pairs already.
+    /// Returns the pair under which the crash was counted.
     fn count(&mut self, signal: i32, command: &Arc<str>) -> (i32, Arc<str>) {
         let own = (signal, command.clone());
         let is_full = self.counts.len() >= MAX_PAIRS && !self.counts.contains_key(&own);
@@ -125,8 +125,8 @@ impl Crashes {
             is_probe: command.is_some_and(is_probe),
             places: Vec::new(),
         };
-        let of_sigkill = || self.counts.iter().filter(|((signal, _), _)| *signal == SIGKILL);
-        let killed: u64 = of_sigkill().map(|(_, count)| count).sum();
+        let of_sigkill = self.counts.iter().filter(|((signal, _), _)| *signal == SIGKILL);
+        let killed: u64 = of_sigkill.map(|(_, count)| count).sum();
         let are_all_known = killed <= oom_kills;
         let counted = self.counts.iter().filter(|((signal, _), _)| *signal != SIGKILL || are_all_known);
         let mut list: Vec<Crash> =

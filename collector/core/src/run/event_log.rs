@@ -1,4 +1,5 @@
-//! The events of a run. All are counted. Those that are told are listed, as far as there is room.
+//! The events of a run. All are counted. Those that are told to the user are listed, as far as there is room: all but steps of memory
+//! that come too often.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::model::alert::{EventKind, RunEvent};
 /// Maximum number of events in the list. When there is one more, every second event of the older half is dropped.
 pub(super) const MAX_EVENTS: usize = 10_000;
 
-/// The events of a run.
+/// The counts of a run's events, and the list of those that are told.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct EventLog {
     /// Number of all events.

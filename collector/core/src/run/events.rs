@@ -1,4 +1,4 @@
-//! What happens in a run: its events, for `--events`, the report and the live summary.
+//! Collects the events of a run (its start, exceeded limits, alerts, steps of memory) for `--events`, the report and the live summary.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::model::order::{Action, Order};
 use crate::model::rule::Quantity;
 use crate::model::tree_sample::TreeSample;
 
-/// The events of a run.
+/// The events of a run, and what was noted already, so that each event is added once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct RunEvents {
     pub(crate) log: EventLog,
@@ -31,7 +31,7 @@ pub(crate) struct RunEvents {
 }
 
 impl RunEvents {
-    /// Notes once that the command has started. A collector that replaces another is told again.
+    /// Adds the event of the command's start, once: a collector that replaces a killed one is told of the start again.
     pub(super) fn note_start(&mut self) {
         if !self.has_started {
             self.has_started = true;
@@ -40,7 +40,7 @@ impl RunEvents {
         }
     }
 
-    /// Notes each limit once when it is exceeded.
+    /// Adds an event for each limit that was exceeded since the last call.
     pub(super) fn note_limits(&mut self, rules: &Rules, start_ns: u64) {
         for (index, (limit, exceeded)) in rules.limits().enumerate() {
             let Some(exceeded) = exceeded else { continue };
@@ -59,8 +59,8 @@ impl RunEvents {
         }
     }
 
-    /// Notes once that the user's command failed, `at_s` seconds after the command's start, for the alert of this index and the order of this epoch. A collector that
-    /// replaces another is told again.
+    /// Adds the event that the user's command for an alert failed, `at_s` seconds after the command's start. `alert` is the alert's
+    /// index. The event is added once for each order, by its `epoch`: a collector that replaces a killed one is told again.
     pub(super) fn note_failure(
         &mut self,
         rules: &Rules,
@@ -75,7 +75,8 @@ impl RunEvents {
         }
     }
 
-    /// Notes, `at_s` seconds after the command's start, that the user's command does not run for these orders, which have no answer: no order is obeyed any more.
+    /// Adds an event for each unanswered order to run the user's command for an alert: the run is over, and no order is obeyed any
+    /// more. `at_s`: seconds after the command's start.
     pub(super) fn give_up(&mut self, rules: &Rules, open: &[Order], at_s: f64) {
         for order in open {
             if let Action::RunAlertCommand { alert, .. } = order.action {
@@ -84,7 +85,7 @@ impl RunEvents {
         }
     }
 
-    /// Notes a jump of RAM between the sample before and this one, if there was one.
+    /// Adds the event of a jump of RAM from the sample before to this one, if there was such a jump.
     pub(super) fn note_jump(&mut self, rules: &Rules, sample: &TreeSample, start_ns: u64) {
         let (allowed, ram) = (rules.most_ram(), sample.footprint_bytes.combined.end);
         if let Some(jump) = self.jumps.add_sample(sample.at_ns, ram, allowed, rules.interval_ns) {
@@ -93,7 +94,7 @@ impl RunEvents {
         }
     }
 
-    /// Notes the steps of memory on GPUs that `usage` has found since the last call.
+    /// Adds the events of the steps of GPU memory that `usage` has found since the last call.
     pub(super) fn note_gpu_steps(&mut self, usage: &mut GpuUsage, start_ns: u64) {
         for (found, device, process) in usage.take_steps() {
             let kind = match process {

@@ -19,9 +19,9 @@ pub(crate) struct Failures {
     pub main: Option<ProcessSummary>,
     /// Processes by the signal that ended them.
     pub by_signal: BTreeMap<i32, Killed>,
-    /// The one that came closest to its limit of address space.
+    /// The process that came closest to its limit of address space.
     pub near_address_space: Option<ProcessSummary>,
-    /// Processes of `timeout` that may have ended their command, the last ones.
+    /// The last processes of `timeout` (coreutils) that may have ended their command.
     pub timed_out: VecDeque<ProcessSummary>,
     /// Processes that crashed.
     pub crashes: Crashes,
@@ -34,13 +34,13 @@ pub(crate) struct Killed {
     pub count: u64,
     /// The last ones to end.
     pub last: VecDeque<ProcessSummary>,
-    /// The one of the largest peak RSS.
+    /// The process with the largest peak RSS.
     pub largest: Option<ProcessSummary>,
 }
 
 impl Failures {
-    /// Takes in a finalized process: counts it if it crashed, and keeps it if it may show what ended the command. One that
-    /// succeeded, or whose exit is unknown, changes nothing.
+    /// Takes in a finalized process: counts it if it crashed, and keeps it if it may show what ended the command. A process
+    /// that succeeded, or whose exit is unknown, changes nothing.
     pub(crate) fn add_if_failed(&mut self, process: &ProcessSummary) {
         let exit = process.exit;
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {
@@ -53,7 +53,7 @@ impl Failures {
         if let Some(signal) = exit.signal {
             self.by_signal.entry(signal).or_default().add(process);
         }
-        // A process that a signal from outside ended did not fail for want of memory.
+        // A process whose allocation fails exits, or ends by one of these signals. Other signals come from outside.
         let is_own_failure =
             matches!(exit.signal, None | Some(libc::SIGABRT | libc::SIGBUS | libc::SIGSEGV | libc::SIGTRAP));
         let closest = self.near_address_space.as_ref().map_or(0.0, ProcessSummary::address_space_used);
@@ -67,7 +67,7 @@ impl Failures {
 }
 
 impl Killed {
-    /// Counts a process that the signal ended. Keeps it as one of the last, and as the largest if it is that.
+    /// Counts a process that the signal ended. Keeps it as one of the last, and as the largest if its peak RSS is largest.
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         push_last(&mut self.last, process.clone(), MAX_KEPT);

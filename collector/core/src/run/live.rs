@@ -1,5 +1,5 @@
 //! The largest live processes of the last sample, for programs that watch the run. They are chosen by their sizes alone, which
-//! is cheap for thousands. What else is known of the chosen ones is looked up only when it is asked for.
+//! is cheap for thousands of processes. What else is known of those chosen is looked up only when it is asked for.
 
 use std::cmp::Reverse;
 

@@ -10,7 +10,7 @@ use crate::model::tree_sample::TreeSample;
 const MAX_ALERTS: usize = 8;
 /// Maximum number of events of a kind (signals, crashes, outputs) in the list.
 const MAX_EVENTS: usize = 6;
-/// Maximum number of characters of a text that came from outside.
+/// Maximum number of characters of a text that the run did not make, such as the name of a process.
 const MAX_CHARACTERS: usize = 100;
 
 /// Builds the summary of the run and its open sample `now`. Lists at most `most_commands` commands of ended processes.
@@ -39,7 +39,7 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
     }
 }
 
-/// The first [`MAX_ALERTS`] of the alerts that are on, as events.
+/// The first [`MAX_ALERTS`] alerts that are on, as events.
 fn alerts(run: &RunState) -> Vec<RunEvent> {
     let is_on = run.rules.alerts.iter().filter_map(|alert| alert.now.as_ref()).take(MAX_ALERTS);
     is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()

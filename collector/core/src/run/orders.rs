@@ -18,7 +18,7 @@ pub const REPEATED_AFTER_NS: u64 = 1_000_000_000;
 pub(crate) struct Orders {
     /// Those without an answer.
     open: Vec<Order>,
-    /// Those that the launcher has answered. A rule's orders can be answered in any order: one of them can find the pipe full.
+    /// Those that the launcher has answered. A later one can be answered before an earlier one that found the pipe full.
     answered: BTreeSet<OrderId>,
     /// When each of the open orders was last sent, CLOCK_MONOTONIC nanoseconds. A collector that replaces another has sent none.
     #[serde(skip)]
@@ -38,8 +38,8 @@ impl Orders {
         }
     }
 
-    /// Notes that the launcher has answered an order, which is then not sent again. A collector that resumes an older state can
-    /// hear of orders that it has not decided yet: it does not issue them.
+    /// Notes that the launcher has answered an order, which is then not sent again. If this collector resumed an older state, its
+    /// rules may not have decided on that order yet. When they do, it is not issued.
     pub(super) fn answer(&mut self, id: OrderId) {
         self.open.retain(|order| order.id != id);
         self.taken.retain(|(taken, _)| *taken != id);
@@ -47,7 +47,7 @@ impl Orders {
     }
 
     /// The open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds, and notes them as sent.
-    /// These are the ones that were never sent, or were last sent [`REPEATED_AFTER_NS`] ago.
+    /// An order is due if it was never sent, or was last sent [`REPEATED_AFTER_NS`] ago.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
         let is_due = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);

@@ -1,5 +1,6 @@
-//! What the sinks have not taken yet: closed samples, processes whose figures are final, and events, in their order. The outbox
-//! is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing that no sink wants.
+//! What the sinks (the run's outputs) have not taken yet: closed samples, processes whose figures are final, and events, in their
+//! order. The outbox is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing
+//! that no sink wants.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use super::tree::ProcessSummary;
 use crate::model::alert::RunEvent;
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 
-/// Maximum number of items that are kept; beyond it the oldest ones are dropped. The sinks that are behind count what they miss.
+/// Maximum number of items that are kept; beyond it the oldest ones are dropped, and the sinks that have not taken them count that.
 const MAX_ITEMS: usize = 1024;
 
 /// Something for the sinks.
@@ -37,13 +38,13 @@ pub struct Missed {
 impl Missed {
     /// How many of them a sink with these wants would have taken.
     pub fn count(self, wants: Wants) -> u64 {
-        let each = [
+        let by_kind = [
             (wants.samples, self.samples),
             (wants.ended, self.ended),
             (wants.events, self.events),
             (wants.happened, self.happened),
         ];
-        each.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
+        by_kind.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
     }
 
     /// Counts a dropped item.
@@ -67,16 +68,16 @@ pub struct Outbox {
     first: u64,
     /// The sinks were given the items before this number.
     given: u64,
-    /// The items that were dropped since then, of which no sink's queue has any.
+    /// The items that were dropped since then, before any sink was given them.
     missed: Missed,
     /// Key of the last sample that was added, CLOCK_MONOTONIC nanoseconds.
     closed_ns: u64,
-    /// Where the items that come next are kept outside of the run state, bytes.
+    /// The place in the state file at which the items that come next are kept, bytes.
     pub kept_at: u64,
 }
 
 impl Outbox {
-    /// Adds a closed sample, if a sink wants samples. One that was restored from a killed collector is not added again.
+    /// Adds a closed sample, if a sink wants samples, unless a killed collector has added it before: see [`Self::restore`].
     pub(super) fn add_sample(&mut self, sample: TreeSample) {
         if self.wants.samples && sample.at_ns > self.closed_ns {
             self.closed_ns = sample.at_ns;
@@ -105,7 +106,7 @@ impl Outbox {
         }
     }
 
-    /// Adds an item. If there are too many, the oldest item is dropped. That one counts as missed, unless the sinks were given it.
+    /// Adds an item. If there are too many, drops the oldest one, which counts as missed unless the sinks were given it.
     fn push(&mut self, item: Outgoing) {
         self.items.push_back(item);
         if self.items.len() > MAX_ITEMS

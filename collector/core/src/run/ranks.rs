@@ -13,15 +13,16 @@ use super::tree::{ProcessSummary, Tree};
 use crate::model::mpi_daemons;
 use crate::model::report::{Exit, JobRank, OwnRank, UnseenRanks};
 
-/// Maximum number of ranks that are counted. If there are more, it is not concluded how many are missing.
-const MOST_RANKS: u64 = 1 << 17;
+/// Maximum number of ranks that are counted. If there are more, how many are missing stays unknown.
+const MAX_RANKS: u64 = 1 << 17;
 /// Maximum number of ranks whose usage is kept: more than a node has cores.
-const MOST_USED: usize = 4096;
+const MAX_RANKS_WITH_USAGE: usize = 4096;
 
 /// The ranks of which a process was seen.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ranks {
-    /// By job and number of ranks: MPICH's environment has no id of the job, so jobs of equal size count as one there.
+    /// The numbers of the ranks, by job id and size of the job. MPICH's environment has no job id, so its jobs of equal size
+    /// count as one.
     seen: BTreeMap<(u32, u32), BTreeSet<u32>>,
     /// How many ranks `seen` has.
     seen_count: u64,
@@ -29,7 +30,7 @@ pub(crate) struct Ranks {
     used: BTreeMap<Rank, RankTotals>,
 }
 
-/// What the processes of a rank used.
+/// What the processes of a rank used. A process is finalized when no record can change its figures any more.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 struct RankTotals {
     /// Largest sum of what its processes added to the footprint at a sample, bytes.
@@ -40,7 +41,7 @@ struct RankTotals {
     gpu_bytes: Option<u64>,
     /// CPU time of the finalized ones, microseconds.
     cpu_us: u64,
-    /// The CPU time of a finalized one is not known, so `cpu_us` lacks it.
+    /// `cpu_us` lacks the CPU time of at least one finalized process, since that is not known.
     is_any_cpu_unknown: bool,
     /// How many have been finalized.
     processes: u64,
@@ -80,7 +81,7 @@ impl RankTotals {
         }
     }
 
-    /// What the report has of the rank. `start_ns`: the run's start, CLOCK_MONOTONIC nanoseconds. `None`: none of its
+    /// The rank's entry in the report. `start_ns`: the run's start, CLOCK_MONOTONIC nanoseconds. `None`: none of its
     /// processes has been finalized, or the first one is an MPI daemon. A daemon has the environment of a rank of the step that
     /// started it.
     fn report(&self, rank: Rank, start_ns: u64) -> Option<JobRank> {
@@ -104,7 +105,7 @@ impl RankTotals {
 impl Ranks {
     /// Notes the rank that a process's environment names, if it is one of several.
     pub(crate) fn add_if_of_several(&mut self, rank: Rank) {
-        if rank.is_of_several() && self.seen_count < MOST_RANKS {
+        if rank.is_of_several() && self.seen_count < MAX_RANKS {
             let is_new = self.seen.entry((rank.job, rank.count)).or_default().insert(rank.rank);
             self.seen_count += u64::from(is_new);
         }
@@ -119,7 +120,7 @@ impl Ranks {
 
     /// Takes in what the processes of each rank held at a sample. The largest sum of a rank is kept.
     pub(crate) fn add_sample(&mut self, tree: &Tree, sample: &Sample) {
-        // START records set both. So without a rank in `seen`, no process has one.
+        // A START record adds its rank to `seen` and to the process. So while `seen` is empty, no process has a rank.
         if self.seen.is_empty() {
             return;
         }
@@ -137,9 +138,9 @@ impl Ranks {
         }
     }
 
-    /// What is kept of a rank, which begins empty. `None`: the rank is new, and there are too many.
+    /// The totals of a rank; those of a new one are empty. `None`: the rank is new, and there are too many.
     fn totals_of(&mut self, rank: Rank) -> Option<&mut RankTotals> {
-        let has_room = self.used.len() < MOST_USED;
+        let has_room = self.used.len() < MAX_RANKS_WITH_USAGE;
         (has_room || self.used.contains_key(&rank)).then(|| self.used.entry(rank).or_default())
     }
 
@@ -152,13 +153,13 @@ impl Ranks {
 
     /// How many ranks' usage is not kept, since there are too many.
     pub(crate) fn left_out(&self) -> u64 {
-        self.seen_count.saturating_sub(MOST_USED as u64)
+        self.seen_count.saturating_sub(MAX_RANKS_WITH_USAGE as u64)
     }
 
     /// How many ranks have no process in the tree. `None`: none is missing, or there are too many to know. `own`: the
     /// launcher's ranks. Their jobs do not count: the launcher is a part of those, and the tree inherits its environment.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
-        if self.seen_count >= MOST_RANKS {
+        if self.seen_count >= MAX_RANKS {
             return None;
         }
         let is_own = |job: (u32, u32)| own.iter().any(|rank| (rank.job, rank.count) == job);
@@ -266,12 +267,15 @@ mod tests {
     #[test]
     fn usage_of_forged_ranks_takes_bounded_memory() {
         let mut ranks = Ranks::default();
-        for number in 0..2 * MOST_USED as u32 {
+        for number in 0..2 * MAX_RANKS_WITH_USAGE as u32 {
             let rank = Rank { job: 1, rank: number, count: u32::MAX };
             ranks.add_if_of_several(rank);
             ranks.add_finalized(&process_of(rank, 9, 0, 1, "x"), None);
         }
-        assert_eq!((ranks.used(&[], 0).len(), ranks.left_out()), (MOST_USED, MOST_USED as u64));
+        assert_eq!(
+            (ranks.used(&[], 0).len(), ranks.left_out()),
+            (MAX_RANKS_WITH_USAGE, MAX_RANKS_WITH_USAGE as u64)
+        );
     }
 
     #[test]
@@ -279,6 +283,6 @@ mod tests {
         let mut seen = Ranks::default();
         (0..1 << 18).for_each(|rank| seen.add_if_of_several(Rank { job: 1, rank, count: u32::MAX }));
         seen.add_if_of_several(Rank { job: 9, rank: 7, count: 7 });
-        assert_eq!((seen.seen_count, seen.unseen(&[])), (MOST_RANKS, None));
+        assert_eq!((seen.seen_count, seen.unseen(&[])), (MAX_RANKS, None));
     }
 }

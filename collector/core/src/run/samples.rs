@@ -1,5 +1,5 @@
-//! The run over time. A sample is open until the next one is complete. Then it closes and goes to the sinks. Samples are
-//! concluded from observations and their times alone, so a replay gives the same ones.
+//! The samples of the run. A sample is open until the next one is complete. Then it closes and goes to the sinks. Samples are
+//! made from observations and their times alone, so a replay gives the same ones.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::model::tree_sample::{
     CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
-/// Commands of a sample: this many with most RAM, and as many others with most CPU time.
+/// Maximum number of commands in a sample: this many with most RAM, and as many others with most CPU time.
 const MAX_COMMANDS: usize = 5;
 
 /// The open sample, and what is kept of the closed ones.
@@ -34,11 +34,11 @@ pub struct Samples {
     largest_system: SystemSample,
     /// Block I/O and file systems.
     pub(crate) storage: Storage,
-    /// Footprints up to the last sample, byte-seconds.
+    /// Footprints (distinct resident pages), integrated over time up to the last sample, byte-seconds.
     byte_s: Groups<f64>,
     /// All commands of the open sample.
     commands: Vec<CommandSample>,
-    /// The closed samples as points.
+    /// The closed samples as a bounded number of points in time.
     pub(crate) over_time: OverTime,
     /// The largest RAM that a closed sample has, bytes.
     largest_closed_bytes: Groups<u64>,
@@ -55,18 +55,18 @@ pub(crate) struct Parts<'a> {
     pub totals: &'a Totals,
 }
 
-/// What a sample has beside [`Parts`]. It must be made before [`RamUsage::add`], which takes the sample's intervals.
+/// What else a sample is made of, beside [`Parts`]. It must be made before [`RamUsage::add`], which removes the sample's intervals.
 pub(super) struct Completed {
     /// Utilisation in the CPU window that the sample completes, percent. `None`: it completes none.
     window_percent: Groups<Option<f64>>,
-    /// All commands of the sample's time.
+    /// All commands that ran in the sample's time.
     commands: Vec<CommandSample>,
-    /// What was used before the sample's time, and was not known then.
+    /// What was used before the sample's time, and became known only with this sample.
     late: Vec<LateUse>,
 }
 
 impl Completed {
-    /// Makes it of a complete sample. `window_percent`: see [`Self::window_percent`].
+    /// Derives it from a complete sample. `window_percent`: see the field.
     pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
         Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
     }
@@ -74,8 +74,8 @@ impl Completed {
 
 impl Samples {
     /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation since the reading before, percent. `None`:
-    /// the figure could not be read, or the reading before is too near for a utilisation. The open sample has the largest of each
-    /// figure since the one before closed, or else the last one.
+    /// the figure could not be read, or the reading before is too near for a utilisation. The open sample has the largest reading
+    /// of each figure since the sample before closed. Without a reading since then, it has the last one.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {
         self.largest_system =
             self.largest_system.larger(SystemSample { read_ns: at_ns, ram_bytes, cpu_percent });
@@ -90,7 +90,7 @@ impl Samples {
         self.add_cpu_of(&sample.intervals);
     }
 
-    /// Adds the CPU time of these intervals. It is negative where a sample had counted more of a process than its records say.
+    /// Adds the CPU time of these intervals. It is negative if samples have counted more for a process than its records say.
     fn add_cpu_of(&mut self, intervals: &[LiveInterval]) {
         for interval in intervals {
             let part = self.cpu_ns.part_mut(interval.is_main);
@@ -119,8 +119,8 @@ impl Samples {
         }
     }
 
-    /// Opens a sample that is complete. `parts` have taken the sample in, and the one before is closed. What the sample tells of
-    /// earlier times goes into the points of the run.
+    /// Opens a sample that is complete. By now `parts` include it, and the sample before is closed. What the sample tells of
+    /// earlier times goes into `over_time`.
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
@@ -152,7 +152,7 @@ impl Samples {
         }
     }
 
-    /// Closes the open sample, which goes to the points of the run and to the sinks. The machine's largest figures begin anew.
+    /// Closes the open sample, which goes to `over_time` and to the sinks. The machine's largest figures begin anew.
     /// Returns the sample's key, `at_ns`. `None`: none is open.
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
@@ -166,7 +166,8 @@ impl Samples {
         Some(at_ns)
     }
 
-    /// Takes in that a closed sample had more RAM or processes: raises the points of the run, and adds an event for the sinks.
+    /// Notes that a late record shows more RAM or processes in the time of a closed sample: raises the maxima of `over_time`, and
+    /// adds an event for the sinks.
     pub(super) fn revise(&mut self, revision: &Revision) {
         self.over_time.raise(revision);
         let (at_ns, max_footprint_bytes) = (revision.at_ns, revision.footprint_bytes);
@@ -176,7 +177,7 @@ impl Samples {
     /// The open sample as far as it is known. `None`: none is open.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
-        // Records can have shown more within its time since it was opened.
+        // Since it was opened, records can have shown larger figures within its time.
         let Largest { footprint_bytes, processes, threads } =
             parts.ram.largest_by_sample.within(sample.at_ns);
         let raised = |span: Span<u64>, largest: u64| Span { max: span.max.max(largest), ..span };
@@ -190,14 +191,15 @@ impl Samples {
         sample.file_systems = self.storage.file_systems(sample.at_ns);
         let open_bytes = parts.ram.largest_by_sample.open_bytes();
         let of_samples = self.largest_closed_bytes.with(open_bytes, u64::max);
-        let known = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
-        sample.max_ram = known.with(of_samples, |(max, floor), of_samples| maximum(max, floor, of_samples));
+        let max_and_floor = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
+        sample.max_ram = max_and_floor.with(of_samples, |(max, floor), bytes| maximum(max, floor, bytes));
         Some(sample)
     }
 }
 
-/// The largest RAM so far, and what shows it. That is a single process (`floor`) if it was larger than any footprint. If
-/// not, it is a sample, or a record that came after its sample had closed. `of_samples_bytes`: the largest RAM that any sample has.
+/// The largest RAM so far, and what shows it. `floor`: the largest single process, since the tree held at least as much. If that
+/// exceeds the largest footprint, it is the maximum. Otherwise a sample shows the maximum, or a record that came after its sample
+/// had closed. `of_samples_bytes`: the largest RAM in any sample.
 fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum {
     let source = if floor.rss_bytes > max.footprint_bytes {
         MaximumSource::Floor
@@ -212,7 +214,7 @@ fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum
 /// The commands that use most: [`MAX_COMMANDS`] by RAM, and as many others by CPU time. `all` is sorted by RAM, most first.
 fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
     let (first, rest) = all.split_at(MAX_COMMANDS.min(all.len()));
-    // Beyond the largest, a command counts only if one of its processes lives.
+    // Of the others, only commands with a live process are listed.
     let mut rest: Vec<&CommandSample> = rest.iter().filter(|command| command.processes > 0).collect();
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
     first.iter().chain(rest.into_iter().take(MAX_COMMANDS)).cloned().collect()

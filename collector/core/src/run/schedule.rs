@@ -3,13 +3,13 @@
 //! [`Schedule::decide`] concludes from [`Situation`] and from earlier outcomes, which [`Schedule::sampled`] takes in. The rules, with
 //! the values of [`SamplingPolicy`]:
 //!
-//! - Growth: while the tree's RAM grows notably, and at the start of the run, samples come more often. What several processes
-//!   hold at once is known only as well as how far each had grown when one ended.
-//! - Large ends: after the end of a large process the sample waits a little. A sample amid ends would mix peaks with sizes of
-//!   the sample before. While the tree does not grow, that delay is shorter.
+//! - Growth: while the tree's RAM grows notably, and at the start of the run, samples come more often. How large the others were
+//!   when a process ended is known only from the sample before.
+//! - Large ends: after the end of a large process the sample waits a little, since others may end with it. A sample amid ends
+//!   would mix peaks with sizes of the sample before. While the tree does not grow, that delay is shorter.
 //! - Unreported programs: only samples show the memory of a program that has not written its START record yet. The younger such
 //!   a program is, the more often samples come.
-//! - Many ended intervals cause a sample at once, since they take memory.
+//! - Many intervals (a process's life, or its memory) that wait for a sample cause one at once, since they take memory.
 
 use super::tree::LiveInterval;
 use crate::model::policy::SamplingPolicy;
@@ -21,7 +21,7 @@ pub struct Situation<'a> {
     pub sampled_ns: u64,
     /// The largest footprint of the tree so far, bytes.
     pub largest_bytes: u64,
-    /// When the youngest program began that has not reported. `None`: there is none that is young.
+    /// When the youngest program began that has written no START record. `None`: there is no young one.
     pub youngest_unreported_ns: Option<u64>,
     /// The intervals that ended since the last sample, which the next sample takes.
     pub ended: &'a [LiveInterval],
@@ -101,7 +101,7 @@ pub struct Schedule {
     interval_ns: u64,
     /// The next sample of the grid.
     next_tick_ns: u64,
-    /// The next sample for growth. The largest number: none comes.
+    /// The next sample for growth. `u64::MAX`: none comes.
     early_ns: u64,
     /// No sample for unreported programs comes before this time, so that they take only a small part of a core: see
     /// [`Self::charge`].
@@ -132,18 +132,18 @@ impl Schedule {
 
     /// Decides whether to sample now or to wait. A sample is planned for the next tick, or earlier for growth or an unreported
     /// program. Large ends may delay it: that delay is kept for the next call. Nothing else changes.
-    pub fn decide(&mut self, now_ns: u64, facts: &Situation) -> Decision {
+    pub fn decide(&mut self, now_ns: u64, situation: &Situation) -> Decision {
         let is_on_grid = now_ns >= self.next_tick_ns;
-        if facts.ended.len() > self.policy.most_waiting {
+        if situation.ended.len() > self.policy.most_waiting {
             return Decision::Sample(Terms { is_on_grid, large_end: None });
         }
-        let planned_ns = self.next_tick_ns.min(self.early_ns).min(self.unreported_ns(facts));
+        let planned_ns = self.next_tick_ns.min(self.early_ns).min(self.unreported_ns(situation));
         let due_ns = planned_ns.max(self.delayed_until_ns);
         if now_ns < due_ns {
             return Decision::Wait(due_ns);
         }
-        let large_end = self.large_end(now_ns, planned_ns, facts);
-        match large_end.and_then(|rule| rule.until_ns(facts.ended)) {
+        let large_end = self.large_end(now_ns, planned_ns, situation);
+        match large_end.and_then(|rule| rule.until_ns(situation.ended)) {
             Some(until_ns) if now_ns < until_ns => {
                 self.delayed_until_ns = until_ns;
                 Decision::Wait(until_ns)
@@ -152,36 +152,36 @@ impl Schedule {
         }
     }
 
-    /// When a sample for unreported programs is due, CLOCK_MONOTONIC nanoseconds. The largest number: none is. It comes as
-    /// long after the last sample as the youngest such program was old by then, so that the age doubles. The policy bounds that
-    /// time, and the cost of earlier samples may make it longer.
-    fn unreported_ns(&self, facts: &Situation) -> u64 {
+    /// When a sample for unreported programs is due, CLOCK_MONOTONIC nanoseconds. `u64::MAX`: none is. The time since the last
+    /// sample equals the age that the youngest such program had then, so its age doubles from sample to sample. The policy bounds
+    /// that time, and the cost of earlier samples may make it longer.
+    fn unreported_ns(&self, situation: &Situation) -> u64 {
         let policy = &self.policy;
         let is_wanted = policy.unreported_rest_ns > 0;
-        let Some(start_ns) = facts.youngest_unreported_ns.filter(|_| is_wanted) else { return u64::MAX };
-        let age_ns = facts.sampled_ns.saturating_sub(start_ns);
+        let Some(start_ns) = situation.youngest_unreported_ns.filter(|_| is_wanted) else { return u64::MAX };
+        let age_ns = situation.sampled_ns.saturating_sub(start_ns);
         let rest_ns = age_ns.max(policy.unreported_ns).min(policy.unreported_rest_ns);
-        let rests_from_ns = facts.sampled_ns.max(start_ns);
+        let rests_from_ns = situation.sampled_ns.max(start_ns);
         rests_from_ns.saturating_add(rest_ns).max(self.unreported_after_ns)
     }
 
-    /// Which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it is delayed for long
+    /// Which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it has been delayed for long
     /// enough.
-    fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Situation) -> Option<LargeEnd> {
+    fn large_end(&self, now_ns: u64, planned_ns: u64, situation: &Situation) -> Option<LargeEnd> {
         let policy = &self.policy;
-        let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
+        let window_ns = planned_ns.saturating_sub(situation.sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
-        // Without growth from sample to sample, memory can still have grown since the last one. So ends delay, but for less.
+        // Even if no sample shows growth, memory can have grown since the last one. So ends delay the sample, but for less time.
         let is_growing = now_ns < self.grows_until_ns;
         let delay_ns = if is_growing { longest_ns } else { policy.together_ns.min(longest_ns) };
         let is_delayed_enough = now_ns >= planned_ns.saturating_add(delay_ns);
         if policy.together_ns == 0 || is_delayed_enough {
             return None;
         }
-        let notable_bytes = facts.largest_bytes / policy.notable_end.max(1);
+        let notable_bytes = situation.largest_bytes / policy.notable_end.max(1);
         Some(LargeEnd {
             bytes: notable_bytes.max(policy.notable_end_bytes),
-            // No end before the window's middle delays the sample.
+            // So an end delays the sample only if it is in the later half of the time since the last one.
             together_ns: policy.together_ns.min(window_ns / 2),
         })
     }
@@ -202,8 +202,8 @@ impl Schedule {
         }
     }
 
-    /// Plans the next sample for growth, and the next one of the grid, after a sample that was taken. If that one was for neither,
-    /// charges for it.
+    /// Plans the next sample for growth, and the next one of the grid, after a sample that was taken. If that sample was for
+    /// neither, charges for it.
     fn plan_after(&mut self, taken: &Taken) {
         // Neither the grid nor growth was the reason for it, but an unreported program, or many ended intervals.
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
@@ -236,8 +236,9 @@ impl Schedule {
     }
 
     /// Charges for a sample that neither the grid nor growth asked for: the next one for an unreported program waits until
-    /// `unreported_after_ns`. A nanosecond of cost moves that on by `share_of_unreported` nanoseconds. So these samples take one
-    /// part in that many of a core. If that time is over, the time since is credit, up to what `saved_for_unreported_ns` costs.
+    /// `unreported_after_ns`. A nanosecond of cost moves that time on by `share_of_unreported` nanoseconds, so these samples take
+    /// one part in that many of a core. If the time has passed, the time since then is credit, up to `saved_for_unreported_ns` of
+    /// cost.
     fn charge(&mut self, taken: &Taken) {
         let wait_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
         let most_credit_ns = wait_for(self.policy.saved_for_unreported_ns);
@@ -317,12 +318,12 @@ mod tests {
             let mut at_ns = 0;
             loop {
                 let begin_ns = 2000 * MS + from_ns.saturating_sub(2000 * MS) / (500 * MS) * (500 * MS);
-                let facts =
+                let situation =
                     Situation { sampled_ns: from_ns, youngest_unreported_ns: Some(begin_ns), ..NOTHING };
-                if let Decision::Wait(until_ns) = schedule.decide(at_ns, &facts) {
+                if let Decision::Wait(until_ns) = schedule.decide(at_ns, &situation) {
                     at_ns = until_ns;
                 }
-                assert!(matches!(schedule.decide(at_ns, &facts), Decision::Sample(_)));
+                assert!(matches!(schedule.decide(at_ns, &situation), Decision::Sample(_)));
                 if at_ns >= until_ns {
                     return times;
                 }
@@ -384,15 +385,15 @@ mod tests {
 
         let ended = [ended_at(124 * MS, 16 << 20), ended_at(100 * MS, 16 << 20)];
         let until_ns = 124 * MS + 25 * MS / 2;
-        let facts = Situation { ended: &ended, ..sampled };
-        assert_eq!(schedule.decide(125 * MS, &facts), Decision::Wait(until_ns));
+        let situation = Situation { ended: &ended, ..sampled };
+        assert_eq!(schedule.decide(125 * MS, &situation), Decision::Wait(until_ns));
         assert_eq!(schedule.decide(until_ns - 1, &sampled), Decision::Wait(until_ns), "it stays delayed");
-        assert_eq!(schedule.decide(until_ns, &facts), sample(false, Some(large_end)));
+        assert_eq!(schedule.decide(until_ns, &situation), sample(false, Some(large_end)));
 
         // The sample itself finds one dead.
         schedule.sampled(&Outcome::PutOff { at_ns: until_ns, cost_ns: 0, large_end });
-        assert_eq!(schedule.decide(until_ns, &facts), Decision::Wait(until_ns + 25 * MS / 2));
-        assert_eq!(schedule.decide(700 * MS, &facts), sample(true, None), "no longer growing");
+        assert_eq!(schedule.decide(until_ns, &situation), Decision::Wait(until_ns + 25 * MS / 2));
+        assert_eq!(schedule.decide(700 * MS, &situation), sample(true, None), "no longer growing");
     }
 
     #[test]
@@ -418,9 +419,9 @@ mod tests {
         let mut schedule = Schedule::new(policy.unwrap(), 100 * MS, 0);
         let taken = Taken { at_ns: MS, cost_ns: 1, largest_before: 1 << 30, largest: 9 << 30, ..NO_GROWTH };
         schedule.sampled(&Outcome::Taken(taken));
-        let facts = Situation { largest_bytes: 1 << 30, youngest_unreported_ns: Some(MS), ..NOTHING };
-        assert_eq!(schedule.decide(MS, &facts), Decision::Wait(100 * MS), "only the grid is left");
+        let situation = Situation { largest_bytes: 1 << 30, youngest_unreported_ns: Some(MS), ..NOTHING };
+        assert_eq!(schedule.decide(MS, &situation), Decision::Wait(100 * MS), "only the grid is left");
         let large_end = LargeEnd { bytes: 1 << 30, together_ns: 1 };
-        assert_eq!(schedule.decide(100 * MS, &facts), sample(true, Some(large_end)));
+        assert_eq!(schedule.decide(100 * MS, &situation), sample(true, Some(large_end)));
     }
 }

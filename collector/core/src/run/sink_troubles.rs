@@ -1,4 +1,4 @@
-//! What is wrong with the outputs of a run, for its report.
+//! Which outputs (sinks) of a run failed or lost something. Its report warns of these.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ pub struct SinkTrouble {
     pub failed: Option<String>,
     /// Lines or samples that the output lost.
     pub lost: u64,
-    /// The first error that lost some of them. `None`: no error did; if some are lost, the output was too slow.
+    /// The first error because of which it lost some. `None`: there was no error, so any that are lost were sent faster than the
+    /// output took them.
     pub error: Option<String>,
 }
 

@@ -31,7 +31,7 @@ use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
 use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::{GpuSums, TreeSample};
 
-/// The state of a run.
+/// All that the core knows of a run, in parts that each deal with one subject.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunState {
     /// Processes whose figures are not final.
@@ -58,7 +58,7 @@ pub struct RunState {
     pub(crate) main_pid: Option<u32>,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
-    /// CLOCK_MONOTONIC of the last sample, nanoseconds; before it, of the session's start.
+    /// CLOCK_MONOTONIC of the last sample, nanoseconds; before the first sample, of the session's start.
     pub sampled_ns: u64,
     /// Failures of the sources.
     pub health: Health,
@@ -68,9 +68,9 @@ pub struct RunState {
     pub(super) waiting: Waiting,
     /// Limits and alerts, and what came of them.
     pub(crate) rules: Rules,
-    /// What happened; `None`: nobody asked for it.
+    /// The run's events, such as alerts; `None`: nobody asked for them.
     pub(crate) events: Option<Box<RunEvents>>,
-    /// How many findings are applied, and where the next ones are.
+    /// How many findings (records and connector events) are applied, and where to read the next ones.
     pub found: ReadUpTo,
     /// The kernel's count of processes, by which forged records are found.
     trust: Trust,
@@ -99,7 +99,7 @@ pub struct Health {
     pub connector: ConnectorState,
     /// A killed collector left no readable state, so what it knew is missing.
     pub is_state_lost: bool,
-    /// Time in which no collector sampled, or the last samples died with it, nanoseconds.
+    /// Time without samples, nanoseconds: no collector ran, or a killed one had not saved its last samples.
     pub unsampled_ns: u64,
     /// The segment's name was removed during the run.
     pub is_unlinked: bool,
@@ -110,7 +110,7 @@ pub struct Health {
 /// State of the process connector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectorState {
-    /// Why it is not, or no longer, available.
+    /// Why it is not, or no longer, available; `None`: it is.
     pub absent: Option<String>,
     /// How often events were lost because the socket's buffer was full.
     pub overruns: u64,
@@ -139,7 +139,7 @@ fn claimed_cpu_us(event: &Event) -> u64 {
 }
 
 impl RunState {
-    /// Makes the state of a run that has just begun, on this machine.
+    /// Makes the state of a run that has just begun, from its configuration and what is known of the machine (`host`).
     pub fn of_run(config: &Config, host: &HostInfo) -> Self {
         let start_ns = config.start.monotonic_ns;
         let context = RunContext {
@@ -152,7 +152,8 @@ impl RunState {
             has_main: !config.command.is_empty(),
         };
         let cores = host.host.cores;
-        let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
+        let interval_ns = config.tracking.interval_ns();
+        let cpu = CpuUsage::new(interval_ns, cores, start_ns);
         let are_forks_counted = config.start.forks_before.is_some();
         let trust = Trust::new(start_ns, cores, are_forks_counted);
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
@@ -160,9 +161,9 @@ impl RunState {
             run.tree.expect_command(&config.command);
         }
         run.waiting.is_wanted = config.tracking.tells_waiting;
+        // A launcher that is no subreaper can't see when the tree is empty.
         run.waiting.ends_by_order = !config.discovery.uses(Layer::Subreaper);
         let usable = usable_at_start(config, host);
-        let interval_ns = config.tracking.interval_ns();
         let usable = rules::Usable { ram_bytes: usable.memory.bytes, cores: usable.cores.count };
         let (limits, alerts) = (&config.tracking.limits.list, &config.tracking.alerts);
         run.rules = Rules::new(limits, alerts, usable, interval_ns);
@@ -170,8 +171,8 @@ impl RunState {
         run
     }
 
-    /// Makes the state of a run of which nothing has been observed. `most_heaviest`: how many processes each list of the heaviest
-    /// keeps. Takes the parts as they are; [`Self::of_run`] makes them of the configuration.
+    /// Makes the state of a run of which nothing has been observed, from parts that [`Self::of_run`] makes from the configuration.
+    /// `most_heaviest`: how many processes each list of the heaviest keeps.
     pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
         let start_ns = context.session_monotonic_ns;
         Self {
@@ -217,7 +218,7 @@ impl RunState {
                 }
             }
             Observation::Ended { id, at_ns, gone_ns, remains } => {
-                // If it is not alive here, its end is known already, or its figures are final.
+                // If it does not count as alive, another source has reported its end, or its figures are final.
                 if self.tree.get(*id).is_some_and(|process| process.is_alive()) {
                     if let Some(remains) = remains {
                         self.tree.note_remains(*id, remains);
@@ -317,7 +318,8 @@ impl RunState {
         }
     }
 
-    /// Notes the command's first process, and since when the run counts, CLOCK_MONOTONIC nanoseconds. Notes the start as an event.
+    /// Notes the command's first process, or the one that the run attached to, and since when the run counts (`start_ns`,
+    /// CLOCK_MONOTONIC). Adds the event of the start.
     fn begin(&mut self, main_pid: u32, start_ns: u64) {
         self.start_ns = start_ns;
         self.main_pid = Some(main_pid);
@@ -332,7 +334,7 @@ impl RunState {
     fn finalize_all(&mut self, now_ns: u64) {
         self.tree.finalize_all(now_ns);
         self.count_finalized();
-        // No other sample comes, so what the processes used after the last one belongs to that.
+        // No other sample comes, so the CPU time that was used since the last one is counted in that one.
         self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
         self.samples.storage.finish_io(self.sampled_ns, &self.totals);
         self.close_sample();
@@ -361,7 +363,7 @@ impl RunState {
                 self.ranks.add_if_of_several(rank);
             }
         }
-        // A record of the overflow area has a number there, one of the ring has a position.
+        // A position is marked if the record is in the overflow area; then `number` finds its number there.
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
@@ -399,9 +401,9 @@ impl RunState {
         }
     }
 
-    /// Adds up a sample that all passes have read, closes the one before, and opens this one. Then the rules decide.
+    /// Adds up a sample for which everything has been read, closes the sample before, and opens this one. Then the rules decide.
     ///
-    /// This sample is added up first: what it tells of the time of the sample before still goes into that one.
+    /// This sample is added up first: it can report processes that lived in the time of the sample before, and these still count there.
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
@@ -414,7 +416,7 @@ impl RunState {
         let completed = Completed::new(&self.tree, &sample, window_percent);
         self.rules.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
-        // What the sample before has of GPUs. The rules need it, and closing that sample resets it.
+        // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
@@ -424,14 +426,13 @@ impl RunState {
         self.decide(gpus);
     }
 
-    /// How many events of the run were told. Steps of memory that come too often are only counted.
+    /// How many events were handed to the sinks. Steps of memory that come too often are only counted.
     pub fn happened(&self) -> u64 {
         self.events.as_ref().map_or(0, |events| events.log.told)
     }
 
-    /// Orders what the rules are to do at the sample that is complete, and hands the events of that to the sinks. `gpu`: the GPUs as the
-    /// sample before has them, with the largest figures that were read until now. The sample that has just been opened has no reading
-    /// yet.
+    /// Checks the rules (limits and alerts) against the sample that has just been opened. Orders what they demand, and hands the
+    /// resulting events to the sinks. `gpu`: the GPU figures of the sample before, since this one has no reading of GPUs yet.
     fn decide(&mut self, gpu: GpuSums) {
         if self.rules.is_empty() && self.events.is_none() {
             return;
@@ -459,7 +460,7 @@ impl RunState {
         }
     }
 
-    /// The processes that hold most at this sample. None is given if no rule tells them.
+    /// The processes that hold most RAM and most GPU memory at this sample. Empty if no rule is to name them.
     fn largest_processes(&self, sample: &Sample) -> LargestProcesses {
         if !self.rules.tells_the_largest() {
             return LargestProcesses::default();
@@ -480,7 +481,7 @@ impl RunState {
     }
 
     /// Notes that the launcher has answered an order. If a limit's action was done, notes by how much the limit was exceeded, and
-    /// hands the event of that to the sinks.
+    /// hands the event of the excess to the sinks.
     fn note_answer(&mut self, id: OrderId, result: OrderResult, excess: Option<Excess>) {
         self.orders.answer(id);
         if let (OrderedBy::Limit(index), OrderResult::Done, Some(excess)) = (id.by, result, excess) {
@@ -551,7 +552,7 @@ impl RunState {
         programs.chain(ends).collect()
     }
 
-    /// The processes that only records name. For each it must be checked whether the process is in the tree.
+    /// The processes that only records name. A record can claim any pid, so for each the session checks whether it is of the tree.
     pub fn membership_requests(&self) -> Vec<Target> {
         self.tree.memberships_to_check().collect()
     }
@@ -573,7 +574,8 @@ impl RunState {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
     }
 
-    /// Whether /proc can show this child before what reports it is applied: the connector, or an orphan's own records.
+    /// Whether another source may still report this child, which /proc showed: the connector, or the own records of an orphan, which
+    /// the launcher has adopted.
     pub fn is_ahead(&self, child: &ChildSeen) -> bool {
         self.has_connector() || child.parent == Parent::Launcher
     }

@@ -20,7 +20,7 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 pub(crate) struct Storage {
     /// `None`: it was not read yet, or the kernel does not count it.
     io: Option<Io>,
-    /// The run's block I/O is unknown: that of a process from before the run attached to it could not be read.
+    /// The run's block I/O is unknown, since what a process did before the run attached to it could not be read.
     is_unknown: bool,
     /// Writes that were cancelled. `None`: they were not read.
     cancelled: Option<Cancelled>,
@@ -28,7 +28,8 @@ pub(crate) struct Storage {
     file_systems: Vec<FileSystemSample>,
 }
 
-/// Writes that were cancelled, by the launcher's sums. Those have what it waited for before it became the launcher by exec.
+/// Writes that were cancelled: the data was dropped before it reached a disk. The sums include children that the launcher's process
+/// waited for before it became the launcher by exec. So only their growth is of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Cancelled {
     /// At the first reading of the run.
@@ -85,9 +86,10 @@ fn of_ended(totals: &Totals) -> IoBytes {
 impl Storage {
     /// Takes in a reading of the block I/O: the sum over all processes. `None`: the kernel does not count it.
     ///
-    /// `is_first`: this collector has read nothing yet. If it replaced a killed one, what was done since that one's last
-    /// reading counts only by records. `before_attach`: the I/O that the processes of an attached run did before the attach. It grows if
-    /// more of them are found. If that of one could not be read, the run's I/O is unknown. `None`: the run started its command.
+    /// `is_first`: this collector has read nothing yet. If it replaced a killed one, the I/O between that one's last reading and
+    /// this one counts only by records. `before_attach`: the I/O that the processes of an attached run did before the attach. It
+    /// grows when more of them are found. If it could not be read for one of them, the run's I/O is unknown. `None`: the run
+    /// started its command.
     pub(super) fn add_io(
         &mut self,
         at_ns: u64,
@@ -100,7 +102,7 @@ impl Storage {
         let Some(sum) = sum else { return };
         let bytes_before_attach = before_attach.map_or(IoBytes::default(), |before| before.bytes);
         match &mut self.io {
-            // A collector that replaced a killed one counts from here on.
+            // This collector replaced a killed one, and counts from here on.
             Some(io) if is_first => (io.last_sum, io.deficit) = (sum, IoBytes::default()),
             Some(io) => {
                 // Processes that were found since the last reading are in this sum, with what they did before the attach.
@@ -121,7 +123,7 @@ impl Storage {
         }
     }
 
-    /// Takes in how many bytes of writes the processes had cancelled by now.
+    /// Takes in the sum of the bytes of writes that the processes have cancelled until now.
     pub(super) fn note_cancelled(&mut self, bytes: Option<u64>) {
         match (&mut self.cancelled, bytes) {
             (Some(cancelled), Some(bytes)) => {
@@ -139,7 +141,8 @@ impl Storage {
         Some(most_bytes?.saturating_sub(first_bytes))
     }
 
-    /// Takes in that the figures of all processes are final: no more readings come after `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// Adds what only records tell, once the figures of all processes are final. No reading comes after `at_ns`, CLOCK_MONOTONIC
+    /// nanoseconds.
     pub(super) fn finish_io(&mut self, at_ns: u64, totals: &Totals) {
         if let Some(io) = &mut self.io {
             io.note_known(at_ns, of_ended(totals));

@@ -1,4 +1,4 @@
-//! Whether the records can be true. A process of the tree can write whatever it likes into the ring, but the kernel counts the
+//! Whether the records can be true. A process of the tree can write any record into the event ring, but the kernel counts the
 //! processes that the machine has made. If records name many more processes, or are more than processes can cause, they are
 //! forged. Then no more records are applied.
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 
 use super::tree::Tree;
 
-/// So many processes more than twice those that the machine has made are no evidence of forgery: they may have existed before
-/// the run.
-const MOST_DOUBLE: u64 = 1000;
-/// From this many live processes of other pid namespaces that only records show, these are evidence of forgery.
+/// Records may name this many processes beyond twice those that the machine has made since the session's start: they may have
+/// existed before. More are evidence of forgery.
+const MAX_FROM_BEFORE: u64 = 1000;
+/// This many live processes of other pid namespaces that only records show are evidence of forgery.
 const MOST_UNSEEN: usize = 16_384;
 /// Records that a process may cause: fork, a few execs, exit, reaping, and those of its tracers.
 const RECORDS_OF_PROCESS: u64 = 16;
 /// The records that a core may cause in a second by exec alone, which takes 200 us at least.
 const RECORDS_OF_CORE_SECOND: u64 = 20_000;
-/// So many records more than processes can cause are no evidence.
+/// This many records more than processes can cause are no evidence yet.
 const FEW_RECORDS: u64 = 100_000;
 
 /// The evidence that records are forged.
@@ -33,13 +33,13 @@ pub enum Forgery {
     /// Records name live processes that no other source shows.
     #[error("they report {count} live processes that /proc does not show")]
     Unseen {
-        /// How many.
+        /// How many processes.
         count: u64,
     },
     /// There are more records than the machine can have caused.
     #[error("{reported} of them came faster than processes can cause them")]
     Records {
-        /// How many.
+        /// How many records and kernel events were applied.
         reported: u64,
     },
 }
@@ -57,16 +57,16 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Makes it for a session that began at `start_ns` (CLOCK_MONOTONIC). `cores`: those of the machine, which bound how many
+    /// Makes the comparison for a session that began at `start_ns` (CLOCK_MONOTONIC). `cores`: those of the machine, which bound how many
     /// records there can be. `is_counted`: the kernel counts processes. Its count is taken for 0 until it is first read.
     pub fn new(start_ns: u64, cores: u32, is_counted: bool) -> Self {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// The evidence that the records are forged, with this many `findings` applied. `None`: there is none. The kernel's count
-    /// may be older than the records, so on suspicion the caller must read it anew and ask again.
+    /// The evidence that the records are forged, after this many `findings` (records and kernel events). `None`: there is none.
+    /// The kernel's count may be older than the records, so on suspicion the caller must read it anew and ask again.
     pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
-        // To count the unseen goes through the processes, so whether there can be enough is asked first.
+        // Counting the unseen goes through all processes, so a cheap check comes first.
         if tree.may_have_unseen(MOST_UNSEEN)
             && let count = tree.unseen()
             && count >= MOST_UNSEEN
@@ -80,8 +80,8 @@ impl Trust {
     /// (CLOCK_MONOTONIC). `None`: they are possible, or the kernel does not count processes.
     fn impossible_count(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;
-        // `reported` may have a process twice: as seen from outside of its pid namespace, and from inside.
-        if reported > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {
+        // `reported` may count a process twice: as seen from outside of its pid namespace, and from inside.
+        if reported > made.saturating_mul(2).saturating_add(MAX_FROM_BEFORE) {
             return Some(Forgery::Processes { reported, made });
         }
         let core_ms = now_ns.saturating_sub(self.start_ns) / 1_000_000 * self.cores;

@@ -45,7 +45,7 @@ fn memory(host: &Host, allowed: &Allowed) -> UsableMemory {
         (allowed.job().memory_here_bytes(), MemorySource::Slurm),
         (host.ram_bytes, MemorySource::Machine),
     ];
-    // Of equal ones the first is named: a limit rather than the machine.
+    // `min_by_key` returns the first of equal ones, so a limit is named rather than the machine.
     let least = all.into_iter().filter_map(|(bytes, source)| Some((bytes?, source))).min_by_key(|(b, _)| *b);
     let address_space = allowed.ulimits.get("address_space_bytes").and_then(|limit| limit.soft.known());
     UsableMemory {

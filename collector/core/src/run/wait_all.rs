@@ -1,5 +1,5 @@
-//! The rules of `--wait-all`. If processes still run 1 s after the command's end, one line tells the user which. A launcher that inherits
-//! no orphans can't see when the tree is empty, so it is told.
+//! The rules of `--wait-all`: after the command's end, the launcher waits for the processes that it left. If some still run after 1 s, one
+//! line tells the user which. A launcher that inherits no orphans can't see when the tree is empty, so an order tells it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,23 +7,23 @@ use super::orders::Orders;
 use super::tree::Tree;
 use crate::model::order::{Action, Order, OrderId, OrderedBy};
 
-/// From the command's end to the line, nanoseconds. Most trees end with their command, or soon after it.
+/// The line comes this long after the command's end, nanoseconds: most trees end with their command, or soon after it.
 const TOLD_AFTER_NS: u64 = 1_000_000_000;
 /// Maximum number of processes that the line names.
-const MOST_NAMED: usize = 8;
-/// Maximum number of characters of a name: with [`MOST_NAMED`] and escaped, the order fits into its line.
-const LONGEST_NAME: usize = 40;
-/// There is one line in a run.
-const ID: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 0 };
+const MAX_NAMED: usize = 8;
+/// Maximum number of characters of a name: with [`MAX_NAMED`] and escaped, the order fits into its line.
+const MAX_NAME_CHARS: usize = 40;
+/// The order that shows the line, once in a run.
+const LINE_ID: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 0 };
 /// The order that ends the wait.
-const END: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 1 };
+const END_WAIT_ID: OrderId = OrderId { by: OrderedBy::WaitAll, epoch: 1 };
 
 /// Since when the launcher waits for the tree, and what it is to be told.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
-    /// The user wants the line.
+    /// The line about processes that still run is wanted.
     pub is_wanted: bool,
-    /// The launcher inherits no orphans (`--no-subreaper`).
+    /// The launcher inherits no orphans (`--no-subreaper`), so it ends its wait by an order.
     pub ends_by_order: bool,
     /// All records up to this time are applied, CLOCK_MONOTONIC nanoseconds.
     pub complete_ns: u64,
@@ -32,19 +32,19 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Orders the line, once, if it is due. As long as the tree has no process that the launcher waits for, there is none. Orders the end
-    /// of the wait when all that was alive at the command's end is known, and has ended.
+    /// Orders the line, once, when it is due and the launcher waits for a process. A launcher that inherits no orphans is ordered to end
+    /// its wait when the records up to the command's end are applied and no descendant lives any more.
     pub(super) fn decide(self, now_ns: u64, tree: &Tree, orders: &mut Orders) {
         let Some(since_ns) = self.since_ns else { return };
         if self.is_wanted
             && now_ns.saturating_sub(since_ns) >= TOLD_AFTER_NS
-            && !orders.knows(ID)
+            && !orders.knows(LINE_ID)
             && let Some(text) = line(tree)
         {
-            orders.issue(Order { id: ID, action: Action::Tell(text) });
+            orders.issue(Order { id: LINE_ID, action: Action::Tell(text) });
         }
         if self.ends_by_order && self.complete_ns > since_ns && tree.live_descendants().next().is_none() {
-            orders.issue(Order { id: END, action: Action::EndWait });
+            orders.issue(Order { id: END_WAIT_ID, action: Action::EndWait });
         }
     }
 }
@@ -56,8 +56,8 @@ fn line(tree: &Tree) -> Option<String> {
     if waited.is_empty() {
         return None;
     }
-    let named = waited.iter().take(MOST_NAMED);
-    let shortened = |command: &str| command.chars().take(LONGEST_NAME).collect::<String>();
+    let named = waited.iter().take(MAX_NAMED);
+    let shortened = |command: &str| command.chars().take(MAX_NAME_CHARS).collect::<String>();
     let mut names: Vec<_> =
         named.map(|process| format!("{} {}", process.ids.pid(), shortened(&process.name.command))).collect();
     let left_out = waited.len().saturating_sub(names.len());
@@ -185,7 +185,7 @@ mod tests {
               the wait."
             ]
         );
-        let answer = Observation::OrderAnswered { id: ID, result: OrderResult::Done, excess: None };
+        let answer = Observation::OrderAnswered { id: LINE_ID, result: OrderResult::Done, excess: None };
         run.apply(END_NS + 2 * S, &answer);
         run.apply(END_NS + 2 * S, &exit(MAIN + 1, MAIN));
         assert_eq!(told(&mut run, END_NS + 100 * S), [""; 0]);
@@ -220,7 +220,7 @@ mod tests {
         // A record of another one that lived at the command's end could still come.
         run.waiting.complete_ns = 0;
         assert_eq!(decided(&mut run, END_NS), []);
-        assert_eq!(decided(&mut run, END_NS + 1), [Order { id: END, action: Action::EndWait }]);
+        assert_eq!(decided(&mut run, END_NS + 1), [Order { id: END_WAIT_ID, action: Action::EndWait }]);
     }
 
     #[test]

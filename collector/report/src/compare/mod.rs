@@ -19,7 +19,8 @@ const MAX_COMMANDS: usize = 10;
 /// A run to be compared.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What the user calls the way in which it did the work. `None`: the run is a way by itself.
+    /// The user's name for the way in which the run did the work. Runs of one name are compared as one way. `None`: the run is a
+    /// way of its own.
     pub name: Option<String>,
     /// The file of its report.
     pub file: String,
@@ -92,10 +93,10 @@ pub fn compare(runs: &[Run]) -> Comparison {
             (None, None) => ways.push((name_of_unnamed(run, runs), vec![run])),
         }
     }
-    let metric = |quantity: &Quantity| metric(&ways, quantity.name, quantity.unit, quantity.value);
+    let of_quantity = |quantity: &Quantity| metric(&ways, quantity.name, quantity.unit, quantity.value);
     // A quantity that no run has is not compared: most machines have no GPU.
     let is_any_known = |metric: &Metric| metric.ways.iter().any(|way| way.known > 0);
-    let metrics = QUANTITIES.iter().map(metric).filter(is_any_known).collect();
+    let metrics = QUANTITIES.iter().map(of_quantity).filter(is_any_known).collect();
     Comparison {
         metrics,
         commands: commands(&ways),
@@ -141,13 +142,13 @@ fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
 /// processes and 0 s; it has no peak.
 fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
     let is_of_command = |usage: &&CommandUsage| usage.command == command;
-    let metric = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
+    let of_command = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
         metric(ways, name, unit, |report| value(report.processes.by_command.iter().find(is_of_command)))
     };
     vec![
-        metric("processes", "1", |usage| Some(usage.map_or(0.0, |usage| usage.count as f64))),
-        metric("cpu", "s", |usage| usage.map_or(Some(0.0), |usage| usage.cpu_s)),
-        metric("peak_rss", "bytes", |usage| Some(usage?.peak_rss_bytes? as f64)),
+        of_command("processes", "1", |usage| Some(usage.map_or(0.0, |usage| usage.count as f64))),
+        of_command("cpu", "s", |usage| usage.map_or(Some(0.0), |usage| usage.cpu_s)),
+        of_command("peak_rss", "bytes", |usage| Some(usage?.peak_rss_bytes? as f64)),
     ]
 }
 
@@ -178,7 +179,7 @@ fn remarks(runs: &[Run]) -> Vec<String> {
             }
         }
         let ending = &run.report.ending;
-        // With a reason, it is unknown how the process ended to which the run attached.
+        // A `reason` says why it is unknown how an attached process ended. That is no failure.
         if run.report.stage == Stage::Over && !ending.is_success() && ending.reason.is_none() {
             remarks.push(format!("{file}: the command did not succeed."));
         }
@@ -196,7 +197,7 @@ pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Repo
     reports.any(|report| machine(report) != first).then(|| "Not all runs are of the same machine.".to_owned())
 }
 
-/// Writes a comparison as JSON, with a newline at its end.
+/// Formats a comparison as JSON, with a newline at its end.
 pub fn json(comparison: &Comparison) -> String {
     quote::json_pretty(comparison)
 }

@@ -44,7 +44,7 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// The head of each way. Names that are too long are cut so that they differ. One that stands twice is numbered.
+/// The head of each way. Names that are too long are cut so that they still differ. A name that several ways have is numbered.
 fn heads(comparison: &Comparison) -> Vec<String> {
     let names: Vec<String> = comparison.ways.iter().map(|way| quote::escape(&way.name)).collect();
     let mut heads: Vec<String> = Vec::new();
@@ -83,7 +83,7 @@ fn cells<'a>(metric: &'a Metric, comparison: &'a Comparison) -> impl Iterator<It
     })
 }
 
-/// Writes a value in its unit.
+/// Formats a value in its unit.
 fn value(value: f64, unit: &str) -> String {
     match unit {
         "s" => readable(value),

@@ -11,7 +11,7 @@ const BAR_WIDTH: f64 = 140.0;
 /// Height of a bar, pixels.
 const BAR_HEIGHT: u32 = 10;
 
-/// Renders blocks whose titles are headings of this level, with tables of at most so many rows.
+/// Renders blocks as HTML: titles become headings of `level`, and a table shows `most_rows` rows at most.
 pub(super) struct Renderer {
     /// 2 for `h2`.
     pub(super) level: usize,
@@ -37,18 +37,18 @@ impl Renderer {
     }
 
     /// Renders a section: its heading, and its blocks one level deeper. Renders nothing if none of the blocks has content.
-    /// A section without a title counts as a part of the one around it, whose title is `outer`.
+    /// A section without a title is rendered as a part of the section around it, whose title is `outer`.
     fn section(&self, section: &Section, class: &str, outer: &str) -> String {
-        let Some(title) = &section.title else { return self.titled(outer, &section.blocks) };
+        let Some(title) = &section.title else { return self.blocks(outer, &section.blocks) };
         let inner = Self { level: self.level + 1, most_rows: self.most_rows };
-        let body = inner.titled(title, &section.blocks);
+        let body = inner.blocks(title, &section.blocks);
         if body.is_empty() {
             return body;
         }
         // HTML has no heading below `h6`.
         let level = self.level.min(6);
         let heading = format!("<h{level}>{}</h{level}>\n", escape(title));
-        // A section below `h3` has no element of its own: it is part of the one around it.
+        // A section whose heading is below `h3` gets no `<section>` element: it is part of the section around it.
         match (level, class) {
             (..=3, "") => format!("<section>\n{heading}{body}</section>\n"),
             (..=3, class) => format!("<section class=\"{class}\">\n{heading}{body}</section>\n"),
@@ -56,9 +56,9 @@ impl Renderer {
         }
     }
 
-    /// Renders blocks below a title, which names their tables for screen readers; it may be empty. Rows that follow one another
-    /// become one list or table.
-    pub(super) fn titled(&self, title: &str, blocks: &[Block]) -> String {
+    /// Renders blocks without a heading of their own. `title` names their tables for screen readers; it may be empty. Rows that
+    /// follow one another become one list or table.
+    pub(super) fn blocks(&self, title: &str, blocks: &[Block]) -> String {
         let mut out = String::new();
         for blocks in blocks.chunk_by(|a, b| is_row(a) && is_row(b)) {
             match blocks {
@@ -101,14 +101,14 @@ fn rows(blocks: &[Block]) -> String {
     format!("<table class=\"rows\">\n{}{rows}</table>\n", heads.unwrap_or_default())
 }
 
-/// Renders the heads of the columns beside the labels, `most` at most.
+/// Renders the row of column heads, at most `most` of them. The column of the labels has none.
 fn heads(heads: &[&str], most: usize) -> String {
     let heads = heads.iter().take(most).map(|head| format!("<th scope=\"col\">{}</th>", escape(head)));
     format!("<tr class=\"heads\"><td></td>{}</tr>\n", heads.collect::<String>())
 }
 
-/// Renders a row of a table, a label and at least one cell. The table has `columns` beside the labels; the last cell spans
-/// those that are left.
+/// Renders a row of a table, a label and at least one cell. The table has `columns` columns beside the labels. The last cell
+/// spans those that the row does not fill.
 fn row(label: &str, cells: &[String], columns: usize) -> String {
     let label = match label {
         "" => "<td></td>".to_owned(),
@@ -140,13 +140,13 @@ fn cells_of(cells: &[Cell]) -> Vec<String> {
     shown.collect()
 }
 
-/// Escapes a text, in an element of its tone's class unless it is plain.
+/// Escapes a text, and wraps it in a `span` of its tone's class unless the tone is plain.
 fn toned(tone: Tone, text: &str) -> String {
     let text = escape(text.trim());
     if tone == Tone::Plain { text } else { format!("<span class=\"{}\">{text}</span>", class(tone)) }
 }
 
-/// Draws a part of a whole, from 0 to 1, as a bar, and writes it in percent after that. More than the whole fills the bar.
+/// Draws a part of a whole, from 0 to 1, as a bar, and writes its percentage after the bar. A part above 1 fills the bar.
 fn bar(part: f64) -> String {
     let filled = (part.clamp(0.0, 1.0) * BAR_WIDTH).round();
     format!(

@@ -14,7 +14,7 @@ pub(super) const ON_AREA: &str = "#1b1b1b";
 pub(super) const FIRST: &str = "#2a6fb0";
 /// Another line in the same chart; class `l2`.
 pub(super) const SECOND: &str = "#b3500f";
-/// Lines of nodes, with their classes.
+/// Lines of nodes: the CSS class and the colour of each.
 pub(super) const PLACES: [(&str, &str); 5] =
     [("n1", FIRST), ("n2", SECOND), ("n3", "#1b7a43"), ("n4", "#8a3ea8"), ("n5", "#6b5b00")];
 /// The largest values of a heat map; class `heat`.

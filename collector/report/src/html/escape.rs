@@ -7,8 +7,8 @@ const ISOLATE: char = '\u{2068}';
 /// POP DIRECTIONAL ISOLATE.
 const POP_ISOLATE: char = '\u{2069}';
 
-/// Escapes text for an element, or for an attribute in double quotes. Words that are written from right to left are isolated: a
-/// browser would put numbers that stand beside them on their other side.
+/// Escapes text for an element, or for an attribute in double quotes. Words that are written from right to left are isolated:
+/// otherwise a browser would move a number beside them to their other side.
 pub(super) fn escape(text: &str) -> String {
     let shown = quote::escape(text);
     let mut out = String::with_capacity(shown.len());
@@ -18,7 +18,7 @@ pub(super) fn escape(text: &str) -> String {
         let from_start = &rest[start..];
         let is_left_to_right = |c: char| c.is_alphanumeric() && !is_right_to_left(c);
         let until = from_start.find(is_left_to_right).unwrap_or(from_start.len());
-        // There always is one: `from_start` begins with it.
+        // Never `None`: `from_start` begins with a right-to-left character.
         let last = from_start[..until].char_indices().rfind(|(_, c)| is_right_to_left(*c));
         let end = start + last.map_or(0, |(at, c)| at + c.len_utf8());
         push(&mut out, &rest[..start]);

@@ -26,9 +26,9 @@ use escape::escape;
 
 /// Maximum number of columns of the command above the page. The JSON form has all of it.
 const COMMAND_COLUMNS: usize = 300;
-/// Maximum number of columns of the command under the pointer.
+/// Maximum number of columns of the command in its tooltip.
 const WHOLE_COMMAND_COLUMNS: usize = 1000;
-/// Maximum number of columns of the page's title, which is the name of a tab.
+/// Maximum number of columns of the page's title, which a browser shows as the name of the tab.
 const TITLE_COLUMNS: usize = 80;
 
 /// Renders the report as a page, with a newline at its end.
@@ -47,7 +47,7 @@ pub(super) fn with_metrics(report: &Report, style: &Style, tracks: &[MetricTrack
     let body = [
         header,
         "<main>\n<section class=\"summary\">\n<h2>Summary</h2>\n".to_owned(),
-        renderer.titled("", &summary),
+        renderer.blocks("", &summary),
         "</section>\n".to_owned(),
         renderer.sections(&alerts, "alert"),
         charts::charts(report, units, tracks),
@@ -71,7 +71,7 @@ fn all_figures(sections: &[Section]) -> String {
 fn header(report: &Report, headline: &Block) -> (String, String) {
     let (command, verdict, tone) = match headline {
         Block::Headline { command, verdict, tone } => (command.as_slice(), verdict.as_str(), *tone),
-        // The headline of a page is no other block.
+        // Not reached: [`sections::page`] makes the headline a `Block::Headline`.
         _ => (&report.command[..], "", Tone::Plain),
     };
     let title =

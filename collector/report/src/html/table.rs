@@ -6,7 +6,7 @@ use crate::quote;
 
 /// Maximum number of rows of a table; the JSON form has all of them.
 pub(super) const MOST_ROWS: usize = 40;
-/// Maximum number of rows of a table that is there once for each GPU.
+/// Maximum number of rows of a table that the page has for each GPU.
 pub(super) const MOST_ROWS_OF_DEVICE: usize = 10;
 /// Maximum number of columns of a cell.
 const CELL_COLUMNS: usize = 160;
@@ -40,7 +40,7 @@ fn head(Column { name, unit, is_text }: &Column) -> String {
     format!("<th scope=\"col\"{class}>{}{unit}</th>", escape(name))
 }
 
-/// Renders a row: a cell for each column. A long cell is cut in its middle. The pointer on the last cell shows its tip.
+/// Renders a row: a cell for each column, a long one cut in its middle. `tip` is the tooltip of the last cell; it may be empty.
 fn row(row: &[String], columns: &[Column], tip: &str) -> String {
     let cells = row.iter().zip(columns).enumerate().map(|(at, (cell, column))| {
         let cell = escape(&quote::cut_middle(&quote::escape(cell), CELL_COLUMNS));

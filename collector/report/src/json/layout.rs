@@ -7,7 +7,7 @@ use serde_json::ser::{Formatter, PrettyFormatter};
 /// Lays JSON out.
 pub(super) struct Layout<'a> {
     pretty: PrettyFormatter<'a>,
-    /// For each list that is being written, whether its entries stand on lines of their own.
+    /// For each list that is being written, the outermost first: whether its entries stand on lines of their own.
     lists: Vec<bool>,
     /// The next value is the first entry of the innermost list.
     is_first: bool,
@@ -21,7 +21,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Begins a string, list or object. If it is the first entry of a list, each entry of that list gets a line of its own. Keys
-    /// of objects come here, too, but are no first entry.
+    /// of objects come here, too, but never while `is_first` is set.
     fn begin_text_or_nested<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         if std::mem::take(&mut self.is_first) {
             if let Some(has_lines) = self.lists.last_mut() {

@@ -6,8 +6,8 @@ use crate::model::report::{
     ContextSwitches, Faults, Io, Percent, Report, SetRam, SetTracks, Stage, Topic, Track, Warning,
 };
 
-/// An agent that starts later than the launcher's command by more than this gets a warning, microseconds. The clocks of two nodes
-/// compare only to some milliseconds.
+/// If an agent starts later than the launcher's command by more than this, its report gets a warning, microseconds. The clocks of
+/// two nodes can be compared only to some milliseconds.
 const LATE_US: i64 = 100_000;
 /// An agent that ends before the launcher's command by more than this did not end because the command ended, microseconds.
 const EARLY_US: i64 = 1_000_000;
@@ -17,9 +17,9 @@ const NO_RAM: SetRam = SetRam { footprint_bytes: Some(0), private_bytes: Some(0)
 /// CPU utilization that is known to be 0.
 const NO_CPU: Percent = Percent { max_sum: Some(0.0), mean_sum: Some(0.0) };
 
-/// Counts all processes of an agent's report as descendants: they get the figures of both, and main gets 0. If the GPU memory of
-/// both is unknown, that of main stays unknown.
-pub(super) fn as_part(report: &mut Report) {
+/// Counts all processes of an agent's report as descendants: these get the figures of all, and main, the command's first process,
+/// gets 0. If the GPU memory of all is unknown, that of main is unknown, too.
+pub(super) fn count_as_descendants(report: &mut Report) {
     let ram = &mut report.max_ram;
     (ram.main, ram.descendants) = (NO_RAM, ram.combined);
     let at_most = &mut report.max_ram_at_most;
@@ -37,13 +37,13 @@ pub(super) fn as_part(report: &mut Report) {
     }
 }
 
-/// Counts a quantity over time, which has so many points, as that of descendants.
+/// Counts all of a quantity over time, which has `points` points, as that of descendants.
 fn move_to_descendants(tracks: &mut SetTracks, points: usize) {
     tracks.main = nothing(points);
     tracks.descendants = tracks.combined.clone();
 }
 
-/// A quantity over time that is known to be 0 at each of so many points.
+/// A quantity over time that is known to be 0 at each of its `points`.
 fn nothing(points: usize) -> Track {
     let zeros = vec![Some(0.0); points];
     Track { min: zeros.clone(), mean: zeros.clone(), max: zeros }

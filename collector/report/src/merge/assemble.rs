@@ -36,7 +36,8 @@ impl Merger {
         let grid = self.plan.grid;
         let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
         let wall_s = wall_us as f64 / 1e6;
-        // Sums have reports of other times (apart), too. Divided by the time of the run, they are no means: 0 makes the means unknown.
+        // The sums include reports that are apart in time. Divided by the time of the run, such sums are no means: 0 makes the
+        // means unknown.
         let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
         let merged = self.merged();
@@ -44,7 +45,7 @@ impl Merger {
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
         let unseen_ranks = self.ranks.unseen();
         let of_totals = self.totals.coverage();
-        // Nodes of which there is a report are in the figures.
+        // What was started on a node that has a report is in the figures.
         let is_missing = |started: &StartedElsewhere| match (started.kind, &started.target) {
             (ElsewhereKind::Node, Some(name)) => missing.names.iter().any(|node| short(node) == short(name)),
             (ElsewhereKind::Node, None) => missing.count > 0,
@@ -124,8 +125,8 @@ impl Merger {
         }
     }
 
-    /// These hints of the reports, unless nodes or ranks have no report, which can need more. That a process was ended at a limit
-    /// tells that a node needs more, whatever the others do.
+    /// These hints, or none if nodes or ranks have no report, because those can need more. Hints of a run that a limit ended stay:
+    /// they say that a node needs more, whatever the others need.
     pub(super) fn hints_of_all(&self, hints: Hints) -> Hints {
         let missing = self.missing().count;
         let nodes = (missing > 0).then(|| counted(missing, "node"));
@@ -175,19 +176,19 @@ impl Merger {
         spread(known.into_iter())
     }
 
-    /// Finds the nodes of the job of which there is no report. Names with and without a domain are those of one node.
+    /// Finds the nodes of the job of which there is no report. A name with its domain and the same name without it are one node.
     fn missing(&self) -> MissingNodes {
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
         let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
-        let told = self.told_nodes.names.iter().map(|name| (short(name), name));
-        // The names that reports tell are sorted. So a name without its domain comes before the same name with it, and is kept.
+        let named = self.job_nodes.names.iter().map(|name| (short(name), name));
+        // The names are sorted. So a name without its domain comes before the same name with it, and is kept.
         let mut without_report: BTreeMap<&str, &String> = BTreeMap::new();
-        for (short, name) in told.filter(|(short, _)| !with_report.contains(short)) {
+        for (short, name) in named.filter(|(short, _)| !with_report.contains(short)) {
             without_report.entry(short).or_insert(name);
         }
         let names: Vec<String> = without_report.into_values().cloned().collect();
         // Reports can count more nodes than they name.
-        let by_count = self.told_nodes.most.saturating_sub(self.read_nodes.len() as u64);
+        let by_count = self.job_nodes.most.saturating_sub(self.read_nodes.len() as u64);
         let count = (names.len() as u64).max(by_count);
         MissingNodes { names, count }
     }
@@ -265,8 +266,8 @@ impl Merger {
         }
     }
 
-    /// The processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes'
-    /// reports. The largest SM utilization is unknown: it is a sum at one time, and the reports have only the largest of each.
+    /// The processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes' reports. The
+    /// largest SM utilization is unknown: it is a sum at one moment, and the reports have only their own largest sums.
     fn all_processes(&self) -> Processes {
         Processes {
             total: self.totals.processes.sum().map_or(0, saturated),

@@ -7,7 +7,7 @@ use super::head::cut;
 
 /// Maximum number of commands that are told apart.
 const MAX_COMMANDS: usize = 100;
-/// Maximum number of words of one that are kept.
+/// Maximum number of words of a command that are kept.
 const MOST_WORDS: usize = 100;
 
 /// The commands so far, each with how many reports have it and the first start, microseconds since the epoch.
@@ -26,7 +26,7 @@ impl Commands {
         }
     }
 
-    /// Lists them with how many reports have each: most first, then the one that started first.
+    /// Lists the commands, each with how many reports have it: the most frequent first, of equally frequent ones the earliest.
     pub(super) fn list(&self) -> Vec<(&[String], u64)> {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by_key(|(_, (count, first_us))| (Reverse(*count), *first_us));

@@ -18,7 +18,7 @@ const MOST_IDLE: usize = 100;
 pub(super) struct Common {
     /// Kernel and limits, as far as they are the same in all reports. `None`: there is no report yet.
     same: Option<(Option<String>, Allowed)>,
-    /// A report waited for cores.
+    /// Whether the run of some report waited for cores.
     contended: InAny,
     /// The largest of each hint. `None`: there is no report yet.
     hints: Option<Hints>,
@@ -46,7 +46,7 @@ impl Common {
         });
     }
 
-    /// Adds a limit of a report, in place of the same limit of an earlier report if it was exceeded before that.
+    /// Adds a limit of a report. Of the same limit in several reports, the one that was exceeded first is kept.
     fn add_limit(&mut self, limit: &RunLimitUse) {
         let is_earlier = |known: &RunLimitUse| match (limit.exceeded_at_s, known.exceeded_at_s) {
             (Some(at_s), Some(known_s)) => at_s < known_s,
@@ -64,12 +64,12 @@ impl Common {
         self.same.as_ref().and_then(|(kernel, _)| kernel.clone())
     }
 
-    /// The limits. What differs between reports is unknown in them.
+    /// The limits. Those that differ between reports are unknown.
     pub(super) fn allowed(&self) -> Allowed {
         self.same.as_ref().map(|(_, allowed)| allowed.clone()).unwrap_or_default()
     }
 
-    /// Says whether some report waited for cores. That is unknown if a report does not tell, and none of the others waited.
+    /// Says whether some report's run waited for cores. It is unknown if a report does not say, and no other run waited.
     pub(super) fn contention(&self) -> Contention {
         Contention {
             is_contended: self.contended.is_so(),
@@ -79,7 +79,7 @@ impl Common {
     }
 
     /// What to ask for next time, for each node: the most that any report asks for. If a node has several reports, there
-    /// are no hints: each tells only of a part of its node.
+    /// are no hints, because each report is only about a part of its node.
     pub(super) fn hints(&self, is_one_report_a_node: bool) -> Hints {
         match &self.hints {
             Some(hints) if is_one_report_a_node => hints.clone(),
@@ -88,7 +88,7 @@ impl Common {
     }
 }
 
-/// Makes those of `allowed` unknown that differ from those of another report.
+/// Makes the limits in `allowed` unknown that differ from those of another report.
 fn keep_common(allowed: &mut Allowed, others: &Allowed) {
     let Allowed {
         memory_bytes,
@@ -117,7 +117,7 @@ fn keep_common(allowed: &mut Allowed, others: &Allowed) {
     slurm.retain(|name, value| others.slurm.get(name) == Some(value));
 }
 
-/// Makes a value unknown that differs from the other.
+/// Makes `value` unknown if it differs from `other`.
 fn keep_equal<T: PartialEq>(value: &mut Option<T>, other: &Option<T>) {
     if value != other {
         *value = None;

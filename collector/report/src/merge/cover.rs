@@ -2,8 +2,8 @@
 
 use super::quantity::Span;
 
-/// The first report's mean stands for all of the time if at most one part in so many is outside of its own time. Ranks of one job
-/// start within a second or so of each other.
+/// The first report's mean stands for all of the time if at most one tenth of that is outside of the report's own time. Ranks of
+/// one job start within a second or so of each other.
 const NEGLIGIBLE: u128 = 10;
 
 /// The times of several reports, and that of the first of them.

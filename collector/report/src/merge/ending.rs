@@ -24,9 +24,9 @@ pub(super) struct Endings {
     reports: u64,
     /// Reports that are not final.
     unfinished: u64,
-    /// Those of them that were recovered.
+    /// Unfinished reports that were made from what a killed launcher and collector left.
     recovered: u64,
-    /// The end of the unfinished one that ends first, microseconds since the epoch. `None`: all are final.
+    /// The end of the unfinished report that ends first, microseconds since the epoch. `None`: all reports are final.
     pub(super) unfinished_us: Option<i64>,
     /// `--wait-all` was interrupted.
     wait_interrupted: InAny,
@@ -66,7 +66,7 @@ impl Endings {
         Ending { exit, cause, wait_interrupted, ..Ending::default() }
     }
 
-    /// How far the run is: over if all reports are final, recovered if all others are, else going on.
+    /// How far the run is: over if all reports are final, recovered if all that are not final were recovered, else going on.
     pub(super) fn stage(&self) -> Stage {
         if self.unfinished == 0 {
             Stage::Over

@@ -4,11 +4,11 @@
 pub(super) const MOST_POINTS: usize = 300;
 /// Maximum number of bins. A report has 150 to 300 points, so a point of a run of the whole length has two to five bins.
 pub(super) const MOST_BINS: i64 = 600;
-/// The least width of a bin, microseconds: the start of a report is known no better.
+/// The least width of a bin, microseconds: the start of a report is not more exact.
 const LEAST_BIN_US: i64 = 1000;
-/// The longest time that a grid covers, microseconds: longer than all that a report can tell of (1970 to 9999).
+/// The longest time that a grid covers, microseconds: longer than all times that a report can have (1970 to 9999).
 const MOST_US: i64 = 300_000_000_000_000_000;
-/// Two reports that were started at the same time can differ by so much, microseconds: `started_at` is cut to milliseconds.
+/// The true start of a report can be later by up to this, microseconds: `started_at` is cut to milliseconds.
 pub(super) const START_ROUNDING_US: i64 = 1000;
 
 /// Bins of time, one after another.
@@ -30,7 +30,7 @@ impl Grid {
     pub(super) fn over(start_us: i64, end_us: i64) -> Self {
         let end_us = end_us.clamp(start_us.saturating_add(1), start_us.saturating_add(MOST_US));
         let length_us = end_us - start_us;
-        // Up to 10^14 us, which is enough for MOST_US.
+        // Up to 5 * 10^14 us, which is enough for MOST_US.
         let decades = (0..12).map(|decade| LEAST_BIN_US * 10_i64.pow(decade));
         let mut widths = decades.flat_map(|decade_us| [1, 2, 5].map(|part| part * decade_us));
         let bin_us = widths.find(|width| length_us <= width * MOST_BINS).unwrap_or(MOST_US / MOST_BINS);
@@ -48,8 +48,8 @@ impl Grid {
         (bin(from_us), bin(to_us.saturating_sub(1).max(from_us)))
     }
 
-    /// Begin and end of a window, microseconds since the epoch. `number`: its number from 0, if the grid is parted into
-    /// windows of `bins_per_window` bins.
+    /// Begin and end of a window, microseconds since the epoch. `number`: its number from 0, if the grid is divided into windows
+    /// of `bins_per_window` bins.
     pub(super) fn window(&self, number: usize, bins_per_window: usize) -> (i64, i64) {
         let width_us = self.bin_us.saturating_mul(bins_per_window as i64);
         let begin_us = self.start_us.saturating_add(width_us.saturating_mul(number as i64));

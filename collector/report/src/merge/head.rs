@@ -96,16 +96,14 @@ impl Head {
         .into()
     }
 
-    /// Notes that the node's clock was so many seconds ahead of the others, and puts the times right by that. It is at most
-    /// [`MOST_CLOCK_OFFSET_S`].
+    /// Notes that the node's clock was ahead of the others by `offset_s` seconds, [`MOST_CLOCK_OFFSET_S`] at most, and corrects the
+    /// times by that.
     pub fn set_clock_offset(&mut self, offset_s: f64) {
         let offset_s = offset_s.clamp(-MOST_CLOCK_OFFSET_S, MOST_CLOCK_OFFSET_S);
         self.span = self.span.earlier(offset_s);
         self.clock_offset_s = Some(offset_s);
     }
-}
 
-impl Head {
     /// Whether an agent made the report.
     pub(super) fn is_of_agent(&self) -> bool {
         self.node_part.as_ref().is_some_and(|part| part.is_agent)
@@ -140,7 +138,7 @@ impl From<HeadForm> for Head {
     }
 }
 
-/// The name. One of more than [`MOST_NAME`] characters is cut there, and ends in `...`.
+/// Shortens a name of more than [`MOST_NAME`] characters to these characters, with `...` after them.
 pub(super) fn cut(name: &str) -> String {
     match name.char_indices().nth(MOST_NAME) {
         Some((at, _)) => format!("{}...", &name[..at]),

@@ -1,5 +1,5 @@
-//! Nodes that sent no report, as far as the launcher knows why. Reports stay on nodes that don't see the directory of the run: the report
-//! of the others names them. Other nodes have none.
+//! Nodes that sent no report, as far as the launcher knows why. A node that does not see the directory of the run keeps its report,
+//! and the report of the others names it. Other nodes were not tracked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::model::host_name::short;
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 
 /// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. A warning and
-/// `coverage.left_reports` name them, and a node whose report is certain counts as one without a report. `directory`: the
+/// `coverage.left_reports` name them. A node that certainly kept a report counts as one without a report. `directory`: the
 /// directory of the run, into which they can be copied. `program`: the path of gpu-track-run, without which a node has no report.
 pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str, program: &str) {
     let (certain, possible): (Vec<&LeftReport>, Vec<&LeftReport>) =
@@ -18,7 +18,7 @@ pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: 
         (Topic::OtherNodes, may_have_stayed(&possible, directory, program)),
     ];
     let warnings = texts.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
-    // First: the summary shows a few, and this one says what can be done.
+    // They come first: the summary shows only a few warnings, and these say what can be done.
     report.warnings.splice(0..0, warnings);
     for LeftReport { node, .. } in certain {
         note_unseen(report, node);
@@ -51,7 +51,7 @@ pub fn note_untracked_nodes(report: &mut Report, nodes: &[(String, String)]) {
         let names = named(nodes.into_iter());
         Warning::new(Topic::OtherNodes, format!("Not tracked: {names}. {reason}."))
     };
-    // First, as in [`note_left_reports`].
+    // They come first, as in [`note_left_reports`].
     report.warnings.splice(0..0, by_reason.into_iter().map(text));
 }
 
@@ -75,7 +75,7 @@ fn places(left: &[&LeftReport]) -> String {
     named(all.iter().map(String::as_str))
 }
 
-/// Counts `node`, on which its report stayed, among the nodes without a report. If `report` is a merged one, lists it there, too.
+/// Counts `node`, which kept its report, among the nodes without a report. A merged `report` also gets it in its list of nodes.
 /// Does nothing if `report` is of that node itself, or was made of a report of it.
 fn note_unseen(report: &mut Report, node: &str) {
     let is_this_node = |name: &str| short(name) == short(node);
@@ -87,7 +87,7 @@ fn note_unseen(report: &mut Report, node: &str) {
     let unseen = report.coverage.nodes.get_or_insert_with(|| Nodes { unseen: 0, unseen_names: Vec::new() });
     if !unseen.unseen_names.iter().any(|name| is_this_node(name)) {
         unseen.unseen_names.push(node.to_owned());
-        // The node may be one of those that are counted already, but not named.
+        // The node may be counted already without a name. So the count only has to reach the number of names.
         unseen.unseen = unseen.unseen.max(unseen.unseen_names.len() as u64);
     }
     if report.merged.is_some() && !report.nodes.iter().any(|known| is_this_node(&known.node)) {

@@ -1,5 +1,6 @@
 //! What belongs to a machine and not to a report: cores, memory, GPUs, and what all programs use of them. Each counts once,
-//! however many reports and nodes (containers) are of the machine. The longest report of a machine comes first, and tells most.
+//! however many reports and nodes (containers) are of the machine. The longest report of a machine comes first; most figures are
+//! that report's.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ const MOST_GPUS: usize = 1024;
 /// Sums over machines.
 #[derive(Default)]
 pub(super) struct Machines {
-    /// How many.
+    /// How many machines.
     pub count: u64,
     cores: u64,
     ram_bytes: Known,
@@ -120,7 +121,7 @@ impl Machines {
         self.open.cores = self.open.cores.max(report.host.cores);
         self.open.ram_bytes = self.open.ram_bytes.max(report.host.ram_bytes);
         self.add_system(report, axis, is_first);
-        // Before this report's new GPUs are added: only those that earlier reports have added are raised.
+        // This comes before the report's new GPUs are added: only those of earlier reports are raised.
         if !is_first {
             self.raise_gpu_use(report, axis);
         }
@@ -194,8 +195,8 @@ impl Machines {
         self.gpu_busy.add(axis.quantity(&busy, Scale::Percent, max, max).as_ref());
     }
 
-    /// Adds the machine that is open to the sums, and gives its size. `None`: it has no reports. What is added after this is of
-    /// another one.
+    /// Adds the machine that is open to the sums, and returns its size. `None`: it has no reports. What is added after this is of
+    /// another machine.
     pub(super) fn close(&mut self) -> Option<Size> {
         let open = std::mem::take(&mut self.open);
         if open.reports == 0 {
@@ -220,7 +221,7 @@ impl Machines {
             self.energy.add(gpu.energy.sum());
         }
         if open.gpu_count.is_none() {
-            // It can have GPUs that no report tells of.
+            // The machine can have GPUs that no report has.
             self.energy.add(None);
         }
         Some(Size { cores: open.cores, ram_bytes: open.ram_bytes })
@@ -244,23 +245,23 @@ impl Machines {
     /// The utilization of all cores by all programs, percent of one core.
     pub(super) fn cpu_percent(&self) -> Percent {
         let mean_sum = self.mean_cpu.whole().map(|sum| sum as f64 / 1e6);
-        Percent { max_sum: self.at_least_mean(self.cpu.at_least(Scale::Percent), mean_sum), mean_sum }
+        Percent { max_sum: self.at_least_mean_of_run(self.cpu.at_least(Scale::Percent), mean_sum), mean_sum }
     }
 
     /// The larger of a maximum and a sum of means. The means count only if all are over the time of the run.
-    fn at_least_mean(&self, max: Option<f64>, mean: Option<f64>) -> Option<f64> {
+    fn at_least_mean_of_run(&self, max: Option<f64>, mean: Option<f64>) -> Option<f64> {
         at_least_mean(max, mean.filter(|_| !self.has_other_means))
     }
 
     /// The number of GPUs and their utilization. What is unknown of a machine is unknown of all.
     pub(super) fn gpu(&self) -> Gpu {
         let mean_sum = self.mean_busy.whole().map(|sum| sum as f64 / 1e6);
-        // A mean raises a known maximum. It does not take the place of an unknown one.
+        // A mean raises a known maximum, but does not replace an unknown one.
         let max_sum = self.gpu_busy.at_least(Scale::Percent).filter(|_| self.gpu_busy.is_complete());
         Gpu {
             system_gpu_count: whole_count(self.gpu_count),
             expected_gpus: whole_count(self.expected_gpus),
-            percent: Percent { max_sum: max_sum.and(self.at_least_mean(max_sum, mean_sum)), mean_sum },
+            percent: Percent { max_sum: max_sum.and(self.at_least_mean_of_run(max_sum, mean_sum)), mean_sum },
         }
     }
 
@@ -269,7 +270,7 @@ impl Machines {
         whole_count(self.usable_gpus)
     }
 
-    /// The capacity of all GPUs and the largest memory in use by all programs. The caller adds that of the run's processes.
+    /// The capacity of all GPUs and the largest memory in use by all programs. The figures of the run's own processes are not set.
     pub(super) fn gpu_ram(&self) -> MaxGpuRam {
         MaxGpuRam {
             system_capacity_bytes: self.gpu_ram_bytes.whole().map(saturated),
@@ -294,8 +295,8 @@ fn gpu_tracks<'a>(report: &'a Report, ids: &[String], figure: GpuFigure) -> Vec<
     report.series.gpus.iter().filter(|gpu| ids.contains(&gpu.id)).map(|gpu| &gpu[figure]).collect()
 }
 
-/// An upper bound for the sum of `tracks`, as [`Axis::quantity`] takes it: 0, since it raises that to the largest point of
-/// the sum. `None`: there is no such bound, because a track is unknown at some point.
+/// An upper bound for the sum of `tracks`, to be passed to [`Axis::quantity`]. That raises any bound to the largest point of the
+/// sum, so 0 stands for the largest point. `None`: there is no bound, because a track is unknown at some point.
 fn bound_of(tracks: &[&Track]) -> Option<f64> {
     tracks.iter().all(|track| track.max.iter().all(Option::is_some)).then_some(0.0)
 }
@@ -323,7 +324,7 @@ fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, sta
     match quantity {
         Some(quantity) => sum.raise_where_above(quantity, seen),
         None if standing.is_covered => {}
-        None => sum.unbound(),
+        None => sum.drop_upper_bound(),
     }
 }
 
@@ -333,8 +334,8 @@ impl OpenMachine {
         !self.is_apart && self.cover.is_some_and(Cover::is_whole)
     }
 
-    /// Adds the GPUs of a report and its figures of all its GPUs. Gives the ids of those that no report before had. GPUs beyond
-    /// [`MOST_GPUS`] are left out.
+    /// Adds the GPUs of a report and its figures of all its GPUs. Returns the ids of the GPUs that no report before had. GPUs
+    /// beyond [`MOST_GPUS`] are left out.
     fn add_gpus(&mut self, report: &Report, span: Span, is_first: bool) -> Vec<String> {
         let mut new: Vec<&GpuDevice> = Vec::new();
         for gpu in whole_gpus(report) {

@@ -8,17 +8,18 @@ use super::totals::{millionths, saturated};
 use crate::command_sums::CommandSums;
 use crate::model::report::{CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, ProcessUsage, Report};
 
-/// Most command names with sums of their own while reports are read; the others share one.
+/// Maximum number of command names with sums of their own while reports are read; the others share one sum.
 const MOST_NAMES: usize = 20_000;
-/// Most command names that are listed: those with most CPU time.
+/// Maximum number of command names that are listed, those with most CPU time, and of kinds of crashes.
 const LISTED: usize = 1000;
 /// Name of the rest, as in the report of one node.
 const OTHER: &str = "(other)";
 /// How many single processes are listed of each kind: as many as a report has by default.
 const HEAVIEST: usize = 10;
-/// Most places of crashes of one kind that are named.
+/// Maximum number of places that are named for crashes of one kind.
 const MOST_PLACES: usize = 10;
-/// Most bytes of a process's arguments that are kept: those of thousands of processes pass through memory.
+/// Arguments of a process are kept if they have at most this many bytes, because those of thousands of processes pass through
+/// memory.
 const MOST_ARGUMENTS: usize = 8192;
 
 /// The processes so far.
@@ -85,7 +86,7 @@ impl MergedProcesses {
         self.commands.entry(name).or_default()
     }
 
-    /// Keeps a process in each list of the heaviest that it belongs to. `start_s`: as of [`MergedProcesses::add`].
+    /// Keeps a process in each list of the heaviest that it belongs to. `start_s` is as in [`MergedProcesses::add`].
     fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: Option<f64>) {
         let usage = &process.usage;
         for (list, weight_of) in self.heaviest.iter_mut().zip(WEIGHTS) {
@@ -125,8 +126,8 @@ impl MergedProcesses {
         list
     }
 
-    /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that are
-    /// not among them.
+    /// Lists single processes, each once: those with most CPU time, then with the largest peak RSS, then with the largest GPU
+    /// memory.
     pub(super) fn heaviest(&self) -> Vec<HeavyProcess> {
         let mut list: Vec<HeavyProcess> = Vec::new();
         for process in self.heaviest.iter().flatten() {
@@ -137,7 +138,8 @@ impl MergedProcesses {
         list
     }
 
-    /// Lists what crashed, most first. Probes, the test programs of build systems, come last. `None`: no report tells.
+    /// Lists what crashed, the most crashes first. Probes, the test programs of build systems, come last. `None`: no report has a
+    /// list.
     pub(super) fn crashes(&self) -> Option<Vec<Crash>> {
         let mut list: Vec<Crash> = self.crashes.as_ref()?.values().cloned().collect();
         list.sort_by_key(|crash| (crash.is_probe, Reverse(crash.count)));
@@ -145,7 +147,7 @@ impl MergedProcesses {
     }
 }
 
-/// Names where the processes of a crash on this node were: at the ranks whose first process it was, or else on the node.
+/// Names where the processes of a crash on this node were: the ranks whose first process crashed, or the node if there are none.
 fn places(node: &str, crash: &Crash, ranks: &[JobRank]) -> Vec<CrashPlace> {
     let has_crashed = |rank: &&JobRank| {
         rank.exit.signal == Some(crash.signal) && crash.command.as_ref() == Some(&rank.command)

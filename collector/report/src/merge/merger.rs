@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::agent_part::{as_part, note_absence};
+use super::agent_part::{count_as_descendants, note_absence};
 use super::commands::Commands;
 use super::common::Common;
 use super::ending::Endings;
@@ -31,8 +31,8 @@ const MOST_NODES: usize = 10_000;
 const MOST_GPUS: usize = 20_000;
 /// Maximum number of files that are named because they are not in the report.
 const MOST_UNREAD: usize = 1000;
-/// Maximum number of nodes whose names are kept because a report names them.
-const MOST_TOLD: usize = 10_000;
+/// Maximum number of nodes of the job whose names are kept.
+const MOST_NAMES: usize = 10_000;
 
 /// A merged report.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct MergedReport {
 /// The reports so far.
 #[derive(Default)]
 pub struct Merger {
-    /// What of the reports is merged, and in which bins of time.
+    /// Which reports are merged, in which order, and in which bins of time.
     pub plan: Plan,
     pub(super) sums: Sums,
     pub(super) machines: Machines,
@@ -55,12 +55,12 @@ pub struct Merger {
     pub(super) commands: Commands,
     pub(super) common: Common,
     pub(super) endings: Endings,
-    pub(super) of_nodes: NodeWarnings,
+    pub(super) node_warnings: NodeWarnings,
     pub(super) ranks: RankTable,
     pub(super) usable: Usables,
     pub(super) nodes: Vec<Node>,
     pub(super) unlisted: Unlisted,
-    pub(super) told_nodes: ToldNodes,
+    pub(super) job_nodes: JobNodes,
     pub(super) files: ReportFiles,
     /// Numbers of the nodes of which a report was read.
     pub(super) read_nodes: BTreeSet<usize>,
@@ -94,13 +94,14 @@ pub(super) struct Usables {
 pub(super) struct Unlisted {
     pub nodes: u64,
     pub gpus: u64,
+    /// GPUs that are in the list so far, which limits how many more are listed.
     listed_gpus: usize,
 }
 
-/// The nodes of the job, as far as its reports tell of other nodes.
+/// The nodes of the job, as far as reports name or count them.
 #[derive(Default)]
-pub(super) struct ToldNodes {
-    /// The names that reports have.
+pub(super) struct JobNodes {
+    /// The names in the reports.
     pub names: BTreeSet<String>,
     /// How many nodes the job has at least: the most that one report counts, its own included.
     pub most: u64,
@@ -140,21 +141,21 @@ impl Merger {
         let quantities = Quantities::from_report(&report, &axis);
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
-        // What an agent runs is a daemon of the launcher's command. Its words and its end are not those of the run.
+        // The run is the launcher's command. An agent has none, or a daemon of MPI, whose words and end are not those of the run.
         if !self.plan.is_of_agent(number) {
             self.endings.add(span.end_us, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);
         }
         self.common.add(&report);
         self.usable.add(&report);
-        self.told_nodes.add(&report);
+        self.job_nodes.add(&report);
         if let Some((_, open)) = &mut self.open {
             open.add(self.plan.file(number), &report, &axis, &quantities);
             let name = &open.name;
             self.totals.add(name, &report, span.length_us());
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
-            self.of_nodes.add(name, &report);
+            self.node_warnings.add(name, &report);
             self.ranks.add(name, &report, span, &quantities);
         }
         self.only = (self.files.read == 1).then(|| Box::new(report));
@@ -173,7 +174,7 @@ impl Merger {
         self.open = Some((number, OpenNode::new(&self.plan.nodes[number], self.plan.grid)));
     }
 
-    /// Closes the node that is open: notes that it has a report, adds what it may use to its machine's sums, and lists it. Gives
+    /// Closes the node that is open: notes that it has a report, adds what it may use to its machine's sums, and lists it. Returns
     /// its number. `None`: no node is open.
     fn close_node(&mut self) -> Option<usize> {
         let (number, open) = self.open.take()?;
@@ -185,7 +186,7 @@ impl Merger {
         Some(number)
     }
 
-    /// Closes the machine that is open, whose nodes are closed, and adds what these may use of it to the sums of all machines.
+    /// Closes the machine that is open, after its nodes, and adds what these may use of it to the sums of all machines.
     fn close_machine(&mut self) {
         let of_nodes = std::mem::take(&mut self.usable.of_machine);
         if let Some(size) = self.machines.close() {
@@ -196,8 +197,8 @@ impl Merger {
         }
     }
 
-    /// Lists a node if it `is_listed`, else only counts it. Its GPUs are only counted, too, if it is not listed or there are too
-    /// many.
+    /// Lists a node if `is_listed`, otherwise only counts it. Its GPUs are only counted if the node is, or if too many GPUs are
+    /// listed already.
     fn list_node(&mut self, mut node: Node, is_listed: bool) {
         let gpus = node.gpus.len();
         if !is_listed || self.unlisted.listed_gpus + gpus > MOST_GPUS {
@@ -218,7 +219,7 @@ impl Merger {
         self.plan.grid.bins.div_ceil(points)
     }
 
-    /// Makes the report of all. If a single report was read, and no file and no rank is missing, that is the report of all.
+    /// Makes the report of all. If a single report was read, and no file and no rank is missing, that report is taken itself.
     ///
     /// # Errors
     /// If no report was added: the files, and why each has no report.
@@ -256,13 +257,13 @@ fn part_of_run(plan: &Plan, number: usize, read: ReadReport) -> Report {
     report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
     let is_of_agent = plan.is_of_agent(number);
     if is_of_agent {
-        as_part(&mut report);
+        count_as_descendants(&mut report);
     }
     if let Some((late_us, early_us)) = plan.absence_us(number) {
         note_absence(&mut report, late_us, early_us);
     }
     if plan.has_several() && (is_of_agent || plan.is_of_launcher(number)) {
-        // Each names the nodes that it can't see. The merged report itself names those without a report.
+        // Each report names the nodes that it can't see. The merged report names only those without a report.
         report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
     }
     report
@@ -277,8 +278,8 @@ fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
 }
 
 impl Usables {
-    /// Adds what sets the usable cores, memory and GPUs of a report, and the limit of a process's address space. How much nodes may
-    /// use is added when they are closed.
+    /// Adds what sets the usable cores, memory and GPUs of a report, and the limit of a process's address space. How much a node may
+    /// use is added when the node is closed.
     fn add(&mut self, report: &Report) {
         let usable = &report.usable;
         let cores = [Some(usable.cores.source), self.cores_source].into_iter().flatten();
@@ -291,16 +292,16 @@ impl Usables {
     }
 }
 
-impl ToldNodes {
+impl JobNodes {
     /// Adds the nodes that a report names as not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
         let unseen = report.coverage.nodes.as_ref();
-        // The report's own node is one more.
+        // The report's own node is not among the unseen ones, so it is one more.
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
-        let of_step = report.allowed.job().step_nodes(MOST_TOLD);
+        let of_step = report.allowed.job().step_nodes(MOST_NAMES);
         let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);
         for name in unseen_names.chain(&of_step) {
-            if self.names.len() < MOST_TOLD {
+            if self.names.len() < MOST_NAMES {
                 self.names.insert(super::head::cut(name));
             }
         }

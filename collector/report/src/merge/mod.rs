@@ -55,6 +55,7 @@ pub fn merge(reports: &[(String, Report)]) -> Option<MergedReport> {
         content: None,
     };
     let plan = Plan::new(reports.iter().map(source).collect(), Vec::new());
+    // The number of each report in the plan, and its place in `reports`.
     let in_order: Vec<(usize, usize)> =
         plan.order().map(|(number, _)| (number, plan.place(number))).collect();
     let mut merger = Merger::new(plan);

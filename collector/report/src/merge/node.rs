@@ -49,7 +49,7 @@ pub(super) struct OpenNode {
     /// CPU utilization of all reports over time.
     cpu: Sum,
     cpu_us: Known,
-    /// A report waited for cores.
+    /// Whether the run of some report waited for cores.
     contended: InAny,
     processes: u64,
     /// The sum of the reports' expected cores.
@@ -63,7 +63,7 @@ pub(super) struct OpenNode {
 /// A GPU of the open node.
 struct OpenGpu {
     gpu: NodeGpu,
-    /// The command of a report used it.
+    /// Whether the command of some report used it.
     used: InAny,
     energy: Energy,
     /// The times of the reports that have it.
@@ -86,7 +86,7 @@ struct UsableNode {
     memory_bytes: Option<u64>,
 }
 
-/// What a node gives to the sums of all.
+/// A node of which all reports were read, with what it adds to the sums of its machine.
 pub(super) struct ClosedNode {
     pub node: Node,
     /// `--n-expected-cores`, else its cores.
@@ -97,7 +97,7 @@ pub(super) struct ClosedNode {
 impl OpenNode {
     /// Begins a node.
     pub(super) fn new(plan: &NodePlan, grid: Grid) -> Self {
-        // The only report of a node knows its own largest RAM, so no bounds of that are needed.
+        // If a node has one report, that has the largest RAM itself, so the sum needs no bounds.
         let ram = if plan.reports > 1 { Sum::new(grid) } else { Sum::over_time(grid) };
         Self {
             name: cut(&plan.name),
@@ -112,7 +112,7 @@ impl OpenNode {
     /// Adds a report from `file`, with its time axis and what it has over time.
     pub(super) fn add(&mut self, file: &str, report: &Report, axis: &Axis, quantities: &Quantities) {
         let Axis { span, is_apart, .. } = *axis;
-        let [ram, cpu] = quantities.of_all();
+        let [ram, cpu] = quantities.combined_ram_and_cpu();
         self.reports += 1;
         self.endings.add(span.end_us, file, report);
         self.is_apart |= is_apart;
@@ -124,11 +124,11 @@ impl OpenNode {
         self.expected_cores += u64::from(report.cpu.expected_cores);
         self.ram.add(ram);
         self.cpu.add(cpu);
-        let all = &mut self.own_ram;
-        all.max_bytes = report.max_ram.combined.footprint_bytes;
-        all.at_most_bytes = report.max_ram_at_most.combined;
-        all.max_used_bytes = all.max_used_bytes.max(report.max_ram.system_bytes);
-        all.total_bytes = all.total_bytes.max(report.host.ram_bytes);
+        let own = &mut self.own_ram;
+        own.max_bytes = report.max_ram.combined.footprint_bytes;
+        own.at_most_bytes = report.max_ram_at_most.combined;
+        own.max_used_bytes = own.max_used_bytes.max(report.max_ram.system_bytes);
+        own.total_bytes = own.total_bytes.max(report.host.ram_bytes);
         let wall_us = u128::from(span.length_us());
         self.ram_time.add(report.mean_ram_bytes.combined.map(|bytes| bytes_time(bytes, wall_us)));
         self.cpu_us.add(report.cpu_time.total_s.map(millionths));
@@ -180,7 +180,7 @@ impl OpenNode {
         }
     }
 
-    /// Ends the node. `bins_per_point`: bins in each point of its series; `None`: it gets no series.
+    /// Makes the node after its last report. `bins_per_point`: bins in each point of its series; `None`: it gets no series.
     pub(super) fn close(self, bins_per_point: Option<usize>) -> ClosedNode {
         let span = self.span.unwrap_or(Span { start_us: self.grid.start_us, end_us: self.grid.start_us });
         let wall_us = span.length_us();
@@ -203,7 +203,7 @@ impl OpenNode {
             mean_percent: gpu.mean_percent.filter(|_| cover.is_whole()),
             ..gpu
         });
-        // From then on, one of its reports tells nothing of the node.
+        // After this time, at least one of the node's reports tells nothing more.
         let heard_us = self.endings.unfinished_us.unwrap_or(span.end_us);
         let heard = UNIX_EPOCH + Duration::from_micros(heard_us.unsigned_abs());
         let node = Node {
@@ -233,7 +233,7 @@ impl OpenNode {
     }
 }
 
-/// Makes the series of a node or a rank, with so many bins in each point.
+/// Makes the series of a node or a rank, with `bins_per_point` bins in each point.
 pub(super) fn series(ram: &Sum, cpu: &Sum, bins_per_point: usize) -> NodeSeries {
     let bytes = |list: Vec<Option<u128>>| list.into_iter().map(|bytes| Some(bytes? as f64)).collect();
     // Converts millionths of a percent to percent with two decimals, so that small shares are not lost.

@@ -8,7 +8,7 @@ use crate::model::report::{Report, Topic, Warning};
 
 /// Maximum number of warnings of reports that are kept; more are only counted.
 const MOST_KEPT: usize = 2000;
-/// Maximum number of them that are listed.
+/// Maximum number of warnings of reports that are listed.
 const MOST_LISTED: usize = 30;
 /// Maximum number of characters of a warning.
 const MOST_TEXT: usize = 1000;
@@ -35,7 +35,7 @@ impl NodeWarnings {
         }
     }
 
-    /// Lists them by topic, those of most reports first in each. A last warning counts those that are left out.
+    /// Lists the warnings by topic, and within a topic those of most reports first. A last warning counts those that are left out.
     pub(super) fn list(&self) -> Vec<Warning> {
         let mut all: Vec<_> = self.kept.iter().collect();
         all.sort_by_cached_key(|((topic, text), (count, _))| (*topic, Reverse(*count), text.clone()));

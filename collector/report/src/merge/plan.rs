@@ -1,5 +1,6 @@
-//! Which reports belong together: those of a node, those of a machine, those of one time. It is concluded from a first look at
-//! all of them.
+//! Concludes, from a first look at all reports, which belong together: those of a node, of a machine, of one time.
+//!
+//! In a run with `--nodes`, the launcher is the gpu-track-run that the user started, and an agent tracks each other node.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,13 +11,13 @@ use super::head::Head;
 use super::quantity::Span;
 use crate::model::report::UnreadFile;
 
-/// A gap between the times of two reports that is no reason to take them for reports of different runs, microseconds.
-const LEAST_GAP_US: i64 = 60_000_000;
-/// The longest time of a report of a run, microseconds: a year. A longer report is forged, and would leave too few bins to the
-/// others.
+/// Reports with no longer gap between their times than this are taken for reports of one run, microseconds.
+const TOLERATED_GAP_US: i64 = 60_000_000;
+/// The longest time of a report of a run, microseconds: a year. A longer report is forged, and would leave too few bins of time
+/// to the others.
 const MOST_LENGTH_US: u64 = 366 * 86_400 * 1_000_000;
-/// A report may be longer than [`MOST_LENGTH_US`] if it is no longer than so many times the median of all reports.
-const MOST_TIMES: u64 = 100;
+/// A report may be longer than [`MOST_LENGTH_US`] if it is no longer than this many times the median of all reports.
+const MOST_MEDIANS: u64 = 100;
 
 /// A file with a report.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct Source {
     pub content: Option<u64>,
 }
 
-/// What the reports are of.
+/// Which node, machine and time the reports are of.
 #[derive(Debug, Default)]
 pub struct Plan {
     sources: Vec<Source>,
@@ -41,13 +42,12 @@ pub struct Plan {
     node_of: Vec<usize>,
     pub(super) nodes: Vec<NodePlan>,
     pub(super) grid: Grid,
-    /// Sources that are apart, in no bin of the grid: too far in time from the others, or too long.
+    /// Sources that are in no bin of the grid: too far in time from the others, or too long.
     pub(super) apart: BTreeSet<usize>,
     /// Sources that do not overlap in time with the largest group, directly or by way of others.
     pub(super) outside: Vec<usize>,
     pub(super) unread: Vec<UnreadFile>,
-    /// The number of the source that the launcher of the run made, whose agents made the others. `None`: there is none, or more
-    /// than one.
+    /// The number of the source that the launcher made, whose agents made the others. `None`: there is none, or more than one.
     launcher: Option<usize>,
     /// The batch jobs.
     pub(super) jobs: BTreeSet<String>,
@@ -68,7 +68,7 @@ pub(super) struct NodePlan {
 
 impl Plan {
     /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason. Copies and
-    /// merged reports join these.
+    /// merged reports are added to these.
     pub fn new(sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
         let mut unread: Vec<_> =
             unread.into_iter().map(|(file, reason)| UnreadFile { file, reason }).collect();
@@ -77,7 +77,7 @@ impl Plan {
         leave_out_doubles(&mut placed, &mut unread);
         let (places, mut sources): (Vec<usize>, Vec<Source>) = placed.into_iter().unzip();
         let launcher = launcher(&sources);
-        put_clocks_right(&mut sources, launcher);
+        correct_clocks(&mut sources, launcher);
         let (nodes, node_of) = number_nodes(&sources);
         let spans: Vec<Span> = sources.iter().map(|source| source.head.span).collect();
         // The run is as long as the launcher's command. An agent without a command can begin before it and end after it.
@@ -92,8 +92,8 @@ impl Plan {
             longest_us[*node] = span.length_us().max(longest_us[*node]);
         }
         let mut order: Vec<usize> = (0..sources.len()).collect();
-        // The longest node of a machine comes first, and the longest report of a node. Of most figures that count once for a
-        // machine or a node, that of its first report counts.
+        // The longest node of a machine comes first, and the longest report of a node: most figures that count once for a machine
+        // or a node are those of its first report.
         order.sort_by_key(|at| {
             let span = spans[*at];
             let node = node_of[*at];
@@ -121,7 +121,7 @@ impl Plan {
         self.order.iter().map(|at| (*at, self.sources[*at].file.as_str()))
     }
 
-    /// The place of a report among the sources that [`Plan::new`] was given. The name of its file does not tell that: two
+    /// The place of a report among the sources that [`Plan::new`] was given. The name of its file does not tell the place: two
     /// names can be the same, because they are as printed.
     pub fn place(&self, number: usize) -> usize {
         self.places[number]
@@ -147,8 +147,8 @@ impl Plan {
         self.launcher == Some(number)
     }
 
-    /// How long the run went on without this agent, which has no command and should have been there all the time. The two
-    /// times are microseconds after the start of the launcher's command, and before its end. `None`: it is no such agent, or the
+    /// How long the run went on without the agent of this report, which has no command and should run as long as the launcher's
+    /// command: from the start of that command, and up to its end, microseconds. `None`: the report is not of such an agent, or the
     /// launcher is not known.
     pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
         let (head, launcher) = (&self.sources[number].head, self.sources.get(self.launcher?)?);
@@ -181,9 +181,9 @@ fn launcher(sources: &[Source]) -> Option<usize> {
     numbers.next().filter(|_| numbers.next().is_none())
 }
 
-/// Puts the clocks of agents right by that of their launcher: each compared its own with the clock of the directory that they
-/// shared. What the user says of a clock stays.
-fn put_clocks_right(sources: &mut [Source], launcher: Option<usize>) {
+/// Corrects the times of agents' reports to the launcher's clock. Launcher and agents each compared their own clock with that of
+/// the directory that they shared. An offset that the user gave stays.
+fn correct_clocks(sources: &mut [Source], launcher: Option<usize>) {
     let Some(head) = launcher.map(|launcher| &sources[launcher].head) else { return };
     let Some(ahead_s) = head.clock_ahead_s() else { return };
     // How far the launcher's times are ahead of the directory's clock. An offset that the user gave has moved them already.
@@ -291,7 +291,7 @@ fn node_keys(sources: &[Source]) -> Vec<NodeKey> {
 struct Times {
     /// From the first start to the last end, of those that belong together.
     extent: Span,
-    /// Reports that are too far from that to share a grid, or too long.
+    /// Reports that are too far from the extent to share a grid with the others, or too long.
     apart: BTreeSet<usize>,
     /// Reports that do not overlap with the largest group, directly or by way of others.
     outside: Vec<usize>,
@@ -315,7 +315,7 @@ impl Times {
         order.sort_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
         let groups = groups(spans, &order);
         if groups.is_empty() {
-            // There is no report: of several, the one of median length is never too long.
+            // Only without reports, since the one of median length is never too long.
             let extent = Span { start_us: 0, end_us: 0 };
             return Self { extent, apart: BTreeSet::new(), outside: Vec::new() };
         }
@@ -336,11 +336,11 @@ impl Times {
 }
 
 /// Which groups belong to the run whose largest group is `main`, and their extent. Groups are added on both sides, as long
-/// as the gap before the next one is no longer than the largest group or [`LEAST_GAP_US`]. `groups` are in the order of their
-/// times.
+/// as the gap before the next one is no longer than the largest group or [`TOLERATED_GAP_US`]. `groups` are in the order of
+/// their times.
 fn near_groups(groups: &[Group], main: usize) -> (RangeInclusive<usize>, Span) {
     let mut extent = groups[main].extent;
-    let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
+    let gap_us = TOLERATED_GAP_US.max(extent.end_us - extent.start_us);
     let (mut first, mut last) = (main, main);
     loop {
         let before = first.checked_sub(1).map(|at| groups[at].extent);
@@ -357,16 +357,16 @@ fn near_groups(groups: &[Group], main: usize) -> (RangeInclusive<usize>, Span) {
     }
 }
 
-/// The longest time that a report of the run can have, microseconds: [`MOST_LENGTH_US`], or [`MOST_TIMES`] times the median
+/// The longest time that a report of the run can have, microseconds: [`MOST_LENGTH_US`], or [`MOST_MEDIANS`] times the median
 /// if that is longer.
 fn longest_of_a_run_us(spans: &[Span]) -> u64 {
     let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();
     lengths_us.sort_unstable();
     let median_us = lengths_us.get(lengths_us.len() / 2).copied().unwrap_or(0);
-    median_us.saturating_mul(MOST_TIMES).max(MOST_LENGTH_US)
+    median_us.saturating_mul(MOST_MEDIANS).max(MOST_LENGTH_US)
 }
 
-/// Parts reports into groups that overlap in time. `order`: the reports in the order of their starts.
+/// Divides reports into groups that overlap in time. `order`: the reports in the order of their starts.
 fn groups(spans: &[Span], order: &[usize]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for at in order {

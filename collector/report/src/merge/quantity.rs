@@ -9,11 +9,11 @@ const MAX_UNITS: u64 = 1 << 62;
 /// The longest run, microseconds: ten years.
 const MOST_RUN_US: f64 = 315e12;
 /// A clock is ahead or behind by no more than this, seconds: longer than all times that a report can have (1970 to 9999). Times
-/// that are put right by it fit microseconds since the epoch.
+/// that are corrected by so much still fit an `i64` of microseconds.
 pub const MOST_CLOCK_OFFSET_S: f64 = 3.2e11;
-/// By so much a point can end after the next one begins, seconds: each time is rounded by itself.
+/// A point can end this much after the next one begins, seconds: each time is rounded by itself.
 const POINT_ROUNDING_S: f64 = 1e-6;
-/// By so much the last point can end after the run, seconds: the length of a run has milliseconds.
+/// The last point can end this much after the run, seconds: the length of a run has only milliseconds.
 const LENGTH_ROUNDING_S: f64 = 1e-3;
 
 /// When a report's command ran, microseconds since the epoch by the clock of its node.
@@ -68,7 +68,7 @@ impl Span {
         Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
     }
 
-    /// Moves the span so many seconds back, at most [`MOST_CLOCK_OFFSET_S`], and not before 1970.
+    /// Moves the span back by `by_s` seconds, at most [`MOST_CLOCK_OFFSET_S`]. Its start stays in 1970 or later.
     pub(super) fn earlier(self, by_s: f64) -> Self {
         let by_s = by_s.clamp(-MOST_CLOCK_OFFSET_S, MOST_CLOCK_OFFSET_S);
         let by_us = (by_s * 1e6).round() as i64;
@@ -76,7 +76,7 @@ impl Span {
         Self { start_us, end_us: start_us.saturating_add(self.end_us - self.start_us) }
     }
 
-    /// The time from the first start to the last end of two.
+    /// The time from the first start to the last end of the two spans.
     pub(super) fn joined(self, other: Self) -> Self {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
@@ -161,8 +161,8 @@ impl<'a> Axis<'a> {
         Some(Quantity { span: self.span, points, max, at_most, is_apart: self.is_apart })
     }
 
-    /// The points of the sum of some tracks, without gaps. Where one track is unknown, the sum is. Gives no points if there
-    /// is no track, or the axis can't be used.
+    /// The points of the sum of some tracks, without gaps. Where one track is unknown, the sum is unknown. Empty if there is no
+    /// track, or the axis can't be used.
     fn points(&self, tracks: &[&Track], scale: Scale) -> Vec<QuantityPoint> {
         if !self.is_sound || tracks.is_empty() {
             return Vec::new();
@@ -201,13 +201,13 @@ impl QuantityPoint {
         Self { start_us, end_us, min: None, mean: None, max: None }
     }
 
-    /// Keeps the point's largest value within `max`, the exact largest value of the report, and its other values within that. A
+    /// Limits the point's largest value to `max`, the exact largest value of the report, and its other values to its largest. A
     /// series has seven digits, so a largest value that is about `max` becomes `max`.
     fn within(self, max: u64) -> Self {
         let exact = |value: u64| if is_about(value, max) { max } else { value.min(max) };
         let own_max = self.max.map(exact);
-        let kept = |value: Option<u64>| value.map(|value| value.min(own_max.unwrap_or(max)));
-        Self { min: kept(self.min), mean: kept(self.mean), max: own_max, ..self }
+        let limited = |value: Option<u64>| value.map(|value| value.min(own_max.unwrap_or(max)));
+        Self { min: limited(self.min), mean: limited(self.mean), max: own_max, ..self }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Ranks over time. A job can have any number of ranks, so at most [`MAX_SERIES`] have a series. They are all ranks, or every second
-//! one, every fourth one, and so on. Which ranks these are does not depend on the order of the reports.
+//! Ranks over time. A job can have any number of ranks, so at most [`MAX_SERIES`] have a series: all ranks, or every second one,
+//! every fourth one, and so on. Which ranks these are does not depend on the order of the reports.
 
 use super::grid::Grid;
 use super::node;
@@ -21,7 +21,7 @@ pub(super) struct Sampling {
     count: usize,
 }
 
-/// A rank over time whose reports are being read.
+/// The series of a rank whose reports are being read.
 #[derive(Debug)]
 pub(super) struct OpenSeries {
     ram: Sum,
@@ -44,7 +44,7 @@ impl Sampling {
         Some(OpenSeries { ram: Sum::over_time(grid), cpu: Sum::over_time(grid) })
     }
 
-    /// Drops series until there are few enough. `ranks`: all ranks that were opened, with their numbers.
+    /// Drops series until at most [`MAX_SERIES`] are left. `ranks`: the number of each rank, and its series if it has one.
     pub(super) fn limit<'a>(&mut self, ranks: impl Iterator<Item = (u32, &'a mut Option<OpenSeries>)>) {
         if self.count <= MAX_SERIES {
             return;
@@ -70,7 +70,7 @@ impl Sampling {
 impl OpenSeries {
     /// Adds a report of the rank: its RAM and its CPU utilization over time.
     pub(super) fn add(&mut self, quantities: &Quantities) {
-        let [ram, cpu] = quantities.of_all();
+        let [ram, cpu] = quantities.combined_ram_and_cpu();
         self.ram.add(ram);
         self.cpu.add(cpu);
     }

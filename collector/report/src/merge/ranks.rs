@@ -33,14 +33,15 @@ pub(super) struct RankTable {
     grid: Grid,
     /// Which ranks have a series.
     sampling: Sampling,
-    /// The ranks of the reports. Several of one key are of different jobs, whose numbers the environment does not tell.
+    /// The ranks of the reports. Several ranks of one key are of different jobs: the environment of their processes does not tell
+    /// these jobs apart.
     open: BTreeMap<RankKey, Vec<OpenRank>>,
     /// All ranks; empty before [`RankTable::close`].
     ranks: BTreeMap<RankKey, RankUsage>,
     /// The rank that failed first, and when, microseconds since the epoch. `None` before [`RankTable::close`], too.
     first_failed: Option<(i64, RankUsage)>,
-    /// Jobs that only their reports tell apart from another job, each with its number of ranks. Which of their ranks are missing
-    /// is unknown. Empty before [`RankTable::close`].
+    /// Jobs that only the nodes and times of reports tell apart from another job, each with its number of ranks. Which of their
+    /// ranks are missing is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
     /// Ranks over time; empty before [`RankTable::close`].
     series: BTreeMap<RankKey, RankSeries>,
@@ -54,13 +55,13 @@ struct OpenRank {
     exit_us: i64,
     /// When the commands of its reports ran: each end by its start, microseconds since the epoch.
     spans: BTreeMap<i64, i64>,
-    /// `None`: the rank has no series.
+    /// The rank over time. `None`: it has no series.
     series: Option<OpenSeries>,
 }
 
 /// Sums up the ranks of a report of one node. `None`: its command started none.
 pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
-    // Ranks that a command started have no series, so any grid will do that begins with the command. Their times count from there.
+    // Ranks that a command started have no series, so any grid will do. It begins at 0, from which their times count.
     let (grid, start_us) = (Grid::over(0, 1), 0);
     let mut table = RankTable::new(grid);
     table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, start_us);
@@ -100,7 +101,7 @@ impl RankTable {
         self.add_started(node, report, span.start_us);
     }
 
-    /// Adds the ranks that the command of a report started, of which a report has no series. `start_us`: when the command started,
+    /// Adds the ranks that the command of a report started. The report has no series of them. `start_us`: when the command started,
     /// microseconds since the epoch.
     fn add_started(&mut self, node: &str, report: &Report, start_us: i64) {
         for started in &report.job_ranks {
@@ -121,8 +122,8 @@ impl RankTable {
         }
     }
 
-    /// Adds what a rank used at `span`, and gives the rank. `of`: how many ranks its job has. `has_series`: what it used is known
-    /// over time. `None`: the job can have no such rank, or there are too many ranks.
+    /// Adds what a rank used at `span`, and returns the rank. `of`: how many ranks its job has. `has_series`: a report has
+    /// what the rank used over time. `None`: the job can't have a rank of this number, or there are too many ranks.
     fn add_usage(
         &mut self,
         usage: RankUsage,
@@ -137,7 +138,7 @@ impl RankTable {
             return None;
         }
         let open = self.open.entry(key).or_default();
-        if let Some(at) = open.iter().position(|rank| rank.can_have(node, span)) {
+        if let Some(at) = open.iter().position(|rank| rank.fits(node, span)) {
             open[at].join(usage, span);
             return open.get_mut(at);
         }
@@ -147,10 +148,10 @@ impl RankTable {
         open.last_mut()
     }
 
-    /// Ends the table: all reports were added. Jobs that only their reports tell apart get the next free numbers.
+    /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers.
     pub(super) fn close(&mut self) {
         let mut used: BTreeSet<u32> = self.open.keys().map(|(job, ..)| *job).collect();
-        // The numbers that were given: by the job's number, how many ranks it has, and the place among the ranks of a key.
+        // The new numbers, by the job's number, how many ranks it has, and the place among the ranks of a key.
         let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
         let mut next = 0;
         let mut take_free_number = || {
@@ -216,7 +217,7 @@ impl RankTable {
             }),
             peak_ram_bytes: spread_of(&compared, |rank| float(rank.peak_ram_bytes)),
             cpu_s: spread_of(&compared, |rank| rank.cpu_s),
-            // Ranks that used no GPU do not differ in it.
+            // Ranks that all used no GPU do not differ in its memory.
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
             heaviest: heaviest.iter().map(|rank| (*rank).clone()).collect(),
             lightest: lightest.map(|rank| (*rank).clone()).collect(),
@@ -233,7 +234,7 @@ impl RankTable {
         self.ranks.iter().filter(|(key, _)| is_of_heaviest(key)).map(|(_, rank)| rank).collect()
     }
 
-    /// The job that used most CPU time, and how many ranks it has. Of several, gives the one of which most ranks are known.
+    /// The job that used most CPU time, and how many ranks it has. Of jobs with equal time, it is the one with most known ranks.
     fn heaviest_job(&self) -> Option<(u32, u32)> {
         let mut used: BTreeMap<(u32, u32), (u128, u64)> = BTreeMap::new();
         for ((job, of, _), rank) in &self.ranks {
@@ -244,8 +245,7 @@ impl RankTable {
         used.into_iter().max_by_key(|(_, weight)| *weight).map(|(job, _)| job)
     }
 
-    /// The ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that only their reports tell apart are
-    /// unknown.
+    /// The ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs in [`Self::split`] are unknown.
     fn missing(&self, jobs: &BTreeSet<(u32, u32)>) -> Vec<u32> {
         let of_job = |(job, of): &(u32, u32)| {
             let (job, of) = (*job, *of);
@@ -264,8 +264,8 @@ impl RankTable {
         (unseen > 0).then_some(UnseenRanks { unseen, expected })
     }
 
-    /// Counts all ranks of these jobs, each of which comes with its number of ranks. Of a job that only its reports tell apart,
-    /// those with figures count.
+    /// Counts all ranks of these jobs, each of which comes with its number of ranks. Of a job in [`Self::split`], only ranks with
+    /// figures count.
     fn expected(&self, jobs: &BTreeSet<(u32, u32)>) -> u64 {
         let of_known: u64 = jobs.difference(&self.split).map(|(_, of)| u64::from(*of)).sum();
         let of_split = self.ranks.keys().filter(|(job, of, _)| self.split.contains(&(*job, *of)));
@@ -281,9 +281,9 @@ impl RankTable {
 impl OpenRank {
     /// Whether a report of this node, whose command ran at `span`, can be of this rank, too. A rank can start gpu-track-run
     /// several times, one after another. A report of the same time, or of another node, is of another job.
-    fn can_have(&self, node: &str, span: Span) -> bool {
+    fn fits(&self, node: &str, span: Span) -> bool {
         // The last of the rank's reports that began before this one ended. They do not overlap, so no other one ends later.
-        // This one counts as at least 1 us long, so that one which began at the same time is found.
+        // This report counts as at least 1 us long, so that one that began at the same time is found.
         let before = self.spans.range(..span.end_us.max(span.start_us.saturating_add(1))).next_back();
         self.usage.place.node == node && before.is_none_or(|(_, end_us)| *end_us <= span.start_us)
     }

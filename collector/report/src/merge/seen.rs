@@ -1,5 +1,5 @@
 //! The largest values of something that several reports saw, such as the memory in use on a machine. The first report's values
-//! are in the sums; the others tell where it can have been larger.
+//! are in the sums; later reports can show that it was larger at some time.
 
 use super::grid::Grid;
 use super::quantity::Quantity;
@@ -10,7 +10,7 @@ use super::shape::Shape;
 pub(super) struct Seen {
     /// In each bin.
     bins: Vec<u64>,
-    /// The largest that reports in no bin saw.
+    /// The largest value of reports that are in no bin, because their times have nothing to do with those of the others.
     apart: u64,
 }
 
@@ -18,12 +18,12 @@ pub(super) struct Seen {
 pub(super) struct Raised {
     /// The bins in which it saw more, each with how much more.
     pub bins: Vec<(usize, u64)>,
-    /// How much more a report saw that is in no bin.
+    /// How much more it saw if it is in no bin.
     pub apart: u64,
 }
 
 impl Seen {
-    /// Adds what a report saw, and gives by how much that is more than what was seen before.
+    /// Adds what a report saw, and returns by how much that is more than what was seen before.
     pub(super) fn raise(&mut self, quantity: &Quantity, grid: Grid) -> Raised {
         if quantity.is_apart {
             let apart = quantity.max.saturating_sub(self.apart);

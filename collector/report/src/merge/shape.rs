@@ -22,12 +22,12 @@ impl Shape {
         // The start of a report is cut to milliseconds. So all of its times can be later by up to [`START_ROUNDING_US`].
         let (first, last) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));
         let (point_high, point_low) = extremes_of_points(quantity, grid, (first, last));
-        // If no point has the largest value of the report, that can have been at any time.
+        // If no point has the largest value of the report, the report can have had that value at any time.
         let largest = quantity.points.iter().filter_map(|point| point.max).max();
         let is_max_in_a_point = largest.is_some_and(|largest| is_about(quantity.max, largest));
         let known_high = |high: Option<u64>| high.filter(|_| is_max_in_a_point);
         let high = point_high.into_iter().map(|high| known_high(high).unwrap_or(quantity.max)).collect();
-        // A bin that the points do not fill also has time in which there may have been nothing.
+        // If the points do not fill a bin, the value may have been 0 in the rest of the bin.
         let Span { start_us, end_us } = time_of_points(quantity);
         let runs_through = |bin: usize| {
             let (bin_start_us, bin_end_us) = grid.window(bin, 1);
@@ -54,8 +54,8 @@ fn time_of_points(quantity: &Quantity) -> Span {
     }
 }
 
-/// Gives, for each bin from `first` to `last`, the largest and the smallest value of the points that touch it. `None`: no point
-/// does.
+/// The largest values, and the smallest, of the points that touch each bin from `first` to `last`. `None`: no point touches the
+/// bin.
 fn extremes_of_points(
     quantity: &Quantity,
     grid: Grid,
@@ -65,7 +65,7 @@ fn extremes_of_points(
     let mut low: Vec<Option<u64>> = vec![None; high.len()];
     let of_points = time_of_points(quantity);
     for point in &quantity.points {
-        // The time of the report before the first point and after the last one has their values.
+        // Time of the report before the first point counts as a part of that, and time after the last point as a part of the last.
         let is_first = point.start_us == of_points.start_us;
         let from_us = if is_first { quantity.span.start_us.min(point.start_us) } else { point.start_us };
         let is_last = point.end_us == of_points.end_us;

@@ -30,9 +30,9 @@ pub(super) struct Sum {
     largest: u128,
     /// Of some report, the largest value that it can have had is unknown.
     is_unbounded: bool,
-    /// Of how many reports the quantity is known.
+    /// The number of reports of which the quantity is known.
     known: u64,
-    /// Of how many it is not.
+    /// The number of reports of which it is unknown.
     pub unknown: u64,
 }
 
@@ -130,7 +130,7 @@ impl Sum {
             return;
         }
         let shape = Shape::new(quantity, self.grid);
-        // The report can have had more than any point has, and at any time.
+        // Whether the report can have had more than any of its points has, at any time.
         let can_be_above_points = !is_about(at_most, max);
         for (at, bin) in (shape.first..=shape.last).enumerate() {
             self.bins.most[bin] += u128::from(shape.high[at]);
@@ -158,13 +158,13 @@ impl Sum {
         }
     }
 
-    /// Raises the largest value of a single report to that of a report which is not in the sum otherwise. 0 changes nothing.
+    /// Notes the largest value of a report that is not added to the sum. It can raise the lower bound; 0 changes nothing.
     pub(super) fn raise_largest(&mut self, value: u64) {
         self.largest = self.largest.max(value.into());
     }
 
-    /// Notes what another report saw of something that is in the sum already, such as a machine's memory. Where that is above
-    /// what was `seen` of it, the upper bound is raised.
+    /// Notes what another report saw of something that is in the sum already, such as a machine's memory. Where the report saw more
+    /// than all before (`seen`), the upper bound is raised.
     pub(super) fn raise_where_above(&mut self, quantity: &Quantity, seen: &mut Seen) {
         self.raise_largest(quantity.max);
         let raised = seen.raise(quantity, self.grid);
@@ -176,8 +176,8 @@ impl Sum {
         self.apart.at_most += u128::from(raised.apart);
     }
 
-    /// Notes that something in the sum can have been larger than its reports tell, so there is no upper bound.
-    pub(super) fn unbound(&mut self) {
+    /// Notes that something in the sum can have been larger than in its reports, so there is no upper bound.
+    pub(super) fn drop_upper_bound(&mut self) {
         self.is_unbounded = true;
     }
 
@@ -200,7 +200,7 @@ impl Sum {
     pub(super) fn bounds(&self) -> Bounds {
         let most = self.bins.at_most.iter().max().copied().unwrap_or(0) + self.apart.at_most;
         let at_least = self.lower_bound();
-        // The maximum of the two: [`Sum::raise_largest`] raises only the lower bound.
+        // The upper bound is at least the lower one: [`Sum::raise_largest`] raises only that.
         Bounds {
             at_least: (self.known > 0).then_some(at_least),
             at_most: (!self.is_unbounded && self.known > 0).then_some(most.max(at_least)),
@@ -217,10 +217,10 @@ impl Sum {
     /// The largest sum of the smallest values, with one report's largest value in the place of its smallest.
     fn largest_with_rise(&self, lower: &Lower) -> u128 {
         let mut largest = 0;
-        for (more, rises) in lower.rises.iter().enumerate() {
+        for (more_bins, rises) in lower.rises.iter().enumerate() {
             for (first, rise) in rises.iter().enumerate().filter(|(_, rise)| **rise > 0) {
                 // The point touches these bins. In which of them it rose is unknown, so the smallest sum counts.
-                let touched = self.bins.least.get(first..=first + more).unwrap_or_default();
+                let touched = self.bins.least.get(first..=first + more_bins).unwrap_or_default();
                 let least = touched.iter().min().copied().unwrap_or(0);
                 largest = largest.max(least + u128::from(*rise));
             }
@@ -238,7 +238,7 @@ impl Sum {
         means.max().unwrap_or(0)
     }
 
-    /// The part of a window of so many bins that is within the time of the reports, microseconds; at least 1.
+    /// How much of a window of `bins_per_window` bins is within the time of the reports, microseconds; at least 1, as a divisor.
     fn length_us(&self, number: usize, bins_per_window: usize) -> u64 {
         let end_us = self.grid.end_us.saturating_add(START_ROUNDING_US);
         overlap_us(self.grid.window(number, bins_per_window), (self.grid.start_us, end_us)).max(1)
@@ -271,7 +271,7 @@ impl Lower {
         if let Some(max) = point.max {
             let rises = &mut self.rises[last - first];
             rises.resize(grid.bins, 0);
-            // The largest of what it counts for in these bins, so that the rise is no larger than it was in any of them.
+            // The largest of what the report counts for in these bins, because it is unknown in which of them it rose.
             let counted = (first..=last).map(|bin| shape.low_in(bin)).max().unwrap_or(0);
             rises[first] = rises[first].max(max.saturating_sub(counted));
         }
@@ -281,9 +281,9 @@ impl Lower {
     }
 }
 
-/// Adds to the sum over time of each window of so many bins what a point has in it for certain. If the point is within one
-/// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown. The part of a
-/// point that is outside of the grid counts in no window. Points of an agent whose clock is wrong can have such a part.
+/// Adds what a point certainly has in each window of `bins_per_window` bins to the window's sum over time. For a point within one
+/// window, that is its mean. For others it is the smallest value, because the mean of a part of a point is unknown. A part outside
+/// of the grid counts in no window. Points of an agent whose clock is wrong can have such a part.
 fn add_to_windows(time_sums: &mut [u128], point: &QuantityPoint, grid: Grid, bins_per_window: usize) {
     let grid_end_us = grid.end_us.saturating_add(START_ROUNDING_US);
     let is_inside = grid.start_us <= point.start_us && point.end_us <= grid_end_us;
@@ -302,7 +302,7 @@ fn add_to_windows(time_sums: &mut [u128], point: &QuantityPoint, grid: Grid, bin
         let window = grid.window(number, bins_per_window);
         let overlap_if_later =
             |by_us: i64| overlap_us(window, (start_us.saturating_add(by_us), end_us.saturating_add(by_us)));
-        // The start is rounded down, so the point can have been later by that.
+        // The start of a report is rounded down, so the point can have been later by up to the rounding.
         let inside_us = overlap_if_later(0).min(overlap_if_later(START_ROUNDING_US));
         *time_sum += u128::from(point.min.unwrap_or(0)) * u128::from(inside_us);
     }

@@ -32,7 +32,8 @@ pub(super) struct MaxOnly {
     largest: u64,
 }
 
-/// What a report has over time. A list of three has the quantities of main, of descendants, and of both.
+/// What a report has over time. A list of three has the quantities of the command's first process (main), of its descendants, and
+/// of both together.
 pub(super) struct Quantities {
     ram: [Option<Quantity>; 3],
     cpu: [Option<Quantity>; 3],
@@ -75,12 +76,12 @@ impl Quantities {
     }
 
     /// RAM and CPU utilization of main and descendants together.
-    pub(super) fn of_all(&self) -> [Option<&Quantity>; 2] {
+    pub(super) fn combined_ram_and_cpu(&self) -> [Option<&Quantity>; 2] {
         [self.ram[2].as_ref(), self.cpu[2].as_ref()]
     }
 }
 
-/// A figure of the sum of each group.
+/// Applies `figure` to the sum of main, of descendants, and of both together.
 pub(super) fn by_group<T>(
     Groups { main, descendants, combined }: &Groups<Sum>,
     figure: impl Fn(&Sum) -> T,
@@ -129,8 +130,8 @@ impl MaxOnly {
         self.largest = self.largest.max(bytes.unwrap_or(0));
     }
 
-    /// The largest sum over time, bytes. It is known only if at most one report has a maximum above 0. `None`: it is
-    /// unknown, because several maxima may be of different times, or one is unknown.
+    /// The largest sum over time, bytes. `None`: it is unknown, because several maxima above 0 may be of different times, or a
+    /// maximum is unknown.
     pub(super) fn max(&self) -> Option<u64> {
         self.sum.whole().filter(|sum| *sum == u128::from(self.largest)).map(|_| self.largest)
     }

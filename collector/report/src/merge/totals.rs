@@ -1,4 +1,4 @@
-//! What adds up over reports whatever their times: CPU time, I/O, faults, switches, processes, and how all that is known.
+//! What adds up over reports whatever their times: CPU time, I/O, faults, switches, processes, and how the processes are known.
 
 use super::head::cut;
 pub(super) use crate::command_sums::millionths;
@@ -65,7 +65,7 @@ impl Known {
     }
 }
 
-/// The number, or the largest that fits if it is larger.
+/// The number as a `u64`; a larger one becomes `u64::MAX`.
 pub(super) fn saturated(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
@@ -75,17 +75,17 @@ pub(super) fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> T) -> O
     Option::zip(a, b).map(|(a, b)| join(a, b))
 }
 
-/// Whether something is so in any of several reports. One report is enough for yes; for no, all must say no.
+/// Whether any of several reports says yes to something. Without a yes, the answer is no if all say no, otherwise unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InAny {
     /// Some report says yes.
     is_so: bool,
-    /// Some report does not tell.
+    /// Some report does not say.
     has_unknown: bool,
 }
 
 impl InAny {
-    /// Adds what a report says; `None`: it does not tell.
+    /// Adds what a report says; `None`: it does not say.
     pub(super) fn add(&mut self, is_so: Option<bool>) {
         self.is_so |= is_so == Some(true);
         self.has_unknown |= is_so.is_none();
@@ -97,8 +97,8 @@ impl InAny {
     }
 }
 
-/// A mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as
-/// that.
+/// A mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as that
+/// much.
 pub(super) fn bytes_time(mean_bytes: f64, wall_us: u128) -> u128 {
     (mean_bytes.round().clamp(0.0, MOST_MEAN_BYTES) as u128).saturating_mul(wall_us)
 }
@@ -109,9 +109,10 @@ pub(super) struct Totals {
     user: Known,
     system: Known,
     total: Known,
+    /// The kernel's own sums over reaped processes.
     kernel: Known,
     unattributed: Known,
-    /// The first report without the kernel's sum: its node, and why.
+    /// The node of the first report without the kernel's sum, and the reason.
     kernel_reason: Option<(String, String)>,
     /// CPU utilisation over time, millionths of a percent times microseconds.
     percent_time: Groups<Known>,
@@ -141,7 +142,7 @@ pub(super) struct Totals {
     reports: u64,
 }
 
-/// Why something is so in some reports.
+/// The reasons that reports have for something, such as why they were not tracked.
 #[derive(Debug, Default)]
 struct Reason {
     /// How many reports have a reason.
@@ -304,13 +305,13 @@ impl Totals {
         ContextSwitches { voluntary: self.voluntary.count(), involuntary: self.involuntary.count() }
     }
 
-    /// How the processes are known. It lacks what is known of nodes and ranks, which the caller adds.
+    /// How the processes are known, without what is known of nodes and ranks.
     pub(super) fn coverage(&self) -> Coverage {
         let [preload, wait, subreaper, scan, connector] = self.layers.map(Known::count);
         let is_any_tracked = self.untracked.count < self.reports;
         Coverage {
             untracked_reason: self.untracked.text(self.reports).filter(|_| !is_any_tracked),
-            // An untracked report has this reason, too. So that report is told of even if others were tracked.
+            // An untracked report has this reason, too. So the reason tells of it even if other reports were tracked.
             uncounted_reason: self.uncounted.text(self.reports),
             layers: Layers { preload, wait, subreaper, scan, connector },
             records_untrusted: self.untrusted.text(self.reports),
@@ -320,7 +321,7 @@ impl Totals {
     }
 }
 
-/// Adds processes of another user.
+/// Adds the processes of a user other than the run's. Users beyond [`MOST_USERS`] are left out.
 fn add_user(all: &mut Vec<OtherUser>, user: OtherUser) {
     let is_full = all.len() >= MOST_USERS;
     match all.iter_mut().find(|known| known.uid == user.uid) {
@@ -330,7 +331,7 @@ fn add_user(all: &mut Vec<OtherUser>, user: OtherUser) {
     }
 }
 
-/// Adds what was started elsewhere. Beyond the entries that are kept, it is added to one of the same program.
+/// Adds what was started elsewhere. If [`MOST_ELSEWHERE`] entries are kept already, it is added to one of the same program.
 fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
     let started = StartedElsewhere {
         program: cut(&started.program),

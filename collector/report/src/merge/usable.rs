@@ -1,5 +1,5 @@
-//! What the nodes of one machine may use together. Containers are nodes of their own, and each may use all that the machine has.
-//! So the sum over the nodes is limited to what the machine has.
+//! What the nodes of one machine may use together. Each container is a node of its own, and may use all that the machine has. So
+//! the sum over the nodes is limited to what the machine has.
 
 use super::machine::Size;
 use super::node::ClosedNode;
@@ -16,7 +16,7 @@ pub(super) struct UsableOfMachine {
     most_memory_bytes: u64,
 }
 
-/// A sum over nodes, which counts as no more than the machine has, or than one node may use if that is more: with
+/// A sum over nodes. It counts up to what the machine has, or up to what one node may use if that is more: with
 /// `--n-expected-cores`, a node may use more cores than its machine has.
 #[derive(Default)]
 struct Capped<T> {

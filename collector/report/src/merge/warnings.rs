@@ -14,7 +14,7 @@ const COMMAND_WIDTH: usize = 60;
 /// report.
 pub(super) fn warnings(merger: &Merger, missing_nodes: u64) -> Vec<Warning> {
     let Merger { plan, nodes, .. } = merger;
-    // `None`: there are none, or it is not known.
+    // `None`: none is missing, or that is not known.
     let unseen_ranks = merger.ranks.unseen();
     // Each is `None` if there is nothing to warn of.
     let own: [(Topic, Option<String>); 10] = [
@@ -30,7 +30,7 @@ pub(super) fn warnings(merger: &Merger, missing_nodes: u64) -> Vec<Warning> {
         (Topic::Figures, unknown(&merger.unknown(), merger.files.read)),
     ];
     let own = own.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
-    own.chain(merger.of_nodes.list()).collect()
+    own.chain(merger.node_warnings.list()).collect()
 }
 
 /// The nodes whose reports are in this state.
@@ -38,8 +38,7 @@ fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
     nodes.iter().filter(|node| node.state == state).collect()
 }
 
-/// Names the nodes of which there is a report, and no process in it, where ranks are missing: they may have run there. `None`: there
-/// are none.
+/// Names the nodes whose reports have no process. If ranks are missing, they may have run there. `None`: there are none.
 fn idle(nodes: &[Node]) -> Option<String> {
     let is_idle = |node: &&Node| node.reports > 0 && node.processes == Some(0);
     let idle: Vec<&Node> = nodes.iter().filter(is_idle).collect();
@@ -166,8 +165,8 @@ fn one_machine(nodes: &[Node], machines: u64) -> Option<String> {
     })
 }
 
-/// Names the figures that are unknown of some of so many `reports`. `figures`: each with the number of reports in which it is
-/// unknown. `None`: all are known of all.
+/// Names the figures that some reports lack. `figures`: each with the number of reports that lack it; `reports`: how many there
+/// are. `None`: no report lacks any.
 fn unknown(figures: &[(&str, u64)], reports: u64) -> Option<String> {
     let unknown = figures.iter().filter(|(_, reports)| *reports > 0);
     let parts: Vec<String> =

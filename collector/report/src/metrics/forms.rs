@@ -12,7 +12,7 @@ const NAME_COLUMNS: usize = 48;
 /// What the name of a metric in bytes ends in.
 const BYTES: &str = "_bytes";
 
-/// Writes metrics as text, a line for each. What is not known is n/a.
+/// Formats metrics as text, a line for each. What is not known is n/a.
 pub fn text(rows: &[MetricRow]) -> String {
     let head = ["metric", "process", "count", "last", "min", "max", "mean", "not finite"];
     let line = |row: &MetricRow| {
@@ -27,7 +27,7 @@ pub fn text(rows: &[MetricRow]) -> String {
     aligned(&lines).join("\n") + "\n"
 }
 
-/// Writes metrics as JSON: an object with an array of them.
+/// Formats metrics as JSON: an object with an array of them.
 pub fn json(rows: &[MetricRow]) -> String {
     #[derive(Serialize)]
     struct All<'a> {
@@ -36,7 +36,7 @@ pub fn json(rows: &[MetricRow]) -> String {
     quote::json_pretty(&All { metrics: rows })
 }
 
-/// Writes metrics as CSV, with the names of the columns in the first line. What is not known is empty.
+/// Formats metrics as CSV, with the names of the columns in the first line. What is not known is empty.
 pub fn csv(rows: &[MetricRow]) -> String {
     let head =
         "name,process_id,count,not_finite,last,min,max,mean,first_timestamp,last_timestamp\n".to_owned();
@@ -54,7 +54,7 @@ pub(crate) fn is_bytes(name: &str) -> bool {
     name.ends_with(BYTES)
 }
 
-/// Writes a value of a metric with about three digits, bytes in a unit that fits.
+/// Formats a value of a metric with about three digits, bytes in a unit that fits.
 pub(crate) fn readable(name: &str, value: f64) -> String {
     let magnitude = value.abs();
     let sign = if value < 0.0 { "-" } else { "" };

@@ -1,6 +1,6 @@
-//! Metrics that a program tells, such as its loss: what the values of each were, and their last value at each point of a run.
+//! Metrics that a program logs, such as its loss: what the values of each were, and their last value at each point of a run.
 //!
-//! A metric belongs to a process. If several processes tell a metric of the same name, each has a row, a column and a chart of
+//! A metric belongs to a process. If several processes log a metric of the same name, each has a row, a column and a chart of
 //! its own.
 
 mod forms;
@@ -17,10 +17,10 @@ pub(crate) use forms::{is_bytes, readable};
 pub use points::MetricPoints;
 pub(crate) use points::MetricTrack;
 
-/// A value that a program told.
+/// A value that a program logged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricValue {
-    /// The process, by the pid that it has for itself.
+    /// The process: what getpid(2) returns in it.
     pub process_id: i64,
     /// The name of the metric.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct MetricValue {
 pub struct MetricRow {
     /// Its name.
     pub name: String,
-    /// The process that told it.
+    /// The process that logged it.
     pub process_id: i64,
     /// How many values there are.
     pub count: u64,
@@ -49,9 +49,9 @@ pub struct MetricRow {
     pub max: Option<f64>,
     /// The mean of the finite ones; null as `min`, or their sum is beyond what a number can hold.
     pub mean: Option<f64>,
-    /// When the first value was told, seconds since the epoch.
+    /// When the first value was logged, seconds since the epoch.
     pub first_timestamp: f64,
-    /// When the latest value was told, seconds since the epoch.
+    /// When the latest value was logged, seconds since the epoch.
     pub last_timestamp: f64,
 }
 
@@ -67,7 +67,7 @@ struct ValuesSoFar {
 }
 
 impl ValuesSoFar {
-    /// Adds the next value of the file, told at `timestamp_s`, seconds since the epoch. Values need not be in the order of their
+    /// Adds the next value of the file, logged at `timestamp_s`, seconds since the epoch. Values need not be in the order of their
     /// times.
     fn add(&mut self, timestamp_s: f64, value: f64) {
         if self.count == 0 {
@@ -79,14 +79,14 @@ impl ValuesSoFar {
             false => self.not_finite += 1,
         }
         self.first_s = self.first_s.min(timestamp_s);
-        // Of two values of one time, the later line is the later one.
+        // Of two values of one time, the one further down in the file is the latest.
         if timestamp_s >= self.last_s {
             (self.last_s, self.last) = (timestamp_s, value);
         }
     }
 }
 
-/// All metrics of a program, by their values in the order of the file.
+/// What the values of all metrics of a program were.
 #[derive(Debug, Clone, Default)]
 pub struct MetricSummary {
     /// By name and process.
@@ -94,7 +94,7 @@ pub struct MetricSummary {
 }
 
 impl MetricSummary {
-    /// Takes one more value into account.
+    /// Adds a value. The values of a file must come in its order.
     pub fn add(&mut self, value: MetricValue) {
         let MetricValue { process_id, name, timestamp_s, value } = value;
         self.metrics.entry((name, process_id)).or_default().add(timestamp_s, value);

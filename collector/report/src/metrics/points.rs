@@ -1,4 +1,4 @@
-//! The last value of each metric at the end of each point of a run.
+//! The last value of each metric at the end of each point of a run. A point is a span of time; together, they cover the run.
 //!
 //! Values come in the order of their file, in which those of several processes are mixed. Only the latest of each point is
 //! kept, so a long file needs no more memory than a short one.
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use super::{MetricSummary, MetricValue};
 use crate::over_time::{Clock, Column, Joining, METRIC, OverTime};
 
-/// Maximum number of metrics that are joined. A program that makes a name of each step has no use for a column of each.
+/// Maximum number of metrics that get a column. A program that gives each step a name of its own would make any number of them.
 const MAX_METRICS: usize = 256;
-/// By so much a value can be before the start or after the end, seconds. A report has the start of its run to the millisecond.
+/// A value this long before the start or after the end still counts, seconds: a report has the start of its run to the millisecond.
 const ROUNDING_S: f64 = 0.002;
 
 /// A metric of a process over the points of a run.
@@ -50,15 +50,15 @@ pub struct MetricPoints {
 }
 
 impl MetricPoints {
-    /// Begins with no value, for the points of a run whose times `clock` gives.
+    /// Begins without values, for the points of a run. `clock` says at which time of the day they begin.
     pub fn new(over_time: &OverTime, clock: Clock) -> Self {
         let ends_s = over_time.points.iter().map(|point| point.end_s).collect();
         let (found, summary) = (BTreeMap::new(), MetricSummary::default());
         Self { clock, ends_s, found, summary, outside: 0, beyond: 0 }
     }
 
-    /// Adds the next value of the file to its point and to the summary. One outside of the run, or of a metric beyond [`MAX_METRICS`],
-    /// is only counted for [`MetricPoints::notes`].
+    /// Adds the next value of the file to its point and to the summary. A value outside of the run, or of a metric beyond
+    /// [`MAX_METRICS`], is only counted for [`MetricPoints::notes`].
     pub fn add(&mut self, value: MetricValue) {
         let at_s = value.timestamp_s - self.clock.zero_s;
         let is_within =
@@ -67,7 +67,7 @@ impl MetricPoints {
             self.outside += 1;
             return;
         }
-        // The value belongs to the first point that ends then or later. One shortly after the run belongs to the last point.
+        // The value belongs to the first point that ends then or later. A value shortly after the run belongs to the last point.
         let point = self.ends_s.partition_point(|end_s| *end_s < at_s).min(self.ends_s.len() - 1);
         let key = (value.name.clone(), value.process_id);
         if self.found.len() >= MAX_METRICS && !self.found.contains_key(&key) {
@@ -81,7 +81,7 @@ impl MetricPoints {
         self.summary.add(value);
     }
 
-    /// Says what of the values is missing in the points, a line each.
+    /// Says which values are missing in the points, and why: a line for each reason.
     pub fn notes(&self) -> Vec<String> {
         let values =
             |count: u64| if count == 1 { "1 value is".into() } else { format!("{count} values are") };
@@ -104,7 +104,7 @@ impl MetricPoints {
     pub(crate) fn tracks(&self) -> Vec<MetricTrack> {
         let rows = self.summary.rows();
         let has_several = |name: &str| rows.iter().filter(|row| row.name == name).count() > 1;
-        // Both are sorted by name and process.
+        // Both have the same metrics, sorted by name and process.
         let tracks = self.found.iter().zip(&rows).map(|(((name, process_id), slots), row)| {
             // A point without a value has that of the point before.
             let mut last: Option<f64> = None;

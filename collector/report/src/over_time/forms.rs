@@ -9,8 +9,8 @@ use crate::text::terminal::{left, right};
 use crate::{metrics, quote};
 
 /// Columns of a figure in text.
-const FIGURE: usize = 10;
-/// Maximum number of columns of a name in text. Each line is as wide as the widest, and a metric can have any name.
+const FIGURE_COLUMNS: usize = 10;
+/// Maximum number of columns of a name in text. All lines are as wide as the widest name, and a metric can have any name.
 const NAME_COLUMNS: usize = 64;
 
 /// What a quantity was during a run.
@@ -41,6 +41,7 @@ pub fn statistics(over_time: &OverTime) -> Vec<Statistics> {
 
 /// Writes the points as CSV, with the names in the first line. What is not known is empty.
 pub fn csv(over_time: &OverTime) -> String {
+    // Only a name that would break its cell or line is quoted.
     let name = |name: &str| match name.contains(['"', ',']) || quote::escape(name) != name {
         true => quote::csv_cell(name),
         false => name.to_owned(),
@@ -80,7 +81,7 @@ pub fn text(over_time: &OverTime) -> String {
     let names: Vec<String> = statistics.iter().map(name).collect();
     let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
-        let cells = cells.map(|cell| right(&cell, FIGURE)).join("  ");
+        let cells = cells.map(|cell| right(&cell, FIGURE_COLUMNS)).join("  ");
         format!("{}  {cells}\n", left(name, width))
     };
     let head = line(&title, ["min", "mean", "max"].map(str::to_owned));
@@ -90,8 +91,8 @@ pub fn text(over_time: &OverTime) -> String {
     [head].into_iter().chain(lines).collect()
 }
 
-/// Writes a value of a column in a readable unit. The last word of the column's name is its unit; others, such as a
-/// count or bytes per second, are written as numbers.
+/// Writes a value of a column in a readable unit. The last word of the column's name is its unit. Values of other units, such
+/// as counts or bytes per second, are written as numbers.
 fn readable(name: &str, value: Option<f64>) -> String {
     let Some(value) = value else { return UNKNOWN.to_owned() };
     if name.starts_with(METRIC) {

@@ -1,5 +1,5 @@
 //! The run over time as `gpu-track report --every` shows it: points with a column for each quantity, whatever file they came
-//! from. [`read`] makes them, [`forms`] writes them.
+//! from. [`read`] makes the points, [`forms`] writes them.
 
 mod forms;
 mod read;
@@ -29,7 +29,7 @@ pub struct Clock {
 pub(crate) struct Column {
     /// Its name, with the unit.
     pub(crate) name: String,
-    /// How points are joined.
+    /// How the values of several points become one.
     pub(crate) joining: Joining,
 }
 
@@ -73,15 +73,15 @@ impl OverTime {
         self.points.iter().map(Point::length_s).fold(0.0, f64::max)
     }
 
-    /// Joins the points that end in the same interval of `every_s` seconds, each column by its joining. A point that is longer
-    /// than an interval is not divided.
+    /// Joins the points that end in the same interval of `every_s` seconds, the values of each column as its `joining` says. A
+    /// point that is longer than an interval is not divided.
     #[must_use]
     pub fn every(self, every_s: f64) -> Self {
         let Self { columns, points } = self;
         // The number of each interval in which a point ends, with those points.
         let mut joined: Vec<(u64, Vec<Point>)> = Vec::new();
         for point in points {
-            // A point that ends where an interval does belongs to it. One at the start belongs to the first.
+            // A point that ends where an interval ends belongs to that interval. A point at time 0 belongs to the first.
             let interval = (point.end_s / every_s).ceil().max(1.0) as u64;
             match joined.last_mut() {
                 Some((last, points)) if *last == interval => points.push(point),
@@ -118,7 +118,7 @@ fn mean(points: &[Point], column: usize) -> Option<f64> {
     if length_s > 0.0 {
         return Some(known().map(|(length_s, value)| length_s * value).sum::<f64>() / length_s);
     }
-    // All are moments without a length, so none has a weight. The largest stands for them.
+    // All known points are moments without a length, so none has a weight. The largest value stands for them.
     known().map(|(_, value)| value).reduce(f64::max)
 }
 

@@ -1,4 +1,5 @@
-//! Makes the points of the run over time, from a report or a tracking file.
+//! Makes the points of the run over time, from a report or a tracking file. A tracking file is JSON lines, CSV or SQLite; the
+//! latter two have the form of the Python package gpu_tracker, whose own files are read as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +14,16 @@ use crate::model::style::RamUnit;
 use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
 use crate::tracking_line::{Line, Run};
 
-/// The parts of the tree, and the machine, in the order of their columns.
+/// The command's first process, its descendants, both together, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 const NS_PER_S: f64 = 1e9;
-/// If a file does not have the start of its run, the run began before the first row: at most this many lengths of the longest
-/// point.
+/// If a file does not have the start of its run, the run began before the first row, by at most this many times the length of
+/// the longest point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
-/// Maximum number of cells of samples that are kept in memory, of 16 bytes: of our files, about 25 days of samples each second.
+/// Maximum number of cells of a table that are kept in memory, 16 bytes each: about 25 days of a sample each second.
 pub const MOST_CELLS: usize = 1 << 26;
-/// Maximum number of samples of a file whose moments are kept. Beyond that, every two neighbours become one.
+/// Maximum number of samples of a file of which [`Moment`]s are kept. If there are more, each two neighbours become one.
 const MOST_MOMENTS: usize = 20_000;
 
 /// How much of a tracking file is kept.
@@ -37,34 +38,34 @@ pub enum Detail {
 /// What a tracking file has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
-    /// What does not change during the run. `None`: its form does not tell it.
+    /// What does not change during the run. `None`: the file's form does not have it.
     pub run: Option<Run>,
     /// The run over time.
     pub over_time: OverTime,
     /// More of each point, if it was asked for and the form has it; else empty.
     pub moments: Vec<Moment>,
     /// The start of the run, CLOCK_MONOTONIC nanoseconds; since the epoch for gpu_tracker's own files, which have no other clock.
-    /// Where the file does not tell it: the end of the first point.
+    /// If the file does not have the start: the end of the first point.
     pub start_ns: u64,
-    /// The clock of the day at its points. `None`: the file does not tell it.
+    /// The clock of the day at the points. `None`: the file does not say.
     pub clock: Option<Clock>,
-    /// The processes that ended, in the order of the file. `None`: its form has no processes.
+    /// The processes that ended, in the order of the file. `None`: the form has no processes.
     pub processes: Option<Vec<RecordedProcess>>,
-    /// Times whose RAM turned out to be larger later: each with the RAM that became known, CLOCK_MONOTONIC nanoseconds and bytes.
+    /// Times whose RAM was found later to be larger: CLOCK_MONOTONIC nanoseconds, and the larger RAM in bytes.
     pub revisions: Vec<(u64, u64)>,
-    /// Cores that the run could use. `None`: its form does not tell it.
+    /// Cores that the run could use. `None`: the file does not say.
     pub cores: Option<f64>,
-    /// RAM of the machine, bytes. `None`: its form does not tell it.
+    /// RAM of the machine, bytes. `None`: the file does not say.
     pub ram_bytes: Option<u64>,
-    /// Its form has reports.
+    /// The form has reports.
     pub has_reports: bool,
-    /// The report in JSON. `None`: its form has none, or the run was killed.
+    /// The report in JSON. `None`: the form has none, or the run was killed.
     pub report: Option<String>,
-    /// The report of all nodes in JSON. `None`: its form has none, or the run was on one node.
+    /// The report of all nodes in JSON. `None`: the form has none, or the run was on one node.
     pub report_of_nodes: Option<String>,
 }
 
-/// What is known of the time of a point beside its values.
+/// What is known of a point beside its values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Moment {
     /// The RAM that each command adds, bytes.
@@ -167,7 +168,7 @@ pub fn from_report(report: &Report) -> OverTime {
     OverTime { points: points.collect(), columns }
 }
 
-/// The clock of the points of a report, which tells its start to the millisecond.
+/// The clock of the points of a report, which has the start of its run to the millisecond.
 pub fn clock_of_report(report: &Report) -> Clock {
     let since_epoch = report.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { zero_s: since_epoch.as_secs_f64(), earlier_s: 0.0 }
@@ -208,11 +209,11 @@ pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Record
             Line::Nodes(nodes) => recording.report_of_nodes = Some(nodes.report.to_string()),
         }
     }
-    // The line of the run has the begin of the launcher. The run begins later, with the time of the first sample.
+    // The line of the run has the time at which the launcher began. The run begins later, where the first sample does.
     let launched_ns = recording.run.as_ref().map(|run| run.monotonic_ns);
     recording.start_ns = samples.first().map(|first| first.from_ns).or(launched_ns).unwrap_or(0);
     recording.clock = recording.run.as_ref().map(|run| {
-        // How much later than the launcher the run began.
+        // How long after the launcher the run began.
         let later_ns = i128::from(recording.start_ns) - i128::from(run.monotonic_ns);
         let zero_ns = i128::from(run.realtime_ns) + later_ns;
         Clock { zero_s: zero_ns as f64 / NS_PER_S, earlier_s: 0.0 }
@@ -247,7 +248,7 @@ fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u6
 
 /// A point for each sample. `start_ns`: the start of the run, CLOCK_MONOTONIC nanoseconds.
 fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
-    // GPUs are numbered in the order in which they come, by their ids.
+    // By id, the number of each GPU: the order in which they come.
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let devices = samples.iter().flat_map(|sample| &sample.gpu.devices);
     for gpu in devices {
@@ -285,7 +286,7 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     // The first sample that has no rate yet, and the last reading before it.
     let (mut first_open, mut before) = (0, None::<IoSample>);
     for (at, io) in samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.io?))) {
-        // The sample carries the reading of an earlier sample. In a damaged file, the reading can even be older than that.
+        // The sample carries the reading of an earlier sample, or an even older one if the file is damaged.
         if before.is_some_and(|before| io.read_ns <= before.read_ns) {
             continue;
         }
@@ -311,7 +312,7 @@ fn tree_values(sample: &TreeSample, before: Option<&TreeSample>) -> Vec<Option<f
     all.chain([Some(sample.processes.max as f64)]).collect()
 }
 
-/// The points of a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
+/// Reads a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
 ///
 /// # Errors
 /// If it has another form, as a text to put after the file's name.
@@ -359,7 +360,7 @@ pub struct Fixed {
     pub ram_unit: String,
     /// Unit of GPU RAM.
     pub gpu_ram_unit: String,
-    /// GPUs of the machine. `None`: the run was killed before the file was told.
+    /// GPUs of the machine. `None`: the run was killed before their number was written.
     pub gpus: Option<u64>,
     /// Cores that the run could use. `None`: not known.
     pub cores: Option<u64>,
@@ -367,7 +368,7 @@ pub struct Fixed {
     pub ram_capacity: Option<f64>,
 }
 
-/// The points of a table in gpu_tracker's form, by the names of its columns.
+/// Reads a table in gpu_tracker's form, whose columns have these `names`.
 ///
 /// # Errors
 /// If a column or a unit is missing, as a text to put after the file's name.
@@ -394,7 +395,7 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     let points = points.collect();
     let columns = table_columns.into_iter().map(|column| column.column).collect();
     let over_time = OverTime { points, columns };
-    // The run began up to an interval before its first row. A single row does not tell the interval.
+    // The run began up to an interval before its first row. A single row does not show how long an interval is.
     let earlier_s = match over_time.points.len() {
         0 | 1 => f64::INFINITY,
         _ => over_time.longest_s() * UNKNOWN_START_POINTS,
@@ -441,7 +442,7 @@ impl TableColumn {
         let number = row[self.place]?;
         match self.factor {
             1.0 => Some(number),
-            // Whole bytes.
+            // The column is one of bytes, which are whole.
             factor => Some((number * factor).round()),
         }
     }
@@ -488,8 +489,8 @@ fn table_columns(
         ("gpus_memory_used_bytes", Joining::Largest, "system_gpu_ram", gpu_ram),
         ("gpus_memory_run_bytes", Joining::Largest, "combined_gpu_ram", gpu_ram),
     ] {
-        // The form has 0 where there is no GPU. A killed run's file may not tell how many there are: then a figure
-        // does.
+        // The form has 0 where there is no GPU. A killed run's file may lack the number of GPUs: then a value above 0 shows that
+        // there is a GPU.
         let has_gpu = |place: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*place] > Some(0.0));
         if let Some(place) = place(names, their_name).filter(has_gpu) {
             add(name.into(), joining, place, factor);

@@ -8,8 +8,8 @@ use crate::model::style::{RamUnit, TimeUnit};
 
 type Object = Map<String, Value>;
 
-/// Converts a report of `schema`, an older one, to today's. Gives it, and a note that names what it lacks. A document that is no
-/// report stays as it is, and can't be read then.
+/// Converts a report of an older `schema` to today's. Returns it with a note that names what it lacks. A document that is no object
+/// stays as it is; the caller then fails to read it.
 pub(super) fn upgraded(mut document: Value, schema: u64) -> (Value, String) {
     let mut lacking = Vec::new();
     if let Value::Object(report) = &mut document {
@@ -30,8 +30,8 @@ fn convert_1_to_2(report: &mut Object) {
 }
 
 /// Converts schema 2 to 3. Figures that schema 2 had only in gpu_tracker's objects, in units that were chosen, move to keys of
-/// their own. Sections were added while schema 2 was in use, so a report may have them already. Adds to `lacking` what there is
-/// nothing for.
+/// their own. Sections were added while schema 2 was in use, so a report may have them already. `lacking` gets the words for
+/// what an old report does not have.
 fn convert_2_to_3(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let converted = [
         ("cpu", report.get("cpu_utilization").cloned()),
@@ -53,8 +53,8 @@ fn convert_2_to_3(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.push("processes that crashed");
 }
 
-/// Adds to the hint about cores that it is no lower bound. Schema 2 did not look whether other processes kept cores busy, which
-/// is what makes it one.
+/// Adds to the hint about cores that it is no lower bound. Only other processes that kept cores busy would make it one, and schema 2
+/// did not look for them.
 fn complete_cpus_hint(report: &mut Object) {
     let hint = report.get_mut("hints").and_then(|hints| hints.get_mut("cpus"));
     if let Some(Value::Object(hint)) = hint {
@@ -62,8 +62,8 @@ fn complete_cpus_hint(report: &mut Object) {
     }
 }
 
-/// Gives `stage`, as `finished` tells it. `None`: the report has no `finished`. Adds to `lacking` that a recovered report looks
-/// like a report so far.
+/// Converts `finished` to `stage`. `None`: the report has no `finished`. `lacking` gets that a recovered report looks like a report
+/// so far.
 fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     let is_finished = report.get("finished")?.as_bool()?;
     if !is_finished {
@@ -72,7 +72,7 @@ fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     Some(if is_finished { "final" } else { "so_far" }.into())
 }
 
-/// A run over time without points, and adds it to `lacking`.
+/// Makes a run over time without points, and adds to `lacking` that it is missing.
 fn no_series(lacking: &mut Vec<&'static str>) -> Value {
     lacking.push("the run over time");
     serde_json::to_value(Series::default()).unwrap_or_default()
@@ -133,14 +133,15 @@ fn part<'a>(report: &'a Object, key: &str) -> Option<&'a Object> {
     report.get(key).and_then(Value::as_object)
 }
 
-/// The entries of a list. What is no list has none.
+/// The entries of a list; none if the value is no list.
 fn entries(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// Converts all numbers of gpu_tracker's RAM object to bytes, from the unit that it names. Bytes are whole numbers, so rounding
-/// gives them back. `None`: it names no known unit.
+/// restores them exactly. `None`: it names no known unit.
 fn in_bytes(ram: &Object) -> Option<Value> {
+    /// Converts a number, or all numbers within an object.
     fn to_bytes(value: &Value, bytes_of_unit: f64) -> Value {
         match value {
             Value::Number(number) => {

@@ -91,7 +91,8 @@ fn time_limit(end: &TimeLimit, units: Units) -> String {
     format!("{} ended {victim} at {whose}{limit}", end.signal_name)
 }
 
-/// Says which signal ended a process, and which process sent it. `None`: it ended the main process, and the sender is not known.
+/// Says which signal ended a process, and which process sent it. `None`: it ended the main process, which the headline says, and the
+/// sender is not known.
 fn signal(end: &FatalSignal) -> Option<String> {
     let sender = end.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
     if end.process.is_main && sender.is_none() {

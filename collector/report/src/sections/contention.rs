@@ -1,13 +1,13 @@
-//! Cores that others had while the run took place.
+//! Contention: how many CPU cores programs outside of the run kept busy meanwhile, and whether the run had to wait for them.
 
 use crate::document::{Block, Section};
 use crate::figures::short;
 use crate::model::report::{Contention, Report};
 
-/// Others that had fewer cores are no more than the machine's own work.
+/// If others kept fewer cores busy, that is only the machine's background work.
 const LEAST_CORES: f64 = 0.1;
 
-/// Makes the section about others. It is empty if they had less than [`LEAST_CORES`], or it is not known what they had.
+/// Makes the section about others. It is empty if they kept fewer than [`LEAST_CORES`] busy, or if it is not known how many.
 pub(super) fn contention(contention: &Contention) -> Section {
     let section = Section::new("Contention");
     let Some(others) = others(contention).filter(|_| contention.others_cores >= Some(LEAST_CORES)) else {
@@ -30,13 +30,13 @@ pub(super) fn contention(contention: &Contention) -> Section {
         .text("Not known", contention.reason.clone())
 }
 
-/// Makes the row below the cores that the run used. `None`: it is not known that others kept it from using more, or what they had.
+/// Makes the row below the one of the cores that the run used. `None`: as far as is known, others did not keep it from using more.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let contention = Some(&report.contention).filter(|contention| contention.is_contended == Some(true))?;
     Some(Block::text("", format!("others had {}", others(contention)?)))
 }
 
-/// Writes what others had: `1.30 of 2 cores`. `None`: it is not known.
+/// Makes the text of how many cores others kept busy: `1.30 of 2 cores`. `None`: it is not known.
 fn others(contention: &Contention) -> Option<String> {
     let (had, all) = (short(contention.others_cores?), contention.allowed_cores?);
     Some(format!("{had} of {all} core{}", if all == 1 { "" } else { "s" }))

@@ -10,7 +10,8 @@ const MAX_KINDS: usize = 3;
 /// Maximum number of lines of each of them.
 const MOST_LINES: usize = 1;
 
-/// Writes `, but 3 processes crashed,`. The test programs of build systems do not count: they may crash. `None`: no other did.
+/// Makes the text `, but 3 processes crashed,`. Test programs of build systems may crash, so they do not count. `None`: nothing else
+/// crashed.
 pub(super) fn in_headline(report: &Report) -> Option<String> {
     let count = sum(of_the_job(report));
     (count > 0).then(|| format!(", but {} crashed,", processes(count)))
@@ -26,10 +27,10 @@ fn sum<'a>(crashes: impl Iterator<Item = &'a Crash>) -> u64 {
     crashes.fold(0, |sum, crash| sum.saturating_add(crash.count))
 }
 
-/// Whether the headline or the evidence tells of this crash: of a single process, which ended the command.
+/// Whether the headline or the evidence already tells of this crash: it is the one process whose end ended the command.
 fn is_told(report: &Report, crash: &Crash) -> bool {
     let process = match &report.ending.cause {
-        // It is not always known which process the kernel killed.
+        // It is not always known which process the kernel killed, so any single SIGKILL counts as that.
         Some(Cause::OutOfMemory(_)) => return crash.count == 1 && crash.signal_name == "SIGKILL",
         Some(Cause::AddressSpaceLimit(end)) => Some(&end.process),
         Some(Cause::CpuTimeLimit(end)) => Some(&end.process),
@@ -45,7 +46,7 @@ fn is_told(report: &Report, crash: &Crash) -> bool {
 }
 
 /// Makes a line for each signal and command, the first [`MAX_KINDS`] of them. Two more lines count the other crashes and the probes.
-/// Gives the first `most_lines` of all these lines. A crash of which the headline or the evidence tells has none.
+/// At most `most_lines` of these lines are returned. A crash of which the headline or the evidence tells has none.
 pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     let kinds: Vec<&Crash> = of_the_job(report).filter(|crash| !is_told(report, crash)).collect();
     let (shown, others) = kinds.split_at(kinds.len().min(MAX_KINDS));
@@ -66,7 +67,7 @@ pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     remarks
 }
 
-/// Writes what ended the processes of one kind: `SIGSEGV ended 3 processes of solve`.
+/// Formats what ended the processes of one kind: `SIGSEGV ended 3 processes of solve`.
 fn sentence(crash: &Crash) -> String {
     let which = match (&crash.command, crash.count) {
         (None, count) => processes(count),
@@ -81,7 +82,7 @@ fn sentence(crash: &Crash) -> String {
     }
 }
 
-/// Writes where the processes were: `rank 3 on n2, n4`. `None`: the report is of one node.
+/// Formats where the processes were: `rank 3 on n2, n4`. `None`: the report is of one node.
 fn places(crash: &Crash) -> Option<String> {
     let place = |place: &CrashPlace| match place.rank {
         Some(rank) => format!("rank {rank} on {}", place.node),

@@ -44,6 +44,7 @@ fn device(gpu: &GpuDevice, units: Units) -> Section {
         .section(processes(gpu, units))
 }
 
+/// Makes the part about a GPU's memory.
 fn memory(gpu: &GpuDevice, units: Units) -> Section {
     let (memory, unit) = (&gpu.memory, units.gpu_ram);
     Section::new("Memory")
@@ -54,6 +55,7 @@ fn memory(gpu: &GpuDevice, units: Units) -> Section {
         .bytes("Max combined", memory.max_combined_bytes, unit)
 }
 
+/// Makes the part about how busy a GPU and its memory controller were.
 fn utilization(gpu: &GpuDevice) -> Section {
     Section::new("Utilization")
         .number("Max", gpu.utilization.max_percent, "%")
@@ -62,6 +64,7 @@ fn utilization(gpu: &GpuDevice) -> Section {
         .number("Mean of the memory controller", gpu.utilization.mean_memory_percent, "%")
 }
 
+/// Makes the part about a GPU's power and energy.
 fn power(gpu: &GpuDevice, units: Units) -> Section {
     Section::new("Power")
         .number("Max", gpu.power.max_w, "W")
@@ -78,6 +81,7 @@ fn throttled(gpu: &GpuDevice, units: Units) -> Section {
     })
 }
 
+/// Makes the table of the processes of the run that used a GPU.
 fn processes(gpu: &GpuDevice, units: Units) -> Section {
     let ram = Column::number("Peak RAM", units.gpu_ram.symbol());
     let [max, mean] = ["Max SM", "Mean SM"].map(|name| Column::number(name, "%"));
@@ -89,8 +93,8 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
     Section::new("Processes").table(Table::new(head, rows))
 }
 
-/// Makes the summary's rows: one for each GPU that was used or lost, as far as there is room. One more row sums up the others of
-/// these, and another counts the GPUs that were not used.
+/// Makes the summary's rows. Each GPU that was used or lost has one; if these are more than [`MAX_ROWS`], the last row sums up the
+/// rest. One more row counts the GPUs that were not used.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
     let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
@@ -134,7 +138,7 @@ fn figure_cells(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
     vec![Cell::Figure(Tone::Plain, busy), Cell::Text(Tone::Plain, known_sums.join(", "))]
 }
 
-/// Writes the memory that the command held, and how much there is: `34.1 of 36.0 GB`. If the driver does not tell processes
+/// Formats the memory that the command held, and how much there is: `34.1 of 36.0 GB`. If the driver does not tell processes
 /// apart, writes the memory that all users held. `None`: neither is known of all these GPUs.
 fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     let amount = |bytes: u64| short(units.gpu_ram.convert(bytes as f64));
@@ -149,8 +153,8 @@ fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     Some(format!("{}{} {}{whose}", amount(held), total.unwrap_or_default(), units.gpu_ram.symbol()))
 }
 
-/// Writes the mean power of GPUs, whose sum is `watts`. If a mean is not over the time of the GPU's energy, writes its time, too:
-/// the readings of power may be few. Of several such times, the shortest counts.
+/// Formats the sum `watts` of the mean powers of GPUs. Power may have been read for a shorter time than energy. Then the text has the
+/// time of the mean, too; of several such GPUs, the shortest.
 fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
     let of_other_time = gpus.iter().filter(|gpu| gpu.power.mean_span_s != gpu.power.energy_span_s);
     let span = of_other_time.filter_map(|gpu| gpu.power.mean_span_s).reduce(f64::min);

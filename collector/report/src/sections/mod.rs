@@ -77,8 +77,7 @@ fn circumstances(report: &Report, units: Units) -> [Section; 6] {
 pub(super) struct Page {
     /// The command, and how it ended.
     pub(super) headline: Block,
-    /// The rows of the summary, and two more. Crashes, warnings and commands are left out, since sections below have them in
-    /// full.
+    /// The rows of the text's summary, and two of gauges. Crashes and warnings are left out, since sections below have them in full.
     pub(super) summary: Vec<Block>,
     /// What a reader must know first.
     pub(super) alerts: [Section; 2],

@@ -12,12 +12,12 @@ use crate::units::Units;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Writes memory in Slurm's binary units: `1G`, `1280M`.
+/// Formats memory in Slurm's binary units: `1G`, `1280M`.
 fn slurm_memory(bytes: u64) -> String {
     if bytes.is_multiple_of(GIB) { format!("{}G", bytes / GIB) } else { format!("{}M", bytes.div_ceil(MIB)) }
 }
 
-/// Writes a time in Slurm's form: `00:10:00`, `1-06:00:00`.
+/// Formats a time in Slurm's form: `00:10:00`, `1-06:00:00`.
 fn slurm_time(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let of_day = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
@@ -43,7 +43,7 @@ pub(super) fn next_job(report: &Report, units: Units) -> Section {
         .text("Snakemake", unless_empty(snakemake(hints)))
 }
 
-/// Writes the memory to ask for, its basis, and what the job was given.
+/// Formats the memory to ask for, its basis, and what the job was given.
 fn memory(hint: &MemoryHint, units: Units) -> String {
     let basis = match hint.basis {
         MemoryBasis::CombinedRam => "peak RAM",
@@ -55,7 +55,7 @@ fn memory(hint: &MemoryHint, units: Units) -> String {
     format!("{}{memory}, from {basis}, {from}{given}", at_least(hint.is_lower_bound))
 }
 
-/// Writes the time to ask for, its basis, and what the job was given.
+/// Formats the time to ask for, its basis, and what the job was given.
 fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
     let basis = match hint.basis {
         TimeBasis::Wall => "the time that it took",
@@ -68,17 +68,17 @@ fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
     format!("{}{time}, from {basis}, {from}{given}{alone}", at_least(hint.is_lower_bound))
 }
 
-/// Writes the cores to ask for, their basis, and what the job was given.
+/// Formats the cores to ask for, their basis, and what the job was given.
 fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
-    // The run knows busy cores to a twentieth of a core, rounded down.
+    // Busy cores are counted in twentieths of a core, rounded down, so 0 can be anything below that.
     let busy = if hint.p95_busy_cores < 0.05 { "<0.05".to_owned() } else { short(hint.p95_busy_cores) };
     let given = given(hint.given.map(short), hint.is_fitting);
     let count = format!("{}{}", at_least(hint.is_lower_bound), hint.count);
     format!("{count}, from {busy} cores: for 95% of the time no more were busy{given}{serial}")
 }
 
-/// Writes the memory of a GPU to ask for, its basis, and what the job was given.
+/// Formats the memory of a GPU to ask for, its basis, and what the job was given.
 fn gpu_memory(hint: &GpuMemoryHint, units: Units) -> String {
     let (memory, from) = (slurm_memory(hint.bytes), units.gpu_bytes(hint.basis_bytes));
     let given = given(hint.capacity_bytes.map(|bytes| units.gpu_bytes(bytes)), hint.is_fitting);
@@ -89,7 +89,7 @@ fn at_least(is_lower_bound: bool) -> &'static str {
     if is_lower_bound { "at least " } else { "" }
 }
 
-/// Writes what the job was given: `; given: 16 GB, which fits`. Nothing where it is not known.
+/// Formats what the job was given: `; given: 16 GB, which fits`. Nothing where it is not known.
 fn given(given: Option<String>, is_fitting: bool) -> String {
     let fitting = if is_fitting { ", which fits" } else { "" };
     given.map(|given| format!("; given: {given}{fitting}")).unwrap_or_default()
@@ -111,7 +111,7 @@ fn known_gpus(hints: &Hints) -> Option<&GpusHint> {
     hints.gpus.as_ref().filter(|hint| hint.count > 0 || hint.held_idle.is_empty())
 }
 
-/// Writes Slurm's options: all of them if `wants_all`, else those for resources of which another amount should be asked for.
+/// Formats Slurm's options: all of them if `wants_all`, else those for resources of which another amount should be asked for.
 pub(crate) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
     let cpus = known_cpus(hints).filter(|hint| is_wanted(hint.is_fitting));
@@ -127,14 +127,14 @@ pub(crate) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     join(parts, " ")
 }
 
-/// Writes the line of a Slurm job script; empty if there are no hints.
+/// Formats the line of a Slurm job script; empty if there are no hints.
 fn slurm(hints: &Hints) -> String {
     let wants_all = true;
     let options = slurm_options(hints, wants_all);
     if options.is_empty() { options } else { format!("#SBATCH {options}") }
 }
 
-/// Writes the directives of a Nextflow process; empty if there are no hints.
+/// Formats the directives of a Nextflow process; empty if there are no hints.
 fn nextflow(hints: &Hints) -> String {
     let parts = [
         known_cpus(hints).map(|hint| format!("cpus {}", hint.count)),
@@ -146,7 +146,7 @@ fn nextflow(hints: &Hints) -> String {
     join(parts, "; ")
 }
 
-/// Writes the resources and threads of a Snakemake rule; empty if there are no hints.
+/// Formats the resources and threads of a Snakemake rule; empty if there are no hints.
 fn snakemake(hints: &Hints) -> String {
     let parts = [
         known_gpus(hints).map(|hint| format!("gpu={}", hint.count)),

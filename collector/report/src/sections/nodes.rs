@@ -14,7 +14,7 @@ use crate::units::Units;
 const MAX_NAMED: usize = 3;
 /// Maximum number of columns of a node's name in the summary.
 const NAME_COLUMNS: usize = 24;
-/// An upper bound is not shown if it is above the lower bound by no more than this part of that.
+/// An upper bound is shown only if it exceeds the lower bound by more than this part of it.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Makes the summary's rows. The report of one node has at most the row of the ranks, if its command started several.
@@ -26,7 +26,7 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
         Some(merged) => vec![
             ("GPUs", Tone::Plain, gpu_use(report, merged, units)),
             ("Nodes", Tone::Plain, Some(nodes_by_ram(report, merged, units))),
-            // If the ranks are not known, by how much the nodes differ.
+            // If the ranks are not known, the row says how much the nodes differ.
             ("Imbalance", Tone::Plain, imbalance_of_ranks(report).or_else(|| imbalance_of_nodes(merged))),
             ("Failed", Tone::Bad, failed_nodes(report)),
         ],
@@ -54,7 +54,7 @@ fn at_most(report: &Report, units: Units) -> Option<String> {
     is_more.then(|| units.bytes(most))
 }
 
-/// Says that the largest RAM is a lower bound, and gives the upper one if it is known. `None`: both bounds are about the same, or
+/// Says that the largest RAM is a lower bound, and what the upper one is if that is known. `None`: both bounds are about the same, or
 /// the report is of one node.
 pub(super) fn bounds(report: &Report, units: Units) -> Option<String> {
     report.merged.as_ref()?;
@@ -64,7 +64,7 @@ pub(super) fn bounds(report: &Report, units: Units) -> Option<String> {
     }
 }
 
-/// Writes how many GPUs there are, how busy they were, how much of their memory the run held, and their energy. `None`: there are
+/// Formats how many GPUs there are, how busy they were, how much of their memory the run held, and their energy. `None`: there are
 /// none.
 fn gpu_use(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     let count = report.gpu.expected_gpus.filter(|count| *count > 0)?;
@@ -73,11 +73,11 @@ fn gpu_use(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     let of = ram.system_capacity_bytes.map(|bytes| format!(" of {}", units.gpu_bytes(bytes)));
     let held =
         ram.combined_bytes.map(|bytes| format!("{}{}", units.gpu_bytes(bytes), of.unwrap_or_default()));
-    let facts: Vec<String> = [busy, held, merged.gpu_energy_j.map(energy)].into_iter().flatten().collect();
-    Some(format!("{}: {}", thousands(count.into()), facts.join(", ")))
+    let known: Vec<String> = [busy, held, merged.gpu_energy_j.map(energy)].into_iter().flatten().collect();
+    Some(format!("{}: {}", thousands(count.into()), known.join(", ")))
 }
 
-/// Writes `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: how many nodes there are, and those with most RAM.
+/// Makes the text `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: how many nodes there are, and those with most RAM.
 fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
     let mut nodes: Vec<&Node> = report.nodes.iter().filter(|node| node.reports > 0).collect();
     nodes.sort_by_key(|node| Reverse(node.ram.max_bytes));
@@ -94,7 +94,7 @@ fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
     format!("{}{}: {}", thousands(merged.nodes as f64), ranks.unwrap_or_default(), named.join(", "))
 }
 
-/// Writes `CPU 1.31 (n3), RAM 1.04 (n1)`. `None`: neither is known.
+/// Makes the text `CPU 1.31 (n3), RAM 1.04 (n1)`. `None`: neither is known.
 fn imbalance_of_nodes(merged: &Merged) -> Option<String> {
     let place = |node: &String| short_name(node);
     joined([
@@ -109,13 +109,13 @@ fn all_ranks(report: &Report) -> Option<Cow<'_, Ranks>> {
     merged.or_else(|| ranks_of_report(report).map(Cow::Owned))
 }
 
-/// Writes `8, imbalance CPU 1.17 (rank 3), RAM 1.24 (rank 5)`. `None`: the command did not start several ranks here.
+/// Makes the text `8, imbalance CPU 1.17 (rank 3), RAM 1.24 (rank 5)`. `None`: the command did not start several ranks here.
 fn ranks_here(report: &Report) -> Option<String> {
     let ranks = all_ranks(report)?;
     Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), imbalance_of_ranks(report)?))
 }
 
-/// Writes `rank 3 on n2 failed first: exit 3 after 1.10 s`. `None`: no rank is known to have failed.
+/// Makes the text `rank 3 on n2 failed first: exit 3 after 1.10 s`. `None`: no rank is known to have failed.
 pub(super) fn first_failed_rank(report: &Report, units: Units) -> Option<String> {
     let ranks = all_ranks(report)?;
     let failed = ranks.first_failed.as_ref()?;
@@ -123,13 +123,13 @@ pub(super) fn first_failed_rank(report: &Report, units: Units) -> Option<String>
     Some(format!("{place} failed first: {} after {}", ended(failed.exit), units.seconds(failed.at_s)))
 }
 
-/// Writes `rank 3 on n1`, or `rank 3` in a report of one node, which has all ranks on that one.
+/// Makes the text `rank 3 on n1`, or `rank 3` in a report of one node, which has all ranks on that one.
 fn rank_place(report: &Report, place: &RankPlace) -> String {
     let on_node = report.merged.is_some().then(|| format!(" on {}", short_name(&place.node)));
     format!("rank {}{}", place.rank, on_node.unwrap_or_default())
 }
 
-/// Writes `CPU 1.17 (rank 3 on n1), RAM 1.24 (rank 5 on n2)`. `None`: there are no two ranks, or nothing is known of them.
+/// Makes the text `CPU 1.17 (rank 3 on n1), RAM 1.24 (rank 5 on n2)`. `None`: there are no two ranks, or nothing is known of them.
 fn imbalance_of_ranks(report: &Report) -> Option<String> {
     let ranks = all_ranks(report).filter(|ranks| ranks.seen > 1)?;
     let place = |place: &RankPlace| rank_place(report, place);
@@ -140,7 +140,7 @@ fn imbalance_of_ranks(report: &Report) -> Option<String> {
     ])
 }
 
-/// Writes `CPU 1.31 (n3)`: the largest value over the mean, and where it is. `None`: that is not known.
+/// Makes the text `CPU 1.31 (n3)`: the largest value over the mean, and where it is. `None`: that is not known.
 fn largest_over_mean<P>(
     quantity: &str,
     spread: Option<&Spread<P>>,
@@ -177,7 +177,7 @@ fn listed(texts: impl Iterator<Item = String>) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// A node's name for the summary.
+/// A node's name, escaped and cut for the summary.
 fn short_name(node: &str) -> String {
     quote::cut(&quote::escape(node), NAME_COLUMNS)
 }

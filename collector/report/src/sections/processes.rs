@@ -11,9 +11,9 @@ use crate::model::report::{
 };
 use crate::units::Units;
 
-/// Longest command line in a table, in columns: what an outline of 80 columns has room for after the figures.
+/// Longest command line in a table, in columns. An outline of 80 columns has room for it after the figures.
 const COMMAND: usize = 36;
-/// Longest command line beside it, in columns.
+/// Longest command line in the tip of a row of an HTML page, in columns.
 const WHOLE_COMMAND_COLUMNS: usize = 250;
 /// Maximum number of rows of the processes with most RAM.
 const MOST_BY_RAM: usize = 5;
@@ -34,7 +34,7 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
     let cpu_s = |process: &HeavyProcess| process.usage.cpu_s.unwrap_or(0.0);
     by_cpu.sort_by(|a, b| cpu_s(b).total_cmp(&cpu_s(a)));
     by_ram.sort_by_key(|process| Reverse(process.usage.peak_rss_bytes));
-    // The label has the words "at most" already. Those of a lower bound before them stay.
+    // The label "Most at one time" already says that. A text that begins with "at least" stays whole.
     let most_at_once = most_at_once(report).map(|most| most.trim_start_matches("at most ").to_owned());
     Section::new("Processes")
         .text("Total", processes.total.to_string())
@@ -65,8 +65,8 @@ fn is_concurrency_exact(report: &Report) -> bool {
     least >= most && most.is_some()
 }
 
-/// Writes how many processes lived at one time: `at most 9`, and in a merged report `at least 9, at most 14`. `None`: it is not
-/// known.
+/// Says how many processes lived at one time: `at most 9`, and in a merged report, where only bounds are known, `at least 9, at most
+/// 14`. `None`: it is not known.
 pub(crate) fn most_at_once(report: &Report) -> Option<String> {
     let [least, most] = concurrency_bounds(report);
     let least = least.filter(|_| !is_concurrency_exact(report));
@@ -213,7 +213,7 @@ fn inexact_ram(coverage: &Coverage) -> Option<String> {
     (!is_exact).then(|| counts(&all))
 }
 
-/// Writes counts of processes, each with how a figure of theirs is known: `20 exact, 2 unknown`. Those of 0 are left out.
+/// Formats counts of processes, each with how a figure of theirs is known: `20 exact, 2 unknown`. Those of 0 are left out.
 fn counts(counts: &[(u64, &str)]) -> String {
     let known = counts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<_> = known.map(|(count, how)| format!("{} {how}", thousands(*count as f64))).collect();
@@ -229,7 +229,7 @@ pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> 
     }
     // One line is for the heads, one for the others.
     let most = MAX_COMMANDS.min(most_lines - 2);
-    // A line for "1 other" is better spent on that one.
+    // If only one command would be left, its own line takes the place of a line for the others.
     let shown = if all.len() <= most + 1 { all.len().min(most_lines - 1) } else { most };
     let (shown, others) = all.split_at(shown);
     let mut rows = shown.to_vec();

@@ -8,7 +8,7 @@ use crate::model::report::{MemorySource, Peak, Report, Series, TimeBasis};
 use crate::quote;
 use crate::units::Units;
 
-/// A line of fewer spans of time shows nothing.
+/// A chart of RAM over fewer spans of time shows nothing.
 const LEAST_SPANS: usize = 4;
 /// Maximum number of commands that the summary names as holders of the peak.
 const MAX_HOLDERS: usize = 3;
@@ -95,7 +95,7 @@ pub(super) fn io(report: &Report, units: Units) -> Section {
         .text("Unknown", io.reason.clone())
 }
 
-/// Adds the rows of the bytes read and written, as far as there are any.
+/// Adds the rows of the bytes read and written. Without such bytes there is no row.
 pub(super) fn traffic(section: Section, [read, written]: [Option<u64>; 2], units: Units) -> Section {
     section.text("Read", units.io(read)).text("Written", units.io(written))
 }
@@ -124,8 +124,8 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     rows
 }
 
-/// Makes a row: the figure `used`, its `whole`, the `part` that it is of that, and a note. Without whole or part, both are left
-/// out.
+/// Makes a row: the figure `used`, the `whole` that there is, the `part` of it that was used (0 to 1), and a note. If one of `whole`
+/// and `part` is unknown, both are left out.
 pub(super) fn gauge(
     label: &str,
     used: String,
@@ -168,7 +168,7 @@ pub(super) fn time_row(report: &Report, units: Units) -> Option<Block> {
     Some(gauge("Time", used, Some(whole), Some(hint.basis_s / given_s), note.to_owned()))
 }
 
-/// Writes a number of busy cores.
+/// Formats a number of busy cores.
 pub(crate) fn busy_cores(cores: f64) -> String {
     match cores {
         0.0 => "0 cores".to_owned(),

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use super::random::Random;
 
-/// How often the runs are drawn again.
+/// How many sets of runs are drawn.
 const RESAMPLES: usize = 10_000;
-/// The part of the means outside of the interval.
+/// The share of the means that lie outside of the interval: half of it below, half above.
 const OUTSIDE: f64 = 0.05;
-/// The same runs have the same interval.
+/// A fixed seed, so that the same runs always have the same interval.
 const SEED: u64 = 1;
 
-/// The interval in which 95% of the means are that other sets of such runs would have.
+/// The interval that has 95% of the means of redrawn sets of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Its lower end.
@@ -22,7 +22,8 @@ pub struct Interval {
 
 /// The 95% interval of the mean of these values. `None`: fewer than two say nothing about their spread.
 ///
-/// From these values as many are drawn, with repetition, many times over. The interval has 95% of the means of these draws.
+/// Many times over, a set of as many values is drawn from them, in which a value can come several times. The interval has 95% of the
+/// means of these sets.
 pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     if values.len() < 2 {
         return None;
@@ -37,7 +38,7 @@ pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     Some(Interval { low: quantile(&means, OUTSIDE / 2.0), high: quantile(&means, 1.0 - OUTSIDE / 2.0) })
 }
 
-/// The quantile of sorted values, linear between two of them, as numpy does.
+/// The quantile `part` (0 to 1) of sorted values. Between two values it is interpolated linearly, as numpy does.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

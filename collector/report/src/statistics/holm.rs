@@ -1,12 +1,12 @@
 //! Probabilities of several tests together (Holm: A simple sequentially rejective multiple test procedure, 1979).
 
-/// Adjusts the p of each test, in the same order. Then the chance of any false finding among all tests is no larger than that
-/// of a single test.
+/// Adjusts the p-value of each test; the order stays. With the adjusted ones, the chance of any false finding among all tests is no
+/// larger than that of a single test.
 pub(crate) fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
     let mut adjusted = vec![1.0; p.len()];
-    // From the smallest p on, each is multiplied by the tests that are left. No test is surer than one with a smaller p.
+    // From the smallest p on, each is multiplied by how many tests are left. None may become smaller than the one before it.
     let mut largest = 0.0_f64;
     for (rank, at) in order.into_iter().enumerate() {
         largest = largest.max(p[at] * (p.len() - rank) as f64).min(1.0);

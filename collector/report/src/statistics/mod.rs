@@ -15,7 +15,7 @@ pub(crate) use rank_test::{RankTest, least_p, least_runs, rank_test};
 /// A quantity of several runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// In how many of them it is known.
+    /// In how many of the runs it is known.
     pub known: usize,
     /// Mean; null: it is known of none.
     pub mean: Option<f64>,

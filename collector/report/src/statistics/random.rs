@@ -1,6 +1,7 @@
 //! Random numbers that a seed determines: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 //!
-//! It is not a crate's generator, because an order of runs and an interval must come out the same with every version.
+//! No crate's generator is used, because that could change with its version. A seed must always make the same order of runs and the
+//! same interval.
 
 /// A sequence of random numbers.
 pub(crate) struct Random(u64);
@@ -11,6 +12,7 @@ impl Random {
         Self(seed)
     }
 
+    /// The next number, by SplitMix64.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +23,7 @@ impl Random {
     /// A number below `limit`, each as likely. `limit` is at least 1.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         let limit = limit.max(1) as u64;
-        // The last numbers would make the first remainders more likely.
+        // Numbers from the last multiple of `limit` on would make small remainders more likely, so they are drawn again.
         let fair = u64::MAX - u64::MAX % limit;
         loop {
             let number = self.next();

@@ -1,6 +1,6 @@
 //! The rank test of Mann and Whitney: whether the values of one set tend to be larger than those of another.
 //!
-//! It asks nothing of how the values are distributed. Run times and memory peaks have no normal distribution, and often an
+//! It assumes nothing about how the values are distributed. Run times and memory peaks have no normal distribution, and often an
 //! outlier.
 
 use super::normal;
@@ -12,17 +12,17 @@ const MOST_EXACT: usize = 50;
 /// How two sets compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RankTest {
-    /// Of all pairs of a value of each set, the part in which that of the second set is larger. A pair of equal values counts
+    /// The share of pairs, with one value of each set, in which the value of the second set is larger. A pair of equal values counts
     /// half.
     pub(crate) larger: f64,
-    /// How likely ranks at least as far apart are if both sets are drawn from one distribution. Two-sided.
+    /// The two-sided p-value: how likely ranks at least as far apart are if both sets are drawn from one distribution.
     pub(crate) p: f64,
 }
 
 /// Compares two sets. `None`: one is empty.
 ///
-/// Up to 50 values p is exact, also with equal values: it is counted over all ways to choose one set of them. Above, it is
-/// that of the normal distribution with corrections for ties and continuity.
+/// For up to 50 values, p is exact, also with equal values: all ways to choose one of the sets are counted. For more, it is that of
+/// the normal distribution with corrections for ties and continuity.
 pub(crate) fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     let (n, m) = (first.len(), second.len());
     if n == 0 || m == 0 {
@@ -30,7 +30,7 @@ pub(crate) fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     }
     let doubled = doubled_ranks(first, second);
     let doubled_sum: usize = doubled[n..].iter().sum();
-    // Twice U: the doubled sum of ranks less the smallest that it can be.
+    // Twice the test's statistic U, the sum of ranks minus the smallest that it can be.
     let doubled_u = doubled_sum - m * (m + 1);
     let larger = doubled_u as f64 / (2 * n * m) as f64;
     let p = if n + m <= MOST_EXACT {
@@ -47,7 +47,7 @@ pub(crate) fn least_p(n: usize, m: usize) -> f64 {
     (1..=m).fold(2.0, |p, i| p * i as f64 / (n + i) as f64).min(1.0)
 }
 
-/// Twice the rank of each value among all: equal ones share the mean of their ranks, which can have a half.
+/// Twice the rank of each value among all. Equal values share the mean of their ranks, of which only the double is always whole.
 fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     let values: Vec<f64> = first.iter().chain(second).copied().collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -63,8 +63,8 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// The two-sided p by counting the ways to choose `m` of these doubled ranks. It is the part of them whose sum is at least
-/// as far from the middle as `doubled_sum`. That is twice the smaller tail, at most 1.
+/// The two-sided p, by counting all ways to choose `m` of these doubled ranks. It is the share of them whose sum is at least as far
+/// from the middle as `doubled_sum`: twice the smaller tail of the sums, at most 1.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
     // ways[k][s]: ways to choose k of the ranks so far with the sum s.
@@ -93,7 +93,7 @@ fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
     let ties: f64 =
         sorted.chunk_by(|a, b| a == b).map(|equal| equal.len() as f64).map(|t| t.powi(3) - t).sum();
     let variance = n * m / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
-    // Less a half: the correction for continuity.
+    // The half that is subtracted corrects for continuity.
     let apart = (doubled_u as f64 / 2.0 - n * m / 2.0).abs() - 0.5;
     // All values are equal.
     if variance <= 0.0 {

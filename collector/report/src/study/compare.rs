@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::statistics::{RankTest, adjusted, least_p, rank_test};
 
-/// A difference counts as sure if it would come of chance alone less often than this.
+/// A difference counts as sure if chance alone would cause it less often than this.
 pub(super) const SURE_BELOW: f64 = 0.05;
 
 /// How a variant compares with the first one.
@@ -45,7 +45,8 @@ pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
     }
     let p: Vec<f64> = tests.iter().map(|(_, _, test)| test.p).collect();
     for ((at, values, test), p_adjusted) in tests.into_iter().zip(adjusted(&p)) {
-        // Whether the least p of this many runs would be sure. Holm multiplies the smallest p by the number of tests.
+        // Whether so many runs can be sure at all, with the least p that they allow. Holm multiplies the smallest p by the number
+        // of tests.
         let can_be_sure = least_p(first.len(), values.len()) * (p.len() as f64) < SURE_BELOW;
         let verdict = match direction(first, values, test) {
             Some(verdict) if p_adjusted < SURE_BELOW => verdict,
@@ -58,7 +59,7 @@ pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
 }
 
 /// Tells which way a variant differs from the first: by its mean and by the ranks, for which 0.5 is no difference.
-/// `None`: one of them shows none, or they contradict each other, as an outlier can make it.
+/// `None`: one of the two shows no difference, or they contradict each other, which an outlier can cause.
 fn direction(first: &[f64], values: &[f64], test: RankTest) -> Option<Verdict> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     match mean(values) - mean(first) {

@@ -24,15 +24,14 @@ pub struct Parameter {
     pub values: Vec<String>,
 }
 
-/// A value for each of some placeholders.
+/// Names of placeholders, each with the value that is put into its place.
 type Values<'a> = Vec<(&'a str, &'a str)>;
 
-/// The variants. Each template makes one for each combination of values of the parameters that it uses; the last
-/// parameter changes first. All templates share the preparation `prepare`, so a placeholder in it counts for each of them.
+/// Makes the variants. Each template makes one for each combination of values of the parameters that it uses; the last
+/// parameter changes first. All templates share `prepare`, a command before each run: each template uses its placeholders, too.
 ///
 /// # Errors
-/// If there are none, too many, or they can't be told apart. Also if a parameter is given twice or not used. The text is for the
-/// user.
+/// If there are no variants, too many, or some of one name, or a parameter is given twice or not used. The text is for the user.
 pub fn expand(
     templates: &[Template],
     prepare: Option<&str>,
@@ -64,7 +63,7 @@ pub fn expand(
             }
             variants.push(variant);
         }
-        // `combinations` limits those of one template only.
+        // `combinations` limits the variants of one template only.
         if variants.len() > MOST_VARIANTS {
             return Err(too_many());
         }
@@ -79,14 +78,14 @@ fn too_many() -> String {
     format!("these are more than {MOST_VARIANTS} variants")
 }
 
-/// Whether a template's name or command, or the preparation, has the placeholder of a parameter.
+/// Whether a template's name or command, or `prepare`, has the placeholder of a parameter.
 fn uses(template: &Template, prepare: Option<&str>, parameter: &Parameter) -> bool {
     let placeholder = format!("{{{}}}", parameter.name);
     let texts = [Some(template.name.as_str()), Some(&template.command), prepare];
     texts.into_iter().flatten().any(|text| text.contains(&placeholder))
 }
 
-/// All combinations of values, one of each parameter. Without parameters that is one, which is empty.
+/// All combinations of values, one of each parameter. Without parameters there is one combination, which is empty.
 ///
 /// # Errors
 /// If they are too many.
@@ -106,8 +105,8 @@ fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<V
     Ok(combinations)
 }
 
-/// Makes a variant: puts values into a template and the preparation. A value whose placeholder the template's name lacks is
-/// appended to the name. The names of the variant's files are none that `others` have.
+/// Makes a variant: puts values into a template and into `prepare`. A value whose placeholder the template's name lacks is
+/// appended to the name. The variant's files get other names than those of `others`.
 fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: &[Variant]) -> Variant {
     let appended = values.iter().filter(|(name, _)| !template.name.contains(&format!("{{{name}}}")));
     let parts =
@@ -122,7 +121,7 @@ fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: 
     }
 }
 
-/// The begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on after it.
+/// A prefix of file names that none of `others` has: `stem`, or `stem` with `~2`, `~3` and so on after it.
 fn free_stem(stem: &str, others: &[Variant]) -> String {
     let is_free = |stem: &str| others.iter().all(|other| other.file != stem);
     let mut free = stem.to_owned();
@@ -130,12 +129,12 @@ fn free_stem(stem: &str, others: &[Variant]) -> String {
     while !is_free(&free) {
         number += 1;
         let suffix = format!("~{number}");
-        let mut begin = stem.to_owned();
-        // `file_stem` would cut the end of a name that is too long: it would cut the number.
-        while file_stem(&format!("{begin}{suffix}")).len() < begin.len() + suffix.len() {
-            begin.pop();
+        let mut shortened = stem.to_owned();
+        // `file_stem` cuts the end of a name that is too long, which would be the number.
+        while file_stem(&format!("{shortened}{suffix}")).len() < shortened.len() + suffix.len() {
+            shortened.pop();
         }
-        free = begin + &suffix;
+        free = shortened + &suffix;
     }
     free
 }
@@ -145,9 +144,9 @@ fn free_stem(stem: &str, others: &[Variant]) -> String {
 fn fill(text: &str, values: &Values) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once('{') {
+    while let Some((before, after_brace)) = rest.split_once('{') {
         filled += before;
-        let value = behind.split_once('}').and_then(|(name, after)| {
+        let value = after_brace.split_once('}').and_then(|(name, after)| {
             values.iter().find(|(known, _)| *known == name).map(|(_, value)| (value, after))
         });
         match value {
@@ -155,10 +154,10 @@ fn fill(text: &str, values: &Values) -> String {
                 filled += value;
                 rest = after;
             }
-            // Only the brace is passed: a placeholder can begin right after it.
+            // Only the brace is copied, because a placeholder can begin right after it.
             None => {
                 filled.push('{');
-                rest = behind;
+                rest = after_brace;
             }
         }
     }

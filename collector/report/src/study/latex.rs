@@ -6,14 +6,14 @@ use crate::quote;
 
 /// Writes the table, and as comments what its marks mean and what failed.
 pub(super) fn latex(study: &Study) -> String {
-    // A bracket at the begin of a line would be an argument of the line break before it.
+    // `{}` keeps a bracket at the begin of a name from being an argument of the line break before it.
     let names = study.variants.iter().map(|variant| format!("{{}}{}", escape(&variant.name)));
     let rows = table::rows(study, names, escape, cell);
     let mut lines = rows.iter().map(|row| format!("{} \\\\\n", row.join(" & ")));
     let heads = lines.next().unwrap_or_default();
-    let figures = "r".repeat(rows[0].len() - 1);
+    let right_aligned = "r".repeat(rows[0].len() - 1);
     let text = format!(
-        "\\begin{{tabular}}{{l{figures}}}\n\\hline\n{heads}\\hline\n{}\\hline\n\\end{{tabular}}\n",
+        "\\begin{{tabular}}{{l{right_aligned}}}\n\\hline\n{heads}\\hline\n{}\\hline\n\\end{{tabular}}\n",
         lines.collect::<String>()
     );
     let comments = table::legend(study).into_iter().chain(study.failures());

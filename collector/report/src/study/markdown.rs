@@ -9,14 +9,14 @@ pub(super) fn markdown(study: &Study) -> String {
     let names = study.variants.iter().map(|variant| escape(&variant.name));
     let rows = table::rows(study, names, escape, cell);
     let mut lines: Vec<String> = rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
-    // Figures stand at the right.
+    // Cells of figures are aligned to the right.
     lines.insert(1, format!("|---|{}\n", "--:|".repeat(rows[0].len() - 1)));
     let below = table::legend(study).into_iter().chain(study.failures());
     lines.extend(below.map(|line| format!("\n{}\n", escape(&line))));
     lines.concat()
 }
 
-/// Writes `mean ± deviation`, and after it a star if the difference is sure. A backslash keeps that from being markup.
+/// Writes `mean ± deviation`, and after it a star if the difference is sure. A backslash keeps the star from being markup.
 fn cell(cell: &StudyCell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " \\*" } else { "" })

@@ -28,7 +28,7 @@ pub use progress::{failure, is_over, line};
 /// A run of a study that is over.
 #[derive(Debug)]
 pub struct Run {
-    /// Which one of the plan it is.
+    /// Its variant, and its number among the runs of that.
     pub planned: PlannedRun,
     /// The file of its report.
     pub file: String,
@@ -104,7 +104,7 @@ pub struct Estimate {
     pub reason: Option<String>,
 }
 
-/// Makes the study of what its runs used. Failed runs count only if `counts_failed`.
+/// Makes the study from the plan and the runs that are over. Failed runs count only if `counts_failed`.
 pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
     let counts = |run: &&Run| counts_failed || failure(&run.report).is_none();
     let mut variants = Vec::with_capacity(plan.variants.len());
@@ -183,11 +183,11 @@ fn variant_runs(plan: &Plan, variant: &Variant, runs: &[&Run], counted: usize) -
 fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
     let values: Vec<Result<Vec<f64>, String>> =
         counted.iter().map(|reports| values(quantity, reports)).collect();
-    // `None`: nothing can be compared with this variant.
+    // The values of each variant. `None`: it has none, so it is not compared.
     let known: Vec<Option<&[f64]>> = values.iter().map(|values| values.as_deref().ok()).collect();
     let compared = compare::with_first(&known);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // `None`: there is no ratio to it.
+    // `None`: it is unknown or 0, so there is no ratio to it.
     let first_mean = known.first().copied().flatten().map(mean).filter(|mean| *mean > 0.0);
     let estimate = |(values, compared): (Result<Vec<f64>, String>, Option<Compared>)| match values {
         Ok(values) => Estimate {
@@ -244,10 +244,10 @@ fn remarks(reports: &[&Report]) -> Vec<String> {
     [of_several_machines(reports.iter().copied()), contended, uncounted].into_iter().flatten().collect()
 }
 
-/// A form of a study.
+/// A form of a study: its name, and what writes it.
 type StudyForm = (&'static str, fn(&Study) -> String);
 
-/// All of them, the default first. What they return ends with a newline.
+/// All forms of a study, the default first. Each text ends with a newline.
 const FORMS: [StudyForm; 5] = [
     ("text", text::text),
     ("csv", csv::csv),
@@ -271,7 +271,7 @@ pub fn full_text(study: &Study) -> String {
     text::full(study)
 }
 
-/// Writes a study in the form of this name. The command line gives no other names.
+/// Writes a study in the form of this name. The command line refuses other names, so the fallback is never used.
 pub fn render(study: &Study, form: &str) -> String {
     let (_, write) = FORMS.iter().find(|(name, _)| *name == form).unwrap_or(&FORMS[0]);
     write(study)

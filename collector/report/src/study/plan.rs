@@ -50,7 +50,7 @@ pub struct PlannedRun {
     pub run: usize,
 }
 
-/// The key that tells how the rest is to be read.
+/// The key that is read first, because it tells how the others are to be read.
 #[derive(Deserialize)]
 struct FormVersion {
     form_version: u32,
@@ -80,8 +80,8 @@ impl Plan {
         Self::new(self.variants, runs, self.warmup, self.shell, self.seed)
     }
 
-    /// The runs that do not count: rounds, each in an order of its own. Their seed is another one, or they would
-    /// be in the order of the first rounds that count.
+    /// The warm-up runs, which do not count: rounds, each in an order of its own. They have another seed, because with the same
+    /// one they would be in the order of the first rounds that count.
     pub fn warmup_order(&self) -> Vec<PlannedRun> {
         let seed = self.seed.wrapping_add(1);
         let (runs, warmup) = (self.warmup, 0);
@@ -96,7 +96,7 @@ impl Plan {
     /// Reads a plan back.
     ///
     /// # Errors
-    /// If the text is no plan, damaged, or of a later version: a line in which "it" is the text.
+    /// If the text is no plan, damaged, or of a later version. The error is a line that calls the text "it".
     pub fn read(json: &str) -> Result<Self, String> {
         let not_read = |error: serde_json::Error| {
             format!("it is no plan of a study: {}", quote::escape(&error.to_string()))
@@ -109,16 +109,16 @@ impl Plan {
         }
         let plan: Self = serde_json::from_str(json).map_err(not_read)?;
         let damaged = |what: &str| Err(format!("it is damaged: {what}"));
-        // The names of files are made of it. A slash in it would lead out of the study's directory.
+        // `file` is the beginning of file names. A slash in it would lead out of the study's directory.
         if plan.variants.iter().any(|variant| variant.file != file_stem(&variant.file)) {
             return damaged("the name of a file has characters that no plan gives it");
         }
-        // An order is made for as many runs as the file says, so their number is checked first.
-        let is_of_order = plan.runs.checked_mul(plan.variants.len()) == Some(plan.order.len());
-        if !is_of_order || plan.warmup > MOST_RUNS {
+        // Below, an order is made for as many runs as the file says. So their number is checked first.
+        let has_all_runs = plan.runs.checked_mul(plan.variants.len()) == Some(plan.order.len());
+        if !has_all_runs || plan.warmup > MOST_RUNS {
             return damaged("it has another number of runs than it says, or too many to warm up");
         }
-        // After this check, each run is of a variant that there is, and more runs continue the order.
+        // After this check, each run is of a variant that exists, and [`Self::with_runs`] continues the order.
         let Self { runs, warmup, shell, seed, .. } = plan;
         if plan.order != Self::new(plan.variants.clone(), runs, warmup, shell, seed).order {
             return damaged("the order of the runs is not that of its seed");
@@ -126,8 +126,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Names the first thing in which this plan differs from `begun`, the plan that a study was begun with. "its" in the text is
-    /// that study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
+    /// Names the first thing in which this plan differs from `begun`, the plan that a study was begun with. In the text, "its" is
+    /// the begun study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let names = |plan: &Self| {
             plan.variants.iter().map(|variant| quote::word(&variant.name)).collect::<Vec<_>>().join(", ")
@@ -154,8 +154,8 @@ impl Plan {
 }
 
 impl Variant {
-    /// Says in what this variant differs from the one of the same name in the plan that a study was begun with. `None`: in
-    /// nothing.
+    /// Says in what this variant differs from `begun`, the variant of the same name in the plan that a study was begun with.
+    /// `None`: in nothing.
     fn difference(&self, begun: &Self) -> Option<String> {
         let name = quote::word(&self.name);
         if self.command != begun.command {
@@ -166,10 +166,10 @@ impl Variant {
     }
 }
 
-/// Longest begin of a file's name, bytes. NAME_MAX is 255, and a number, an extension and the lock's name are added.
+/// Maximum length of the beginning of a file name, bytes. NAME_MAX is 255, and a number, an extension and the lock's name are added.
 const LONGEST_STEM: usize = 100;
 
-/// A name as the begin of a file's name: without a slash, hidden characters, or what a shell would act on.
+/// Makes the beginning of a file name from a name: without a slash, hidden characters, or what a shell would act on.
 pub fn file_stem(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_.,=+@~".contains(c);
     let mut stem = String::new();

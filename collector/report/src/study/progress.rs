@@ -1,4 +1,4 @@
-//! What is said of a run of a study while the study goes on.
+//! What the user is told of a run of a study while the study goes on.
 
 use crate::figures::{UNKNOWN, bytes, readable};
 use crate::model::report::{Report, Stage};

@@ -16,7 +16,7 @@ pub(super) fn sentences(study: &Study) -> Vec<String> {
 fn of_row(study: &Study, row: &Row) -> Vec<String> {
     let first = study.variants.first().map_or("", |variant| variant.name.as_str());
     let [less, more] = quantities::named(row.quantity).map_or(["", ""], |quantity| quantity.less_and_more);
-    // Each variant that was compared is a test. The more there are, the more runs each needs.
+    // Each comparison with the first variant is a test. The more tests there are, the more runs each needs.
     let tests = row.variants.iter().filter(|variant| variant.compared.is_some()).count();
     let (label, enough) = (row.label(), least_runs(SURE_BELOW, tests));
     let beginnings = [
@@ -46,7 +46,7 @@ fn of_variant(name: &str, estimate: &Estimate, compared: Compared) -> String {
     format!("{name}{ratio} ({})", p(compared.p_adjusted))
 }
 
-/// Writes a p of about two digits.
+/// Writes a p-value with about two digits: `p = 0.0079`.
 pub(super) fn p(p: f64) -> String {
     if p < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {}", short(p)) }
 }
@@ -67,7 +67,7 @@ pub(super) fn unknown(study: &Study) -> Vec<String> {
                 None => reasons.push((reason, vec![&variant.name])),
             }
         }
-        // Then the lines: quantities whose reason and variants are the same share one.
+        // Quantities whose reason and variants are the same share a line.
         for (reason, names) in reasons {
             let is_of_all = names.len() == study.variants.len();
             let reason = if is_of_all { reason.to_owned() } else { format!("{} {reason}", names.join(", ")) };

@@ -29,7 +29,7 @@ pub(super) fn legend(study: &Study) -> Option<String> {
     Some(format!("*: differs from {first} (Mann-Whitney U test, two-sided, by Holm p < {SURE_BELOW})"))
 }
 
-/// The table: a row of heads, then one for each variant. That has its name, the number of its runs that count, and a cell for each
+/// The table: a row of heads, then a row for each variant. A row has the name, the number of runs that count, and a cell for each
 /// quantity that is worth a column. `names`: those of the variants; `head` and `cell` write a head and a figure.
 pub(super) fn rows(
     study: &Study,
@@ -51,7 +51,7 @@ pub(super) fn rows(
 fn of_row(row: &Row) -> StudyColumn {
     let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
     let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
-    // Together, since a cell shows both: they have one unit and the same decimals.
+    // Both are written together, so that they have one unit and the same decimals: a cell shows both.
     let figures = Figures::from_row(row, &[means, deviations]);
     let cell = |((variant, mean), deviation): ((&Estimate, &String), &String)| StudyCell {
         mean: mean.clone(),
@@ -78,7 +78,7 @@ impl Figures {
     pub(super) fn from_row(row: &Row, columns: &[Vec<Option<f64>>]) -> Self {
         let largest = row.variants.iter().filter_map(|variant| variant.summary.mean).fold(0.0, f64::max);
         let (symbol, size) = unit(row.unit, largest);
-        // All as one column, so that all have the same decimals; then it is cut into those that were given.
+        // Written as one column, so that all have the same decimals; then that is cut into the columns that were given.
         let values: Vec<_> =
             columns.concat().into_iter().map(|value| value.map(|value| value / size)).collect();
         let written = column(&values);

@@ -26,7 +26,7 @@ fn with_details(study: &Study, details: Vec<Vec<String>>) -> String {
     let unknown = sentences::unknown(study).into_iter().chain(sentences::zero(study)).collect();
     let failed = study.failures().chain(missing_runs(study)).collect();
     let parts = [sentences::sentences(study), unknown, failed, study.remarks.clone()];
-    // Each begins with an empty line. Those without lines are left out.
+    // Each part begins with an empty line. Parts without lines are left out.
     for part in details.into_iter().chain(parts).filter(|part| !part.is_empty()) {
         lines.push(String::new());
         lines.extend(part.iter().map(|line| quote::escape(line)));

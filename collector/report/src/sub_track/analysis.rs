@@ -1,4 +1,4 @@
-//! Gives the samples of a tracking file to the code blocks in which they were taken, and tells what each block used.
+//! Assigns the samples of a tracking file to the code blocks in which they were taken, and concludes what each block used.
 //!
 //! Samples come one by one and are not kept, so a file may be larger than memory.
 
@@ -40,7 +40,7 @@ const OVERALL: [&str; 21] = [
     "cpu_combined_hardware_utilization_percent",
 ];
 
-/// Columns of our files that are about the samples, and no quantity.
+/// Columns of gpu-track's own files that describe the samples and are no quantities.
 const BOOKKEEPING: [&str; 3] = ["n_samples", "max_ram_source", "at_ns"];
 
 /// Statistics of a quantity, in the unit of its column. Null: not known.
@@ -99,7 +99,7 @@ pub struct Analysis {
 pub enum Cell {
     /// A finite number.
     Number(f64),
-    /// Nothing, or a number that is none: it is not known.
+    /// It is empty, NaN or infinite: the value is not known.
     Unknown,
     /// Another text.
     Text,
@@ -111,7 +111,7 @@ struct FileColumn {
     name: String,
     /// Its place in a row of the file.
     at: usize,
-    /// Some cell has a text. If none has a number, the column has no figures.
+    /// Some cell has a text. If no cell has a number, the column is no quantity.
     has_text: bool,
     overall: Moments,
 }
@@ -121,7 +121,7 @@ struct FileColumn {
 struct Sampled {
     block: BlockCalls,
     samples: u64,
-    /// What the samples have, for each column. Empty before the first sample.
+    /// For each column, the statistics of these samples. Empty before the first sample.
     usage: Vec<Moments>,
 }
 
@@ -186,10 +186,10 @@ impl Analyzer {
         }
     }
 
-    /// Ends the analysis, and gives it. `static_data`: the figures of the file that are no samples, such as units.
+    /// Concludes the analysis from the rows that were added. `static_data`: the figures of the file that do not change, such as units.
     pub fn finish(self, static_data: Ordered<Value>) -> Analysis {
         let Self { columns, blocks, .. } = self;
-        // A column of text has no figures. One that is empty throughout has figures that are not known.
+        // A column of text is no quantity. A column of empty cells is a quantity that is not known.
         let is_number = |column: &FileColumn| column.overall.count > 0 || !column.has_text;
         let named = |name: &str| columns.iter().find(|column| column.name == name && is_number(column));
         let overall =
@@ -217,6 +217,7 @@ fn figure(value: Option<f64>) -> Option<Number> {
     value.and_then(Number::from_f64)
 }
 
+/// Converts statistics to JSON numbers.
 fn summary(moments: &Moments) -> Summary {
     Summary {
         min: figure(moments.min()),

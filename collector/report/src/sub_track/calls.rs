@@ -1,12 +1,12 @@
 //! From the marks of a sub-tracking file to the calls of each code block.
 //!
 //! gpu_tracker pairs marks that are neighbours by their times. That is wrong where a block is entered again before it ends:
-//! it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its process. Of
-//! blocks that are not nested, both give the same.
+//! it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its process. For
+//! blocks that are not nested, the result is the same.
 //!
-//! A start and a stop in the next row are one call, as the Python module writes both marks of a call together. That holds also
-//! where coroutines or threads of one process run a block at the same time. In a file whose rows come by their times, such a
-//! stop belongs to that start in any case, as the innermost open call.
+//! A start and a stop of its block in the next row are one call, because the Python module writes both marks when a call ends. So
+//! calls are right even where coroutines or threads of one process run a block at the same time. In a file that is sorted by time,
+//! such a stop belongs to that start anyway, as the innermost open call.
 
 use std::collections::HashMap;
 
@@ -37,10 +37,10 @@ pub struct Mark {
     pub timestamp_s: f64,
 }
 
-/// A mark that has its block as a number, so that many marks take little memory.
+/// A mark in little memory: a number stands for the name of its block.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// The number that [`Marks::numbers`] gives the name of its block.
+    /// The number that stands for the name of its block in [`Marks::numbers`].
     block: usize,
     process_id: i64,
     position: Position,
@@ -82,7 +82,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Pairs the marks to calls, and gives the blocks in the order of their names. A call without an end is left out: its
+    /// Pairs the marks to calls, and returns the blocks in the order of their names. A call without an end is left out: its
     /// process was killed in it.
     ///
     /// # Errors
@@ -113,11 +113,11 @@ impl Marks {
     }
 }
 
-/// Hands each start that is followed by its own stop, in the order of the file, to `take` as a call of a block. Gives the other
+/// Hands each start that its own stop directly follows in the file to `take`, as the number of a block and a call. Returns the other
 /// marks.
 fn take_neighbours(entries: Vec<Entry>, mut take: impl FnMut(usize, Call)) -> Vec<Entry> {
     let mut others: Vec<Entry> = Vec::new();
-    // Whether the mark before is the last of `others`, and not part of a call.
+    // Whether the previous mark is the last of `others`. Otherwise it ended a call.
     let mut is_single = false;
     for mark in entries {
         match others.last() {
@@ -184,7 +184,7 @@ pub(super) struct BlockCalls {
     /// For each call, the first sample between its start and that of the next call, seconds since the epoch. Infinite:
     /// there is none.
     first_sample_s: Vec<f64>,
-    /// The times in which a call runs, by their starts. They do not overlap.
+    /// The spans of time in which at least one call runs, by their starts. They do not overlap.
     spans: Vec<Call>,
 }
 
@@ -202,8 +202,8 @@ impl BlockCalls {
         Self { name, first_sample_s: vec![f64::INFINITY; calls.len()], calls, spans }
     }
 
-    /// Notes a sample that was taken at this time, seconds since the epoch, for [`BlockCalls::calls_with_samples`]. Gives true if a
-    /// call of the block runs then; both ends belong to a call.
+    /// Notes a sample that was taken at this time, seconds since the epoch, for [`BlockCalls::calls_with_samples`]. Returns whether a
+    /// call of the block runs then; start and stop count as part of a call.
     pub(super) fn note_sample(&mut self, time_s: f64) -> bool {
         let begun_spans = self.spans.partition_point(|span| span.start_s <= time_s);
         let runs = begun_spans.checked_sub(1).is_some_and(|last| time_s <= self.spans[last].stop_s);
@@ -219,7 +219,7 @@ impl BlockCalls {
 
     /// Counts the calls in which a sample was taken.
     pub(super) fn calls_with_samples(&self) -> usize {
-        // The loop goes from the last call to the first. So this is the first sample since the start of the call that it is at.
+        // The loop goes from the last call to the first, so this is the earliest sample since the start of the current call.
         let mut earliest_s = f64::INFINITY;
         let mut count = 0;
         for (call, first_sample_s) in self.calls.iter().zip(&self.first_sample_s).rev() {

@@ -64,8 +64,8 @@ pub struct Comparison {
     pub code_block_compute_time: Ordered<RunFigures>,
 }
 
-/// Compares runs by one statistic. Blocks of the others are matched with those of the run whose name sorts first. Also gives a
-/// warning for each two blocks that match although their names have different lines.
+/// Compares runs by one statistic. Blocks are matched with those of the run whose name sorts first. Also returns a warning for each
+/// two blocks that match although their names have different lines.
 ///
 /// # Errors
 /// If there is no run, or blocks can't be matched: in gpu_tracker's words, for the user.
@@ -73,7 +73,7 @@ pub fn compare(
     mut sessions: Vec<Session>,
     statistic: Statistic,
 ) -> Result<(Comparison, Vec<String>), String> {
-    // Blocks that match have the same place in each run from now on, or `match_blocks` fails.
+    // In this order, blocks that match have the same place in each run. Otherwise `match_blocks` fails.
     for session in &mut sessions {
         session.analysis.code_block_results.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
     }
@@ -82,7 +82,7 @@ pub fn compare(
     for session in sessions.iter().filter(|session| !std::ptr::eq(*session, first)) {
         warnings.extend(match_blocks(first, session)?);
     }
-    // After the blocks were matched, so that runs which gpu_tracker refuses, too, get gpu_tracker's error.
+    // This comes after `match_blocks`, whose errors have gpu_tracker's words, so that users of both programs see the same.
     sessions.iter().try_for_each(check_names_are_unique)?;
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
     let overall = measurements().map(|measurement| {
@@ -125,7 +125,7 @@ fn block_figures(
 }
 
 /// Sorts the values of runs, given with their names: the smallest first, unknown ones last. As in a column of pandas, whole
-/// numbers stay such only if all are.
+/// numbers become floats unless all values are whole.
 fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> RunFigures {
     let mut values: Vec<(String, Option<Number>)> = values.collect();
     let is_whole = |value: &Option<Number>| value.as_ref().is_some_and(|value| !value.is_f64());
@@ -171,7 +171,7 @@ fn sort_key(name: &str) -> (&str, usize, &str, &str) {
     }
 }
 
-/// Checks that the blocks of two runs match, place by place. Gives a warning for each two whose names differ by the line.
+/// Checks that the blocks of two runs match, place by place. Returns a warning for each two whose names differ by the line.
 ///
 /// # Errors
 /// If the runs differ in the number of blocks, or in the name of one: for the user.

@@ -1,4 +1,4 @@
-//! JSON as Python's `json.dumps(value, indent=1)` writes it, byte for byte, but that it has null where Python has NaN.
+//! JSON as Python's `json.dumps(value, indent=1)` writes it, byte for byte, except that null stands for NaN.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::ser::{Formatter, PrettyFormatter};
 
 use super::python;
 
-/// Writes a value without a newline at its end.
+/// Formats a value without a newline at its end.
 pub fn json(value: &impl Serialize) -> String {
     let mut bytes = Vec::new();
     let formatter = PythonFormatter(PrettyFormatter::with_indent(b" "));
@@ -17,7 +17,7 @@ pub fn json(value: &impl Serialize) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Differs from [`PrettyFormatter`], to which it leaves the layout, in numbers and in characters that are not ASCII.
+/// Writes numbers and characters that are not ASCII in Python's way, and leaves all else to [`PrettyFormatter`].
 struct PythonFormatter(PrettyFormatter<'static>);
 
 impl Formatter for PythonFormatter {

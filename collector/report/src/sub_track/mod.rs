@@ -1,7 +1,7 @@
-//! What the code blocks of a program used, as gpu_tracker's `sub-track` tells it. A tracking file has the samples, and a
-//! sub-tracking file says when each call of a block began and ended.
+//! What the code blocks of a program used, as `sub-track` of the Python program gpu_tracker tells it. A tracking file has the
+//! samples, and a sub-tracking file says when each call of a block began and ended.
 //!
-//! [`calls`] pairs the marks of the second file, and [`analysis`] gives each sample of the first to its blocks. [`comparison`]
+//! [`calls`] pairs the marks of the second file, and [`analysis`] assigns each sample of the first to its blocks. [`comparison`]
 //! holds several analyses side by side. [`json`] and [`text`] write both in gpu_tracker 5.0.1's forms.
 
 mod analysis;

@@ -3,7 +3,7 @@
 //! Sums are kept in twice the precision of a number, so one pass is enough, and the order of the numbers does not matter.
 //! With plain sums, the variance would lose all digits where a column hardly changes, as a time in nanoseconds does.
 
-/// A number in twice the precision: the sum of two numbers. `low` has what was lost when `high` was rounded.
+/// A number in twice the precision: the sum of `high` and `low`. `low` has what was lost when `high` was rounded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Double {
     high: f64,
@@ -18,7 +18,7 @@ impl Double {
         Self { high, low: (a - (high - from_b)) + (b - from_b) }
     }
 
-    /// Multiplies two numbers without an error: the fused operation gives what the product was rounded by.
+    /// Multiplies two numbers without an error: the fused multiply-add computes by how much the product was rounded.
     fn product(a: f64, b: f64) -> Self {
         let high = a * b;
         Self { high, low: a.mul_add(b, -high) }
@@ -73,7 +73,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Takes one more number into account.
+    /// Adds a number.
     pub(crate) fn add(&mut self, number: f64) {
         self.count += 1;
         self.min = self.min.min(number);
@@ -102,8 +102,8 @@ impl Moments {
         self.known(self.sum.divided_by(self.count as f64))
     }
 
-    /// The standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or
-    /// the sums of their squares are beyond what a number can hold, or too small for it.
+    /// The standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or the sums of
+    /// squares overflow or underflow.
     pub(super) fn std(&self) -> Option<f64> {
         if self.min == self.max {
             return Some(0.0);

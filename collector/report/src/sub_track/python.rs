@@ -1,6 +1,6 @@
 //! Numbers and names as Python writes them, since gpu_tracker's reports are Python's.
 
-/// Writes a number as Python's `repr` does: with the fewest digits that tell it from all others.
+/// Formats a number as Python's `repr` does: with the fewest digits that tell it from all others.
 pub fn number(value: f64) -> String {
     // Such as "1.25e-5"; NaN and infinity have no exponent.
     let scientific = format!("{value:e}");
@@ -15,12 +15,12 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Writes a number of a table: rounded to 8 decimals, without needless zeros.
+/// Formats a number of a table: rounded to 8 decimals, without needless zeros.
 pub(super) fn rounded(value: f64) -> String {
     number(format!("{value:.8}").parse().unwrap_or(value))
 }
 
-/// Writes a key as Python's `str.title` does, with spaces for underscores: `num_calls` becomes `Num Calls`.
+/// Formats a key as Python's `str.title` does, with spaces for underscores: `num_calls` becomes `Num Calls`.
 pub(super) fn title(key: &str) -> String {
     let mut title = String::with_capacity(key.len());
     let mut is_in_word = false;

@@ -39,7 +39,7 @@ fn shown(text: &str) -> String {
     quote::cut_middle(&quote::escape(text), MAX_COLUMNS)
 }
 
-/// Writes a number. A whole one that is not negative has a space for its sign.
+/// Formats a number. A whole one that is not negative has a space for its sign.
 fn number(value: &Number) -> String {
     match value.as_f64() {
         Some(float) if value.is_f64() => python::rounded(float),
@@ -47,7 +47,7 @@ fn number(value: &Number) -> String {
     }
 }
 
-/// Writes a table: a line of heads, then a line for each row, which begins with its name. `indent` stands before each line.
+/// Formats a table: a line of heads, then a line for each row, which begins with its name. `indent` stands before each line.
 pub(super) fn table(indent: &str, names: &[&str], columns: &[PandasColumn]) -> String {
     let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -64,7 +64,7 @@ pub(super) fn table(indent: &str, names: &[&str], columns: &[PandasColumn]) -> S
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The blanks that fill `text` up to so many characters. The widths of `format!` end at 65,535, beyond which it panics.
+/// The blanks that fill `text` up to `width` characters. `format!` is not used for that, because it panics for widths above 65,535.
 fn blanks(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.chars().count()))
 }

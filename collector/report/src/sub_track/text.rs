@@ -12,12 +12,12 @@ use crate::model::style::RamUnit;
 use crate::quote;
 use crate::text::table::aligned;
 
-/// The columns of the table of all blocks that are whole numbers.
+/// In the table of all blocks, the columns of whole numbers.
 const COUNTS: [&str; 2] = ["calls", "samples"];
 /// Maximum number of columns of a block's name in that table.
 const BLOCK_COLUMNS: usize = 24;
 
-/// Writes an analysis: the whole run, what does not change, and each code block.
+/// Formats an analysis: the whole run, what does not change, and each code block.
 pub fn analysis(analysis: &Analysis) -> String {
     let Analysis { overall, static_data, code_block_results } = analysis;
     let fixed: Vec<PandasColumn> =
@@ -31,7 +31,7 @@ pub fn analysis(analysis: &Analysis) -> String {
     )
 }
 
-/// Writes the code blocks as one table: a line for each, those that took most time first. Figures of GPUs are left out where no block has
+/// Formats the code blocks as one table: a line for each, those that took most time first. Figures of GPUs are left out where no block has
 /// any.
 pub fn blocks(analysis: &Analysis) -> String {
     let mut blocks: Vec<&CodeBlock> = analysis.code_block_results.iter().collect();
@@ -41,15 +41,14 @@ pub fn blocks(analysis: &Analysis) -> String {
         total_s(b).total_cmp(&total_s(a))
     });
     let unit = |name: &str| {
-        let unit =
-            analysis.static_data.iter().find(|(key, _)| *key == name).and_then(|(_, unit)| unit.as_str());
+        let unit = analysis.static_data.get(name).and_then(serde_json::Value::as_str);
         let known = RamUnit::ALL.into_iter().find(|known| Some(known.name()) == unit);
         known.map_or("?", RamUnit::symbol)
     };
-    // What a block has of a column; our files also have the largest value between two samples.
+    // What a block has of the first of these columns that is there. gpu-track's own files also have the largest RAM between samples.
     let usage = |block: &CodeBlock, names: &[&str], figure: fn(&Summary) -> &Option<serde_json::Number>| {
-        let find = |name: &&str| block.resource_usage.iter().find(|(known, _)| known == name);
-        names.iter().find_map(find).and_then(|(_, summary)| float(figure(summary)))
+        let summary = names.iter().find_map(|name| block.resource_usage.get(name));
+        summary.and_then(|summary| float(figure(summary)))
     };
     let max = |block: &CodeBlock, names: &[&str]| usage(block, names, |summary| &summary.max);
     let mean = |block: &CodeBlock, name: &str| usage(block, &[name], |summary| &summary.mean);
@@ -68,6 +67,7 @@ pub fn blocks(analysis: &Analysis) -> String {
         column(&format!("max GPU RAM {}", unit("gpu_ram_unit")), &|block| max(block, &["combined_gpu_ram"])),
         column("mean GPU %", &|block| mean(block, "gpu_sum_utilization_percent")),
     ];
+    // The last two of the eight columns are about GPUs.
     let has_gpus = columns[6..].iter().any(|(_, values)| values.iter().flatten().any(|value| *value > 0.0));
     let columns = &columns[..if has_gpus { 8 } else { 6 }];
     let names: Vec<String> = blocks.iter().map(|block| quote::escape(&block.name)).collect();
@@ -85,7 +85,7 @@ pub fn blocks(analysis: &Analysis) -> String {
     aligned(&rows).join("\n") + "\n\n"
 }
 
-/// Writes what a code block used: its name and counts, a table of its times, and one of its quantities.
+/// Formats what a code block used: its name and counts, a table of its times, and one of its quantities.
 fn code_block(block: &CodeBlock) -> String {
     let rows = [
         ("Name", quote::escape(&block.name)),
@@ -105,12 +105,13 @@ fn code_block(block: &CodeBlock) -> String {
     )
 }
 
-/// Writes a table of quantities: a row for each, with its smallest, largest and mean value, and the standard deviation.
+/// Formats a table of quantities: a row for each, with its smallest, largest and mean value, and the standard deviation.
 fn summaries(indent: &str, all: &Ordered<Summary>) -> String {
     let names: Vec<&str> = all.iter().map(|(name, _)| name).collect();
     table(indent, &names, &summary_columns(all.iter().map(|(_, summary)| summary)))
 }
 
+/// Makes the columns of a table that has a row for each summary.
 fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<PandasColumn> {
     vec![
         PandasColumn::numbers("min", all.clone().map(|summary| &summary.min)),
@@ -120,7 +121,7 @@ fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<Pa
     ]
 }
 
-/// Writes the calls of each code block, below its name: a line for each with its start and its stop.
+/// Formats the calls of each code block, below its name: a line for each with its start and its stop.
 pub fn calls(blocks: &Ordered<Vec<(f64, f64)>>) -> String {
     let block = |(name, calls): (&str, &Vec<(f64, f64)>)| {
         let calls =
@@ -130,7 +131,7 @@ pub fn calls(blocks: &Ordered<Vec<(f64, f64)>>) -> String {
     blocks.iter().map(block).collect()
 }
 
-/// Writes a comparison: each quantity of the whole run, then of each code block, then how long the blocks took.
+/// Formats a comparison: each quantity of the whole run, then of each code block, then how long the blocks took.
 pub fn comparison(comparison: &Comparison) -> String {
     let used = comparison.code_block_resource_usage.iter().map(|(measurement, blocks)| {
         format!("\t{}:\n{}", title(measurement), side_by_side("\t\t", quote::escape, blocks))
@@ -143,7 +144,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     )
 }
 
-/// Writes each key by `key_text`, and below it a table of one row: a column for each run, with its figure.
+/// Formats each key by `key_text`, and below it a table of one row: a column for each run, with its figure.
 fn side_by_side(indent: &str, key_text: fn(&str) -> String, all: &Ordered<RunFigures>) -> String {
     let of_key = |(key, figures): (&str, &RunFigures)| {
         let columns = figures.iter().map(|(name, figure)| PandasColumn::numbers(name, [figure]));

@@ -26,7 +26,7 @@ pub(crate) fn gpu_list(listing: &Listing) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Makes the rows about a GPU.
+/// Makes the rows about a GPU, which stand below the row with its name.
 fn device(gpu: &Listed) -> Section {
     let device = &gpu.device;
     let memory = device.memory_bytes.map(|bytes| format!("{:.3} gigabytes", bytes as f64 / 1e9));

@@ -26,11 +26,11 @@ const MARGIN: usize = 2;
 const LABEL: usize = 15;
 /// Columns of a figure, with the space after it.
 const FIGURE: usize = 13;
-/// Columns of RAM over time: those of the two figures above it.
+/// Columns of the chart of RAM over time: as many as the two figures above it have.
 const SPARKS: usize = 2 * FIGURE - 1;
 /// Columns of a percentage.
 const PERCENT: usize = " >999 %".len();
-/// A bar of fewer cells says nothing.
+/// A bar of fewer cells would show nothing, so it is left out.
 const LEAST_CELLS: usize = 4;
 /// Cells of a bar after two figures: those of a narrow terminal, and of a wide one.
 const BAR_CELLS: (usize, usize) = (8, 20);
@@ -39,7 +39,7 @@ const MOST_LINES: usize = 3;
 
 /// Columns of the first line, if the terminal is wide enough and the command is not longer.
 const USUAL_WIDTH: usize = 80;
-/// A command in fewer columns says nothing; the verdict gets a line of its own then.
+/// If the verdict leaves fewer columns for the command, the verdict gets a line of its own.
 const LEAST_COMMAND: usize = 16;
 
 /// Lays blocks out as lines.
@@ -100,10 +100,10 @@ impl Page {
         let command = look.command(command, most);
         // 2: the spaces before and after the dots.
         let taken = quote::width(&command) + verdict.len() + 2;
-        let dots = width.min(USUAL_WIDTH).saturating_sub(taken);
-        // A command that was cut ends with dots already.
+        let free = width.min(USUAL_WIDTH).saturating_sub(taken);
+        // A command that was cut ends with dots already, so it needs no others.
         let least = if command.ends_with("...") { 0 } else { 3 };
-        let dots = ".".repeat(if dots < 3 { least } else { dots });
+        let dots = ".".repeat(if free < 3 { least } else { free });
         let pieces = [(Tone::Strong, command.as_str()), (Tone::Faint, &dots), (tone, verdict)];
         let shown = pieces.iter().filter(|(_, text)| !text.is_empty());
         self.line(0, &shown.map(|(tone, text)| look.paint(*tone, text)).collect::<Vec<_>>().join(" "));
@@ -187,7 +187,7 @@ impl Page {
         vec![(Tone::Plain, format!("[{filled}")), (Tone::Faint, empty), (Tone::Plain, format!("]{percent}"))]
     }
 
-    /// Adds a line with what the figures below it are.
+    /// Adds the line of heads, which say what the figures below are.
     fn heads(&mut self, heads: &[&str]) {
         let heads: String = heads.iter().map(|head| left(head, FIGURE)).collect();
         let line = format!("{:indent$}{}", "", heads.trim_end(), indent = MARGIN + LABEL);

@@ -40,7 +40,7 @@ fn summary(report: &Report, style: &Style) -> String {
         let blocks = sections::summary(report, units, style, free_lines);
         lay_out(&blocks, Look { console: style.console }, Arrangement::Columns)
     };
-    // Laid out without free lines first, to see how many are left for them. The 1 is the empty line at the begin.
+    // The summary is laid out twice: first without free lines, to see how many are left. The 1 is the empty line at its beginning.
     let free_lines = MOST_LINES.saturating_sub(1 + lines(0).len());
     format!("\n{}\n", lines(free_lines).join("\n"))
 }

@@ -1,4 +1,4 @@
-//! What the reader's terminal can show: width, characters, colours.
+//! What the user's terminal can show: width, characters, colours.
 
 use crate::document::RamSpan;
 use crate::document::Tone;
@@ -79,7 +79,7 @@ impl Look {
         let levels = if self.console.is_unicode { UNICODE } else { ASCII };
         let largest = heights.iter().flatten().copied().max().unwrap_or(0).max(1);
         let cell = |height: &Option<u64>| {
-            // One less, so that the largest is in the last level and not above it.
+            // One less, so that the largest height is in the last level and not above it.
             let level = (*height)?.saturating_sub(1) as f64 / largest as f64 * levels.len() as f64;
             levels.get(level as usize)
         };
@@ -117,7 +117,7 @@ pub(crate) fn right(text: &str, width: usize) -> String {
     blanks(text, width) + text
 }
 
-/// The blanks that fill `text` up to `width` columns. The widths of `format!` end at 65,535, beyond which it panics.
+/// The blanks that fill `text` up to `width` columns. `format!` is not used for that, because it panics for widths above 65,535.
 fn blanks(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(quote::width(text)))
 }

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat
 use super::MANIFEST;
 use crate::sinks::output::directory_of;
 
-/// Begin of a bundle's name. The time follows, so that names are in the order of time, then the pid of the maker.
+/// Beginning of a bundle's name. The time follows, so that names sort by time, and then the pid of the maker.
 const PREFIX: &str = "gpu-track.";
 /// End of the name of a bundle that is not whole.
 const UNFINISHED: &str = ".unfinished";
@@ -37,7 +37,7 @@ pub(super) struct Bundle {
 
 impl Bundle {
     /// Makes the directory of a new bundle, whose name ends in [`UNFINISHED`] for now. Only its owner may read it. `directory`:
-    /// that of bundles, a path of [`make`].
+    /// that of all bundles, as [`make`] returns it.
     ///
     /// # Errors
     /// If it can't be made, or the path has a symbolic link by now.
@@ -54,19 +54,20 @@ impl Bundle {
         Ok(Self { directory: directory.to_owned(), parent, name, own, is_finished: false })
     }
 
-    /// Writes a new file into it.
+    /// Writes a new file into the bundle.
     ///
     /// # Errors
-    /// If it can't be written, or is there.
+    /// If it can't be written, or exists.
     pub(super) fn write_file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         File::from(openat(&self.own, name, flags, Mode::RUSR | Mode::WUSR)?).write_all(content)
     }
 
-    /// Gives it its name. Then removes the oldest others, until there are `most` bundles, of `most_bytes` together. Gives its path.
+    /// Renames the bundle to its final name, and returns its path. Then removes the oldest others, until at most `most` bundles of
+    /// `most_bytes` together are left.
     ///
     /// # Errors
-    /// If it does not get its name. What can't be removed stays, which is no error.
+    /// If it can't be renamed. Bundles that can't be removed stay, which is no error.
     pub(super) fn finish(mut self, most: usize, most_bytes: u64) -> io::Result<PathBuf> {
         renameat(&self.parent, unfinished(&self.name).as_str(), &self.parent, self.name.as_str())?;
         self.is_finished = true;
@@ -83,8 +84,8 @@ impl Drop for Bundle {
     }
 }
 
-/// Makes the directory of bundles, where it is missing. Gives its path with every symbolic link resolved: the user gave that path,
-/// and from here on no link is followed.
+/// Makes the directory of bundles if it is missing. Returns its path with every symbolic link resolved. Links in the path are the
+/// user's own choice; from here on no link is followed.
 ///
 /// # Errors
 /// If it can't be made, or something else has its name.
@@ -93,7 +94,7 @@ pub(super) fn make(directory: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(directory)
 }
 
-/// Opens the directory of bundles, a path of [`make`]. If it was removed since, makes it again.
+/// Opens the directory of bundles by the path that [`make`] returned. If it was removed since, makes it again.
 fn open(directory: &Path) -> io::Result<OwnedFd> {
     // `directory_of` opens the directory above a path, so any name below this one will do.
     let opened = || directory_of(&directory.join(PREFIX));
@@ -139,7 +140,7 @@ fn remove_oldest(parent: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -
             break;
         }
         (count, bytes) = (count - 1, bytes - length);
-        // No reader finds a part of it.
+        // A reader finds the whole bundle or none, because it loses its name before its files.
         let hidden = unfinished(&name);
         if renameat(parent, name.as_str(), parent, hidden.as_str()).is_ok()
             && let Ok(own) = open_in(parent, &hidden)
@@ -185,7 +186,7 @@ fn recognize(parent: &OwnedFd, name: &str) -> Option<Found> {
     Some(Found { own, bytes })
 }
 
-/// Whether a name is one that [`Bundle::begin`] gives: `gpu-track.20261126T224500.123.PID`.
+/// Whether a name has the form of those of [`Bundle::begin`]: `gpu-track.20261126T224500.123.PID`.
 fn has_form(name: &str) -> bool {
     let is_number =
         |text: &str, length: usize| text.len() == length && text.bytes().all(|b| b.is_ascii_digit());

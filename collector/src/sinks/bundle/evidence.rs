@@ -9,7 +9,7 @@ use std::path::Path;
 use super::MissingFile;
 use crate::model::config::Config;
 
-/// Bytes that are read of a file of the kernel at most.
+/// Maximum number of bytes that are read of a file.
 const MOST_BYTES: u64 = 256 * 1024;
 
 /// Files of the whole machine.
@@ -38,7 +38,7 @@ const CGROUP: [&str; 13] = [
     "memory.failcnt",
     "memory.oom_control",
 ];
-/// Names of variables that are written down.
+/// Variables whose values a bundle has.
 const VARIABLES: [&str; 14] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -55,7 +55,7 @@ const VARIABLES: [&str; 14] = [
     "MALLOC_ARENA_MAX",
     "TMPDIR",
 ];
-/// Begins of the names of further variables. Those that contain a word of [`SECRET`] are left out.
+/// Beginnings of the names of further such variables. Names that contain a word of [`SECRET`] are left out.
 const PREFIXES: [&str; 7] = ["OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "NUMEXPR_", "SLURM_"];
 /// Words in the names of variables whose values may be secret.
 const SECRET: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "CREDENTIAL"];
@@ -66,12 +66,12 @@ pub(super) type Content = (&'static str, Result<String, MissingFile>);
 /// The file of variables.
 pub(super) const ENVIRONMENT: &str = "environment.json";
 
-/// What the kernel says of the machine and of the cgroups.
+/// Makes the files with what the kernel says of the machine and of the cgroups.
 pub(super) fn of_kernel(config: &Config) -> [Content; 2] {
     [("machine.txt", Ok(files(MACHINE.iter().map(Path::new)))), cgroups(config)]
 }
 
-/// The memory files of the command's own cgroup, and of those with a limit that it is in.
+/// The memory files of the command's own cgroup, and of each cgroup with a limit in which that lies.
 fn cgroups(config: &Config) -> Content {
     const NAME: &str = "cgroups.txt";
     let groups = &config.cgroups;
@@ -86,7 +86,7 @@ fn cgroups(config: &Config) -> Content {
     (NAME, Ok(files(paths.iter().map(|path| path.as_path()))))
 }
 
-/// What these files say, each below its path. A file that can't be read is left out.
+/// The contents of these files as one text, each below its path. A file that can't be read is left out.
 fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     let read = |path: &Path| {
         let mut text = Vec::new();
@@ -96,7 +96,7 @@ fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     paths.filter_map(read).collect()
 }
 
-/// Those of these variables that may be written down, as JSON.
+/// Makes the file of those of these variables that a bundle may have, as JSON.
 pub(super) fn environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Content {
     let named: BTreeMap<String, String> = variables
         .into_iter()
@@ -106,7 +106,7 @@ pub(super) fn environment(variables: impl IntoIterator<Item = (OsString, OsStrin
     (ENVIRONMENT, Ok(serde_json::to_string_pretty(&named).unwrap_or_default()))
 }
 
-/// Whether a variable may be written down.
+/// Whether a bundle may have the value of this variable.
 fn is_told(name: &str) -> bool {
     VARIABLES.contains(&name)
         || (PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -1,8 +1,8 @@
-//! The last samples of a run that goes on, from its live file. They have the form of a tracking file in `.csv`, so `gpu-track report`
-//! shows them.
+//! The last samples of a run that has not ended. They come from its live file, in which the collector publishes them, and get the form
+//! of a tracking file in `.csv`, so `gpu-track report` shows them.
 //!
-//! The live file has fewer figures than a sample of the collector. Without those of GPUs, of the machine and of the main process's CPU,
-//! the cells are empty.
+//! The live file has fewer figures than a sample of the collector. The cells of figures that it lacks (of GPUs, the
+//! machine and the main process's CPU) are empty.
 
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 
@@ -13,7 +13,7 @@ use crate::sys::segment::live::LiveFile;
 
 /// Names of the values that hold for all rows.
 const FIXED_NAMES: &str = "ram_unit,gpu_ram_unit,from";
-/// The units among these values. The time of the first sample (`from`) follows.
+/// The first two of these values. The third is the time of the first sample.
 const UNITS: &str = "bytes,bytes";
 /// The columns.
 const COLUMNS: &str = "timestamp,main_ram,descendants_ram,combined_ram,system_ram,cpu_main_sum_utilization_percent,\

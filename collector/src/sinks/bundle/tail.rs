@@ -10,13 +10,13 @@ use crate::model::report::Report;
 use crate::model::tree_sample::{Event, TreeSample};
 use crate::sinks::sink::SinkContext;
 
-/// The lines take at most this much memory: a minute of samples each 10 ms of a machine with eight GPUs.
+/// Maximum number of bytes of the lines. A minute of samples every 10 ms, on a machine with eight GPUs, has about that many.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The last lines of a run.
 pub(super) struct Tail {
     run: Run,
-    /// Older lines are dropped.
+    /// Lines are dropped when they are older than this.
     length_ns: u64,
     /// Each line with its time, CLOCK_MONOTONIC nanoseconds.
     lines: VecDeque<(u64, String)>,
@@ -27,6 +27,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
+    /// Begins without lines. Those of the last `length` of the run will be kept.
     pub(super) fn new(context: &SinkContext, length: Duration) -> Self {
         Self {
             run: context.run(),
@@ -43,12 +44,12 @@ impl Tail {
         self.last = Some(sample.clone());
     }
 
-    /// Adds a process whose figures are final. Its line counts as of the last sample's time.
+    /// Adds a process whose figures are final. For its age, its line has the time of the last sample.
     pub(super) fn add_process(&mut self, process: EndedProcess) {
         self.add_line(self.last_ns(), &Line::Process(Box::new(process)));
     }
 
-    /// Adds an event. Its line counts as of the last sample's time.
+    /// Adds an event. For its age, its line has the time of the last sample.
     pub(super) fn add_event(&mut self, event: &Event) {
         self.add_line(self.last_ns(), &Line::Event(*event));
     }

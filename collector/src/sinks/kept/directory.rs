@@ -16,7 +16,7 @@ use crate::sinks::output::{TEMPORARY_PREFIX, replace};
 use crate::sys::given_file::{self, MOST_OF_REPORT};
 use crate::sys::safe_path::{Unsafe, User};
 
-/// How long a keeper lives at most. An older temporary file was left by a killed keeper.
+/// How long a keeper (the process that writes a kept report) lives at most. An older temporary file was left by a killed keeper.
 pub const KEEPER_LIFE: Duration = Duration::from_secs(60);
 /// How long a reader waits for keepers that have not ended.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub(in crate::sinks) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
 
-/// A directory at or below that of kept reports without links, and creates it if it is missing.
+/// Returns the path, without links, of the directory of kept reports or of one below it. Creates it if it is missing.
 ///
 /// # Errors
 /// If it can't be created, or another user could redirect its path.
@@ -67,7 +67,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// Writes a report to a new file in the directory, for this user alone, and gives its name. Then removes the oldest reports, so that
+/// Writes a report to a new file in the directory, for this user alone, and returns its name. Then removes the oldest reports, so that
 /// `most` are left, and the files of killed keepers. `extension`: the end of the name.
 ///
 /// # Errors
@@ -148,7 +148,7 @@ fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a name has the form that [`write`] gives: `20261123T224500.123456-PID.json`, or with another extension.
+/// Whether a name has the form of those of [`write`]: `20261123T224500.123456-PID.json`, or with another extension.
 fn is_kept_name(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((time, pid)) = name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('-')) else {

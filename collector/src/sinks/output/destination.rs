@@ -30,7 +30,8 @@ pub(super) fn find(given: &Path) -> io::Result<Output> {
         // The collector, which writes the report, has these two from the launcher. By their names it would find its own.
         (Some(1), _) => Ok(Output::Stdout),
         (Some(2), _) => Ok(Output::Stderr),
-        // A report that replaced the file of that name would not reach the process that has the old one open.
+        // A path below /proc, such as /proc/PID/fd/3, stands for a file that a process has open. A new file of that name would not
+        // reach that process.
         _ if leads_to.is_in_proc => stream(given),
         (_, None) => Ok(Output::File(leads_to.path)),
         (_, Some(found)) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
@@ -43,7 +44,7 @@ pub(super) fn find(given: &Path) -> io::Result<Output> {
     }
 }
 
-/// The name of this process's controlling terminal. The collector, which has none, can't open it as /dev/tty.
+/// The name of this process's controlling terminal, for the collector, which can't open /dev/tty, since it has none.
 fn own_terminal() -> io::Result<PathBuf> {
     let name = |fd: BorrowedFd<'_>| {
         tcgetsid(fd).ok()?;

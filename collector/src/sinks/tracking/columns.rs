@@ -1,8 +1,9 @@
-//! The columns of `.csv`, and of the tables `static_data` and `data` of `.sqlite`: gpu_tracker 5.0.1's, then ours.
+//! The columns of `.csv`, and of the tables `static_data` and `data` of `.sqlite`: first those of the files of the Python program
+//! gpu_tracker 5.0.1, whose readers users may go on using, then our own.
 //!
 //! A row has the largest value of each quantity since the row before, so the largest of a column is the report's maximum. The
 //! last columns are ours. They include the key of the row, the largest RAM so far, and what shows that RAM; the last row has the
-//! report's largest RAM. Each is a number that is always known, since gpu_tracker's reader accepts no others.
+//! report's largest RAM. Each is a number that is always known, since gpu_tracker's reader accepts no other cells.
 
 use std::fmt;
 
@@ -58,7 +59,7 @@ impl From<Option<f64>> for Value {
     }
 }
 
-/// The units of the values, and the figures of the machine that they are compared with.
+/// The units of the values, and figures of the machine that columns have or divide by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     pub ram_unit: RamUnit,
@@ -96,7 +97,7 @@ impl Form {
 /// What the values of [`STATIC`] are computed from.
 pub(super) struct Fixed {
     pub form: Form,
-    /// The default, in which all is unknown, before the report.
+    /// Before the report it is the default, in which all is unknown.
     pub gpus: Gpus,
 }
 
@@ -206,12 +207,12 @@ impl DataRow {
         self.sample().at_ns.saturating_add(self.epoch_ns) / 1000
     }
 
-    /// The machine's memory in use, bytes. If that is unknown, gives the tree's, which is a lower bound.
+    /// The machine's memory in use, bytes. If that is unknown, it is the tree's, a lower bound.
     fn system_ram(&self) -> u64 {
         self.sample().system.ram_bytes.unwrap_or(self.sample().footprint_bytes.combined.max)
     }
 
-    /// The machine's CPU utilization, percent of one core. If that is unknown, gives the tree's, which is a lower bound.
+    /// The machine's CPU utilization, percent of one core. If that is unknown, it is the tree's, a lower bound.
     fn system_percent(&self) -> f64 {
         self.sample().system.cpu_percent.unwrap_or(percent(self.sample().cpu.combined))
     }
@@ -231,23 +232,23 @@ impl DataRow {
         self.of_gpus(self.sample().gpu.busy_percent.map(|sum| sum / f64::from(devices.max(1))))
     }
 
-    /// Gives `value`, or an empty cell if it is unknown. Without a GPU, and before one is found, gives 0 as gpu_tracker does.
+    /// Makes a cell of a figure of the GPUs, empty if it is unknown. Without a GPU, and before one is found, it is 0, as in gpu_tracker.
     fn of_gpus(&self, value: Option<f64>) -> Value {
         if self.sample().gpu.devices.is_empty() { Value::Number(0.0) } else { value.into() }
     }
 }
 
-/// A count, or nothing where it is unknown.
+/// A count as a cell, empty if it is unknown.
 fn count(count: Option<u64>) -> Value {
     count.map_or(Value::Unknown, Value::Integer)
 }
 
-/// A group's CPU utilization, percent of one core. The first sample of a run can have none, which is given as 0.
+/// A group's CPU utilization, percent of one core. It can be unknown in the first sample of a run, and is 0 then.
 fn percent(cpu: CpuSample) -> f64 {
     cpu.percent.unwrap_or(0.0)
 }
 
-/// Gives utilization divided by `cores`, and rounded to a thousandth, because clocks are no more exact.
+/// Makes a cell of utilization, divided by `cores` and rounded to a thousandth, because clocks are no more exact.
 fn rounded(percent: f64, cores: u32) -> Value {
     Value::Number((percent / f64::from(cores.max(1)) * 1000.0).round() / 1000.0)
 }

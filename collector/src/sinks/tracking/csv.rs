@@ -1,7 +1,7 @@
 //! `--tf FILE.csv`: the run over time in the form of gpu_tracker 5.0.1, whose `sub-track analyze` reads it.
 //!
 //! ```text
-//! ram_unit,gpu_ram_unit,...      what does not change; its row is padded, since GPUs are known later
+//! ram_unit,gpu_ram_unit,...      what does not change; the row below has spare room, as GPUs are known later
 //! gigabytes,gigabytes,...
 //! main_ram,descendants_ram,...   gpu_tracker's columns, then ours
 //! 0.0017,0.0,...                 a row for each interval
@@ -41,7 +41,7 @@ impl Sink for CsvFile {
         super::name(&self.target)
     }
 
-    /// Opens the file, and takes the key of its last row.
+    /// Opens the file, and reads the key of its last row, so that no sample is written twice.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let rows = RowFile::open(&self.target, head(self.form).len() as u64)?;
         // The key is `at_ns`, the last column. Spaces after it lengthen a row to the end of its page.

@@ -19,7 +19,7 @@ use crate::model::style::StreamFile;
 use crate::sinks::output::{FOR_ALL, check_same, directory_of, replace, stream_file};
 use crate::sys::safe_path::{Unsafe, User};
 
-/// The bit in a mode that lets all users write. What they wrote into a database would be run by SQLite.
+/// The bit in a mode that lets all users write. A database must not have it, because SQLite would act on what they write into it.
 const OTHERS_WRITE: u32 = 0o002;
 
 /// Why there is no tracking file.
@@ -120,7 +120,7 @@ impl TrackingFile {
     }
 }
 
-/// Replaces the file `name` with a new empty one, if that passes `check`. Otherwise the old file stays. Gives the new file.
+/// Replaces the file `name` with a new empty one, which it returns, if that passes `check`. Otherwise the old file stays.
 fn replace_checked(
     directory: &OwnedFd,
     name: &OsStr,

@@ -1,7 +1,7 @@
 //! A file that grows by whole items: lines or packets.
 //!
 //! The kernel copies a write into the file page by page, from first to last, and a fatal signal stops it between two pages. So a
-//! killed writer leaves whole items, and at most the beginning of one more. Its successor cuts that off.
+//! killed writer leaves whole items, and at most the beginning of one more. The next collector cuts that off.
 
 use std::fs::File;
 use std::io;
@@ -57,8 +57,8 @@ impl GrowingFile {
         Ok(bytes)
     }
 
-    /// Appends `bytes`, which are this number of whole items. Gives whether they were written: if there is no space, none of them
-    /// is, and they count as lost. Later items may find space.
+    /// Appends `bytes`, which are `items` whole items. Returns whether they were written: if there is no space, none of them is, and
+    /// they count as lost. Later items may find space.
     pub(super) fn append(&mut self, bytes: &[u8], items: u64) -> io::Result<bool> {
         if let Err(error) = self.file.write_all_at(bytes, self.end) {
             // A part of the bytes may be written. It can be cut off, because that needs no space.

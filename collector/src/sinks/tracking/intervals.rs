@@ -1,9 +1,9 @@
-//! The rows of the tracking files. A row joins the samples of an interval. All forms have the same rows.
+//! The rows of the tracking files. A row joins the samples of an interval. The files of all forms have the same rows.
 
 use crate::model::groups::Groups;
 use crate::model::tree_sample::TreeSample;
 
-/// A row may be shorter than an interval by the interval divided by this, because samples come a little early or late.
+/// A row may be shorter than an interval by a twentieth of it, because samples come a little early or late.
 const EARLY_DIVISOR: u64 = 20;
 
 /// The samples since the row before, joined.
@@ -18,7 +18,7 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct Intervals {
     interval_ns: u64,
-    /// The key of the last row that was given, whether it gets into the file or is lost: the time of its end, CLOCK_MONOTONIC
+    /// The key of the last row that was returned, whether it was written or lost: the time of its end, CLOCK_MONOTONIC
     /// nanoseconds. 0: there is no row. A writer that goes on in a file sets it to the key of the file's last row.
     pub last_ns: u64,
     /// The samples since then, joined. They are shorter than an interval.
@@ -26,13 +26,13 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// Begins before the first row.
+    /// Begins a file without rows.
     pub(super) fn new(interval_ns: u64) -> Self {
         Self { interval_ns, last_ns: 0, waiting: None }
     }
 
-    /// Joins a sample to those that wait. Gives the row if it is now as long as an interval. `None`: the row still waits, or the
-    /// file has the sample already.
+    /// Joins a sample to those that wait. Returns them as a row if they are now as long as an interval. `None`: they still wait, or
+    /// the file has the sample already.
     pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
         if sample.at_ns <= self.last_ns {
             return None;
@@ -54,9 +54,9 @@ impl Intervals {
         Some(row)
     }
 
-    /// Takes in that the tree turned out to have held `footprint_bytes` at `at_ns`, CLOCK_MONOTONIC nanoseconds, which may be past.
-    /// If the row of that time still waits, its largest footprints rise to at least that. True: it waits. False: it may be written
-    /// already.
+    /// The tree turned out to have held `footprint_bytes` at `at_ns`, CLOCK_MONOTONIC nanoseconds, when a past sample was taken.
+    /// If that sample still waits, the row's largest footprints are raised to at least that. Returns whether it does; if not, its row
+    /// may be written already.
     pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
         let Some(Row { sample, .. }) = &mut self.waiting else { return false };
         let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;

@@ -1,4 +1,4 @@
-//! `--tf FILE.jsonl`: all that is known of the run over time, an object a line.
+//! `--tf FILE.jsonl`: all that is known of the run over time, a JSON object on each line.
 //!
 //! [`tracking_line`] has what the lines are, [`lines`](super::lines) how they are written.
 
@@ -17,8 +17,8 @@ use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 
-/// After a restart, only lines in this many last bytes of the file can come again. A collector writes less between two
-/// savings of its state.
+/// After a restart, only lines in this many last bytes of the file can come again: a collector writes less than that
+/// between two savings of its state.
 const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The key of a line that is no sample.
@@ -41,7 +41,7 @@ struct JsonLines {
     intervals: Intervals,
     /// `None`: the sink is not open.
     lines: Option<LineFile>,
-    /// The processes and events that are in the file, or were lost.
+    /// The processes and events that are in the file, or were lost. They are not written again.
     known: Recent<Key>,
     /// The largest RAM so far, as the last sample in the file has it.
     written_max_ram: Groups<RamMaximum>,
@@ -142,7 +142,7 @@ impl JsonLines {
         if self.known.insert(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
-    /// Writes a line. In an empty file, writes the line of the run before it. Gives whether it was written: a full disk loses it.
+    /// Writes a line. In an empty file, writes the line of the run before it. Returns whether it was written: a full disk loses it.
     fn write(&mut self, line: &Line) -> io::Result<bool> {
         let Some(file) = &mut self.lines else { return Ok(false) };
         let mut lines = Vec::new();

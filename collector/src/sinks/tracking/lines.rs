@@ -10,7 +10,7 @@ use crate::sinks::sink::Loss;
 pub(in crate::sinks) struct LineFile(GrowingFile);
 
 impl LineFile {
-    /// Opens the file and cuts a torn tail.
+    /// Opens the file, and cuts off a last line without a line break, which a killed writer left.
     pub(in crate::sinks) fn open(target: &StreamFile) -> io::Result<Self> {
         let mut lines = Self(GrowingFile::open(target)?);
         let end = lines.end_of_whole_lines()?;
@@ -38,7 +38,7 @@ impl LineFile {
         let mut begin = self.0.end().saturating_sub(most);
         // Whether the next line may lack its beginning.
         let mut is_cut = begin > 0;
-        // Bytes that were read and not yet handed out.
+        // Bytes that were read, and not yet handed to `take`.
         let mut rest = Vec::new();
         while begin < self.0.end() {
             let end = (begin + BLOCK).min(self.0.end());
@@ -65,7 +65,7 @@ impl LineFile {
         self.0.is_empty()
     }
 
-    /// Appends lines, which must have their line breaks. Gives whether they were written: if there is no space, none of them is,
+    /// Appends lines, which must have their line breaks. Returns whether they were written: if there is no space, none of them is,
     /// and they count as lost. Later lines may find space.
     pub(in crate::sinks) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
         self.0.append(lines.concat().as_bytes(), lines.len() as u64)

@@ -26,7 +26,7 @@ pub(crate) struct Form {
     pub extension: &'static str,
     /// The sink that writes a file.
     pub make: fn(&SinkContext, StreamFile) -> Box<dyn Sink>,
-    /// Whether SQLite writes its files. SQLite opens files by name, and needs locks.
+    /// Whether SQLite writes its files. The launcher then checks more, since SQLite opens files by name, and needs locks.
     pub is_database: bool,
 }
 
@@ -64,7 +64,7 @@ fn extensions() -> String {
 /// A sink for each `--tf`.
 pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     let files = context.config.tracking.tracking_files.iter();
-    // The launcher has refused files without a form.
+    // The launcher has refused files whose extension is of no form, so none is dropped here.
     files.filter_map(|file| Some((form_of(&file.path)?.make)(context, file.clone()))).collect()
 }
 

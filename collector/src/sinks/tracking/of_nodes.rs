@@ -26,12 +26,12 @@ pub enum NotWritten {
     NoSpace(String),
 }
 
-/// Writes the figures of all nodes into a file. The last argument, `is_of_run`, says that the file is the tracking file of a run.
-/// Such a file gets nothing if the run wrote nothing to it.
+/// Writes the figures of all nodes in a report into a file. The last argument, `is_of_run`: the file is the tracking file of a run,
+/// which gets nothing if the run wrote nothing to it.
 type Writer = fn(&StreamFile, &Report, bool) -> Result<(), NotWritten>;
 
 /// The writer for a file of this name. `None`: the file's form has no place for the figures of nodes. Rows of `.csv` are
-/// those of gpu_tracker, and slices of `.pftrace` are processes of one machine.
+/// those of gpu_tracker, which knows one machine only, and slices of `.pftrace` are processes of one machine.
 fn writer(path: &Path) -> Option<Writer> {
     match form_of(path)?.extension {
         "jsonl" => Some(append_line),

@@ -1,9 +1,10 @@
-//! `--tf FILE.pftrace`: the run as a trace, which ui.perfetto.dev opens: every process as a slice, and counters over time.
+//! `--tf FILE.pftrace`: the run as a Perfetto trace, which ui.perfetto.dev opens: every process as a slice (a bar from its start to its
+//! end), and counters over time.
 //!
 //! [`tracks`] has what is drawn where, [`lanes`] which track a process is on, [`messages`] the format, and [`packets`] how packets
 //! are written.
 //!
-//! - A process is written when its figures are final, begin and end together. Packets need no order, because readers sort them
+//! - A process is written when its figures are final, its start and end together. Packets need no order, because readers sort them
 //!   by time.
 //! - A counter keeps a value until its next one, and a row has the largest value of its interval. So the row's values have the
 //!   time at which the interval begins.
@@ -36,8 +37,8 @@ use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 
-/// After a restart, only packets in this many last bytes of the file can come again. A collector writes less between two
-/// savings of its state.
+/// After a restart, only packets in this many last bytes of the file can come again: a collector writes less than that
+/// between two savings of its state.
 const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 
 struct TraceFile {
@@ -84,8 +85,8 @@ impl Sink for TraceFile {
         self.write_process(&process.ended())
     }
 
-    /// Raises the RAM of the row in whose time a closed sample was found to have more. The row may wait, be in the file, or be
-    /// forgotten.
+    /// A past sample turned out to have had more RAM, so that of its row is raised. The row may still wait, be in the file, or be too
+    /// old to be remembered.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let Event::Revised { at_ns, max_footprint_bytes } = *event;
         // The row still waits, and will be written with this RAM.
@@ -140,9 +141,8 @@ impl TraceFile {
         }
     }
 
-    /// Writes the values of a row, at the time at which its interval begins. Tracks of its GPUs that are new are declared before.
-    /// If the row gets into the file, it is noted: [`Self::event`] may raise its RAM, and [`Self::write_end`] compares its largest
-    /// RAM.
+    /// Writes the values of a row, at the time at which its interval begins, after declarations of the tracks of new GPUs. If the row
+    /// gets into the file, it is remembered for [`Self::event`], and its largest RAM for [`Self::write_end`].
     fn write_row(&mut self, Row { sample, .. }: &Row) -> io::Result<()> {
         // After a restart, the first sample may begin before the last row in the file ends.
         let (begin_ns, key_ns) = (sample.from_ns.max(self.written.last_row_ns()), sample.at_ns);
@@ -159,7 +159,7 @@ impl TraceFile {
         Ok(())
     }
 
-    /// Writes values of the RAM counters at `begin_ns`, which became known after the sample `at_ns` had closed.
+    /// Writes values of the RAM counters at the time `begin_ns`. They became known after the sample of `at_ns` had closed.
     fn write_revised(&mut self, begin_ns: u64, at_ns: u64, footprint_bytes: Groups<u64>) -> io::Result<()> {
         let mut packets = self.sequence.values(begin_ns, tracks::ram_values(footprint_bytes));
         add_to_last(&mut packets, Name::Revised, at_ns);
@@ -204,7 +204,7 @@ impl TraceFile {
     }
 
     /// Writes the packets of one item: a row, a process, revised RAM, or the end. Before the first item of a sequence, writes the
-    /// packets that begin it. Gives whether the packets were written; if not, they count as lost, and a new sequence begins.
+    /// packets that begin it. Returns whether the packets were written; if not, they count as lost, and a new sequence begins.
     fn write(&mut self, packets: Vec<TracePacket>) -> io::Result<bool> {
         let mut all = self.sequence.begin(&self.command);
         all.extend(packets);
@@ -218,8 +218,8 @@ impl TraceFile {
     }
 }
 
-/// Adds a time to the last packet as an argument, CLOCK_MONOTONIC nanoseconds. [`Written::take`] recognises by it the last of
-/// the packets that were written at once.
+/// Adds a time, CLOCK_MONOTONIC nanoseconds, to the last packet as an argument. By it, [`Written::take`] of a later collector
+/// recognises that the item is complete.
 fn add_to_last(packets: &mut [TracePacket], name: Name, at_ns: u64) {
     if let Some(event) = packets.last_mut().and_then(|packet| packet.track_event.as_mut()) {
         event.debug_annotations.extend(number(name, Some(at_ns)));

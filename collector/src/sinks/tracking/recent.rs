@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashSet;
 
-/// Maximum number of keys that are kept. A collector writes far fewer items between two savings of its state, and no others can come again.
+/// Maximum number of keys that are kept. Only items since the last saving of a collector's state can come again, and these are far
+/// fewer.
 const MAX_KEYS: usize = 65_536;
 
 /// The keys that were added last.
@@ -22,7 +23,7 @@ impl<K> Default for Recent<K> {
 }
 
 impl<K: Copy + Eq + Hash> Recent<K> {
-    /// Adds a key, and drops the oldest one if there are then too many. Gives whether the key is new, as a set's `insert` does.
+    /// Adds a key, and drops the oldest one if there are then too many. Returns whether the key is new, as a set's `insert` does.
     pub(super) fn insert(&mut self, key: K) -> bool {
         if !self.keys.insert(key) {
             return false;

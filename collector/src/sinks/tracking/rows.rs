@@ -1,7 +1,8 @@
 //! A file of lines that survives a kill of its writer.
 //!
-//! A process that is killed during a write leaves each page of the file either unchanged or wholly written. So no line crosses
-//! the end of a page. If the next line does not fit in the page, spaces before the last line break fill up the page.
+//! The kernel copies a write into the file page by page, and a fatal signal stops it between two pages. So a line is written as a whole
+//! or not at all if it does not cross the end of a page. If the next line does not fit in the page, spaces before the last line break
+//! fill up the page.
 //!
 //! Lines are written at a known offset, not with O_APPEND. So a disk that is full for a time costs lines, and leaves no torn one.
 
@@ -52,8 +53,8 @@ impl RowFile {
         Ok((begin, bytes))
     }
 
-    /// Calls `find` with the rows of the last two pages, last one first, until it gives something. The first of them can lack
-    /// its beginning.
+    /// Calls `find` with the rows of the last two pages, the last row first, until it returns something. The first row in these pages
+    /// can lack its beginning.
     pub(super) fn find_last<T>(&self, find: impl Fn(&str) -> Option<T>) -> io::Result<Option<T>> {
         let (_, tail) = self.tail(self.end)?;
         Ok(tail.split(|byte| *byte == b'\n').rev().find_map(|line| find(std::str::from_utf8(line).ok()?)))
@@ -64,7 +65,7 @@ impl RowFile {
         self.end == 0
     }
 
-    /// Appends lines, which must have their line breaks and at most [`PAGE`] bytes each. Gives whether they were written: if
+    /// Appends lines, which must have their line breaks and at most [`PAGE`] bytes each. Returns whether they were written: if
     /// there is no space, none of them is, and they count as one lost line. Later lines may find space.
     pub(super) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
         match self.write(lines) {
@@ -80,7 +81,7 @@ impl RowFile {
 
     /// Appends lines. After an error, none of them is in the file.
     fn write(&mut self, lines: &[String]) -> io::Result<()> {
-        // The first line may need room that the file's last line makes. The others are made room for in `bytes`.
+        // If the first line does not fit in the page, the last line in the file is lengthened. The others lengthen lines in `bytes`.
         if let Some(first) = lines.first() {
             self.make_room(first.len())?;
         }

@@ -9,7 +9,7 @@
 //! - `synchronous=OFF`: no write waits for the disk. A kill of the process loses nothing that was written, but a crash of the
 //!   machine can.
 //!
-//! SQLite finds the database by its name. So the launcher refuses a directory where another user could put another in its place.
+//! SQLite finds the database by its name. So the launcher refuses a directory where another user could put another file in its place.
 
 mod nodes;
 mod tables;
@@ -37,13 +37,14 @@ pub(super) use nodes::write as write_nodes;
 const BETWEEN: Duration = Duration::from_secs(1);
 /// How long a transaction waits while another program has the database locked. At the end of the run, sinks have half a second.
 const BUSY: Duration = Duration::from_millis(100);
-/// How long the open waits for that. Without it there are no rows at all, and the sink's thread has a queue.
+/// How long the open waits for that. It can wait longer: without it there are no rows at all, and meanwhile samples wait in the queue of
+/// the sink's thread.
 const BUSY_AT_OPEN: Duration = Duration::from_secs(10);
-/// A batch of so many rows and processes is written at once.
+/// A batch that has this many rows and processes is written before it is due.
 const BATCH_ROWS: usize = 4096;
 /// Maximum number of rows and processes that are kept while another program has the database locked.
 const MOST_KEPT: usize = 65_536;
-/// How often the last transaction is tried.
+/// How many times the last transaction is tried.
 const LAST_TRIES: u32 = 3;
 
 /// What is gathered for a transaction.
@@ -84,7 +85,7 @@ impl Sink for Database {
         super::name(&self.target)
     }
 
-    /// Opens the database, and takes the key of its last row.
+    /// Opens the database, and reads the key of its last row, so that no sample is written twice.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         check_file(&self.target)?;
         let open = || -> rusqlite::Result<(Connection, u64)> {
@@ -97,7 +98,7 @@ impl Sink for Database {
             Ok((connection, last_ns))
         };
         let (connection, last_ns) = open().map_err(io::Error::other)?;
-        // SQLite opened the database by name. The name must still be that of the launcher's file.
+        // SQLite opened the database by its name, which must still be that of the launcher's file.
         check_file(&self.target)?;
         self.intervals.last_ns = last_ns;
         self.connection = Some(connection);

@@ -1,4 +1,4 @@
-//! The groups with a memory limit that this process is in: how often an allocation met it, and the largest charge.
+//! The cgroups with a memory limit that a process is in: how often an allocation met the limit, and the most memory that was charged.
 
 use std::path::Path;
 
@@ -43,14 +43,14 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     })
 }
 
-/// Reads how often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap. A 0 there
-/// says nothing: newer kernels (such as 6.18) have the files and do not count.
+/// Reads how often an allocation met the limit. v1 has a count for the limit of memory alone, and one for that of memory with swap.
+/// `None`: not known, as for a 0 in v1, whose files newer kernels (such as 6.18) have without counting.
 fn hits(dir: &Path) -> Option<u64> {
     if let Some(hits) = number(&dir.join("memory.failcnt")) {
         let all = hits.saturating_add(number(&dir.join("memory.memsw.failcnt")).unwrap_or(0));
         return Some(all).filter(|all| *all > 0);
     }
-    // Before Linux 5.2 there is only `memory.events`, whose counts contain those of the groups below.
+    // Before Linux 5.2 there is only `memory.events`, which also counts what happened in the groups below.
     let events = ["memory.events.local", "memory.events"].iter().find_map(|file| read(&dir.join(file)))?;
     count(&events, "oom ")
 }

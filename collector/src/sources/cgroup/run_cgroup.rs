@@ -2,8 +2,9 @@
 //! it before its exec.
 //!
 //! Only the root group may both hold processes and enable controllers for its children ("no internal process constraint",
-//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group, its relay and the collector with it.
-//! If other processes are in the group, they are not moved, and memory and I/O stay unknown, with the reason.
+//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group, with its relay (a parent process
+//! of its own, if it has one) and the collector. If other processes are in the group, they are not moved, and memory and I/O stay
+//! unknown, with the reason.
 //!
 //! At the end the launcher switches the controllers off, moves the remaining processes back, and removes both groups. If it was
 //! killed, the collector or `--recover` does.
@@ -23,7 +24,7 @@ const CONTROLLERS: [&str; 2] = ["memory", "io"];
 /// Block devices by number.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 /// A group is emptied in several rounds, since its processes can fork meanwhile. A group whose processes fork faster stays.
-const MOST_ROUNDS: usize = 10;
+const MAX_ROUNDS: usize = 10;
 
 /// The launcher's group holds processes, so it cannot enable controllers for its children.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
 }
 
 /// Enables as many of [`CONTROLLERS`] as possible for the command's group. Notes in `run` which were enabled, and why others were
-/// not, except those that processes in `home` prevent.
+/// not. If processes in `home` prevent it, the error says so.
 ///
 /// # Errors
 /// If processes in `home` prevent it.
@@ -102,7 +103,7 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     if is_occupied { Err(Occupied) } else { Ok(()) }
 }
 
-/// Says why controllers are not enabled where other processes are in `home`.
+/// The reason that reports give if controllers are not enabled because `home` holds other processes.
 fn occupied(run: &RunCgroup) -> String {
     format!("{} holds other processes: start gpu-track-run in a group of its own", run.home.display())
 }
@@ -227,7 +228,7 @@ fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
 
 /// Moves all processes of a group and its descendants to the group `into`, and removes the emptied groups.
 fn empty_into(dir: &Path, into: &Path) {
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         for group in groups_below(dir) {
             for pid in words(&group.join("cgroup.procs")) {
                 // If a process cannot be moved, the group stays.

@@ -1,4 +1,4 @@
-//! What every driver interface offers.
+//! The interface of a backend, which reads GPUs by one driver interface: NVML, or the files of DRM and KFD.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::model::gpu::{Device, DeviceSample, Missing};
 
 /// What a backend is asked to read.
 pub(crate) struct Ask<'a> {
-    /// The time of the turn, CLOCK_MONOTONIC nanoseconds.
+    /// When the turn begins, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// Ids of the devices to read.
     pub wanted: &'a [String],

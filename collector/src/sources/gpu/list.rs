@@ -62,13 +62,13 @@ pub fn present(config: &GpuConfig) -> Present {
 #[derive(Debug)]
 pub struct Lister {
     config: GpuConfig,
-    backends: Vec<Known>,
+    backends: Vec<BackendInfo>,
     processes: Processes,
 }
 
 /// A backend, and what it has told so far.
 #[derive(Debug)]
-struct Known {
+struct BackendInfo {
     worker: Worker,
     devices: Vec<TrackedDevice>,
     /// The last reading of each figure.
@@ -83,12 +83,12 @@ impl Lister {
             uuids: None,
             only_visible: false,
             accounting: false,
-            // Listing has no run beside it to slow down.
+            // No run goes on that the calls could slow down.
             driver_percent: 100,
             ..config.clone()
         };
         let workers = detection::start(&everything).into_iter();
-        let backends = workers.map(|worker| Known { worker, devices: Vec::new(), samples: Vec::new() });
+        let backends = workers.map(|worker| BackendInfo { worker, devices: Vec::new(), samples: Vec::new() });
         Self { config: config.clone(), backends: backends.collect(), processes: Processes::new() }
     }
 
@@ -111,13 +111,13 @@ impl Lister {
             listing.gpus.extend(known.gpus(&config, &mut self.processes));
         }
         listing.warnings.extend(self.processes.warning(&listing));
-        // Of a driver that failed it is not known how many devices it has.
+        // If a driver failed, the number of its devices is not known, and so the sum is not.
         listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
         listing
     }
 }
 
-impl Known {
+impl BackendInfo {
     /// Takes in a batch: the devices if they changed, and the last reading of each figure.
     fn take_in(&mut self, batch: Batch) {
         if let Some(list) = batch.devices {

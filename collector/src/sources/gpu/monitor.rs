@@ -1,4 +1,4 @@
-//! The GPU monitor: exchanges pids for readings with the workers at each tick, without waiting for a driver.
+//! The GPU monitor: exchanges pids for readings with the workers at each tick (after each sample), without waiting for a driver.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::sys::proc_fs::ProcRoot;
 #[derive(Debug)]
 pub(crate) struct GpuMonitor {
     workers: Vec<Worker>,
-    /// Readings wait here for one tick, because the records of their processes may come later than they.
+    /// Readings wait here for one tick, because the records of the processes that they name may come later.
     waiting: Vec<Batch>,
     facts: PidFactReader,
     interval: Duration,
@@ -47,8 +47,8 @@ impl GpuMonitor {
         !self.workers.is_empty()
     }
 
-    /// What the workers had read at the tick before. From now on they read about these processes. `None`: there is no
-    /// backend.
+    /// Returns what the workers had read by the previous tick, and gives them the processes to read about from now on. `None`: there
+    /// is no backend.
     pub(crate) fn exchange(&mut self, pids: &GpuPids, now_ns: u64) -> Option<GpuObservation> {
         if !self.is_active() {
             return None;
@@ -61,8 +61,8 @@ impl GpuMonitor {
         Some(observation)
     }
 
-    /// The last observation of the run: all readings that wait, a last reading if it comes soon, and the state of each
-    /// backend. Waits for changed settings of a driver to be restored.
+    /// Makes the last observation of the run: all readings that wait, a last reading if it comes soon, and the state of each backend.
+    /// Waits for changed settings of a driver to be restored.
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         // The workers are given the processes of now, which the last readings are about.
@@ -97,14 +97,14 @@ impl GpuMonitor {
     fn await_last_readings(&self) {
         let wait = self.started.elapsed() / policy::LAST_READING_PART;
         let deadline = Instant::now() + wait.clamp(policy::LAST_READING_WAIT, policy::LONGEST_LAST_WAIT);
-        // All are asked before one is waited for.
+        // All workers are asked before any is waited for, so that they read at the same time.
         let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
         for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
             worker.wait_done(deadline);
         }
     }
 
-    /// Waits until changed settings of the NVIDIA driver are restored. Gives a note for the report if some may not be.
+    /// Waits until changed settings of the NVIDIA driver are restored. Returns a note for the report if some may not be.
     fn await_restored(&self) -> Option<String> {
         if !self.changes_settings {
             return None;
@@ -122,8 +122,8 @@ impl GpuMonitor {
         None
     }
 
-    /// The names of `--guuids` that mean no device: every backend has listed its devices, and none has the name.
-    /// `phases`: those of the workers.
+    /// The names of `--guuids` that mean no device: every backend has listed its devices, and none of these has the name. `phases`:
+    /// those of the workers.
     fn unknown_names(&self, phases: &[Phase]) -> Vec<String> {
         if !phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
             return Vec::new();
@@ -136,7 +136,7 @@ impl GpuMonitor {
         unknown_to_all
     }
 
-    /// Takes what the workers have read. Their next readings are about these processes.
+    /// Takes what the workers have read, and makes their next readings be about these processes.
     fn take(&self, pids: &[u32]) -> Vec<Batch> {
         self.workers.iter().flat_map(|worker| worker.exchange(pids)).collect()
     }

@@ -1,4 +1,4 @@
-//! What a device shows now, and who has memory on it.
+//! What a device shows now, and which processes have memory on it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::model::gpu::{Device, DeviceSample, Figure};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
 
-/// What the last reading of a device shows. `processes` names those that have memory on it.
+/// What the last reading of a device shows. `processes` describes the processes that have memory on the device.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
     let value = |figure| {
         let mut values = sample.values.iter();
@@ -51,7 +51,7 @@ fn utilization(sample: &DeviceSample) -> Option<f64> {
 #[derive(Debug)]
 pub(super) struct Processes {
     root: ProcRoot,
-    /// Drivers may name processes by pids of another pid namespace. Here, /proc would show other processes for those.
+    /// Drivers may name processes by pids of another pid namespace. This namespace's /proc would show other processes for those pids.
     are_foreign: bool,
     /// Names of users by their numbers: to ask for one can cost a query to a directory service.
     users: HashMap<u32, String>,

@@ -76,8 +76,8 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// The facts as /proc shows them now. Facts about strangers may be as old as `policy::STRANGER_INTERVAL`. Then they are
-    /// read again, since a thread of the run can get the pid of a stranger that has ended.
+    /// The facts as /proc shows them now. Those about strangers are kept for `policy::STRANGER_INTERVAL`, and no longer, since a
+    /// thread of the run can get the pid of a stranger that has ended.
     fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()
@@ -93,12 +93,12 @@ impl PidFactReader {
         let start_ticks = self.root.stat(pid).map(|stat| stat.start_ticks);
         let is_same = |known: &Stranger| known.start_ticks == start_ticks && start_ticks.is_some();
         let facts = match known.filter(is_same) {
-            // The facts about one process change only if those about open GPUs are needed: it can open one later. One that has a
-            // GPU open counts as such from then on.
+            // The only fact of a process that can change is whether it has a GPU open. That is not needed in the initial pid
+            // namespace, and once true it stays so.
             Some(known) if !self.has_own_pid_ns || known.facts.has_gpu_open == Some(true) => known.facts,
             _ => self.facts(pid, pids),
         };
-        if self.strangers.len() >= policy::MOST_STRANGERS {
+        if self.strangers.len() >= policy::MAX_STRANGERS {
             self.strangers.clear();
         }
         self.strangers.insert(pid, Stranger { start_ticks, facts, read_ns: now_ns });

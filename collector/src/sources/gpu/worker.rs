@@ -79,7 +79,7 @@ impl State {
         (now_ns.saturating_sub(since_ns) >= policy::UNRESPONSIVE_NS).then_some(since_ns)
     }
 
-    /// Notes that a turn is over, and what backend and reader know by now. `is_complete` is that of the turn.
+    /// Notes that a turn is over, and what backend and reader know by now. `is_complete`: as in [`Turn`].
     fn note_turn(&mut self, backend: &dyn Backend, reader: &Reader, is_complete: bool) {
         self.has_read_all |= is_complete;
         self.unreadable = backend.unreadable();
@@ -95,7 +95,7 @@ impl State {
         if batch.samples.is_empty() && batch.devices.is_none() {
             return;
         }
-        if self.batches.len() >= policy::MOST_WAITING {
+        if self.batches.len() >= policy::MAX_WAITING {
             self.batches.pop_front();
         }
         self.read_ns = batch.at_ns;
@@ -147,7 +147,7 @@ impl Worker {
         self.shared.lock().phase.clone()
     }
 
-    /// Takes what the thread has read. Its next reading is about these processes.
+    /// Takes what the thread has read, and makes its next reading be about these processes.
     pub(super) fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
         let mut state = self.shared.lock();
         state.pids.clear();
@@ -170,7 +170,7 @@ impl Worker {
         self.shared.lock().warnings.clone()
     }
 
-    /// Asks for a last reading, as far as it can be read until the time `until`. Gives whether it can come soon. It can't if the
+    /// Asks for a last reading, as far as it can be read until the time `until`. Returns whether it can come soon. It can't if the
     /// driver is unresponsive. While a process that used a GPU ends, calls wait for the driver: for 0.2 s on an H200.
     pub(super) fn ask_for_last(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
@@ -195,8 +195,8 @@ impl Worker {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
-    /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. The wait
-    /// ends early if none is restored for `policy::RESTORE_WAIT`. Gives whether all are restored.
+    /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. The wait ends
+    /// early if none is restored for `policy::RESTORE_WAIT`. Returns whether all are restored.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
         let progress = || {
             let state = self.shared.lock();
@@ -234,7 +234,7 @@ impl Worker {
     }
 }
 
-/// Runs the thread: starts the backend, and reads until the last reading is complete or its time is over. Then it restores the
+/// Runs the thread: starts the backend, and reads until the run's last reading is complete or its time is over. Then it restores the
 /// settings that were changed.
 fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     let mut backend = match start() {
@@ -321,12 +321,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what is due, and lists the devices if that is due. Gives both as a batch, and the turn without its samples. `pids`:
+    /// Reads what is due, and lists the devices if that is due. Returns both as a batch, and the turn without its samples. `pids`:
     /// the processes of the run. `is_last`: it is the end of the run, so all is to be read once more.
     fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();
-        // At the end a list could take all the time that the report waits. The first one is needed: nothing is read without it.
+        // At the end of the run, listing devices could take all the time for which the report waits. Only a first list is made even
+        // then: nothing is read without it.
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + policy::LIST_INTERVAL.max(began.elapsed() * policy::LIST_PAUSE_FACTOR);
@@ -343,9 +344,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes in the devices that the backend has: which are to be read, and which of these the command can't see. Also notes which
-    /// names of the user mean none. Gives the list of those that count in this run. `None`: the list given last still holds.
+    /// names of the user mean none. Returns the list of the devices that count in this run. `None`: the list that was returned last
+    /// still holds.
     fn take_devices(&mut self, all: Vec<Device>) -> Option<DeviceList> {
-        // While none is to be read the list is given again: the first one must be, even if it is empty.
+        // While no device is wanted, each list is returned, changed or not: the first must be, even if it is empty.
         if all == self.all && !self.wanted.is_empty() {
             return None;
         }

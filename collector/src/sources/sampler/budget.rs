@@ -1,4 +1,4 @@
-//! CPU time for expensive reads: a share of the time that passes, saved up for a moment, with some credit.
+//! CPU time for expensive reads: a share of the time that passes. A limited amount can be saved up, and a limited amount can be owed.
 
 use crate::model::policy::BudgetPolicy;
 use crate::sys::clock;

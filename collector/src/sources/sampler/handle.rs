@@ -12,7 +12,8 @@ use crate::sys::{clock, pidfd, rlimit};
 /// the process.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
 
-/// smaps_rollup is not read if smaps estimates the anonymous part of the PSS for at most one part in this many of the RSS.
+/// From smaps, the anonymous part of the PSS is partly an estimate. If the estimate concerns at most one part in this many of the
+/// RSS, smaps_rollup is not read.
 const ESTIMATED_PART: u64 = 64;
 
 /// Why a process's files can't be opened.
@@ -84,14 +85,14 @@ impl Handle {
         if is_process { Ok(handle) } else { Err(OpenError::Gone) }
     }
 
-    /// Whether this stat of its pid is the process's, and not that of another one which has the pid by now.
+    /// Whether this stat, read by the pid, shows the process, and not a later one that has got the pid.
     fn is_shown(&self, stat: &Stat) -> bool {
         let Target { pid, identity, .. } = self.target;
         identity.is_shown(stat.start_ns(self.tick_us), || pidfd::inode(pid).unwrap_or(0))
     }
 
-    /// Reads stat, by the open file if there is one. `None`: the process is gone. Without an open file, another one can have its
-    /// pid by now.
+    /// Reads stat, by the open file if there is one. `None`: the process is gone. Without an open file, a later process that has got
+    /// its pid does not count.
     fn stat(&self, root: &ProcRoot) -> Option<Stat> {
         let mut buffer = [0; 1024];
         match &self.files {
@@ -145,9 +146,9 @@ impl Handle {
         ReadingState::Alive(vitals, size)
     }
 
-    /// Finds out why statm shows no memory. Gives the memory that another thread shows, or `None` if the process is in the
-    /// middle of an exec. Else gives, as the error, that the process is ending or gone. `stat` and `vitals` were just read.
-    /// `is_gone`: statm can't be read any more.
+    /// Finds out why statm shows no memory. Returns the memory that another thread shows, or `None` if the process is in the middle
+    /// of an exec. If the process is ending or gone, that is returned as the error. `stat` and `vitals` were just read. `is_gone`:
+    /// statm can't be read any more.
     fn explain_no_memory(
         &mut self,
         root: &ProcRoot,
@@ -159,8 +160,8 @@ impl Handle {
         // The process is being torn down: its memory is gone, and it is not yet a zombie. That may have begun since stat was
         // read.
         let is_ending = stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
-        // The thread that showed the memory has ended alone, or it has exec'd. Then it is the process's only thread, and has its
-        // pid.
+        // The thread that showed the memory has ended alone, or has exec'd: then it is the process's only thread, and has its pid
+        // now.
         if was_elsewhere || (is_ending && stat.threads > 1) {
             let of_thread = self.memory_of_thread(root);
             if of_thread.is_some() {
@@ -233,7 +234,7 @@ impl Handle {
     /// have exec'd or begun to end since its last reading.
     pub(super) fn sharing(&self, root: &ProcRoot, with_mappings: bool) -> SharingReading {
         let mappings = with_mappings.then(|| root.mappings(self.memory_thread)).flatten();
-        // smaps has the same sums as smaps_rollup, so one of both is enough: each takes milliseconds for a large process.
+        // smaps has the same sums as smaps_rollup, so one of the two files is enough: each takes milliseconds for a large process.
         let exact =
             |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED_PART;
         if let Some(rollup) = mappings.as_ref().filter(exact).map(|mappings| mappings.rollup) {

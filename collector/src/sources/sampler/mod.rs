@@ -37,7 +37,7 @@ use handle::{Handle, OpenError};
 const MIB: u64 = 1 << 20;
 /// CPU time that a MiB of pages of 4 KiB costs by pagemap, nanoseconds. Huge pages cost a quarter of that.
 const PAGES_NS_PER_MIB: u64 = 4000;
-/// The same of addresses without pages, which have entries, too.
+/// CPU time that a MiB of addresses without pages costs, nanoseconds: pagemap has entries of those, too.
 const ABSENT_NS_PER_MIB: u64 = 400;
 
 /// Reads the live processes.
@@ -78,7 +78,7 @@ impl Sampler {
         readings
     }
 
-    /// Forgets all processes but those that are alive.
+    /// Forgets all processes for which `is_alive` is false.
     pub fn retain(&mut self, is_alive: impl Fn(ProcessId) -> bool) {
         self.handles.retain(|id, _| is_alive(*id));
     }
@@ -127,14 +127,16 @@ impl Sampler {
         SharingReadings { members: members.to_vec(), read, sizes_after, with_files: false }
     }
 
-    /// Reads the sizes of several members after one was read after another. These show whether one has exec'd or ended meanwhile.
+    /// Reads the sizes of the members, if there are several. They were read one after another, and a size that differs now shows that
+    /// a member has exec'd or ended meanwhile.
     fn sizes_after(&self, members: &[ProcessId]) -> Vec<(ProcessId, Option<Size>)> {
         let several = if members.len() < 2 { &[] } else { members };
         several.iter().map(|id| (*id, self.size(*id))).collect()
     }
 
-    /// Reads how the memory of fork relatives is shared by their pagemaps, which have `bytes` of pages to look at. Those that can't
-    /// be counted, or that no sample has read, are missing. If all of it would cost too much, reads nothing: earlier readings stay.
+    /// Reads by pagemap how fork relatives (copies of one process) share memory. They have `bytes` of pages to look at. Processes
+    /// that can't be counted, or that no sample has read, are missing. If all would cost too much, reads nothing: earlier readings
+    /// stay.
     fn read_by_pages(
         &self,
         members: &[ProcessId],

@@ -15,7 +15,7 @@ pub(super) enum Huge {
 
 /// `_IOWR('f', 16, struct pm_scan_arg)` of linux/fs.h.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
-/// The category of pages that are mapped as a whole page table's.
+/// The category of huge pages that one entry maps as a whole, in place of a page table.
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
 /// `struct pm_scan_arg` of linux/fs.h.

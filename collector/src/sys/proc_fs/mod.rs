@@ -30,8 +30,9 @@ pub use parse::{Io, Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, par
 use parse::{parse_fork_count, parse_task_times, parse_u64};
 pub(crate) use shared_pages::{AddressSpace, count_pages};
 
-/// An exec takes no more (execve(2)). By prctl(PR_SET_MM), a process can make any part of its memory its environment.
-const MOST_ENVIRONMENT_BYTES: u64 = 6 << 20;
+/// Maximum number of bytes of an environment that are read. An exec takes no more (execve(2)), but by prctl(PR_SET_MM) a process can
+/// declare any part of its memory its environment.
+const MAX_ENVIRONMENT_BYTES: u64 = 6 << 20;
 
 /// The final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
 ///
@@ -49,7 +50,7 @@ pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
     })
 }
 
-/// Bytes of a unit in which block I/O is counted, as getrusage(2) does.
+/// Bytes of a block, the unit in which getrusage(2) counts block I/O.
 pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// A /proc directory, real or made for a test.
@@ -234,7 +235,7 @@ impl ProcRoot {
     /// Reads /proc/PID/environ: the variables that the process was started with, each with a zero byte after it. `None`: the
     /// process is gone, or another user's.
     pub(crate) fn environ(&self, pid: u32) -> Option<Vec<u8>> {
-        read_whole(&self.open(pid, "environ").ok()?, MOST_ENVIRONMENT_BYTES).ok()
+        read_whole(&self.open(pid, "environ").ok()?, MAX_ENVIRONMENT_BYTES).ok()
     }
 
     /// Reads the variables that the process was started with, without what is no `NAME=VALUE`. `None`: as for [`Self::environ`].
@@ -272,8 +273,8 @@ impl ProcRoot {
         text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
     }
 
-    /// Reads the pids of the children of all threads of a process. `thread_count`: how many threads it has, since those of a process
-    /// with one need not be listed. Gives none if the kernel lacks CONFIG_PROC_CHILDREN, which distributions set.
+    /// Reads the pids of the children of all threads of a process. `thread_count`: how many threads it has. If it has one, its
+    /// threads need not be listed. The result is empty if the kernel lacks CONFIG_PROC_CHILDREN, which distributions set.
     pub fn children(&self, pid: u32, thread_count: u64) -> Vec<u32> {
         let mut children = Vec::new();
         let threads = if thread_count <= 1 { vec![pid] } else { self.threads(pid) };
@@ -298,7 +299,7 @@ impl ProcRoot {
         (!pids.is_empty()).then(|| pids.into_iter().filter(is_child).collect())
     }
 
-    /// Reads the ids of the threads of a process. Gives none if the process is gone.
+    /// Reads the ids of the threads of a process. The result is empty if the process is gone.
     pub fn threads(&self, pid: u32) -> Vec<u32> {
         let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) else { return Vec::new() };
         tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()

@@ -9,18 +9,18 @@ use std::os::unix::fs::FileExt;
 pub(super) const ENTRY: u64 = 8;
 /// The bit of an entry whose page is in memory.
 pub(super) const PRESENT: u64 = 1 << 63;
-/// The bit of an entry whose page belongs to a file or to shared memory. The process's own copy of a page has it not set.
+/// The bit of an entry whose page belongs to a file or to shared memory. The bit is 0 for the process's own copy of a page.
 pub(super) const OF_FILE: u64 = 1 << 61;
 /// The bit of an entry whose page no other process has mapped. Kernels before 4.2 lack it.
 pub(super) const EXCLUSIVE: u64 = 1 << 56;
 /// The bits of an entry that have the page frame number. They are 0 for users other than root.
 pub(super) const FRAME: u64 = (1 << 55) - 1;
-/// A larger mapping is not looked at. One of this size has 8 MiB of entries.
-const MOST_BYTES: u64 = 4 << 30;
+/// A mapping with more bytes is not looked at. A mapping of this size has 8 MiB of entries.
+const MAX_BYTES: u64 = 4 << 30;
 /// Entries are read in parts of this many bytes.
 const PART_BYTES: u64 = 64 << 10;
 /// A mapping with more pieces is not divided, because each piece costs time in every estimate of shared memory.
-pub(super) const MOST_PIECES: usize = 256;
+pub(super) const MAX_PIECES: usize = 256;
 
 /// The pagemap of a process.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ impl PageMap {
         Self { file, page_bytes }
     }
 
-    /// Finds the stretches of these addresses in which all pages are in memory and belong to the file. Gives them as offsets from
+    /// Finds the stretches of these addresses in which all pages are in memory and belong to the file. Returns them as offsets from
     /// the first address, in bytes. `None`: the mapping is too large, has too many pieces, or can't be read.
     pub(super) fn pieces(&self, addresses: &Range<u64>) -> Option<Vec<Range<u64>>> {
         let length = addresses.end - addresses.start;
-        if length > MOST_BYTES {
+        if length > MAX_BYTES {
             return None;
         }
         let mut pieces: Vec<Range<u64>> = Vec::new();
@@ -62,7 +62,7 @@ impl PageMap {
                 }
                 at += self.page_bytes;
             }
-            if pieces.len() > MOST_PIECES {
+            if pieces.len() > MAX_PIECES {
                 return None;
             }
         }
@@ -71,11 +71,11 @@ impl PageMap {
 }
 
 /// Adds the page at this offset to the pieces of a mapping: it lengthens the last one if that ends there, else it begins a new one.
-/// One piece more than the most shows that there are too many.
+/// Stops at one piece more than [`MAX_PIECES`], which shows that there are too many.
 pub(super) fn add_page(pieces: &mut Vec<Range<u64>>, at: u64, page_bytes: u64) {
     if let Some(last) = pieces.last_mut().filter(|last| last.end == at) {
         last.end += page_bytes;
-    } else if pieces.len() <= MOST_PIECES {
+    } else if pieces.len() <= MAX_PIECES {
         pieces.push(at..at + page_bytes);
     }
 }
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn mapping_in_too_many_pieces_stays_whole() {
-        let pieces = MOST_PIECES as u64;
+        let pieces = MAX_PIECES as u64;
         let map = page_map((0..2 * pieces + 2).map(|at| if at % 2 == 0 { PRESENT | OF_FILE } else { 0 }));
-        assert_eq!(map.pieces(&(0..2 * pieces * PAGE)).unwrap().len(), MOST_PIECES);
+        assert_eq!(map.pieces(&(0..2 * pieces * PAGE)).unwrap().len(), MAX_PIECES);
         assert_eq!(map.pieces(&(0..(2 * pieces + 2) * PAGE)), None);
     }
 }

@@ -45,7 +45,7 @@ impl Stat {
         let state = *fields.next()?.first()?;
         // The number of the field that was read last.
         let mut number = 3;
-        // Gives the number in the field `wanted`. Fields must be asked for in ascending order.
+        // Returns the number in the field `wanted`. Fields must be asked for in ascending order.
         let mut field = |wanted: u32| {
             while number + 1 < wanted {
                 fields.next()?;
@@ -167,8 +167,8 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
 /// Parts of a mapping, bytes from its beginning.
 pub(super) type Pieces = Vec<Range<u64>>;
 
-/// A mapping is divided only if at least so many bytes of its file are resident. Processes have nearly the same pages of smaller
-/// ones.
+/// A mapping is divided into its resident pieces only if at least this many bytes of its file are resident. Of smaller ones,
+/// processes have nearly the same pages.
 const DIVIDED_FROM_BYTES: u64 = 1 << 20;
 
 /// One mapping of smaps while its lines are read, or of maps. Sizes and offsets are in bytes.
@@ -182,7 +182,7 @@ pub(super) struct Mapping {
     start: u64,
     /// Where the mapped part of the file ends.
     end: u64,
-    /// What a page of it belongs to that is not marked as a file's.
+    /// What its pages are, as far as pagemap does not mark them as a file's.
     pub kind: MappingKind,
     pub rss: u64,
     pub pss: u64,
@@ -210,6 +210,7 @@ pub(super) enum MappingKind {
 }
 
 impl MappingKind {
+    /// Tells the kind by the permissions, such as `rw-p`, and the path in the mapping's line.
     fn new(permissions: &str, path: &str) -> Self {
         if permissions.starts_with("---") {
             Self::Reserved
@@ -312,7 +313,7 @@ fn split(mapping: FileMapping, resident_pieces: &[Range<u64>]) -> impl Iterator<
     })
 }
 
-/// Gives `bytes` times `part` / `whole`, and 0 for a `whole` of 0.
+/// `bytes` times `part` / `whole`; 0 for a `whole` of 0.
 fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
@@ -320,8 +321,8 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
 /// Parses /proc/PID/smaps. `resident_pieces` gives those parts of some addresses that are resident pages of a file, as offsets
 /// from the first address. If it gives `None`, the mapping is not divided.
 ///
-/// A line that is missing or can't be parsed adds nothing. If that is the first line of a mapping, its pages count as those of no
-/// file.
+/// A line that is missing or can't be parsed adds nothing. If it is the first line of a mapping, the mapping's pages count as pages
+/// without a file.
 pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
     let mut mappings = Mappings::default();
     // The mapping whose lines are being read.
@@ -407,12 +408,12 @@ pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))
 }
 
-/// The value of the line `KEY   123 kB`, in bytes. The kernel's kB is 1024 bytes.
+/// The value of the line `KEY   123 kB`, in bytes.
 fn bytes_of(text: &[u8], key: &[u8]) -> Option<u64> {
     kib_to_bytes(line(text, key)?)
 }
 
-/// Parses `123 kB`, and gives bytes.
+/// Parses `123 kB` into bytes. The kernel's kB is 1024 bytes.
 fn kib_to_bytes(text: &[u8]) -> Option<u64> {
     let value = text.trim_ascii();
     let digits = value.strip_suffix(b"kB").unwrap_or(value);
@@ -436,8 +437,8 @@ pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
 }
 
 /// Adds up the busy and the stolen time of some cores since boot, clock ticks, from the text of /proc/stat. Busy is user (with
-/// guest), nice and system time; [`CoreTicks`] says why interrupts are left out. `cpus`: the cores' numbers, ascending. `None`: the
-/// text has none of them.
+/// guest), nice and system time; [`CoreTicks`] says why interrupts are left out. `cpus`: the numbers of the cores, ascending. `None`:
+/// the text has no line of these cores.
 pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     let mut sum = CoreTicks::default();
     for line in text.split(|b| *b == b'\n') {

@@ -15,22 +15,22 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::huge_pages::{Huge, find_huge};
-use super::pages::{ENTRY, EXCLUSIVE, FRAME, MOST_PIECES, OF_FILE, PRESENT, add_page};
+use super::pages::{ENTRY, EXCLUSIVE, FRAME, MAX_PIECES, OF_FILE, PRESENT, add_page};
 use super::parse::{Mapping, MappingKind, Pieces};
 use super::{ProcRoot, read_whole};
 use crate::model::observation::{Mappings, Rollup, Size};
 
-/// So many pages are read at a time. They are of one page table, and 2 MiB with pages of 4 KiB.
+/// Number of pages that are read at a time: those of one page table, 2 MiB with pages of 4 KiB.
 const CHUNK_PAGES: usize = 512;
-/// A larger text of maps is not read. This one has about 100,000 mappings.
-const MOST_TEXT_BYTES: u64 = 8 << 20;
+/// A text of maps with more bytes is not read. This many bytes are about 100,000 mappings.
+const MAX_TEXT_BYTES: u64 = 8 << 20;
 /// A mapping that is longer than this and [`SPARSE`] times the RSS is not read.
 const SPARSE_FROM_BYTES: u64 = 1 << 30;
 /// See [`SPARSE_FROM_BYTES`]. Absent pages have entries, too, at a tenth of the cost.
 const SPARSE: u64 = 4;
 /// One part in this many of the anonymous pages may be missing, as those of mappings that were not read.
 const MISSING_PART: u64 = 16;
-/// So many bytes of anonymous pages may be missing beside that: the process may have touched them since.
+/// Number of bytes of anonymous pages that may be missing in addition: the process may have touched them since.
 const MISSING_BYTES: u64 = 16 << 20;
 /// The upper half of the addresses is the kernel's. It has the mapping `[vsyscall]`, and no pagemap.
 const KERNEL: u64 = 1 << 63;
@@ -72,7 +72,8 @@ struct Count {
     anonymous: Anonymous,
     /// Its proportional part of the shared anonymous pages, 1 / 2^[`FRACTION_BITS`] bytes.
     shared_part: u64,
-    /// How many more pages there can be at the addresses of its shared ones. Counted for one of those that share an address.
+    /// How many more pages there can be at the addresses of its shared ones. Of the relatives that share an address, only one counts
+    /// them.
     unseen: usize,
     /// Pages of files that it alone has, bytes.
     own_of_files: u64,
@@ -88,8 +89,8 @@ impl AddressSpace {
     /// If it may not be read, as that of another user's process, or is gone, or has too many mappings.
     pub(crate) fn open(root: &ProcRoot, pid: u32, rss_bytes: u64, with_anonymous: bool) -> io::Result<Self> {
         let page_map = root.open(pid, "pagemap")?;
-        let text = read_whole(&root.open(pid, "maps")?, MOST_TEXT_BYTES)?;
-        if text.is_empty() || text.len() as u64 == MOST_TEXT_BYTES {
+        let text = read_whole(&root.open(pid, "maps")?, MAX_TEXT_BYTES)?;
+        if text.is_empty() || text.len() as u64 == MAX_TEXT_BYTES {
             return Err(io::ErrorKind::NotFound.into());
         }
         let most_bytes = rss_bytes.saturating_mul(SPARSE).max(SPARSE_FROM_BYTES);
@@ -150,7 +151,8 @@ impl AddressSpace {
         self.count.anonymous.shared += self.in_chunk.shared;
     }
 
-    /// Counts the page at an address by its entry. Gives what is kept of the entry.
+    /// Counts the page at this address by its pagemap entry. Returns the bits that are kept in `chunk`, which are 0 unless the page
+    /// is anonymous.
     fn count_page(&mut self, at: u64, entry: u64, page_bytes: u64) -> u64 {
         // An address between two mappings was mapped after maps was read.
         let Some(mapping) = self.mappings.get_mut(self.next).filter(|mapping| mapping.address <= at) else {
@@ -184,7 +186,7 @@ impl AddressSpace {
     fn close_mapping(&mut self) {
         let pieces = std::mem::take(&mut self.pieces);
         if let Some(mapping) = self.mappings.get(self.next) {
-            let pieces = (pieces.len() <= MOST_PIECES).then_some(pieces);
+            let pieces = (pieces.len() <= MAX_PIECES).then_some(pieces);
             mapping.add_pages_of_file(&mut self.count.files, 0, |_| pieces.clone());
         }
         self.next += 1;
@@ -224,7 +226,7 @@ impl AddressSpace {
         let own_bytes = self.count.anonymous.own as u64 * page_bytes;
         let shared_bytes = self.count.anonymous.shared as u64 * page_bytes;
         let missing_bytes = anonymous_bytes.saturating_sub(own_bytes + shared_bytes);
-        // A process alone has at least a page of its stack.
+        // Every process has at least one page for itself, of its stack. If it seems to have none, the kernel does not tell.
         if own_bytes == 0 || missing_bytes > anonymous_bytes / MISSING_PART + MISSING_BYTES {
             return None;
         }
@@ -235,7 +237,7 @@ impl AddressSpace {
         Some((own_bytes, own_bytes + part_bytes))
     }
 
-    /// Has a page of the chunk that counted as its own count as shared.
+    /// Counts a page of the chunk as shared that was counted as the process's own.
     fn share(&mut self, page: usize) {
         if let Some(entry) = self.chunk.get_mut(page) {
             *entry &= !EXCLUSIVE;
@@ -286,7 +288,7 @@ fn all_addresses(relatives: &[AddressSpace]) -> Vec<Range<u64>> {
 
 /// Notes which processes have one huge page in this chunk, where the entries say that it is their own.
 ///
-/// If a huge page is mapped as a whole, all its 512 entries tell what is true of its first page (Linux before 6.11, and 6.18). If
+/// If a huge page is mapped as a whole, all its 512 entries say whether its first page is shared (Linux before 6.11, and 6.18). If
 /// relatives share pages there, they share them with this process, though they have their own copy of the first one.
 fn note_huge_pages(relatives: &mut [AddressSpace], chunk: &Range<u64>) {
     for space in relatives.iter_mut().filter(|space| space.in_chunk.own == CHUNK_PAGES) {
@@ -304,18 +306,18 @@ fn divide_shared(relatives: &mut [AddressSpace], page_bytes: u64) {
         shared.clear();
         shared.extend(entries.filter(|entry| *entry != 0 && entry & EXCLUSIVE == 0));
         let Some(first) = shared.first().copied() else { continue };
-        let told = shared.len();
+        let claims = shared.len();
         for space in relatives.iter_mut() {
             let entry = space.kept(at) & !EXCLUSIVE;
-            // Someone has to share it with a process that alone says so.
-            let is_shared = space.huge == Huge::Yes || (space.huge == Huge::Unknown && told == 1);
+            // If only one process says that it shares the page, another process must have the page, too.
+            let is_shared = space.huge == Huge::Yes || (space.huge == Huge::Unknown && claims == 1);
             if is_shared && shared.contains(&entry) {
                 shared.push(entry);
                 space.share(at);
             }
         }
         let is_one_page = shared.iter().all(|entry| *entry == first);
-        // Each page has two processes at least.
+        // Each shared page has at least two processes, so there are at most half as many pages as entries.
         let mut unseen = if first & FRAME == 0 { (shared.len() / 2).saturating_sub(1) } else { 0 };
         for space in relatives.iter_mut() {
             let entry = space.kept(at);

@@ -26,7 +26,7 @@ impl Guard {
         Self { base: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
     }
 
-    /// Guards this mapping from now on, instead of an earlier one. `base` is its address, `length` is in bytes.
+    /// Guards this mapping from now on, in place of an earlier one. `base` is its address, `length` is in bytes.
     pub(super) fn protect(&self, base: usize, length: usize) {
         self.base.store(base, Ordering::Relaxed);
         self.length.store(length, Ordering::Relaxed);

@@ -173,12 +173,12 @@ impl LiveFile {
     }
 
     /// Writes the summary. `at_ns`: the time of the sample, CLOCK_MONOTONIC nanoseconds. Returns whether there was room for it;
-    /// otherwise the summary before stays. For the collector only.
+    /// otherwise the previous summary stays. For the collector only.
     pub fn put_summary(&self, at_ns: u64, summary: &str) -> bool {
         if summary.len() > SUMMARY_CAPACITY {
             return false;
         }
-        // Time and length.
+        // The time and the length of the text; the other words are not used.
         let head = [at_ns, summary.len() as u64, 0, 0, 0, 0, 0];
         self.summary_table().write_words(head.into_iter().chain(words_of(summary.as_bytes())));
         true

@@ -149,7 +149,7 @@ impl Segment {
         Ok(Self { named, base })
     }
 
-    /// Locks and maps the segment behind the open `file`, which was created at `path`.
+    /// Locks and maps the segment that is open as `file`, and was created at `path`.
     ///
     /// # Errors
     /// If the file can't be locked or mapped, or is not a segment of this version.
@@ -223,8 +223,9 @@ impl Segment {
         }
     }
 
-    /// Writes an event as the shim does. If the ring is full, the event goes to the overflow area; if that fails, it is counted as
-    /// dropped. The launcher writes REAPED records of the children that it waits for.
+    /// Writes an event as the shim does. Wakes the reader if a quarter of the ring is used now, or if the reader rests. If the ring
+    /// is full, the event goes to the overflow area; if that fails, it is counted as dropped. The launcher writes REAPED records of
+    /// the children that it waits for.
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);
         match self.ring().push(&record) {
@@ -239,7 +240,7 @@ impl Segment {
     /// puts the record before that position.
     pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
         let slot = overflow::slot(record, self.header().head.0.load(Ordering::Relaxed));
-        // Written through this descriptor: to close another one of the file would drop the launcher's record lock.
+        // The file is not opened anew for this: closing a second descriptor would drop the launcher's record lock.
         let (file, flags) = (self.named.file(), ReadWriteFlags::APPEND);
         let length = rustix::io::pwritev2(file, &[IoSlice::new(&slot)], 0, flags)?;
         if length == slot.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }

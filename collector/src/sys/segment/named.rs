@@ -90,7 +90,7 @@ impl NamedFile {
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
     }
 
-    /// The file its name. Never replaces an existing file or link.
+    /// Gives the file its name. Never replaces an existing file or link.
     ///
     /// # Errors
     /// If the name exists, or can't be created.

@@ -117,7 +117,7 @@ pub(super) enum Asked {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) String);
 
-/// One piece of a command line.
+/// A piece of a command line: an option with its value, or a word.
 enum Piece {
     Option(Known, Option<OsString>),
     UnknownOption,
@@ -240,13 +240,13 @@ fn shorts<'a>(
     rest: &mut impl Iterator<Item = &'a OsString>,
     pieces: &mut Vec<Piece>,
 ) -> Result<(), Refused> {
-    while let [letter, behind @ ..] = letters {
-        letters = behind;
+    while let [letter, following @ ..] = letters {
+        letters = following;
         pieces.push(match OPTIONS.iter().find(|known| known.short.as_bytes() == [b'-', *letter]) {
             None => Piece::UnknownOption,
             Some(known) if !known.takes_value => Piece::Option(*known, None),
             Some(known) => {
-                let value = match behind {
+                let value = match following {
                     [] => rest.next().cloned(),
                     _ => Some(OsStr::from_bytes(std::mem::take(&mut letters)).to_owned()),
                 };

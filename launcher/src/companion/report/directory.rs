@@ -21,7 +21,7 @@ use crate::console::{self, message};
 
 /// Maximum number of directories that are looked at.
 const MOST_DIRECTORIES: usize = 10_000;
-/// How the directory of a run's nodes ends. Its reports are in that of the run.
+/// The extension of the directory that has the reports of a run's nodes. The run's own report includes those.
 const OF_NODES: &str = "d";
 
 /// The options that choose and sort the reports of a directory.
@@ -34,7 +34,7 @@ pub(super) struct DirectoryArgs {
     pub(super) sort: Option<SortBy>,
 }
 
-/// The order of this name.
+/// Finds the order of this name.
 fn sort_by(name: String) -> Result<SortBy, String> {
     SortBy::ALL.into_iter().find(|by| by.name() == name).ok_or(name)
 }
@@ -58,7 +58,7 @@ pub(super) fn show(
         // A link to a report counts as a run of this directory.
         let refuses_links = false;
         let json = report_files::read(&path, refuses_links);
-        let problem = json.as_ref().err().map(ToString::to_string);
+        let read_error = json.as_ref().err().map(ToString::to_string);
         let json = json.unwrap_or_default();
         let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
         match read_report(&json) {
@@ -66,7 +66,7 @@ pub(super) fn show(
             // The plan of a study lies beside its reports.
             Err(_) if Plan::read(&json).is_ok() => {}
             Err(error) => {
-                unreadable.push((name, problem.unwrap_or_else(|| format!("is no report: {error}"))))
+                unreadable.push((name, read_error.unwrap_or_else(|| format!("is no report: {error}"))))
             }
         }
     }
@@ -126,7 +126,8 @@ fn listed(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Lists the directories in a directory that can have reports of other runs, the last name first.
+/// Lists the directories in a directory that can have reports of other runs, the last name first, since the caller takes them from
+/// the end.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_other = |path: &PathBuf| {

@@ -56,7 +56,7 @@ pub(super) struct TimeArgs {
 enum Since {
     /// Seconds after the start of a run, or before now.
     Seconds(f64),
-    /// A date.
+    /// A date, or a time of a day.
     Date(SystemTime),
 }
 
@@ -75,7 +75,7 @@ fn since(given: &str) -> Result<Since, String> {
     })
 }
 
-/// The kind of this name.
+/// Finds the kind of events of this name.
 fn kind(name: String) -> Result<Kind, String> {
     Kind::all().find(|kind| kind.name() == name).ok_or(name)
 }
@@ -106,10 +106,10 @@ impl TimeArgs {
         }
     }
 
-    /// Checks that `--since` is no time to come.
+    /// Checks `--since` for a directory of reports, where it says how long ago runs started.
     ///
     /// # Errors
-    /// If it is before the start of a run, which only events can be.
+    /// If it is negative. Only events can be before a start: that of their run.
     pub(super) fn check_date(&self) -> Result<(), UsageError> {
         match self.since {
             Some(Since::Seconds(seconds)) if seconds < 0.0 => Err(UsageError::of_option(
@@ -120,7 +120,7 @@ impl TimeArgs {
         }
     }
 
-    /// Since when runs are listed. `None`: since ever.
+    /// Since when runs are listed. `None`: all are listed.
     pub(super) fn since_date(&self) -> Option<SystemTime> {
         match self.since? {
             Since::Date(date) => Some(date),
@@ -166,7 +166,7 @@ pub(super) fn of_recording(
     show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
 }
 
-/// Shows the points or the events that a report has. It has no events of processes but the command's.
+/// Shows the points or the events that a report has. Of processes, it has only the command's events.
 ///
 /// # Errors
 /// If `json` is no report or has no points, or a place can't be used.
@@ -270,7 +270,7 @@ fn show_points(
     })
 }
 
-/// Writes events to each place.
+/// Writes events to stdout, or to each place of `-o`, in its form.
 fn show_events(events: &[Event], places: &ReportPlaces) -> Result<ExitCode, UsageError> {
     super::write(places, |form| match form {
         format::JSON_NAME => events::json(events),

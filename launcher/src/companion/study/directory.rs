@@ -59,7 +59,7 @@ impl Directory {
     /// Reads the plan of the study in the directory. `None`: there is no plan.
     ///
     /// # Errors
-    /// If the plan can't be read, or is none that this version can use.
+    /// If the plan can't be read, or this version can't use it.
     pub(super) fn plan(&self) -> Result<Option<Plan>, UsageError> {
         let path = self.path.join(PLAN);
         let json = match given_file::read_text(&path, MOST_OF_REPORT) {

@@ -56,7 +56,7 @@ enum Value {
     Boolean(bool),
 }
 
-/// Reads a plan.
+/// Reads a plan in TOML.
 ///
 /// # Errors
 /// If the file can't be read, is no TOML, or has a key or a value that no plan can have.

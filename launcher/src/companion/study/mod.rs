@@ -67,7 +67,7 @@ struct TableArgs {
     full: bool,
 }
 
-/// Conducts a study, or only shows its table if the argument is its directory. Gives the exit status.
+/// Conducts a study, or only shows its table if the argument is its directory. Returns the exit status.
 ///
 /// # Errors
 /// If there is no plan, the directory has another plan or can't be used, or options exclude each other.

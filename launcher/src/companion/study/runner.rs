@@ -14,7 +14,7 @@ use crate::process::spawn::InheritedState;
 /// How a command ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// By itself.
+    /// By itself, with this wait status.
     With(ExitStatus),
     /// The user or a batch system ended the study by this signal, and the command has ended, too.
     Stopped(i32),

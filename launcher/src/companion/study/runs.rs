@@ -39,8 +39,8 @@ enum Made {
     Unmade(String),
 }
 
-/// Makes the runs that have no report yet. Before them come warm-ups, which do not count, of the variants that such runs are of. Gives
-/// how many counted runs have no report in the end.
+/// Makes the runs that have no report yet. Before them come warm-ups of their variants, which do not count. Returns how many counted
+/// runs have no report in the end.
 ///
 /// # Errors
 /// The signal that ended the study. A line for the user says so.
@@ -50,7 +50,7 @@ pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> Result
 }
 
 impl Making<'_> {
-    /// Makes the runs. Gives how many counted ones have no report in the end. Warm-ups are made again each time that a
+    /// Makes the runs. Returns how many counted ones have no report in the end. Warm-ups are made again each time that a
     /// study goes on, for variants that still need runs. A warm-up that fails is only a line on stderr.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Making<'_> {
         &self.plan.variants[planned.variant].name
     }
 
-    /// Makes a run and tells the user what became of it. Gives whether it has a report.
+    /// Makes a run and tells the user what became of it. Returns whether it has a report.
     ///
     /// # Errors
     /// The signal that ended the study.
@@ -112,7 +112,7 @@ impl Making<'_> {
     fn prepare_and_track(&self, planned: PlannedRun, kind: RunKind) -> Result<Made, i32> {
         let files = self.directory.files(self.plan, planned, kind);
         let variant = &self.plan.variants[planned.variant];
-        // A report that a stopped run left would be taken for this one's.
+        // A report that a stopped run left would be taken for that of this run.
         directory::remove(&files.report);
         if let Some(line) = &variant.prepare
             && let Some(why) = self.not_prepared(line, &files)?

@@ -26,7 +26,7 @@ pub(super) struct AnalyzeArguments {
     place: PlaceArgs,
 }
 
-/// Writes the analysis.
+/// Writes what each code block used.
 ///
 /// # Errors
 /// If a file can't be read, or the analysis can't be written to its place.

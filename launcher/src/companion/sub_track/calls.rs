@@ -22,7 +22,7 @@ pub(super) struct CallsArguments {
     place: PlaceArgs,
 }
 
-/// Writes the calls.
+/// Writes the calls of all code blocks, each with its start and stop.
 ///
 /// # Errors
 /// If the file can't be read, or the list can't be written to its place.

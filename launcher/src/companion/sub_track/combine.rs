@@ -22,7 +22,7 @@ pub(super) struct CombineArguments {
     paths: Vec<PathBuf>,
 }
 
-/// Writes the joined file.
+/// Joins the files of `-p`, and writes the result to the file of `--stf`.
 ///
 /// # Errors
 /// If a file can't be read or has another form, or the joined one exists or can't be written.

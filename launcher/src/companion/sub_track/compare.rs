@@ -103,7 +103,8 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
     Ok((file_path_map, statistic.transpose()?))
 }
 
-/// Reads an analysis. `line`: this program's command line, with which Python takes over from gpu_tracker's name if it is a pickle.
+/// Reads an analysis. `line`: this program's command line. If the file is a pickle, and this program was called as gpu_tracker,
+/// Python takes over with that line.
 ///
 /// # Errors
 /// If the file can't be read, or has no analysis in JSON.

@@ -57,7 +57,8 @@ pub(super) fn serve(arguments: SubTrackArguments, line: &[OsString]) -> Result<E
     }
 }
 
-/// Writes an analysis as text: a table of its blocks, and below it gpu_tracker's text, which is all under its name.
+/// Writes an analysis as text: a table of its blocks, and below it the text of gpu_tracker. If this program was called as
+/// gpu_tracker, there is no table.
 fn text(analysis: &Analysis) -> String {
     let table = if name::is_this_gpu_tracker() { String::new() } else { blocks_text(analysis) };
     table + &analysis_text(analysis)

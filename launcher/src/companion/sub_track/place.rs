@@ -33,7 +33,8 @@ pub(super) struct Place {
 }
 
 impl PlaceArgs {
-    /// Finds the place that the options name. To be called before anything is read.
+    /// Finds the place that the options name. To be called before anything is read, so that no work is done for a result that can't
+    /// be written.
     ///
     /// # Errors
     /// If `-o` names a directory, or a file that can't be written.
@@ -46,7 +47,7 @@ impl PlaceArgs {
 }
 
 impl Place {
-    /// Writes `value` as JSON, or as what `text` makes of it, and gives the exit status. As with gpu_tracker, a file gets no newline at
+    /// Writes `value` as JSON, or as what `text` makes of it, and returns the exit status. As with gpu_tracker, a file gets no newline at
     /// its end, and stdout gets one. If writing fails, a line on stderr says so.
     pub(super) fn write<V: Serialize>(&self, value: &V, text: impl FnOnce(&V) -> String) -> ExitCode {
         let mut content = if self.is_json { json(value) } else { text(value) };

@@ -11,12 +11,12 @@ use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
 
-/// What one look at the source of a run gives.
+/// What one look at the source of a run finds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Reading {
     /// What does not change, as far as it is known yet.
     pub(super) run: Run,
-    /// The moment.
+    /// The run at the moment of the look.
     pub(super) frame: Frame,
     /// What is new of the history, in the order of time.
     pub(super) points: Vec<Point>,
@@ -64,7 +64,6 @@ pub(super) enum Stage {
 pub(super) struct Frame {
     /// The moment, seconds after the start of the run.
     pub(super) at_s: f64,
-    /// How far the run is.
     pub(super) stage: Stage,
     /// RAM of the tree, shared memory counted once, bytes. Of a finished run it is the most of the sample that contains the
     /// moment, and so are processes and threads.
@@ -73,39 +72,35 @@ pub(super) struct Frame {
     pub(super) max_ram_bytes: Option<u64>,
     /// CPU utilization over about a second, percent of one core.
     pub(super) cpu_percent: Option<f64>,
-    /// Live processes.
+    /// Number of live processes.
     pub(super) processes: Option<u64>,
-    /// Their threads.
+    /// Number of their threads.
     pub(super) threads: Option<u64>,
-    /// The live processes that are known by themselves.
+    /// The live processes, as far as the source has each by itself.
     pub(super) listed: Vec<Process>,
     /// How many live processes are not in [`Self::listed`].
     pub(super) others: u64,
     /// RAM by command at this moment, bytes, the largest first. `None`: not known.
     pub(super) ram_by_command: Option<Vec<(String, u64)>>,
-    /// The GPUs.
     pub(super) gpus: Vec<Gpu>,
     /// Processes that ended. `None`: not known yet.
     pub(super) ended: Option<Ended>,
     /// The alerts that are on, a line each.
-    pub(super) alarms: Vec<String>,
+    pub(super) alerts: Vec<String>,
     /// How figures are known, a part of a sentence each.
     pub(super) coverage: Vec<String>,
-    /// What happened.
+    /// What happened in the run, a line each.
     pub(super) events: Vec<String>,
 }
 
 /// A live process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Process {
-    /// Its pid.
     pub(super) pid: Option<u64>,
-    /// Its parent's pid.
     pub(super) parent_pid: Option<u64>,
     /// Its start, CLOCK_MONOTONIC nanoseconds; 0: unknown. It is not shown: with the pid, it tells a process from later ones of
     /// that pid.
     pub(super) start_ns: u64,
-    /// Its command name.
     pub(super) command: String,
     /// RSS (of a finished run: the peak of its whole life), bytes.
     pub(super) rss_bytes: Option<u64>,
@@ -118,9 +113,9 @@ pub(super) struct Process {
 /// Processes that ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Ended {
-    /// How many.
+    /// Number of all ended processes.
     pub(super) count: u64,
-    /// By command name.
+    /// The ended processes of each command name.
     pub(super) by_command: BTreeMap<String, EndedCommand>,
     /// How many commands are not in [`Self::by_command`].
     pub(super) other_commands: u64,
@@ -129,7 +124,6 @@ pub(super) struct Ended {
 /// The ended processes of a command name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 pub(super) struct EndedCommand {
-    /// How many.
     pub(super) count: u64,
     /// Their CPU time, seconds. `None`: unknown of all.
     pub(super) cpu_s: Option<f64>,

@@ -2,7 +2,7 @@
 
 use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 
-/// A GPU.
+/// A GPU at the moment that is shown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Gpu {
     /// The driver's number for it.
@@ -20,16 +20,15 @@ pub(super) struct Gpu {
 /// GPUs whose figures can be added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct SummedGpus {
-    /// How many.
     pub(super) count: usize,
-    /// The sum of each figure. `None`: unknown of one, or there is none.
+    /// The sum of each figure. `None`: unknown of a GPU, or there is no GPU.
     pub(super) figures: ByGpuFigure<Option<f64>>,
-    /// Memory capacity, bytes. `None`: unknown of one, or there is none.
+    /// Memory capacity, bytes. `None`: unknown of a GPU, or there is no GPU.
     pub(super) total_bytes: Option<u64>,
 }
 
 impl SummedGpus {
-    /// Memory of the run, bytes. `None`: unknown of one, or there is none.
+    /// Memory of the run, bytes. `None`: unknown of a GPU, or there is no GPU.
     pub(super) fn run_bytes(&self) -> Option<u64> {
         self.figures[GpuFigure::MemoryRun].map(|bytes| bytes as u64)
     }

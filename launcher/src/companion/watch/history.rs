@@ -33,7 +33,7 @@ struct Kept {
     by_command: Option<Vec<(usize, u64)>>,
 }
 
-/// RAM over time.
+/// RAM and CPU over time, for the charts of the view.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct History {
     points: Vec<Kept>,
@@ -67,8 +67,8 @@ impl History {
         }
     }
 
-    /// The number of a command, and notes that it had so much RAM. A new command gets a number, unless too many are known:
-    /// then it is `None`.
+    /// Finds the number of a command, and notes that it had so much RAM. A new command gets a number. `None`: too many commands have
+    /// one.
     fn number(&mut self, name: &str, bytes: u64) -> Option<usize> {
         if let Some(at) = self.commands.iter().position(|(known, _)| known == name) {
             let (_, largest_bytes) = &mut self.commands[at];
@@ -100,7 +100,7 @@ impl History {
         self.points.iter().find(|point| point.by_command.is_some()).map(|point| point.from_s)
     }
 
-    /// Parts the time from 0 to `end_s` into `count` columns, and gives the largest RAM in each. `None` stands for a column of
+    /// Parts the time from 0 to `end_s` into `count` columns, and returns the largest RAM in each. `None` stands for a column of
     /// which nothing is known. `commands`: names whose bytes each column has.
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
         // The stretch with most RAM of each column. Of several with the same RAM, it is the last.
@@ -111,7 +111,7 @@ impl History {
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
-            // A stretch that ends where a column begins is not in that one, whatever the rounding. Each is in one column at least.
+            // A stretch that ends where a column begins is not in that column, whatever the rounding. Each is in one column at least.
             let end = column_at(point.at_s - width_s * 1e-6).saturating_add(1).max(first + 1);
             for (largest, cpu) in largest.iter_mut().zip(&mut cpu).take(end).skip(first) {
                 if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
@@ -145,8 +145,8 @@ impl Kept {
     }
 }
 
-/// Makes one stretch of neighbours, with their mean CPU utilization, and with RAM and commands of the one with most RAM. Of several, one whose commands are known goes
-/// first. `None`: there are none.
+/// Joins neighbours to one stretch, with their mean CPU utilization, and with the RAM and the commands of the one with most RAM.
+/// Among several with the same RAM, one whose commands are known goes first. `None`: there are none.
 fn joined(neighbours: &[Kept]) -> Option<Kept> {
     let (first, last) = (neighbours.first()?, neighbours.last()?);
     let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;

@@ -74,7 +74,7 @@ pub(super) fn run(mut source: Source, mut model: Model) -> io::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws and waits in turn, until the program is to end. Gives the signal that ends it; `None`: a key of the user does.
+/// Draws and waits in turn, until the program is to end. Returns the signal that ends it; `None`: a key of the user does.
 ///
 /// # Errors
 /// If the terminal can't be read or written.
@@ -167,7 +167,7 @@ fn press_keys(model: &mut Model, has_changed: &mut bool, moment: &mut Option<f64
     Ok(KeysLeft::More)
 }
 
-/// Draws the model if it has changed, and clears `has_changed`. Writes until the terminal has all or a signal is pending. Gives
+/// Draws the model if it has changed, and clears `has_changed`. Writes until the terminal has all or a signal is pending. Returns
 /// whether the terminal has all. As long as it lacks a part of the last drawing, nothing is drawn, and `has_changed` stays.
 ///
 /// # Errors
@@ -191,7 +191,7 @@ enum SignalsAsk {
     End(i32),
 }
 
-/// Obeys the signals that are pending. One that stops the program stops it with the terminal given back.
+/// Obeys the signals that are pending. Before one stops the program, the terminal is given back.
 ///
 /// # Errors
 /// If signals can't be read, or the terminal can't be taken again.
@@ -216,7 +216,7 @@ fn obey_signals(wakeups: &Wakeups, screen: &mut Screen) -> io::Result<SignalsAsk
     Ok(asked)
 }
 
-/// Waits for a key or a signal, at most for `limit`. Gives whether the terminal is gone. SIGHUP tells of that, too, but can be
+/// Waits for a key or a signal, at most for `limit`. Returns whether the terminal is gone. SIGHUP tells of that, too, but can be
 /// ignored.
 fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
@@ -231,8 +231,8 @@ fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// Lets the model obey a key, and gives what it asks for. `None`: the event is no key, or one with Ctrl. Only Ctrl-C is obeyed, which is a
-/// key in raw mode: the terminal sends no SIGINT for it.
+/// Lets the model obey a key, and returns what it asks for. `None`: the event is no key, or a key with Ctrl other than Ctrl-C. In raw
+/// mode, Ctrl-C is a key: the terminal sends no SIGINT for it.
 fn press(model: &mut Model, event: &Event) -> Option<Asked> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) =
         event

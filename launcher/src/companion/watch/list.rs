@@ -18,7 +18,7 @@ pub(super) fn list(all: &[Found]) -> ExitCode {
     console::print(&table(all))
 }
 
-/// Makes the table.
+/// Makes the table of runs that [`list`] prints.
 fn table(all: &[Found]) -> String {
     let mut text = format!("{:>8}  {:>12}  {:>8}  {:>5}  {}\n", "PID", "TIME", "RAM", "LIVE", "COMMAND");
     let now_ns = clock::monotonic_ns();

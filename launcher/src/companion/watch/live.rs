@@ -23,7 +23,7 @@ const SILENT_S: f64 = 3.0;
 /// A run whose samples are far apart is silent after so many times the time between two of them, since one can be late.
 const SILENT_INTERVALS: f64 = 2.0;
 
-/// A live file.
+/// The live file of a run, and what earlier looks at it have found.
 #[derive(Debug)]
 pub(super) struct Live {
     file: LiveFile,
@@ -36,10 +36,10 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Opens a live file.
+    /// Opens the live file of a run, for reading only.
     ///
     /// # Errors
-    /// If it can't be read, as a text to put behind its name.
+    /// If it can't be read, as a text to put after its name.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let file = LiveFile::open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => format!("is no live file of version {LIVE_VERSION}"),
@@ -58,7 +58,7 @@ impl Live {
             return Reading { frame: Frame { stage, ..Frame::default() }, run, ..Reading::default() };
         };
         let start_ns = self.start_ns(newest).min(last.monotonic_ns);
-        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let seconds_at = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
         let processes = self.file.processes().ok();
         let listed: Vec<Process> = processes.iter().flat_map(|table| &table.entries).map(process).collect();
         // Without a table of processes, the commands are unknown.
@@ -66,7 +66,7 @@ impl Live {
         let silent_s = now_ns.saturating_sub(last.monotonic_ns) as f64 / 1e9;
         let summary = self.summary.as_ref();
         let frame = Frame {
-            at_s: s(last.monotonic_ns),
+            at_s: seconds_at(last.monotonic_ns),
             stage: self.stage(Some((silent_s, self.silence_limit_s(newest, &last))), &run, is_alive),
             ram_bytes: Some(last.combined_bytes),
             // The summary is written less often than samples, so it may not know the newest one.
@@ -79,7 +79,7 @@ impl Live {
             ram_by_command: by_command.clone(),
             gpus: self.file.gpus().map(|table| table.entries.iter().map(gpu).collect()).unwrap_or_default(),
             ended: summary.and_then(Summary::ended),
-            alarms: summary.map(Summary::alarms).unwrap_or_default(),
+            alerts: summary.map(Summary::alerts).unwrap_or_default(),
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
             events: summary.map(Summary::events).unwrap_or_default(),
         };
@@ -151,23 +151,23 @@ impl Live {
         peaks
     }
 
-    /// The stretches since the last look: one of all new samples. At the first look, there is one for each sample that is
-    /// there. Notes the newest sample, by which the next look knows what is new. `by_command`: RAM by command now. Only the newest
-    /// stretch gets it, because earlier RAM by command is unknown.
+    /// The stretches of time since the last look: one for all new samples together. At the first look, there is one for each sample
+    /// that is there. Notes the newest sample, by which the next look knows what is new. `by_command`: RAM by command now. Only the
+    /// newest stretch gets it, because earlier RAM by command is unknown.
     fn new_points(
         &mut self,
         newest: u64,
         start_ns: u64,
         by_command: Option<Vec<(String, u64)>>,
     ) -> Vec<Point> {
-        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let seconds_at = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
         let is_new = |number: u64| self.newest_in_history.is_none_or(|(last, _)| number > last);
         let new: Vec<(u64, Sample)> = self.samples(newest).filter(|(number, _)| is_new(*number)).collect();
         let Some((last, end)) = new.last().copied() else { return Vec::new() };
         // The stretch from one sample to another. `ram_bytes`: the largest RAM within it.
         let stretch = |from: &Sample, to: &Sample, ram_bytes: u64| Point {
-            from_s: s(from.monotonic_ns.min(to.monotonic_ns)),
-            at_s: s(to.monotonic_ns),
+            from_s: seconds_at(from.monotonic_ns.min(to.monotonic_ns)),
+            at_s: seconds_at(to.monotonic_ns),
             ram_bytes,
             cpu_percent: live_cpu_percent(from, to),
             by_command: None,
@@ -232,7 +232,7 @@ fn is_window(first: &Sample, last: &Sample) -> bool {
 }
 
 /// Splits `ram_bytes`, the RAM of the tree, among the commands in proportion to their RSS. RSS itself counts shared memory in each
-/// process, so its sum is more than the RAM. Gives names and bytes, the largest first.
+/// process, so its sum is more than the RAM. Returns names and bytes, the largest first.
 fn split_by_rss(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
     let mut rss: BTreeMap<&str, u64> = BTreeMap::new();
     for process in processes {
@@ -245,7 +245,7 @@ fn split_by_rss(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
         (name.to_owned(), (part * ram_bytes as f64) as u64)
     };
     let mut shares: Vec<(String, u64)> = rss.into_iter().map(share).collect();
-    shares.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    shares.sort_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
     shares
 }
 

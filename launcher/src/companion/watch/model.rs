@@ -27,7 +27,7 @@ pub(super) enum Prompt {
 /// What a key asks for beside what it changes in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Asked {
-    /// Nothing.
+    /// Nothing: the key has done all that it does.
     Nothing,
     /// The end of the program.
     Quit,
@@ -66,7 +66,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Takes in a reading. Gives whether the view is to be drawn anew. While the user has frozen the view, readings of a run
+    /// Takes in a reading. Returns whether the view is to be drawn anew. While the user has frozen the view, readings of a run
     /// that goes on change only history and peaks. Readings of a finished run are always shown, since the user has asked for
     /// their moment.
     pub(super) fn take(&mut self, reading: Reading) -> bool {
@@ -94,7 +94,7 @@ impl Model {
         is_new
     }
 
-    /// Obeys a key. Gives what the caller has to do for it.
+    /// Obeys a key. Returns what the caller has to do for it.
     pub(super) fn press(&mut self, key: Key) -> Asked {
         if self.prompt.is_some() {
             return self.type_in(key);
@@ -187,14 +187,14 @@ impl Model {
     }
 }
 
-/// The unit after this one; the last is followed by the one that fits.
+/// The unit after this one. After the last comes `None`, for the largest unit that fits each figure.
 fn next_unit(unit: Option<RamUnit>) -> Option<RamUnit> {
     let at = unit.and_then(|unit| RamUnit::ALL.iter().position(|other| *other == unit));
     RamUnit::ALL.get(at.map_or(0, |at| at + 1)).copied()
 }
 
-/// The CPU utilization of the processes between two moments, percent of one core. Processes whose CPU time is not known at
-/// both moments are left out. If no time has passed, gives `known`, the utilization up to `before`.
+/// The CPU utilization of the processes between two moments, percent of one core. Processes whose CPU time is not known at both
+/// moments are left out. If no time has passed, returns `known`, the utilization up to `before`.
 fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
     // CPU time in a tracking file is that of the whole life, so there is no difference between moments.
     if now.stage == Stage::Replayed {

@@ -51,7 +51,7 @@ impl Output {
     }
 
     /// Writes what the terminal takes now. If that is nothing, it waits until the terminal takes some, `signal` can be read, or
-    /// `limit` is over. Gives how many bytes were written.
+    /// `limit` is over. Returns how many bytes were written.
     ///
     /// # Errors
     /// If the terminal is gone.

@@ -4,7 +4,7 @@ use gpu_track_collector::model::gpu::over_time::GpuFigure;
 
 use super::gpus::{Gpu, gpu_sums};
 
-/// The largest figures.
+/// The largest figures that were seen. `None`: none was known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Peaks {
     /// CPU utilization over about a second, percent of one core.

@@ -35,10 +35,10 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Reads a file.
+    /// Reads a tracking file.
     ///
     /// # Errors
-    /// If it can't be read or has no sample, as a text to put behind its name.
+    /// If it can't be read or has no sample, as a text to put after its name.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let recording = read_recording(path, Detail::Moments)
             .ok_or("can't be replayed: files in .csv, .jsonl and .sqlite can")??;
@@ -96,7 +96,7 @@ impl Replay {
         let point = self.recording.over_time.times().take_while(|(_, end_s)| *end_s < at_s).count();
         let mut commands = self.ram_by_command(point);
         if let Some(commands) = &mut commands {
-            commands.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            commands.sort_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
         }
         let is_live = |process: &&RecordedProcess| {
             process.start_ns <= at_ns && (at_ns < process.end_ns() || process.is_still_running)
@@ -116,7 +116,7 @@ impl Replay {
             ram_by_command: commands,
             gpus: self.gpus(point),
             ended: self.recording.processes.is_some().then(|| self.ended(at_ns)),
-            alarms: self.report.iter().flat_map(|report| alarms(report.events.as_ref(), at_s)).collect(),
+            alerts: self.report.iter().flat_map(|report| alerts(report.events.as_ref(), at_s)).collect(),
             coverage: self.coverage(),
             events: self.events(),
         };
@@ -143,7 +143,7 @@ impl Replay {
         Some(moment.commands.iter().map(|(command, bytes)| (command.to_string(), *bytes)).collect())
     }
 
-    /// The GPUs at a point. A form that has only sums over the GPUs gives one.
+    /// The GPUs at a point. If the file has only sums over the GPUs, they are returned as one.
     fn gpus(&self, point: usize) -> Vec<Gpu> {
         let moment = self.recording.moments.get(point);
         let devices: Vec<Gpu> = moment.into_iter().flat_map(|moment| &moment.gpus).map(gpu).collect();
@@ -230,7 +230,7 @@ impl Replay {
 }
 
 /// Says which alerts were on at a moment, seconds after the start, a line each, with their figures of when they went on.
-fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
+fn alerts(events: Option<&Events>, at_s: f64) -> Vec<String> {
     let mut is_on: Vec<&RunEvent> = Vec::new();
     let list = events.into_iter().flat_map(|events| &events.list);
     for event in list.take_while(|event| event.at_s <= at_s) {
@@ -245,7 +245,7 @@ fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
     is_on.into_iter().map(event_in_words).collect()
 }
 
-/// A process as the view has it.
+/// Converts a process of the file for the view.
 fn shown(process: &RecordedProcess) -> Process {
     Process {
         pid: Some(process.pid.into()),
@@ -258,7 +258,7 @@ fn shown(process: &RecordedProcess) -> Process {
     }
 }
 
-/// A GPU as the view has it.
+/// Converts a GPU of the file for the view.
 fn gpu(gpu: &GpuSample) -> Gpu {
     Gpu {
         index: gpu.device.index.map(u64::from),
@@ -344,7 +344,7 @@ mod tests {
         ];
         let events = Events { list, ..Events::default() };
         let on = |at_s| -> Vec<String> {
-            alarms(Some(&events), at_s).iter().map(|line| line[6..13].to_owned()).collect()
+            alerts(Some(&events), at_s).iter().map(|line| line[6..13].to_owned()).collect()
         };
         assert_eq!([on(0.5), on(1.0)], [vec![], vec!["ram>80%".to_owned()]]);
         assert_eq!([on(2.5), on(9.0)], [vec!["ram>80%", "ram>95%"], vec!["ram>95%"]]);

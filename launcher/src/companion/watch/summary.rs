@@ -136,7 +136,7 @@ impl Summary {
     }
 
     /// Says which alerts are on, a line each. Those that this version does not know are left out.
-    pub(super) fn alarms(&self) -> Vec<String> {
+    pub(super) fn alerts(&self) -> Vec<String> {
         let read = |alert: &Value| serde_json::from_value::<RunEvent>(alert.clone()).ok();
         self.alerts.iter().filter_map(read).map(|alert| event_in_words(&alert)).collect()
     }
@@ -201,7 +201,7 @@ mod tests {
             {"at_s": 125.0, "kind": "later"}, 5]}"#;
         let growth = "alert growth, 2 min 5 s after the start: 910 MB of RAM, and it has risen since 1 min 0 s, by 120 MB a minute: \
                       about 14 min 0 s left";
-        assert_eq!(Summary::read(text).unwrap().alarms(), [growth]);
+        assert_eq!(Summary::read(text).unwrap().alerts(), [growth]);
     }
 
     #[test]

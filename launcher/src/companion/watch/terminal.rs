@@ -89,7 +89,7 @@ impl Screen {
     }
 
     /// Writes what was drawn, as far as the terminal takes it. A terminal that takes nothing is waited for until `signal` can be
-    /// read, [`WRITE_WAIT`] at most. Gives whether the terminal has all.
+    /// read, [`WRITE_WAIT`] at most. Returns whether the terminal has all.
     ///
     /// # Errors
     /// If the terminal is gone.

@@ -25,7 +25,7 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    /// The one that the key for sorting changes to.
+    /// The order that follows this one when the user presses the key for sorting.
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Rss => Self::Cpu,
@@ -35,7 +35,7 @@ impl Sort {
         }
     }
 
-    /// Its name.
+    /// The order's name, for the title of the processes.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Rss => "RSS",
@@ -65,7 +65,7 @@ pub(super) type Key = Vec<(Rc<str>, Option<u64>)>;
 /// CPU utilization of processes by pid and start, percent of one core.
 pub(super) type Rates = HashMap<(u64, u64), f64>;
 
-/// A row.
+/// A row of the process tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) key: Key,
@@ -74,7 +74,7 @@ pub(super) struct Row {
     pub(super) command: String,
     /// Its pid, if the row is one process.
     pub(super) pid: Option<u64>,
-    /// Live processes.
+    /// Number of live processes in the row.
     pub(super) live: u64,
     /// RSS of the live processes, bytes. `None`: known of none.
     pub(super) rss_bytes: Option<u64>,
@@ -92,8 +92,8 @@ pub(super) struct Row {
     pub(super) is_folded: bool,
 }
 
-/// The rows of the processes that the filter leaves, with the ended processes of each command. Also gives how many
-/// processes have no row, because they are too deep in the tree or there are too many rows.
+/// The rows of the processes that the filter leaves, with the ended processes of each command. Also returns how many processes have
+/// no row, because they are too deep in the tree or there are too many rows.
 pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u64) {
     let wanted = shape.filter.to_lowercase();
     let is_wanted = |command: &str| wanted.is_empty() || command.to_lowercase().contains(&wanted);
@@ -159,7 +159,7 @@ impl<'a> Forest<'a> {
     }
 }
 
-/// Makes the rows.
+/// The rows while they are made, and what they are made of.
 struct Builder<'a> {
     forest: Forest<'a>,
     rates: &'a Rates,
@@ -226,7 +226,7 @@ impl Builder<'_> {
         groups
     }
 
-    /// Notes these processes and all below them as seen: they get no rows. Gives how many there are.
+    /// Notes these processes and all below them as seen: they get no rows. Returns how many there are.
     fn pass_over(&mut self, mut processes: Vec<usize>) -> u64 {
         let mut count = 0;
         while let Some(at) = processes.pop() {

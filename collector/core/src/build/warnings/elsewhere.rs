@@ -1,5 +1,5 @@
-//! Warnings of what was started outside of the tree. The summary shows the first sentence, so that one names it, and says what to type to
-//! see it.
+//! Warnings of what was started outside of the tree. A summary shows only a warning's first sentence, so that sentence names what was
+//! started, and says what to type to see it.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use crate::build::Inputs;
 use crate::model::batch::Job;
 use crate::model::report::{ElsewhereKind, Report};
 
-/// Maximum number of characters of all names in a warning, so that the advice after them is in the lines of the summary. The
-/// coverage has all.
+/// Maximum number of characters of all names in a warning, so that the advice after them is in the lines of the summary. The report's
+/// `coverage` has all names.
 const MOST_CHARACTERS: usize = 40;
 
-/// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: neither is known of.
+/// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: there are none, as far as known.
 pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     // A run that is to track the others already needs no advice to do that.
     let config = &inputs.config.report;
-    // Agents of Slurm need a job.
+    // Without daemons of an MPI launcher, --nodes=auto starts its agents by srun, which needs a job.
     let mut elsewhere = report.coverage.elsewhere.iter();
     let is_by_daemons = elsewhere.any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
     let is_in_job = !report.allowed.job().nodes(1).is_empty();
-    let (all, each) = if config.asks_for_nodes || config.node_part.is_some() {
+    let (advice, more_advice) = if config.asks_for_nodes || config.node_part.is_some() {
         ("", "")
     } else if report.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {
         (
@@ -37,8 +37,8 @@ pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     // Where no program's arguments name other nodes, only missing ranks can show that there are any.
     let Some(nodes) = &report.coverage.nodes else {
         return Some(format!(
-            "Not in this report: {} of an MPI job or Slurm step{all}. They wrote no record: they ran on other nodes, or can't carry \
-             the shim.{each}",
+            "Not in this report: {} of an MPI job or Slurm step{advice}. They wrote no record: they ran on other nodes, or can't carry \
+             the shim.{more_advice}",
             ranks?
         ));
     };
@@ -47,7 +47,7 @@ pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     let count =
         if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
     Some(format!(
-        "Not in this report: {count}{names}{ranks}{all}. By srun or an MPI launcher, the command started processes there.{each}"
+        "Not in this report: {count}{names}{ranks}{advice}. By srun or an MPI launcher, the command started processes there.{more_advice}"
     ))
 }
 
@@ -62,7 +62,7 @@ pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
     })
 }
 
-/// Warns of commands on other hosts.
+/// Warns of commands on other hosts. Programs such as pdsh run them on several, so the advice has a file (%h) for each host.
 pub(super) fn hosts(_: &Inputs, report: &Report) -> Option<String> {
     started(report, ElsewhereKind::Host, "commands on other hosts by", |programs| match programs {
         [only] if *only != "ssh" => {
@@ -91,8 +91,8 @@ pub(super) fn jobs(_: &Inputs, report: &Report) -> Option<String> {
     started(report, ElsewhereKind::Job, "jobs of", |_| advice.to_owned())
 }
 
-/// Makes the warning of what was started elsewhere in one way, as in "pods of kubectl" (`what` is "pods of"). `advice` says how to see
-/// it, by the programs that asked for it, each once. `None`: nothing was started in this way.
+/// Makes the warning of what was started elsewhere in one way, as in "pods of kubectl" (`what` is "pods of"). `advice` gets the names
+/// of the programs that started it, each once, and says how to see it. `None`: nothing was started in this way.
 fn started(
     report: &Report,
     kind: ElsewhereKind,
@@ -117,7 +117,7 @@ fn started(
     Some(format!("Not in this report: {what} {programs}{names}; {advice}."))
 }
 
-/// The end of a name that is too long: of an image or a host, that tells most.
+/// Shortens a name that is too long to its end, which tells most of a container image or a host.
 fn shortened(name: &str) -> Cow<'_, str> {
     let more = name.chars().count().saturating_sub(MOST_CHARACTERS);
     if more == 0 {
@@ -126,7 +126,7 @@ fn shortened(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("...{}", name.chars().skip(more + 3).collect::<String>()))
 }
 
-/// Names some of them: ` (n1, n2, ...)`. Nothing if there are none.
+/// Writes the first names, as many as fit, in parentheses: ` (n1, n2, ...)`. Empty if there are none.
 fn named<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut names = String::new();
     for (at, name) in all.enumerate() {

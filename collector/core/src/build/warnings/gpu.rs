@@ -1,4 +1,4 @@
-//! The warnings about GPUs. A function that makes some gives none (`None`, or no text) if its cause does not apply.
+//! The warnings about GPUs. Each function makes those of one cause: `None`, or no text, if the cause does not apply.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,11 @@ const LOST_PART: f64 = 0.01;
 const UNCOVERED_PART: f64 = 0.1;
 /// The least time without energy that is worth a warning, seconds.
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
-/// A driver is always slow, and not only once, if its longest time between two readings is at most this many times the mean.
+/// A driver counts as slow all the time, and not only once, if its longest time between two readings is at most this many times the
+/// mean.
 const MOST_REGULAR: f64 = 3.0;
-/// The least time without utilization that is worth a warning, seconds. Where a driver takes no samples of an idle GPU, it
-/// is known to be idle after 2 s only.
+/// The least time without utilization that is worth a warning, seconds. If a driver takes no samples of an idle GPU, it takes 2 s
+/// until that GPU is known to be idle.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
 /// The longest time between two readings of memory that needs no warning if the mean is as asked for, nanoseconds.
 const LONGEST_INTERVAL_NS: f64 = 1e9;
@@ -42,7 +43,7 @@ enum Weight {
 }
 
 impl Weight {
-    /// The weight of a warning that this figure is missing.
+    /// The weight of a warning that says that this figure is missing.
     fn of_figure(figure: Figure) -> Self {
         match figure {
             Figure::MemoryUsed | Figure::ProcessMemory => Self::Peak,
@@ -246,7 +247,7 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     })
 }
 
-/// Names the devices of which a figure is known for too short a time, and gives the shortest of these times, seconds. `None`: there
+/// The names of the devices for which a figure is known for too short a time, and the shortest of these times, seconds. `None`: there
 /// is no such device.
 ///
 /// `spans`: the devices, and for how many seconds the figure of each is known. It is too short if more than `least_s` seconds and
@@ -266,8 +267,8 @@ fn known_too_briefly(
     Some((names(usage, &devices), known_s))
 }
 
-/// Whether the driver gave memory much less often than asked for, on average or once. Time in which it refused memory has a warning
-/// of its own ([`unread_spans`]).
+/// Whether the driver told the processes' memory much less often than it was to be asked, on average or once. Time in which it refused
+/// to tell has a warning of its own ([`unread_spans`]).
 fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     // The run has no process on a device that it may not see.
     let may_be_used = gpu.is_visible != Some(false);
@@ -279,7 +280,7 @@ fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
 
 /// Warns of GPUs whose driver did not answer for a while, besides those that are read slowly all the time. `None`: there is none.
 fn unread(usage: &GpuUsage) -> Option<String> {
-    // If no time between readings is much longer than the mean, `slow_readings` says it all.
+    // If no time between readings is much longer than the mean, the warning of `slow_readings` is enough.
     let is_regular = |gpu: &DeviceUsage| {
         let longest_ns = usage.longest_unanswered_ns(gpu) as f64;
         is_slow(usage, gpu)
@@ -367,7 +368,7 @@ fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
 /// By reason and figure, the devices that lack the figure for that reason.
 type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
 
-/// Writes one line for each reason and list of devices, with the figures that those lack. `problem` completes "GPU figures that".
+/// Writes a line for each reason and set of devices, with the figures that these devices lack. `problem` continues "GPU figures that".
 /// Accounting is left out, since it is no figure of the report.
 fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
     let mut lines = Vec::new();
@@ -400,8 +401,8 @@ fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'
     reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
 }
 
-/// Says which figures are missing, by reason. Lines of their own are for figures that could no longer be read at the end, and for
-/// devices without any figure.
+/// Says which figures are missing, by reason. Figures that could no longer be read at the end, and devices without any figure, have
+/// lines of their own.
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     // `missing` has figures that are not known, `ended` known ones whose last reading failed, `unread` devices without any figure.
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());

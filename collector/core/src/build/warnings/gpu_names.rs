@@ -8,8 +8,8 @@ use crate::run::gpu::usage::device::DeviceUsage;
 /// Maximum number of devices that are named one by one.
 const MOST_NAMED: usize = 2;
 
-/// Names some devices of the run in a warning. Up to two are named by id, more as `all 16 GPUs` or `GPUs 0-3, 7`. If they have no
-/// unique numbers, the first two are named, and how many more there are.
+/// Names some devices of the run in a warning. Up to two are named by id, more as `all 16 GPUs` or `GPUs 0-3, 7`. If their numbers
+/// are not unique, the first two ids are followed by how many more there are.
 pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
     let ids = || devices.iter().map(|gpu| gpu.device.id.as_str());
     if devices.len() <= MOST_NAMED {

@@ -16,12 +16,12 @@ use crate::model::report::{Cause, Coverage, CpuTime, MaxRam, Report, Stage, Topi
 /// Maximum number of processes that one warning names.
 const MOST_NAMED: usize = 10;
 
-/// Looks for one cause of a warning, in the inputs and in all other parts of the report. Gives the message; `None`: the cause does
-/// not apply.
-type CauseOf = fn(&Inputs, &Report) -> Option<String>;
+/// Checks for one cause of a warning, in the inputs and in all other parts of the report. The result is the message; `None`: the cause
+/// does not apply.
+type CauseCheck = fn(&Inputs, &Report) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: &[(Topic, CauseOf)] = &[
+const CAUSES: &[(Topic, CauseCheck)] = &[
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -64,7 +64,7 @@ const CAUSES: &[(Topic, CauseOf)] = &[
 ];
 
 /// The causes of warnings about a run that was not tracked. All others are about what tracking found.
-const UNTRACKED_CAUSES: &[(Topic, CauseOf)] =
+const UNTRACKED_CAUSES: &[(Topic, CauseCheck)] =
     &[(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
 
 /// The report's warnings in order: the launcher's own, those of [`CAUSES`], then those of the GPUs. A run that was not
@@ -72,7 +72,7 @@ const UNTRACKED_CAUSES: &[(Topic, CauseOf)] =
 pub(super) fn warnings(inputs: &Inputs, report: &Report) -> Vec<Warning> {
     let of_launcher = inputs.config.report.warnings.iter().map(|text| (Topic::Tracking, text.clone()));
     let causes = if report.coverage.untracked_reason.is_some() { UNTRACKED_CAUSES } else { CAUSES };
-    let of_run = causes.iter().filter_map(|(topic, message)| Some((*topic, message(inputs, report)?)));
+    let of_run = causes.iter().filter_map(|(topic, check)| Some((*topic, check(inputs, report)?)));
     let all = of_launcher.chain(of_run).map(|(topic, text)| Warning::new(topic, text));
     all.chain(gpu::warnings(inputs)).collect()
 }
@@ -106,8 +106,8 @@ fn sink_troubles(inputs: &Inputs, _: &Report) -> Option<String> {
     sinks::troubles(&inputs.run.health.sinks)
 }
 
-/// Says how many processes the kernel killed for lack of memory. The count is that of the command's own cgroup, or else of the
-/// launcher's, which may have processes outside the tree.
+/// Says how many processes the kernel killed for lack of memory, as counted by the command's own cgroup, or else by the launcher's.
+/// The latter can also have processes outside the tree, so the message names it.
 fn out_of_memory(_: &Inputs, report: &Report) -> Option<String> {
     let (kills, which) =
         match (report.cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills), &report.allowed.cgroup) {
@@ -122,7 +122,7 @@ fn out_of_memory(_: &Inputs, report: &Report) -> Option<String> {
     ))
 }
 
-/// Says that no cgroup could be made for `--cgroup`, or that figures of the group are missing.
+/// Says that no cgroup could be made for `--cgroup`, or that figures of this cgroup are missing.
 fn no_cgroup(_: &Inputs, report: &Report) -> Option<String> {
     let cgroup = report.cgroup.as_ref()?;
     let reason = cgroup.reason.as_deref()?;
@@ -171,8 +171,8 @@ fn launcher_killed(inputs: &Inputs, _: &Report) -> Option<String> {
     })
 }
 
-/// Says what is missing of the descendants of an attached process, which reports nothing itself. `None`: the run attached to none, or
-/// the process connector shows them.
+/// Says which descendants of an attached process may be missing: that process started before the run, so it reports none of them.
+/// `None`: the run attached to no process, or the process connector shows its descendants.
 fn attached_unseen(inputs: &Inputs, report: &Report) -> Option<String> {
     let attached = inputs.config.attached?;
     // If the process was not tracked, another warning says so.
@@ -187,7 +187,7 @@ fn attached_unseen(inputs: &Inputs, report: &Report) -> Option<String> {
 }
 
 /// Warns that processes are missed because the user switched the preload layer off. `None`: it was on, the process connector shows
-/// all processes, or the run attached to a process. Then [`attached_unseen`] says what the layer's absence means.
+/// all processes, or the run attached to a process, of which [`attached_unseen`] warns.
 fn preload_off(inputs: &Inputs, report: &Report) -> Option<String> {
     let config = inputs.config;
     let are_missed = report.coverage.connector_absent.is_some() && !config.discovery.uses(Layer::Preload);
@@ -199,7 +199,7 @@ fn preload_off(inputs: &Inputs, report: &Report) -> Option<String> {
 }
 
 /// Warns that orphans are missed because the user switched the subreaper off. `None`: it was on, the process connector shows all
-/// processes, the run attached to a process, or [`preload_off`] says it.
+/// processes, the run attached to a process, or the warning of [`preload_off`] includes this.
 fn subreaper_off(inputs: &Inputs, report: &Report) -> Option<String> {
     let config = inputs.config;
     let is_off = config.discovery.uses(Layer::Preload) && !config.discovery.uses(Layer::Subreaper);
@@ -222,8 +222,8 @@ fn connector_overruns(_: &Inputs, report: &Report) -> Option<String> {
     ))
 }
 
-/// Warns of processes of other users. They may not open the segment, so figures of them can be missing. `None`: there were none,
-/// or nothing of them is missing ([`lack_of_uninstrumented`]).
+/// Warns of processes of other users. They may not write records to this user's shared memory, so figures of them can be missing.
+/// `None`: there were none, or nothing of them is missing ([`lack_of_uninstrumented`]).
 fn other_users(inputs: &Inputs, report: &Report) -> Option<String> {
     let users = &report.coverage.other_users;
     let count = users.iter().map(|user| user.processes).sum();
@@ -252,8 +252,8 @@ fn uninstrumented(inputs: &Inputs, report: &Report) -> Option<String> {
     ))
 }
 
-/// Says what figures lack of `count` uninstrumented processes. `None`: there are none, or the process connector shows all. Without the
-/// preload layer no program carries the shim, and [`preload_off`] says what that means.
+/// Says what the figures lack because `count` processes did not carry the shim. `None`: there are none, or the process connector shows
+/// all. Without the preload layer no program carries the shim, and [`preload_off`] says what that means.
 fn lack_of_uninstrumented(inputs: &Inputs, report: &Report, count: u64) -> Option<String> {
     let reason = report.coverage.connector_absent.as_ref()?;
     let config = inputs.config;
@@ -265,13 +265,13 @@ fn lack_of_uninstrumented(inputs: &Inputs, report: &Report, count: u64) -> Optio
     })
 }
 
-/// Says how many ranks the report does not list. `None`: it lists all.
+/// Says how many ranks (processes of an MPI job or Slurm step) the report does not list. `None`: it lists all.
 fn unlisted_ranks(inputs: &Inputs, _: &Report) -> Option<String> {
     let left_out = positive(inputs.run.ranks.left_out())?;
     Some(format!("Of the ranks, {left_out} are not listed: the first ones alone are told apart."))
 }
 
-/// Warns of programs that can't see the shim or the segment, and says how to bind both into a sandbox.
+/// Warns of programs that can't see the shim or the shared memory in /dev/shm, and says how to bind both into a sandbox.
 fn unreachable_programs(inputs: &Inputs, _: &Report) -> Option<String> {
     let count = positive(inputs.end.shimless.unreachable)?;
     let shim = inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
@@ -363,7 +363,7 @@ fn state_lost(inputs: &Inputs, _: &Report) -> Option<String> {
     })
 }
 
-/// Says that the segment's file was removed during the run, so that later programs wrote no records.
+/// Says that the file of the shared memory was removed during the run, so that programs started later wrote no records.
 fn segment_unlinked(inputs: &Inputs, _: &Report) -> Option<String> {
     inputs.run.health.is_unlinked.then(|| {
         "The session's shared memory was unlinked during the run, as a logout does with RemoveIPC=yes (logind.conf). \
@@ -403,8 +403,8 @@ fn killed_with_namespace(inputs: &Inputs, _: &Report) -> Option<String> {
     ))
 }
 
-/// Warns of processes of unknown CPU time, without two kinds of them. Children of failed spawns used next to nothing, and
-/// [`killed_with_namespace`] warns of processes that were killed so.
+/// Warns of processes whose CPU time is unknown, except two kinds: children of failed spawns used next to nothing, and
+/// [`killed_with_namespace`] has a warning of its own.
 fn unknown_cpu(inputs: &Inputs, report: &Report) -> Option<String> {
     let Coverage { unknown, failed_spawns, .. } = &report.coverage;
     let killed = inputs.run.tree.counts().killed_with_namespace;
@@ -418,9 +418,9 @@ fn unknown_cpu(inputs: &Inputs, report: &Report) -> Option<String> {
 
 /// Warns of processes whose RAM is in no figure, unless they can't have held enough to matter.
 fn unknown_ram(inputs: &Inputs, report: &Report) -> Option<String> {
-    /// This much needs no warning: no batch system is asked for memory in such small steps.
+    /// Less than this needs no warning: nobody asks a batch system for memory in such small steps.
     const LITTLE_BYTES: u64 = 16_000_000;
-    /// Nor does less than one part in this many of the largest RAM.
+    /// Less than 1/N of the largest RAM, where N is this, needs no warning either.
     const PART: u64 = 20;
     let missing = &inputs.run.totals.ram_missing;
     let known = report.max_ram.combined.footprint_bytes.unwrap_or(0);
@@ -438,7 +438,7 @@ fn unknown_ram(inputs: &Inputs, report: &Report) -> Option<String> {
     })
 }
 
-/// Names the limits that were not held, because no sample knew their figures.
+/// Names the user's limits that had no effect, because no sample knew the figures that they watch.
 fn limits_not_held(inputs: &Inputs, _: &Report) -> Option<String> {
     let mut by_reason = BTreeMap::<_, Vec<&str>>::new();
     for limit in inputs.run.rules.not_held() {
@@ -477,7 +477,7 @@ fn ram_floor(inputs: &Inputs, report: &Report) -> Option<String> {
 fn ram_at_most(inputs: &Inputs, report: &Report) -> Option<String> {
     /// A difference up to this needs no warning in any run.
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
-    /// A difference of up to one part in this many of the certain RAM needs no warning either.
+    /// A difference of up to 1/N of the certain RAM, where N is this, needs no warning either.
     const PART: u64 = 2;
     /// The same where a process was killed, or where pages can't be told apart.
     const SMALL_PART: u64 = 10;
@@ -485,10 +485,10 @@ fn ram_at_most(inputs: &Inputs, report: &Report) -> Option<String> {
     let certain = report.max_ram.combined.footprint_bytes?;
     let at_most = report.max_ram_at_most.combined?;
     let more = at_most - certain;
-    // Not by the moment of a sample: all of it may have been there all the time.
-    let is_unseen = inputs.run.ram.unseen_bytes > more / 2;
-    let part = if is_any_killed || is_unseen { SMALL_PART } else { PART };
-    let reason = if is_unseen {
+    // Most of the difference is of pages that nothing tells apart, and not of times between two samples.
+    let is_sharing_unread = inputs.run.ram.unseen_bytes > more / 2;
+    let part = if is_any_killed || is_sharing_unread { SMALL_PART } else { PART };
+    let reason = if is_sharing_unread {
         "how fork relatives share their pages was not read. Only root sees it where they are large and write between two forks, are \
          not dumpable (prctl), or are another user's; and on a busy machine there can be too little time."
     } else {
@@ -529,7 +529,7 @@ fn no_process(inputs: &Inputs, report: &Report) -> Option<String> {
         .then(|| "No process of the command was seen, so its RAM and CPU time are unknown.".into())
 }
 
-/// Says that the run's start and end have the same time, so that there are no means over time.
+/// Says that the run's start and end have the same time, so that means over time would be divided by 0.
 fn no_length(_: &Inputs, report: &Report) -> Option<String> {
     (report.wall_s <= 0.0).then(|| {
         "The run was shorter than the clock shows: its mean RAM and CPU percentages are unknown.".into()

@@ -8,7 +8,7 @@ pub(super) fn troubles(SinkTroubles(troubles): &SinkTroubles) -> Option<String> 
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// Says what one output lacks, and why: lines that were lost, and all that came after it failed.
+/// Says what one output lacks, and why: the lines that it lost, and all that came after the moment when it failed.
 fn sentences(name: &str, trouble: &SinkTrouble) -> Vec<String> {
     let mut sentences = Vec::new();
     if trouble.lost > 0 {

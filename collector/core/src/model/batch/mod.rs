@@ -5,7 +5,7 @@ pub mod slurm;
 
 use std::ffi::OsString;
 
-/// A job, as its batch system describes it to the processes of the job. `None`: it does not tell, or there is no job.
+/// A job, as its batch system describes it in the environment of the job's processes. `None`: it does not say, or there is no job.
 pub trait Job {
     /// The job's id.
     fn id(&self) -> Option<&str>;
@@ -13,10 +13,10 @@ pub trait Job {
     /// How many nodes it has.
     fn node_count(&self) -> Option<u64>;
 
-    /// Names of its first `most` nodes; none if they are not told.
+    /// Names of its first `most` nodes; empty if they are not known.
     fn nodes(&self, most: usize) -> Vec<String>;
 
-    /// Names of the first `most` nodes of the part of the job (Slurm: step) that the process is of; none if they are not told.
+    /// Names of the first `most` nodes of the part of the job (Slurm: step) that this process belongs to; empty if they are not known.
     fn step_nodes(&self, most: usize) -> Vec<String>;
 
     /// The name of this node in those lists.
@@ -45,8 +45,8 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("FLUX_JOB_ID", "flux"),
 ];
 
-/// The batch system that made a job's environment. `variable` looks up a variable; an empty one counts as unset. `None`:
-/// the environment is that of no job.
+/// The name of the batch system whose job has this environment. `variable` looks up a variable; an empty one counts as unset.
+/// `None`: the environment is that of no job.
 pub fn system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)

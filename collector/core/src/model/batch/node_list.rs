@@ -3,11 +3,11 @@
 /// Maximum number of bytes of a name before its number, and of a number. No node's name has more, and each expanded name would repeat them.
 const MOST_BYTES: usize = 255;
 
-/// Expands a list of nodes, and gives the first `most` names: of `n[1-2,07],m` n1, n2, n07 and m. Parts that are in no such form
-/// stay as they are.
+/// Expands a list of nodes to its first `most` names: `n[1-2,07],m` becomes n1, n2, n07 and m. A part in any other form stays as
+/// it is.
 pub fn expanded(list: &str, most: usize) -> Vec<String> {
     let mut names = Vec::new();
-    // Commas in brackets separate ranges, all others separate nodes.
+    // Commas outside of brackets separate nodes; those in brackets separate ranges of one node name.
     let mut open_brackets = 0_usize;
     let parts = list.split(|c: char| {
         open_brackets = match c {
@@ -34,7 +34,7 @@ pub fn expanded(list: &str, most: usize) -> Vec<String> {
     names
 }
 
-/// What is before the brackets of `n[1-2,07]`, and what is in them. `None`: the part of a list is in another form.
+/// Splits `n[1-2,07]` into what is before the brackets and what is in them. `None`: `part` is in another form.
 fn prefix_and_ranges(part: &str) -> Option<(&str, &str)> {
     let (prefix, rest) = part.split_once('[')?;
     let ranges = rest.strip_suffix(']')?;

@@ -1,11 +1,11 @@
-//! Slurm's variables.
+//! What Slurm tells a job by environment variables.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::{Job, node_list};
 
-/// Set in each job.
+/// Slurm sets it in each job.
 pub const JOB_ID: &str = "SLURM_JOB_ID";
 const NODE_COUNT: &str = "SLURM_JOB_NUM_NODES";
 const NODES: &str = "SLURM_JOB_NODELIST";
@@ -107,13 +107,13 @@ impl Job for Slurm<'_> {
         self.number(CPUS_HERE)
     }
 
-    /// Slurm gives it for the node, for each CPU or for each GPU. 0 stands for all that the node has.
+    /// Slurm sets one of three variables: memory of the node, of each CPU, or of each GPU. 0 stands for all that the node has.
     fn memory_here_bytes(&self) -> Option<u64> {
-        let multiplied = |memory, units: Option<u64>| self.number(memory)?.checked_mul(units?);
+        let of_all = |memory_of_one, count: Option<u64>| self.number(memory_of_one)?.checked_mul(count?);
         let megabytes = self
             .number(MEMORY_HERE)
-            .or_else(|| multiplied(MEMORY_OF_CPU, self.cpus_here()))
-            .or_else(|| multiplied(MEMORY_OF_GPU, self.number(GPUS_HERE)));
+            .or_else(|| of_all(MEMORY_OF_CPU, self.cpus_here()))
+            .or_else(|| of_all(MEMORY_OF_GPU, self.number(GPUS_HERE)));
         megabytes?.checked_mul(MEGABYTE).filter(|bytes| *bytes > 0)
     }
 }

@@ -9,12 +9,12 @@ use crate::model::batch::slurm;
 use crate::model::config::DEFAULT_INTERVAL_NS;
 use crate::named;
 
-/// For how much of the time the driver may be kept busy by default, percent. The command's own calls wait meanwhile.
+/// For how much of the time readings may keep the driver busy by default, percent. The command's own driver calls wait meanwhile.
 const DRIVER_PERCENT: u32 = 25;
 /// The same if the user gave the sampling interval, percent: then readings at that interval are worth longer waits of the command.
 pub const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
 
-/// Names the library to load in place of `libnvidia-ml.so.1`.
+/// The variable that names the library to load in place of `libnvidia-ml.so.1`.
 pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
 
 named! {
@@ -79,7 +79,7 @@ pub struct GpuConfig {
     pub root: PathBuf,
     /// The variables that say what the command may see.
     pub visible: Visible,
-    /// With NVIDIA's library loaded the collector was killed by this signal repeatedly, so it is not loaded again.
+    /// NVIDIA's library is not loaded, because this signal has repeatedly killed collectors that had loaded it.
     pub crashed_by: Option<i32>,
     /// Shortest time between two samples, nanoseconds.
     pub interval_ns: u64,
@@ -106,13 +106,14 @@ impl Default for GpuConfig {
 }
 
 impl GpuConfig {
-    /// Adds what the command's environment says: the visible GPUs, and NVIDIA's library where no option names it.
+    /// Adds what the command's environment says: which GPUs it may use, and the path of NVIDIA's library if no option gave one.
     pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
         Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
     }
 
-    /// Sets the interval of readings, nanoseconds. If the user has given it (`is_given`), the driver may be kept busy for longer.
+    /// Sets the interval of readings, nanoseconds. If the user gave it (`is_given`), readings may keep the driver busy for more of the
+    /// time.
     #[must_use]
     pub fn at_interval(self, interval_ns: u64, is_given: bool) -> Self {
         let driver_percent = if is_given { DRIVER_PERCENT_AT_INTERVAL } else { DRIVER_PERCENT };
@@ -124,7 +125,7 @@ impl GpuConfig {
         self.vendor.is_none_or(|only| only == vendor)
     }
 
-    /// A path below the root.
+    /// Where a file of the system, such as `/proc/modules`, is below the root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

@@ -77,7 +77,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// Whether the parts that the device is divided into report the figure: then a sum over devices lacks nothing.
+    /// Whether the parts that the device is divided into report the figure, so that a sum over all devices lacks nothing.
     pub fn is_reported_by_parts(&self) -> bool {
         matches!(self, Self::ReportedByInstances | Self::ReportedByPartitions)
     }
@@ -86,8 +86,8 @@ impl Missing {
 /// A value, or why there is none.
 pub type Reading<T> = Result<T, Missing>;
 
-/// Joins two readings of a figure. If both are known, gives what `combine` makes of them; if one is, gives that one. If neither is,
-/// gives the reason of the second.
+/// Joins two readings of a figure: two known values by `combine`. If only one is known, it is the result. If neither is, the
+/// result is the reason of the second.
 pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) -> Reading<T> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok(combine(a, b)),
@@ -149,8 +149,8 @@ impl Figure {
         matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
     }
 
-    /// Whether nothing failed if the figure is missing for this reason, so that no warning is needed. So it is for PCIe counters that
-    /// can wrap on a device, or were read too seldom in a short run. `gpus[].missing` has the reason.
+    /// Whether it is normal that the figure is missing for this reason, so that no warning is needed. That is so for PCIe counters that
+    /// can wrap on a device, or were read too seldom in a short run. The report has the reason in `gpus[].missing`.
     pub fn may_be_absent(self, reason: &Missing) -> bool {
         match self {
             Self::PcieTx | Self::PcieRx => {

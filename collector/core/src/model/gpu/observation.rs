@@ -37,10 +37,10 @@ pub struct PidFacts {
     /// The process has a device file of a GPU open; `None`: it is gone, or its descriptors may not be read. Needed only
     /// where the driver's pids may be of another pid namespace.
     pub has_gpu_open: Option<bool>,
-    /// No process or thread here has had the id since before the driver named it. It is of another pid namespace, or of a
-    /// process that is gone.
+    /// No process or thread that lives in this pid namespace had the id when the driver named it. So the id is of another namespace,
+    /// or of a process that is gone.
     pub is_absent: bool,
-    /// The process has memory, as kernel threads and zombies have not; `None`: it is gone.
+    /// Whether the process has memory: kernel threads and zombies have none. `None`: it is gone.
     pub has_memory: Option<bool>,
 }
 
@@ -82,13 +82,13 @@ pub struct BackendsAtEnd {
     pub failed: Vec<(String, Missing)>,
     /// Why devices that could not be identified can't be read.
     pub unreadable: Vec<Missing>,
-    /// Names of `--guuids` that mean no device.
+    /// Names that the user gave by `--guuids`, and that match no device.
     pub unknown_names: Vec<String>,
     /// Warnings for the report.
     pub notes: Vec<String>,
 }
 
-/// What one exchange with the backends gave.
+/// What the backends found out at a tick.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuObservation {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -96,7 +96,7 @@ pub struct GpuObservation {
     /// CLOCK_REALTIME - CLOCK_MONOTONIC when the monitor was started, microseconds: drivers date accounting entries by the
     /// former.
     pub epoch_us: u64,
-    /// A backend is left that may have devices.
+    /// Whether any backend may still have devices.
     pub is_active: bool,
     /// How often devices should be read, nanoseconds.
     pub interval_ns: u64,

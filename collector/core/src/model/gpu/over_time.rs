@@ -1,5 +1,5 @@
-//! The figures of a GPU over time, a row each. What keeps or shows a GPU over time takes them from here and adds its form only: the
-//! points of a run, `series` of a report, `report --every`, traces, `gpu-track watch`.
+//! The figures of a GPU over time, one row each in [`GpuFigure::row`]. All that keeps or shows a GPU over time takes the figures
+//! from here: the points of a run, `series` of a report, `report --every`, traces, `gpu-track watch`.
 
 use std::ops::Index;
 
@@ -29,21 +29,21 @@ named! {
     }
 }
 
-/// What is known of a figure.
+/// How a figure is read from a sample, joined over time, and shown.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// What people read.
+    /// Its title in charts and tables.
     pub title: &'static str,
     /// The symbol of its unit; `None`: bytes, which are shown in several units.
     pub unit: Option<&'static str>,
-    /// How several points become one.
+    /// How its values at several points of time become one.
     pub joining: Joining,
     /// Its value in a sample; `None`: not known.
     pub value: fn(&GpuSample) -> Option<f64>,
 }
 
 impl GpuFigure {
-    /// What is known of it.
+    /// How it is read from a sample, joined over time, and shown.
     pub const fn row(self) -> Row {
         use Joining::{Largest, Mean};
         let (title, unit, joining, value): (_, _, _, fn(&GpuSample) -> Option<f64>) = match self {
@@ -65,27 +65,27 @@ impl GpuFigure {
 /// Number of figures.
 const COUNT: usize = GpuFigure::ALL.len();
 
-/// Something for each figure of a GPU.
+/// A value for each figure of a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ByGpuFigure<T>([T; COUNT]);
 
 impl<T> ByGpuFigure<T> {
-    /// Makes it of what `of` gives for each figure.
+    /// Makes a value for each figure by `of`.
     pub fn new(of: impl FnMut(GpuFigure) -> T) -> Self {
         Self(GpuFigure::ALL.map(of))
     }
 
-    /// All of it, in the order of [`GpuFigure::ALL`].
+    /// The values, in the order of [`GpuFigure::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
     }
 
-    /// All of it to be changed, in the order of [`GpuFigure::ALL`].
+    /// The values to be changed, in the order of [`GpuFigure::ALL`].
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut()
     }
 
-    /// Puts something in the place of what a figure has.
+    /// Replaces the value of a figure.
     #[must_use]
     pub fn with(mut self, figure: GpuFigure, value: T) -> Self {
         self.0[figure as usize] = value;

@@ -29,9 +29,10 @@ pub struct ProcessMemory {
 pub struct ProcessBusy {
     /// Its pid as the driver has it.
     pub pid: u32,
-    /// When, and how much.
+    /// How much, and over how long.
     pub busy: Busy,
-    /// The process was not read before. Then `busy` is its busy time since its start, at 100 percent.
+    /// The process was not read before, so the driver's counter has no earlier value. Then `busy` is its busy time since its start, at
+    /// 100 percent.
     pub is_from_start: bool,
 }
 
@@ -39,7 +40,7 @@ impl ProcessBusy {
     /// The utilisation, and the length of the time that it is of. Busy time since the process's start becomes the mean
     /// from `start_ns` to the reading at `at_ns`, both CLOCK_MONOTONIC.
     ///
-    /// `None`: the counter has more busy time than the process can have had, so it counted before the process started. The counter is
+    /// `None`: the counter has more busy time than the process can have had, so it also counted before the process started. The counter is
     /// read up to `slack_ns` after `at_ns`, so it may be ahead by that much.
     pub fn stretch(&self, start_ns: u64, at_ns: u64, slack_ns: u64) -> Option<Busy> {
         if !self.is_from_start {
@@ -123,8 +124,8 @@ impl DeviceSample {
         Self { is_lost: true, ..Self::of_device(id) }
     }
 
-    /// Puts this reading over an earlier one of the device: each figure is that of its last reading. All times are this reading's.
-    /// A lost device is back once a figure was read.
+    /// Merges this reading with an earlier one of the device: a figure that this one lacks is taken from the earlier one. All times are
+    /// this reading's. A device that was lost is back if this reading has a figure.
     pub fn over_earlier(mut self, earlier: Self) -> Self {
         let is_lost = self.is_lost || (earlier.is_lost && !self.has_figures());
         for (figure, value) in earlier.values {
@@ -162,7 +163,7 @@ impl DeviceSample {
             || self.accounting.is_some()
     }
 
-    /// Every pid that the driver names.
+    /// Every pid that the driver names in this reading, in any of its lists.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
         let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);
@@ -170,7 +171,7 @@ impl DeviceSample {
         listed.chain(busy).chain(accounted)
     }
 
-    /// Gives, for each of [`Figure::ALL`] in that order, whether the device reports it: `Ok`, or why not.
+    /// Whether the device reports a figure (`Ok`), or why not, for each of [`Figure::ALL`] in that order.
     pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
         fn without_value<T>(reading: &Reading<T>) -> Reading<()> {
             reading.as_ref().map(|_| ()).map_err(Clone::clone)

@@ -32,7 +32,7 @@ pub fn names_none(name: &str, devices: &[Device]) -> bool {
     !devices.iter().any(|device| is_name_of(name, device))
 }
 
-/// Which devices of a machine the command may see, by its environment.
+/// Which devices of a machine the command may see, by the variables of its environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Visibility {
     /// By id, whether the command may see it. A device that the environment says nothing of is absent.
@@ -70,9 +70,9 @@ impl Visibility {
                 continue;
             }
             // HIP's list counts the devices that ROCm's list leaves, in the order of that list.
-            let mut left = counted(&of_vendor);
+            let mut left = nameable(&of_vendor);
             for list in own_list.iter().chain(&hip_list) {
-                left = named(list, &left);
+                left = in_list(list, &left);
             }
             for device in &of_vendor {
                 let is_left = |id: &String| left.iter().any(|device| &device.id == id);
@@ -80,7 +80,7 @@ impl Visibility {
                 let is_visible = is_left(&device.id) || device.parent.as_ref().is_some_and(is_left);
                 visibility.by_id.insert(device.id.clone(), is_visible);
             }
-            // Slurm's list has the numbers of device nodes, which mean the same in any order.
+            // If CUDA's variable is not set, the list is Slurm's: its numbers of device nodes do not depend on an order.
             if let Some(list) = &own_list
                 && vendor == Vendor::Nvidia
                 && visible.cuda.is_some()
@@ -97,7 +97,7 @@ impl Visibility {
     }
 }
 
-/// The list that CUDA or ROCm reads for a maker's devices. Without one, gives Slurm's. `None`: neither is set.
+/// The list that CUDA or ROCm reads for a maker's devices, or else Slurm's. `None`: neither is set.
 fn own_list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     let (own, numbering) = match vendor {
         Vendor::Nvidia => (&visible.cuda, Numbering::Rank),
@@ -118,17 +118,17 @@ fn hip_list(visible: &Visible) -> Option<List<'_>> {
 
 /// The devices that lists can name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
 /// divided into them has none. With MIG, the divided device has a number, and its parts have none.
-fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
+fn nameable<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     let has_part = |device: &Device| devices.iter().any(|part| part.parent.as_ref() == Some(&device.id));
     let is_divided = |device: &Device| device.index.is_none() && has_part(device);
-    let mut counted: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
-    counted.sort_by_key(|device| device.index);
-    counted
+    let mut nameable: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
+    nameable.sort_by_key(|device| device.index);
+    nameable
 }
 
 /// Finds those of the `devices` that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
 /// CUDA_VISIBLE_DEVICES).
-fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
+fn in_list<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
     let mut named: Vec<&Device> = Vec::new();
     for word in list.text.split(',') {
         let Some(device) = device_of(word.trim(), list.numbering, devices) else { break };
@@ -139,7 +139,7 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
     named
 }
 
-/// Finds the device that one entry of a list names. `None`: there is none, or it is the beginning of several UUIDs.
+/// Finds the device that an entry of a list (`word`) names. `None`: it names no device, or is the beginning of several UUIDs.
 fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Option<&'a Device> {
     if let Ok(number) = word.parse::<u32>() {
         // MIG parts have no number.
@@ -161,9 +161,9 @@ fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Op
     matching.next().filter(|_| matching.next().is_none())
 }
 
-/// Whether the numbers of a list may mean other devices. CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is
-/// PCI_BUS_ID. That matters where devices of different models are selected by number. `devices`: those of the maker. `named_count`:
-/// how many of them the list names.
+/// Whether the numbers of a list may mean other devices to CUDA than to us: CUDA counts the fastest device first unless
+/// CUDA_DEVICE_ORDER is PCI_BUS_ID. That matters if devices of different models are selected by number. `devices`: those of the
+/// maker. `named_count`: how many of them the list names.
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named_count: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());

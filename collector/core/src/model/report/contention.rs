@@ -24,7 +24,7 @@ impl Contention {
     /// Whether others may have kept the run from using more cores. That is so if they did, or if they had cores and it is not known
     /// whether they did.
     pub fn may_be_contended(&self) -> bool {
-        // If others had too few cores to matter, the answer is known. So where it is not, what they had was enough.
+        // If others had too few cores to matter, the answer is known to be no. So if it is unknown, they had enough of them.
         self.is_contended.unwrap_or(self.others_cores.is_some())
     }
 }

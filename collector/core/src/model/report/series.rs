@@ -210,7 +210,7 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
         }
         let lengths = || tracks.iter().flatten().flat_map(Track::lists).map(Vec::len);
         let points = lengths().next().unwrap_or(0);
-        // Before anything is filled in: a damaged file must not take many times its own size.
+        // This comes before anything is filled in, because a damaged file must not take many times its size in memory.
         if lengths().any(|length| length != points) {
             return Err(A::Error::custom(UNEVEN));
         }

@@ -25,14 +25,14 @@ pub(crate) use crate::model::report::{
 use crate::model::report::{Allowed, DiskFull, Exit};
 use crate::model::signal::{SignalReceived, signal_name};
 
-/// Values of the rules.
+/// The thresholds by which causes are concluded, each with its reason.
 struct Policy;
 
 impl Policy {
-    /// A process is near its limit of address space if its size was above this part of the limit. An allocation that failed is
+    /// A process is near its limit of address space if its size reached this part of the limit. An allocation that failed is
     /// not in the size, so a process that asked for much at once is not found.
     const NEAR_ADDRESS_SPACE: f64 = 0.9;
-    /// A cgroup's limit was reached if its largest charge is above this part of it: charges come in pages, or huge ones.
+    /// A cgroup's memory limit was reached if the largest charge is at least this part of it: memory is charged in pages, or huge pages.
     const FULL_MEMORY: f64 = 0.9;
     /// For this long after a signal or the death of a process, the command may fail because of it: it has to clean up.
     const AFTERMATH_NS: u64 = 5_000_000_000;
@@ -40,22 +40,22 @@ impl Policy {
     /// lives for 0.1 to 5 ms. No other process has noticed the child by then. An out-of-memory kill is known by the
     /// kernel's count.
     const PROBE_NS: u64 = 20_000_000;
-    /// A clock of whole seconds and one of nanoseconds differ by this much.
+    /// Slurm gives times in whole seconds, so they differ from the run's times by up to this much.
     const CLOCK_SLACK_S: f64 = 1.0;
-    /// The kernel compares CPU time in ticks with its limit. They differ from the time used by this part of it, and by
+    /// The kernel compares CPU time in ticks with the limit. The time used differs from the limit then by this part of it, and by
     /// `TICKS_SLACK_S`. On a busy machine SIGXCPU came after 0.95 to 1.38 s for a limit of 1 s.
     const TICKS_SLACK: f64 = 0.05;
     const TICKS_SLACK_S: f64 = 0.5;
 }
 
-/// Signals that end a process for a fault of its own, and SIGKILL, which no process survives. If a command fails soon after such
-/// an end, it may have failed because of it.
+/// Signals that end a process for a fault of its own, and SIGKILL, which no process survives. If the command fails soon after
+/// a process ended by one of these, it may have failed because of that.
 const FATAL: [i32; 8] = [SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP, SIGKILL];
 
 /// Signals that end no process by default. Slurm, for one, sends SIGCONT before SIGTERM.
 const HARMLESS: [i32; 8] = [SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH];
 
-/// What is known at the end of a run.
+/// What is known at the end of a run, as evidence for what ended the command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'a> {
     /// How the command ended.
@@ -83,21 +83,21 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// Concludes what ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
-pub(crate) fn cause(facts: &Evidence) -> Option<Cause> {
-    let has_failed = facts.exit.signal.is_some() || facts.exit.code.is_some_and(|code| code != 0);
+pub(crate) fn cause(evidence: &Evidence) -> Option<Cause> {
+    let has_failed = evidence.exit.signal.is_some() || evidence.exit.code.is_some_and(|code| code != 0);
     if !has_failed {
         return None;
     }
-    facts
+    evidence
         .out_of_memory()
         .map(Cause::OutOfMemory)
-        .or_else(|| facts.cpu_time_limit().map(Cause::CpuTimeLimit))
-        .or_else(|| facts.file_size_limit().map(Cause::FileSizeLimit))
-        .or_else(|| facts.limit_outside().or_else(|| facts.limit_inside()).map(Cause::TimeLimit))
-        .or_else(|| facts.address_space_limit().map(Cause::AddressSpaceLimit))
-        .or_else(|| facts.gpu_memory_exhausted().map(Cause::GpuMemoryExhausted))
-        .or_else(|| facts.signal().map(Cause::Signal))
-        .or_else(|| facts.full_disks.first().cloned().map(Cause::DiskFull))
+        .or_else(|| evidence.cpu_time_limit().map(Cause::CpuTimeLimit))
+        .or_else(|| evidence.file_size_limit().map(Cause::FileSizeLimit))
+        .or_else(|| evidence.limit_outside().or_else(|| evidence.limit_inside()).map(Cause::TimeLimit))
+        .or_else(|| evidence.address_space_limit().map(Cause::AddressSpaceLimit))
+        .or_else(|| evidence.gpu_memory_exhausted().map(Cause::GpuMemoryExhausted))
+        .or_else(|| evidence.signal().map(Cause::Signal))
+        .or_else(|| evidence.full_disks.first().cloned().map(Cause::DiskFull))
 }
 
 /// Whether the kernel may have killed a process at this limit. The kernel's count of hits decides. Without it, the largest charge
@@ -134,12 +134,12 @@ impl Evidence<'_> {
         })
     }
 
-    /// The last processes that a signal ended, latest first.
+    /// The last processes that this signal ended, latest first.
     fn ended_by(&self, signal: i32) -> impl Iterator<Item = &ProcessSummary> {
         self.failures.by_signal.get(&signal).into_iter().flat_map(|killed| killed.last.iter().rev())
     }
 
-    /// Finds a process that met its limit of CPU time, shortly before the command ended: the soft limit, or else the hard one.
+    /// Finds a process that reached its limit of CPU time, shortly before the command ended: the soft limit, or else the hard one.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
         // The kernel sends SIGXCPU at the soft limit, and for nothing else.
         let at_soft_limit =
@@ -163,7 +163,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Finds a process that met its limit of file size, shortly before the command ended. SIGXFSZ is sent for nothing else.
+    /// Finds a process that reached its limit of file size, shortly before the command ended: SIGXFSZ is sent for nothing else.
     fn file_size_limit(&self) -> Option<FileSizeLimit> {
         let process = self.failures.by_signal.get(&SIGXFSZ)?.last.back()?;
         self.is_followed_by_the_end(process.end_ns()).then(|| FileSizeLimit {
@@ -172,8 +172,8 @@ impl Evidence<'_> {
         })
     }
 
-    /// Finds a time limit by a signal that the launcher received shortly before the command ended. It came from `timeout`, or at the
-    /// end time of the Slurm job.
+    /// Finds a time limit that was set outside the tree: the launcher received a signal shortly before the command ended, from
+    /// `timeout` or at the end time of the Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {
             if !self.is_followed_by_the_end(received.at_ns) {
@@ -193,8 +193,8 @@ impl Evidence<'_> {
         })
     }
 
-    /// Whether the signal can be the SIGTERM by which Slurm ends a job at its end time. Slurm sends it up to a minute after that
-    /// time, never before. So each SIGTERM from then on is taken for it.
+    /// Whether the signal can be the SIGTERM by which Slurm ends a job at the job's end time. Slurm sends SIGTERM up to a minute after
+    /// that time, never before. So each SIGTERM from then on is taken for Slurm's.
     fn is_at_slurm_end(&self, received: &SignalReceived) -> bool {
         // The end of the job is a date. The signal's date is computed from the run's end, which is known by both clocks.
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
@@ -211,7 +211,7 @@ impl Evidence<'_> {
         Some(limit_s as f64)
     }
 
-    /// Finds the last `timeout` in the tree that ended its child at its limit, shortly before the command ended.
+    /// Finds a time limit inside the tree: the last `timeout` that ended its child at its limit, shortly before the command ended.
     fn limit_inside(&self) -> Option<TimeLimit> {
         let timeout = self.failures.timed_out.iter().rev().find(|timeout| self.is_at_its_limit(timeout))?;
         let args = timeout.name.args.as_deref();
@@ -231,13 +231,13 @@ impl Evidence<'_> {
         })
     }
 
-    /// Whether a `timeout` ended at its limit, shortly before the command ended. One of unknown arguments is taken to have reached
-    /// its limit.
+    /// Whether a `timeout` ended at its limit, shortly before the command ended. If its arguments are unknown, it is taken to have
+    /// reached its limit.
     fn is_at_its_limit(&self, timeout: &ProcessSummary) -> bool {
         let args = timeout.name.args.as_deref();
         let limit_s = args.and_then(timeout::limit_s);
         let sends_sigkill = args.and_then(timeout::signal) == Some(SIGKILL);
-        // It ends by a signal only with `-s KILL`, which it also sends to itself. Else another process killed it.
+        // `timeout` ends by a signal only with `-s KILL`, since it then sends SIGKILL to itself, too. Else another process killed it.
         let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && sends_sigkill);
         let is_reached = limit_s.is_none_or(|limit_s| timeout.wall_ns as f64 / 1e9 >= limit_s);
         is_own_end && is_reached && self.is_followed_by_the_end(timeout.end_ns())
@@ -257,8 +257,8 @@ impl Evidence<'_> {
         })
     }
 
-    /// Finds any other signal. It ended the command, or the command exited with 128 + N for it, as shells do. Or the launcher
-    /// received it, or it was fatal for another process, shortly before the command failed.
+    /// Finds a signal for which no more specific cause is known. It ended the command, or the command exited with 128 + N for it, as
+    /// shells do. Or the launcher received it, or it ended another process, shortly before the command failed.
     fn signal(&self) -> Option<FatalSignal> {
         if let Some(signal) = self.exit.signal {
             return self.failures.main.as_ref().map(|main| self.fatal_signal(main, signal));
@@ -273,7 +273,7 @@ impl Evidence<'_> {
         Some(self.fatal_signal(process, signal))
     }
 
-    /// Finds the last signal to the launcher after which the command soon failed.
+    /// Finds the last signal that the launcher received shortly before the command failed.
     fn signal_received(&self) -> Option<FatalSignal> {
         let may_end = |received: &&SignalReceived| {
             !HARMLESS.contains(&received.signal) && self.is_followed_by_the_end(received.at_ns)
@@ -329,7 +329,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Whether the command ended soon after this time, CLOCK_MONOTONIC nanoseconds: then what happened at it may be why.
+    /// Whether the command ended soon after this time, CLOCK_MONOTONIC nanoseconds: then what happened at that time may be the reason.
     fn is_followed_by_the_end(&self, at_ns: u64) -> bool {
         self.span_ns.1.saturating_sub(at_ns) <= Policy::AFTERMATH_NS
     }

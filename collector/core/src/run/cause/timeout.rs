@@ -24,13 +24,13 @@ pub(super) fn signal(args: &[String]) -> Option<i32> {
 /// The options of `timeout`, and the words after them: the duration, and the command.
 fn parse(args: &[String]) -> Options<'_> {
     Options::parse(args.get(1..).unwrap_or_default(), |name| {
-        // As a letter or as a long name, which can be cut short as long as it begins no other one.
+        // `name` is a letter or a long name. getopt lets a long name be shortened as long as it begins no other name.
         let has_value = ["kill-after", "signal"].iter().any(|long| long.starts_with(name));
         if has_value { Value::Next } else { Value::None }
     })
 }
 
-/// Parses a number with a unit: s (the default), m, h or d. Gives seconds. `None`: it is no such number, or not a finite one.
+/// Parses a number with a unit, s (the default), m, h or d, into seconds. `None`: it is no such number, or not a finite one.
 fn seconds(duration: &str) -> Option<f64> {
     let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
     let with_unit = units.iter().find_map(|(unit, unit_s)| Some((duration.strip_suffix(*unit)?, *unit_s)));

@@ -1,13 +1,13 @@
-//! Options among the arguments of a program, by getopt's rules.
+//! Parses the options of a program by getopt's rules, from its arguments.
 
-/// Where the value of an option is.
+/// Where the value of an option is found: `-p 80`, `-p80`, `--port=80`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::run) enum Value {
     /// It has none.
     None,
     /// In the same word, if there is one: `-K1`.
     Rest,
-    /// In the same word, or else it is the next word.
+    /// In the same word, or else in the next word.
     Next,
 }
 
@@ -16,19 +16,19 @@ pub(in crate::run) fn is_one_of(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| word == name)
 }
 
-/// Where the value of an option is. The option is a letter, or a long name without its dashes.
+/// Tells where the value of an option of a program is. The option is a letter, or a long name without its dashes.
 pub(in crate::run) type Syntax = fn(&str) -> Value;
 
 /// The options of a program, and the words after them.
 pub(in crate::run) struct Options<'a> {
-    /// Letters and long names, with their values.
+    /// Letters and long names, each with its value.
     list: Vec<(&'a str, Option<&'a str>)>,
-    /// The words from the first one on that is no option.
+    /// The remaining words, from the first that is no option.
     pub(in crate::run) operands: &'a [String],
 }
 
 impl<'a> Options<'a> {
-    /// Parses the words up to the first one that is no option, or that follows `--`.
+    /// Parses the words up to the first that is no option. `--` also ends the options.
     pub(in crate::run) fn parse(args: &'a [String], syntax: Syntax) -> Self {
         let mut parsed = Self { list: Vec::new(), operands: args };
         while let Some((word, rest)) = parsed.operands.split_first() {
@@ -52,15 +52,15 @@ impl<'a> Options<'a> {
         parsed
     }
 
-    /// Adds `name` or `name=value`. Gives whether the next word is its value.
+    /// Adds the option `name` or `name=value`. Returns whether the next word is its value.
     fn add_long(&mut self, long: &'a str, syntax: Syntax) -> bool {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
         self.list.push((name, value));
         value.is_none() && syntax(name) == Value::Next
     }
 
-    /// Adds letters that share a dash. The rest of the word is the value of the first one that can have one. Gives whether the next
-    /// word is its value.
+    /// Adds letters that share a dash. The rest of the word is the value of the first letter that can have one. Returns whether the
+    /// next word is that value.
     fn add_letters(&mut self, letters: &'a str, syntax: Syntax) -> bool {
         for (at, letter) in letters.char_indices() {
             let (_, from_letter) = letters.split_at(at);
@@ -80,7 +80,7 @@ impl<'a> Options<'a> {
         self.list.iter().any(|(name, value)| names.contains(name) && *value != Some("false"))
     }
 
-    /// The value of the last of these options.
+    /// The value of the last option that has one of these names.
     pub(in crate::run) fn value(&self, names: &[&str]) -> Option<&'a str> {
         self.list.iter().rev().find(|(name, _)| names.contains(name)).and_then(|(_, value)| *value)
     }

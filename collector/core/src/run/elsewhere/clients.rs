@@ -1,5 +1,5 @@
-//! Which calls of a client start work elsewhere, and where, by the arguments. What they don't tell, such as a configuration that names
-//! another host, is not known here.
+//! Which calls of a client (docker, ssh, sbatch and others) start work elsewhere, and where, by the arguments alone. A configuration
+//! that names another host is not known here.
 
 use super::arguments::{Options, Value, is_one_of};
 use crate::model::command::base_name;
@@ -13,11 +13,11 @@ pub(super) struct Started<'a> {
     pub(super) target: Option<&'a str>,
 }
 
-/// Programs that copy files by ssh. Their work is here, whatever they start there.
+/// Programs that copy files by ssh. What they start on the other host is only the other side of the copy.
 pub(super) const COPIES: &str = "git git-lfs rsync scp sftp sshfs hg svn borg unison rdiff-backup duplicity";
 
-/// What a call of this client starts elsewhere. `args`: those after the program. `None`: nothing, as far as they tell. The functions
-/// for single clients below return the same.
+/// What a call of this client starts elsewhere. `args`: the arguments after the program. `None`: nothing, as far as they tell. The
+/// functions for single clients below return the same.
 pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     match program {
         "docker" | "docker-compose" | "nerdctl" | "podman" | "podman-remote" => container(program, args),
@@ -32,8 +32,8 @@ pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'
     }
 }
 
-/// What a call is taken to start whose arguments are not all known: most calls of these clients start something.
-pub(super) fn cut(program: &str) -> Option<Started<'static>> {
+/// What a call is likely to start if not all of its arguments are known: most calls of these clients start something.
+pub(super) fn likely(program: &str) -> Option<Started<'static>> {
     let kind = match program {
         "docker" | "docker-compose" | "nerdctl" | "podman-remote" => Container,
         "ssh" | "slogin" | "rsh" | "pdsh" | "clush" | "pssh" | "parallel-ssh" => Host,
@@ -46,19 +46,19 @@ pub(super) fn cut(program: &str) -> Option<Started<'static>> {
 /// The container of systemd in which a call of machinectl starts a shell or another program. `None`: it starts none, such as
 /// `machinectl list`.
 fn machine(args: &[String]) -> Option<Started<'_>> {
-    let options = Options::parse(args, |name| with_value(name, "H M uid setenv E host machine"));
+    let options = Options::parse(args, |name| value_if_among(name, "H M uid setenv E host machine"));
     let (verb, rest) = options.operands.split_first()?;
     let target = Options::parse(rest, |_| Value::None).operands.first().map(String::as_str);
     ["shell", "login", "start"].contains(&verb.as_str()).then_some(Started { kind: Container, target })
 }
 
-/// Where the value of an option is: it has one if its name is among these words.
-fn with_value(name: &str, words: &str) -> Value {
+/// Where the value of an option is: in the same word or the next, if its name is among these words. Else it has none.
+fn value_if_among(name: &str, words: &str) -> Value {
     if is_one_of(name, words) { Value::Next } else { Value::None }
 }
 
-/// Where the value of an option is: it has one unless its name is among these words.
-fn without_value(name: &str, words: &str) -> Value {
+/// The opposite of [`value_if_among`]: an option among these words has no value, all others have one.
+fn no_value_if_among(name: &str, words: &str) -> Value {
     if is_one_of(name, words) { Value::None } else { Value::Next }
 }
 
@@ -67,7 +67,7 @@ fn docker_option(name: &str) -> Value {
     let names = "c H l n a f p config context host log-level tlscacert tlscert tlskey namespace address connection url identity \
                  root runroot storage-driver snapshotter file project-name profile env-file project-directory progress parallel \
                  ansi";
-    with_value(name, names)
+    value_if_among(name, names)
 }
 
 /// Whether an option of `docker run` or `exec` takes a value. `flags` lists those that take none, since they are fewer.
@@ -75,12 +75,12 @@ fn docker_run_option(name: &str) -> Value {
     let flags = "d i t P q T detach interactive tty rm privileged init read-only publish-all no-healthcheck oom-kill-disable \
                  sig-proxy disable-content-trust quiet help replace rmi tls-verify no-hosts no-hostname rootfs env-host \
                  http-proxy no-deps service-ports use-aliases no-TTY remove-orphans build";
-    without_value(name, flags)
+    no_value_if_among(name, flags)
 }
 
 /// Whether an option of `docker start` or `restart` takes a value.
 fn docker_start_option(name: &str) -> Value {
-    with_value(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
+    value_if_among(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
 }
 
 /// The container, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
@@ -94,7 +94,7 @@ fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
         return None;
     }
     let (mut verb, mut rest) = global.operands.split_first()?;
-    // docker starts it in this way as its plugin, and counts itself.
+    // `docker-compose compose` is how docker starts its plugin. The call of docker itself counts.
     if program == "docker-compose" && verb == "compose" {
         return None;
     }
@@ -120,8 +120,8 @@ fn ssh_option(name: &str) -> Value {
     if ssh_takes_value(name) { Value::Next } else { Value::None }
 }
 
-/// The host on which a call of ssh starts a command or a shell. `None`: it only forwards ports, asks the client itself, or starts a
-/// file server.
+/// The host on which a call of ssh starts a command or a shell. `None`: the call only forwards ports, queries the client itself
+/// (`ssh -V`), or copies files.
 fn host(args: &[String]) -> Option<Started<'_>> {
     let before = Options::parse(args, ssh_option);
     let (host, rest) = before.operands.split_first()?;
@@ -135,11 +135,11 @@ fn host(args: &[String]) -> Option<Started<'_>> {
     Some(Started { kind: Host, target: host.rsplit('@').next() })
 }
 
-/// Whether a remote command is the other side of a program that copies files.
+/// Whether a remote command is the server side of a program that copies files.
 fn is_file_server(command: &[String]) -> bool {
     let words = || command.iter().flat_map(|word| word.split_whitespace());
     let has = |wanted: &[&str]| words().any(|word| wanted.contains(&base_name(word)));
-    // docker says `dial-stdio` where it reaches its daemon by ssh.
+    // `docker system dial-stdio` connects a local docker with the daemon of the other host.
     has(&["git-upload-pack", "git-receive-pack", "git-upload-archive"])
         || has(&["git-lfs-authenticate", "git-lfs-transfer", "sftp-server", "svnserve", "dial-stdio"])
         || (has(&["rsync"]) && has(&["--server"]))
@@ -148,10 +148,11 @@ fn is_file_server(command: &[String]) -> bool {
             && has(&["serve", "-server", "server", "--server"]))
 }
 
-/// The hosts on which a call of pdsh, clush, pssh or a program like them starts a command. `None`: it starts none, such as a copy of files.
+/// The hosts on which a call of pdsh, clush, pssh or a program like them starts a command. `None`: it starts none, as when it copies
+/// files.
 fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     const WITH_VALUE: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
-    let options = Options::parse(args, |name| with_value(name, WITH_VALUE));
+    let options = Options::parse(args, |name| value_if_among(name, WITH_VALUE));
     let starts_nothing: &[&str] = match program {
         "pdsh" => &["q", "L", "V", "h"],
         "clush" => &["c", "copy", "rcopy", "version", "help"],
@@ -161,12 +162,12 @@ fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     (!options.has_any(starts_nothing)).then_some(Started { kind: Host, target })
 }
 
-/// The hosts on which a call of GNU parallel starts commands. `None`: its arguments name no other host.
+/// The hosts on which a call of GNU parallel starts commands. `None`: its arguments name no other host than this one.
 fn parallel(args: &[String]) -> Option<Started<'_>> {
     let options = Options::parse(args, |name| {
         let names = "j S I N n L s P a C d E J jobs max-procs sshlogin sshloginfile slf arg-file colsep delimiter load memfree \
                      joblog results tmpdir wd workdir basefile bf return env retries timeout delay halt nice tagstring";
-        with_value(name, names)
+        value_if_among(name, names)
     });
     let logins = options.value(&["S", "sshlogin"]);
     // `:` is this machine.
@@ -182,7 +183,7 @@ fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
         let names = "H M u p E C g D host machine unit property setenv slice uid gid nice working-directory description \
                      service-type timer-property path-property socket-property on-active on-boot on-startup on-unit-active \
                      on-unit-inactive on-calendar chdir background";
-        with_value(name, names)
+        value_if_among(name, names)
     });
     // `-u` of run0 is a user.
     let unit = if program == "run0" { options.value(&["unit"]) } else { options.value(&["u", "unit"]) };
@@ -193,13 +194,13 @@ fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
 /// Pods that a call of kubectl or oc starts in a Kubernetes cluster. `None`: it starts none, such as `kubectl get`.
 fn pod(args: &[String]) -> Option<Started<'_>> {
     let global = Options::parse(args, |name| {
-        with_value(name, "n s v namespace context cluster kubeconfig server user token as")
+        value_if_among(name, "n s v namespace context cluster kubeconfig server user token as")
     });
     let (verb, rest) = global.operands.split_first()?;
     let options = Options::parse(rest, |name| {
         // These take no value; all others do.
         let flags = "i t q rm stdin tty attach quiet command expose privileged wait help";
-        without_value(name, flags)
+        no_value_if_among(name, flags)
     });
     let first = options.operands.first().map(String::as_str);
     let is_elsewhere = match verb.as_str() {

@@ -1,5 +1,6 @@
-//! What the tree's processes started outside of the tree: on other nodes, by MPI launchers and Slurm, and by clients of daemons and of
-//! other hosts. No figure has it, so the report must name it. Arguments of processes tell it.
+//! What the tree's processes started outside the tree: on other nodes, by MPI launchers and Slurm, and by clients, programs that have
+//! a daemon or another host do the work (docker, ssh). No figure includes that work, so the report must name it, as
+//! far as arguments of processes show it.
 
 pub(super) mod arguments;
 mod clients;
@@ -18,11 +19,11 @@ use arguments::is_one_of;
 pub(crate) use nodes::Here;
 use nodes::RemoteStarts;
 
-/// Maximum number of entries that are kept of clients.
+/// Maximum number of entries for calls of clients, beyond which the target of a call is dropped.
 const MOST_ENTRIES: usize = 1000;
 /// Maximum number of characters of a target.
 const MOST_TARGET: usize = 100;
-/// The program that tracks what runs elsewhere.
+/// The program that tracks what it starts elsewhere, so that the work is in a report of its own.
 const TRACKER: &str = "gpu-track-run";
 
 /// The call of a client.
@@ -30,7 +31,7 @@ const TRACKER: &str = "gpu-track-run";
 pub(crate) struct ClientCall {
     /// Its arguments, the program or an interpreter first.
     pub(crate) args: Vec<String>,
-    /// Those of the process that started it, or else that process's name; empty: unknown.
+    /// The arguments of the process that started it, or else that process's name; empty: unknown.
     pub(crate) started_by: Vec<String>,
 }
 
@@ -38,11 +39,11 @@ pub(crate) struct ClientCall {
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Elsewhere {
     pub(crate) nodes: RemoteStarts,
-    /// How often each was started.
+    /// How many calls each entry stands for.
     clients: BTreeMap<ClientEntry, u64>,
 }
 
-/// Calls that count as one entry.
+/// What calls have in common that count as one entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct ClientEntry {
     kind: ElsewhereKind,
@@ -52,7 +53,7 @@ struct ClientEntry {
 }
 
 impl Elsewhere {
-    /// Takes in the call of a client.
+    /// Counts what the call of a client started elsewhere, if it started something, and no other client's call stands for it.
     pub(crate) fn add(&mut self, call: &ClientCall) {
         let Some((program, args)) = client(&call.args) else { return };
         let starter = call.started_by.first().map_or("", |program| base_name(program));
@@ -60,7 +61,7 @@ impl Elsewhere {
             return;
         }
         let is_cut = args.last().is_some_and(|last| last == CUT);
-        let started = clients::started(program, args).or_else(|| clients::cut(program).filter(|_| is_cut));
+        let started = clients::started(program, args).or_else(|| clients::likely(program).filter(|_| is_cut));
         let Some(started) = started.filter(|_| !is_part_of_other(call)) else { return };
         let target = started.target.filter(|target| *target != CUT);
         let entry = ClientEntry {
@@ -69,8 +70,8 @@ impl Elsewhere {
             target: target.map(|target| target.chars().take(MOST_TARGET).collect()),
             is_tracked: is_tracked(args),
         };
-        let is_kept = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
-        let entry = if is_kept { entry } else { ClientEntry { target: None, ..entry } };
+        let has_room = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
+        let entry = if has_room { entry } else { ClientEntry { target: None, ..entry } };
         *self.clients.entry(entry).or_default() += 1;
     }
 
@@ -87,13 +88,13 @@ impl Elsewhere {
     }
 }
 
-/// The client that these arguments are of, and those after its name. `None`: the program is no client.
+/// Splits the arguments of a process into its program, if that is a client, and the arguments after it. `None`: it is no client.
 pub(crate) fn client(args: &[String]) -> Option<(&str, &[String])> {
     program(args).filter(|(program, _)| is_client(program.as_bytes()))
 }
 
-/// The name of the program that these arguments are of, and those after it. Of an interpreter, that is its script. `None`: there
-/// are no arguments.
+/// Splits the arguments of a process into the name of its program and the arguments after it. The program is the script if an
+/// interpreter runs one. `None`: there are no arguments.
 fn program(args: &[String]) -> Option<(&str, &[String])> {
     let (program, rest) = args.split_first()?;
     match found(base_name(program), rest) {
@@ -105,7 +106,7 @@ fn program(args: &[String]) -> Option<(&str, &[String])> {
     }
 }
 
-/// Stands in place of the arguments that had no room in a PROGRAM record. No argument is the same.
+/// Stands in place of the arguments that had no room in a PROGRAM record. No argument is the same, as none can contain a NUL.
 const CUT: &str = "\0";
 
 /// The arguments in a PROGRAM record, [`CUT`] the last if there were more. Empty: it has none.
@@ -122,7 +123,7 @@ pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String
     arguments
 }
 
-/// Whether another program counts for a client that it started: one that copies files, or one that is a client, too, such as pdsh or
+/// Whether the program that started a client stands for the client's call: it copies files, or is a client itself, such as pdsh or
 /// docker, which can use ssh.
 fn is_part_of_other(call: &ClientCall) -> bool {
     program(&call.started_by).is_some_and(|(program, args)| {

@@ -19,11 +19,11 @@ const MOST_NAMES: usize = 1000;
 /// The machines that the arguments of the tree's processes named.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteStarts {
-    /// Daemons by their hosts.
+    /// Daemons of MPI launchers, by their hosts.
     daemons: BTreeMap<String, Daemon>,
     /// Nodes of `srun --nodelist`.
     listed: BTreeSet<String>,
-    /// The sruns without such a list. Which of them ran on most nodes depends on the nodes of the job.
+    /// The sruns without `--nodelist`. Which of them ran on most nodes depends on the nodes of the job.
     sruns: BTreeSet<Srun>,
 }
 
@@ -54,8 +54,8 @@ impl Srun {
         Self { nodes: number("N", "nodes"), tasks: number("n", "ntasks") }
     }
 
-    /// The largest number of nodes on which it can run: as many as it asks for, or else all of the job (`allocated`). Outside of a
-    /// job that is 1. There are no more than it has tasks.
+    /// The largest number of nodes on which it can run: as many as it asks for, or else all nodes of the job (`allocated`; 1 outside
+    /// of a job), but no more than it has tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))
@@ -80,8 +80,8 @@ impl Here<'_> {
 }
 
 impl RemoteStarts {
-    /// Keeps the machines that the call of a client names. Gives whether it is one that starts processes on nodes: an srun, or an ssh
-    /// that starts a daemon. `args`: those after the program. `starter`: the program that started it; empty: unknown.
+    /// Keeps the machines that the call of a client names. Returns whether the call starts processes on nodes: it is an srun, or an
+    /// ssh that starts a daemon. `args`: the arguments after the program. `starter`: the program that started it; empty: unknown.
     pub(super) fn add(&mut self, program: &str, args: &[String], starter: &str) -> bool {
         match program {
             "ssh" | "rsh" => {
@@ -99,7 +99,7 @@ impl RemoteStarts {
         }
     }
 
-    /// Takes in the nodes that the arguments of an srun ask for. It may have started tasks on each of them.
+    /// Stores the nodes that the arguments of an srun ask for. It may have started tasks on each of them.
     fn add_srun(&mut self, args: &[String]) {
         match Options::parse(args, srun_option).value(&["w", "nodelist"]) {
             Some(list) => self.listed.extend(node_list::expanded(list, MOST_NAMES - self.listed.len())),
@@ -110,7 +110,7 @@ impl RemoteStarts {
         }
     }
 
-    /// The machines on which the sruns without a list ran: names, and a number of machines besides this one. If one of them ran
+    /// The machines on which the sruns without `--nodelist` ran: names, and a number of machines besides this one. If one of them ran
     /// on all nodes of the job, the names are those of the nodes, and the number is 0. Otherwise no name is known, and the number
     /// is that of the srun on most nodes.
     fn nodes_of_sruns(&self, here: &Here) -> (Vec<String>, u64) {
@@ -119,7 +119,7 @@ impl RemoteStarts {
         if !allocated.is_empty() && nodes >= allocated.len() as u64 {
             return (allocated, 0);
         }
-        // One is this machine, if tasks of an srun have joined the run here.
+        // One of the nodes is this machine, if tasks of an srun have joined the run here.
         (Vec::new(), nodes.saturating_sub(u64::from(here.joined > 0)))
     }
 
@@ -157,7 +157,7 @@ impl RemoteStarts {
 /// The host on which ssh starts an MPI daemon, and the daemon. `args`: ssh's options, the host, and the command there. `starter`: the
 /// program that started ssh. `None`: ssh starts something else.
 fn daemon_host(args: &[String], starter: &str) -> Option<(String, Daemon)> {
-    /// An ssh of these starts a daemon also where the end of its arguments is not known.
+    /// An ssh that one of these starts is taken to start a daemon even if the end of its arguments is not known.
     const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
     let (host, command) = args.get(host_at(args)?..)?.split_first()?;
     let daemon = words(command).find(|word| is_daemon(word)).map(base_name);
@@ -166,7 +166,7 @@ fn daemon_host(args: &[String], starter: &str) -> Option<(String, Daemon)> {
     Some((host.rsplit('@').next().unwrap_or_default().to_owned(), daemon))
 }
 
-/// Options of srun without a value.
+/// Options of srun that are a letter and have no value.
 const SHORT_FLAGS: &str = "EHOQVXZhjlsuv";
 /// Options of srun whose value is the rest of the word, if there is one: `-K1`, `-I5`.
 const SHORT_OPTIONAL: &str = "IKk";
@@ -177,7 +177,7 @@ const LONG_FLAGS: &str = "bcast compress contiguous debugger-test disable-status
                           resv-ports send-libs share spread-job test-only unbuffered use-min-nodes verbose version \
                           wait-for-children whole x11";
 
-/// Where the value of an option of srun is.
+/// Where the value of an option of srun is: in the next word, unless the lists above say otherwise.
 fn srun_option(name: &str) -> Value {
     match name.chars().count() {
         1 if SHORT_FLAGS.contains(name) => Value::None,

@@ -14,10 +14,10 @@ use crate::model::gpu::{Batch, GpuObservation, GpuPids};
 use crate::run::tree::{ProcessSummary, Tree};
 use pid_table::{PidResolver, PidTable};
 
-/// The pid table and the usage, which a restarted collector goes on from.
+/// The GPU part of the run state: the pid table and the usage. A restarted collector continues with it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GpuState {
-    /// There are GPU backends. Without one, no process is remembered.
+    /// There are GPU backends (readers of one driver each). Without one, no process is remembered.
     pub is_active: bool,
     /// The processes that drivers may name.
     table: PidTable,
@@ -26,7 +26,7 @@ pub struct GpuState {
 }
 
 impl GpuState {
-    /// Takes over the processes of the tree into the pid table. To be called before [`Self::pids`].
+    /// Copies the processes of the tree into the pid table. To be called before [`Self::pids`].
     pub(crate) fn remember_processes(&mut self, tree: &Tree) {
         if self.is_active {
             self.table.remember_processes(tree);
@@ -60,7 +60,7 @@ impl GpuState {
         self.usage.unresponsive.clone_from(&observation.unresponsive);
         // Before processes are forgotten: with a long interval, one can have lived and ended since the last observation.
         self.usage.has_descendants |= self.table.entries.values().any(|process| !process.is_main);
-        // Only when no later reading can name a process is it known which readings have seen it.
+        // A process counts as ended only when it is forgotten, since no later reading can name it then.
         for process in self.table.forget(observation.at_ns) {
             self.usage.ended(&process);
         }
@@ -71,8 +71,8 @@ impl GpuState {
         self.is_active = observation.is_active;
     }
 
-    /// Takes over a process that was finalized. Gives its GPU memory peak, bytes; 0: no driver reported its memory. `None`: no
-    /// driver named the process.
+    /// Takes in a finalized process: its figures are final. Returns its GPU memory peak, bytes; 0: no driver reported its memory.
+    /// `None`: no driver named the process.
     pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
         if !self.is_active {
             return None;
@@ -81,7 +81,7 @@ impl GpuState {
         self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// Ends the run: takes in the ends of the processes that are not forgotten, those of running ones as well. No more observations
+    /// Ends the run: takes in that the processes that are not forgotten ended, as if running ones ended, too. No more observations
     /// come.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.remember_processes(tree);

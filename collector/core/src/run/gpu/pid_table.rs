@@ -67,8 +67,8 @@ pub struct PidTable {
 }
 
 impl PidTable {
-    /// Takes over the running processes of the tree. Of those that have ended and are not finalized yet, takes over the end, and
-    /// whether they had a GPU's library loaded.
+    /// Copies the running processes of the tree. Processes that have ended and are not finalized yet get their end, and whether they
+    /// had a GPU's library loaded.
     pub(super) fn remember_processes(&mut self, tree: &Tree) {
         for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
             if let Some(process) = tree.get(ProcessId(entry.id)) {
@@ -90,10 +90,10 @@ impl PidTable {
         }
     }
 
-    /// Takes over a process that was finalized. From now on it can be forgotten.
+    /// Takes in a process whose figures are final. From now on it can be forgotten.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
-        // A summary does not tell this.
+        // A summary does not tell whether it ran before, so the entry's value stays.
         let ran_before = self.entries.get(&id).is_some_and(|entry| entry.ran_before);
         self.put(PidEntry {
             id,
@@ -126,7 +126,7 @@ impl PidTable {
             Some(leader) if self.by_pid.contains_key(&leader) => {
                 self.leaders.insert(pid, leader);
             }
-            // The id is that of a thread outside of the run by now.
+            // By now, the id is that of a thread outside of the run.
             Some(_) => {
                 self.leaders.remove(&pid);
             }
@@ -138,8 +138,8 @@ impl PidTable {
     /// Notes whether the process that a driver names by this id, its pid or a thread's, has a GPU open. `None`: that could not be
     /// read, and nothing changes.
     ///
-    /// A driver's pid of another pid namespace can equal a pid of the run by chance. Such a process has no GPU open, so it is not
-    /// the one that the driver means. Once it had one open, it counts as meant until it ends.
+    /// A pid that a driver names can be of another pid namespace, and equal a pid of the run by chance. If the run's process has no
+    /// GPU open, the driver does not mean it. Once the process had one open, it counts as meant until it ends.
     fn add_gpu_open(&mut self, pid: u32, is_open: Option<bool>) {
         let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
         if let (Some(id), Some(is_open)) = (self.running(pid), is_open)
@@ -163,8 +163,8 @@ impl PidTable {
     /// Adds a process, or replaces what is known of it, in all indices.
     pub(super) fn put(&mut self, process: PidEntry) {
         let (id, pid, own_pid) = (process.id, process.pid, process.own_pid);
-        // The indices change only for a new process, or one whose pid here became known. `by_own_pid` has those of
-        // other pid namespaces.
+        // The indices change only for a new process, or one whose pid in the collector's namespace became known. `by_own_pid` has
+        // the processes of other pid namespaces.
         if self.entries.get(&id).is_none_or(|known| known.pid != pid) {
             self.remove(id);
             if let Some(pid) = pid {
@@ -177,7 +177,7 @@ impl PidTable {
         self.entries.insert(id, process);
     }
 
-    /// Removes and gives the processes that ended too long ago for a reading to name them, and the oldest if too many are kept.
+    /// Removes and returns the processes that ended too long ago for a reading to name them, and the oldest if too many are kept.
     pub(super) fn forget(&mut self, now_ns: u64) -> Vec<PidEntry> {
         let mut gone = Vec::new();
         while let Some(id) = self.ended.front().copied() {
@@ -192,7 +192,7 @@ impl PidTable {
         gone
     }
 
-    /// Removes a process from all indices, and what was known of its threads. Gives it, if it was there.
+    /// Removes a process from all indices, and what was known of its threads. Returns it, if it was there.
     fn remove(&mut self, id: u64) -> Option<PidEntry> {
         let process = self.entries.remove(&id)?;
         for (index, pid) in [(&mut self.by_pid, process.pid), (&mut self.by_own_pid, Some(process.own_pid))] {
@@ -228,8 +228,8 @@ impl PidTable {
 
     /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC
     /// nanoseconds. If none had, the id can be a pid of another pid namespace: then finds the only process with this pid in its
-    /// own namespace. `is_taken`: a process outside the run has the pid in the collector's namespace, and could use a GPU. Then the
-    /// id means that process, and the result is `None`.
+    /// own namespace. `is_taken` returns whether a process outside the run has the pid in the collector's namespace and could use a GPU.
+    /// Then the id means that process, and the result is `None`.
     fn resolve(
         &self,
         pid: u32,
@@ -253,8 +253,8 @@ impl PidTable {
     }
 
     /// Finds the process that an accounting entry is about. It had this pid, or a thread of this id, when the entry began:
-    /// `started_us`, CLOCK_REALTIME microseconds. Drivers date entries a little off, so it may have started or ended a little
-    /// earlier or later.
+    /// `started_us`, CLOCK_REALTIME microseconds. Drivers date entries a little wrong, so the process may have started a little
+    /// later, or ended a little earlier.
     pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
         let at_us = started_us.saturating_sub(self.epoch_us);
         let slack_us = GpuPolicy::ACCOUNTING_SLACK_US;
@@ -270,7 +270,7 @@ impl PidTable {
     }
 }
 
-/// Maps what a driver lists to processes of the run.
+/// Maps the pids that a driver lists to processes of the run.
 #[derive(Clone, Copy)]
 pub(super) struct PidResolver<'a> {
     /// The processes of the run.
@@ -290,24 +290,25 @@ impl<'a> PidResolver<'a> {
     /// Finds the process of the run that the driver means by this id. The driver's list is about the time between the two of
     /// `from_to_ns`, CLOCK_MONOTONIC nanoseconds. `None`: no process of the run has the id, or it has no GPU open.
     pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
-        // Kernel threads and zombies have no memory and use no GPU, so their pids are free to mean another process.
+        // Kernel threads and zombies have no memory and use no GPU, so a driver that names their pids means another process.
         let is_taken = || self.facts_of(pid).has_memory == Some(true);
         let process = self.table.resolve(pid, from_to_ns, is_taken)?;
         (!self.table.lacks_gpu(process)).then_some(process)
     }
 
-    /// Whether a pid that names no process of the run may mean one all the same, as a pid of another pid namespace. It may if
-    /// no process here has the pid. If a process here has it, the pid may mean another one: in a container, or in a sandbox
-    /// that is a single process to the driver (gVisor). Then the process here must have no GPU open, or be gone.
+    /// Whether a pid that names no process of the run in the collector's pid namespace may mean one in another namespace. It may if
+    /// no process here (in the collector's namespace) has the pid. If a process here has it, the driver may mean another one only
+    /// if the collector is in a container or sandbox, and the process here has no GPU open or is gone. To the driver, all of a
+    /// gVisor sandbox is a single process.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {
             return true;
         }
-        // A process here has the pid. Outside of a container, the driver means that process.
+        // A process here has the pid, and outside of a container the driver means that one.
         let is_another_meant = match facts.has_gpu_open {
             Some(is_open) => !is_open,
-            // Its files could not be read. The driver may mean it, unless it is gone.
+            // Its open files could not be read. The driver may mean it, unless it is gone (`has_memory` is not known either).
             None => facts.has_memory.is_none(),
         };
         self.has_own_pid_ns && is_another_meant

@@ -1,14 +1,15 @@
 //! Tolerances and limits of the GPU figures, each with its reason.
 
-/// The tolerances and limits. Times are in nanoseconds unless the name says otherwise.
+/// Times are in nanoseconds unless the name says otherwise.
 pub(super) struct GpuPolicy;
 
 impl GpuPolicy {
-    /// A process can exist this long before its start as far as that is known: its first record comes a little later.
+    /// A process can exist for this long before its known start, since its first record comes a little late.
     pub const START_SLACK_NS: u64 = 20_000_000;
     /// Drivers date accounting entries up to this much too early or too late, microseconds.
     pub const ACCOUNTING_SLACK_US: u64 = 1_000_000;
-    /// How long an ended process stays in the pid table: readings arrive one tick later, and a slow driver's later still.
+    /// How long an ended process stays in the pid table: readings arrive one tick of the sampling grid later, a slow
+    /// driver's later still.
     pub const ENDED_KEPT_NS: u64 = 2_000_000_000;
     /// Maximum number of ended processes in the pid table, which bounds the memory of a run of many short processes.
     pub const MOST_ENDED: usize = 16_384;
@@ -26,15 +27,15 @@ impl GpuPolicy {
     pub const PROCESS_SAMPLE_INTERVAL_NS: u64 = 2_000_000_000;
     /// A driver that samples devices takes a sample of a busy one at least this often.
     pub const LONGEST_SAMPLE_NS: u64 = 1_000_000_000;
-    /// If a driver samples a device, its newest sample is at most this old.
+    /// If a driver samples a device by itself, its newest sample is at most this old when it is read.
     pub const LONGEST_SAMPLE_AGE_NS: u64 = 2_500_000_000;
     /// How long the utilization of a device waits for that of the others. Drivers keep samples for less, and reading all devices
     /// takes less.
     pub const BUSY_KEPT_NS: u64 = 10_000_000_000;
-    /// Maximum number of steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
+    /// Maximum number of changes that a sum of utilization keeps, which bounds the state file: 16 devices cause 800 in a second.
     pub const MOST_BUSY_STEPS: usize = 4096;
-    /// A device that was not read for two intervals is unread, but not before this time. A busy machine delays a thread for that
-    /// long.
+    /// A device counts as unread after two intervals without a reading, but not before this time: a busy machine delays a thread by
+    /// as much.
     pub const SHORTEST_UNREAD_NS: u64 = 250_000_000;
 }
 

@@ -1,5 +1,5 @@
-//! The time axis of the run: a bounded number of points. When they are too many, neighbours join, so no part of the run is
-//! coarser than another.
+//! The time axis of the run: a bounded number of points, each a stretch of time. When they are too many, neighbours join in
+//! pairs, so no part of the run is coarser than another.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +62,8 @@ impl Default for Axis {
 }
 
 impl Axis {
-    /// Joins the points in pairs if the next sample needs a new point and there are [`MOST_POINTS`]. Gives the lengths that the
-    /// points had, seconds: the caller must join the entries of all tracks alike. `None`: nothing was joined.
+    /// Joins the points in pairs if the next sample needs a new point and there are [`MOST_POINTS`]. Returns the lengths that
+    /// the points had, seconds: the caller must join the entries of all tracks alike. `None`: nothing was joined.
     pub(super) fn make_room(&mut self) -> Option<Vec<f64>> {
         if self.samples_in_last < self.samples_per_point || self.points.len() < MOST_POINTS {
             return None;
@@ -79,7 +79,7 @@ impl Axis {
         Some(lengths_s)
     }
 
-    /// Adds the time of a sample, to the last point or to a new one. Gives where it is.
+    /// Adds the time of a sample, to the last point or to a new one. Returns where the sample is on the axis.
     pub(super) fn push(&mut self, sample: Stretch) -> AxisPosition {
         let point_length_s = match self.points.last_mut() {
             Some(last) if self.samples_in_last < self.samples_per_point => {
@@ -98,7 +98,7 @@ impl Axis {
         AxisPosition { point, point_length_s, sample_length_s: sample.length_s() }
     }
 
-    /// Divides a stretch of time among the points. What is not in any point is left out.
+    /// Divides a stretch of time among the points. Time outside of all points is left out.
     pub(super) fn parts(&self, time: Stretch) -> Vec<PartOfPoint> {
         // A stretch that begins where a point ends is in the next one.
         let Some(first) = self.point_at(time.start_ns.saturating_add(1)) else { return Vec::new() };
@@ -113,7 +113,7 @@ impl Axis {
     }
 
     /// The index of the point of this time, CLOCK_MONOTONIC nanoseconds. The end of a point is part of it. A time after the
-    /// last point is that of the last one. `None`: there is no point.
+    /// last point belongs to the last one. `None`: there is no point.
     pub(super) fn point_at(&self, at_ns: u64) -> Option<usize> {
         let last = self.points.len().checked_sub(1)?;
         let ended_before = self.points.partition_point(|point| point.end_ns < at_ns);

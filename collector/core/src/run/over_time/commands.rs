@@ -1,5 +1,5 @@
-//! RAM and CPU of commands over the run. [`MAX_TRACKS`] of them have tracks of their own: those with most RAM, and those with most CPU
-//! time. The others are one sum.
+//! RAM and CPU of commands over the run. [`MAX_TRACKS`] of them have tracks (figures over time) of their own: those with most RAM, and
+//! those with most CPU time. The others are one sum.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const MAX_TRACKS: usize = 32;
 pub(crate) struct CommandTracks {
     /// Its name.
     pub command: Arc<str>,
-    /// What its live processes add to the tree's footprint, bytes.
+    /// What its live processes add to the tree's footprint (its distinct resident pages), bytes.
     pub ram_bytes: Track,
     /// CPU utilisation, percent of one core. Only means.
     pub cpu_percent: Track,
@@ -36,7 +36,7 @@ pub(crate) struct CommandTracks {
 pub(crate) struct Commands {
     /// The commands that have tracks.
     pub kept: Vec<CommandTracks>,
-    /// How often a command joined the others.
+    /// How often a command was merged into the others; one that comes back counts again.
     pub others: u64,
     /// RAM of the others, bytes. Only means.
     pub others_ram_bytes: Track,
@@ -65,7 +65,8 @@ impl CommandTracks {
 
     /// Adds a sample at its place on the axis, and raises the sums by which [`Commands::merge_least`] chooses. `now`: the command's
     /// part of the tree's footprint, and its CPU time. `None`: the sample does not have the command, which counts as 0. If all
-    /// processes of the command ended before the sample, their RAM is not known. A sample without length has no CPU utilisation.
+    /// processes of the command ended before the sample, their RAM is not known. If no time passed since the sample before, there is no
+    /// CPU utilisation.
     fn put(&mut self, at: AxisPosition, now: Option<&CommandSample>) {
         let ram = now.map(|now| Values::single(now.added_bytes as f64));
         let is_seen = now.is_none_or(|now| now.processes > 0);
@@ -93,7 +94,7 @@ pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
 }
 
 impl Commands {
-    /// Adds the commands of a sample. One without tracks gets some. If there are too many then, the least joins the others.
+    /// Adds the commands of a sample. A command without tracks gets some. If that makes too many, the least is merged into the others.
     pub(super) fn put(&mut self, at: AxisPosition, commands: &[CommandSample]) {
         let mut now: FxHashMap<&Arc<str>, &CommandSample> =
             commands.iter().map(|command| (&command.command, command)).collect();
@@ -111,8 +112,8 @@ impl Commands {
         }
     }
 
-    /// Adds the least of the kept commands to the others. The commands with most RAM, half of [`MAX_TRACKS`], stay. Of the rest the one
-    /// with least CPU time goes.
+    /// Merges the least of the kept commands into the others. The commands with most RAM, half of [`MAX_TRACKS`], stay. Of the rest, the
+    /// one with least CPU time is merged.
     fn merge_least(&mut self) {
         let mut by_ram: Vec<usize> = (0..self.kept.len()).collect();
         by_ram.sort_by_key(|index| Reverse(self.kept[*index].max_ram_bytes));

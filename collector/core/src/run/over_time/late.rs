@@ -1,4 +1,5 @@
-//! Late usage: what a sample shows of the time before its own. Records come late, so its intervals can begin earlier.
+//! Late usage: what a sample shows of the time before its own. Records can come late, so the intervals (lives and memory of processes)
+//! of a sample can begin before it.
 
 use super::axis::Stretch;
 use crate::model::groups::Groups;
@@ -27,7 +28,7 @@ pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
 }
 
 /// The part of an interval's RAM over time that is before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: there is none,
-/// or the end of the interval is rough, so how long the memory was held is not known.
+/// or the interval's end is known only roughly, so how long the memory was held is unknown.
 fn ram(interval: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     if interval.is_end_rough || interval.memory.added_bytes == 0 {
         return None;

@@ -21,8 +21,8 @@ use commands::Commands;
 pub(in crate::run) use late::{LateUse, late_uses};
 pub(crate) use track::{Track, Values};
 
-/// A quantity of the tree's groups and of the machine. A sample has only the largest reading of the machine within its time. So
-/// the machine's mean and smallest value are those of these readings.
+/// A quantity of the tree's groups (first process, descendants, both) and of the machine. A sample has only the largest reading
+/// of the machine within its time. So the machine's mean and smallest value are those of these largest readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sets {
     /// The tree's.
@@ -47,9 +47,9 @@ pub(crate) struct IoTracks {
 /// A file system over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileSystemTracks {
-    /// As it was when it answered last.
+    /// The last sample of it.
     pub last: FileSystemSample,
-    /// Bytes.
+    /// Its free space, bytes.
     pub free_bytes: Track,
 }
 
@@ -68,19 +68,20 @@ pub(crate) struct Revision {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverTime {
     axis: Axis,
-    /// Footprints, and the machine's memory in use, bytes.
+    /// Footprints (distinct resident pages), and the machine's memory in use, bytes.
     pub(crate) ram_bytes: Sets,
-    /// Utilisation, percent of one core. Extremes are those of windows, means are of CPU time.
+    /// Utilisation, percent of one core. Extremes are those of the CPU windows, over each of which it is measured; means come from
+    /// CPU time.
     pub(crate) cpu_percent: Sets,
     /// Live processes.
     pub(crate) processes: Track,
-    /// Block I/O.
+    /// Block I/O of the tree.
     pub(crate) io: IoTracks,
     /// The file systems that the run may write to.
     pub(crate) file_systems: Vec<FileSystemTracks>,
     /// The tracked GPUs, in their order. A sample counts with the largest value that was read within its time.
     pub(crate) gpus: Vec<ByGpuFigure<Track>>,
-    /// The commands.
+    /// RAM and CPU by command.
     pub(crate) commands: Commands,
     /// CPU time up to the last sample, nanoseconds.
     cpu_ns: Groups<u64>,
@@ -126,7 +127,7 @@ impl OverTime {
     /// Spreads the block I/O since the reading before evenly over the time between both, which can be several points.
     fn put_io(&mut self, sample: &TreeSample) {
         let Some(now) = sample.io else { return };
-        // The first reading counts from the begin of the axis: a short run may have only one.
+        // The I/O up to the first reading counts from the begin of the axis, since a short run may have one reading only.
         let axis_start_ns = self.points().first().map_or(0, |point| point.start_ns);
         let nothing_yet = IoSample { read_ns: axis_start_ns, ..IoSample::default() };
         let before = self.io.last.unwrap_or(nothing_yet);
@@ -134,7 +135,7 @@ impl OverTime {
         self.io.before_ns = before.read_ns;
         let (start_ns, end_ns) = (before.read_ns, now.read_ns.max(before.read_ns));
         let parts = self.axis.parts(Stretch { start_ns, end_ns });
-        // Time outside of all points is left out, so all bytes are spread over the rest.
+        // A part of the time can be outside of all points. All bytes are spread over the time that is inside.
         let all_s: f64 = parts.iter().map(|part| part.inside_s).sum();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / all_s;
         let read_rate = rate(now.bytes.read, before.bytes.read);
@@ -188,7 +189,7 @@ impl OverTime {
     /// mean, and reset. The CPU window that the sample completed gives the extremes.
     fn take_cpu_of(&mut self, sample: &TreeSample, sample_length_s: f64) -> Groups<Option<Values>> {
         let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
-        // Clocks have whole nanoseconds, so a smaller difference comes from rounding. Adding 0 makes -0 a 0.
+        // Clocks count whole nanoseconds, so smaller differences are rounding errors of `late`. Adding 0 makes -0 a 0.
         let late_ns = std::mem::take(&mut self.late_cpu_ns);
         let spent_ns = spent_ns.with(late_ns, |all, late| (all - late).round() + 0.0);
         self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
@@ -198,7 +199,7 @@ impl OverTime {
         })
     }
 
-    /// Takes in that there was more RAM, or more processes, in the time of a closed sample: raises the maxima of its point.
+    /// Notes that there was more RAM, or more processes, in the time of a closed sample: raises the maxima of its point.
     pub(in crate::run) fn raise(&mut self, revision: &Revision) {
         let Some(point) = self.axis.point_at(revision.at_ns) else { return };
         let tracks = self.ram_bytes.groups.as_mut();
@@ -221,7 +222,7 @@ impl OverTime {
         }
     }
 
-    /// All tracks, which have their entries joined when points of the axis are.
+    /// All tracks with entries by point. When the axis joins points, each track must join its entries alike.
     fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
         let sets =
             [&mut self.ram_bytes, &mut self.cpu_percent].into_iter().flat_map(|Sets { groups, system }| {

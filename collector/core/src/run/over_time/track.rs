@@ -76,12 +76,12 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// Makes a track of which points without an entry mean 0.
+    /// Makes a track in which points without an entry mean 0.
     pub(super) fn zero() -> Self {
         Self { absent: Some(Values::single(0.0)), ..Self::default() }
     }
 
-    /// Makes a track of which only means are known, and points without an entry mean 0.
+    /// Makes a track that has only means, and in which points without an entry mean 0.
     pub(super) fn zero_mean() -> Self {
         Self { absent: Some(Values::of_mean(0.0)), ..Self::default() }
     }
@@ -116,7 +116,7 @@ impl Track {
         (!hides_some).then_some(values)
     }
 
-    /// The entry of a point. If there is none, it is made, and the entries between are filled with `absent`.
+    /// The entry of a point. If there is none, makes it, and fills the entries between it and the others with `absent`.
     fn entry(&mut self, point: usize) -> &mut Option<Values> {
         if self.entries.is_empty() {
             self.first = point;
@@ -132,9 +132,9 @@ impl Track {
         &mut self.entries[at]
     }
 
-    /// Adds a sample to the last point of the axis: joins its values to those that the point has so far. `None`: the sample has none
-    /// of the quantity, or does not know it, as `absent` says. Then `absent`, if that is known, is joined to the point. A point without
-    /// an entry needs none, and a point that is unknown so far stays so.
+    /// Adds a sample to the last point of the axis: joins its values to those that the point has so far. `None`: if `absent` is 0, the
+    /// sample has none of the quantity, and the 0 is joined to the point. A point without an entry means 0 anyway, and an unknown
+    /// point stays unknown. If `absent` is `None`, the sample does not know the quantity, and nothing changes.
     pub(super) fn put(&mut self, at: AxisPosition, values: Option<Values>) {
         let before = self.get(at.point).filter(|_| at.point_length_s > 0.0);
         let has_entry = at.point < self.first + self.entries.len();
@@ -146,8 +146,8 @@ impl Track {
         }
     }
 
-    /// Adds a sample in whose time there was some of the quantity, but it is not known how much. A point that has `point_s` seconds
-    /// so far keeps what is known of it, unless that is 0.
+    /// Adds a sample in whose time there was some of the quantity, but an unknown amount. What is known of the point, which is
+    /// `point_s` seconds long so far, stays, unless that is 0: then the point becomes unknown.
     pub(super) fn put_unknown(&mut self, point: usize, point_s: f64) {
         let is_known = self.get(point).is_some_and(|values| !values.is_zero());
         if point_s <= 0.0 || !is_known {
@@ -161,7 +161,7 @@ impl Track {
         *self.entry(point) = Some(Values { mean: (f64::from(known.mean) + mean) as f32, ..known });
     }
 
-    /// Takes in that a quantity had this rate for a part of a point's time, from 0 to 1. The mean grows by that part of the rate,
+    /// Notes that a quantity had this rate for a part of a point's time, from 0 to 1. The mean grows by that part of the rate,
     /// and the extremes take in the rate.
     pub(super) fn add_rate(&mut self, point: usize, part: f64, rate: f64) {
         self.add_mean(point, part * rate);
@@ -197,8 +197,8 @@ impl Track {
         (self.first, self.entries) = (begin, entries);
     }
 
-    /// Adds the means of another track. The extremes of a sum are not known, so those of this track stay. Where one of both is
-    /// unknown, the other counts alone. If that is 0, the point is unknown.
+    /// Adds the means of another track. The extremes of a sum are not known, so those of this track stay. Where one track is unknown
+    /// at a point, the other one counts alone; but if that is 0, the point becomes unknown.
     pub(crate) fn add_means_of(&mut self, other: &Self) {
         for point in other.first..other.first + other.entries.len() {
             match other.get(point) {

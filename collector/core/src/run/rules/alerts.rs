@@ -1,6 +1,6 @@
-//! Alerts: each is told when it goes on and when it goes off. A command of the user can run then, too.
+//! Alerts: the user is told when one goes on and when it goes off. A command of the user can run then, too.
 //!
-//! A sample without the figure leaves an alert on or off as it is.
+//! A sample that lacks an alert's figure leaves the alert as it is, on or off.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +23,10 @@ pub(crate) struct Alert {
     pub(crate) state: Hysteresis,
     /// The threshold when the figure was last known, in the unit of a report.
     pub(crate) allowed: Option<f64>,
-    /// Of an alert of growth: what rose last, RAM or memory on a GPU.
-    grown: Grown,
-    /// The alert as an event at the last sample that has its figure. `None`: it was off then, or this collector has seen no such sample.
+    /// For an alert of growth: which memory rose last.
+    grown: MemoryKind,
+    /// The event that describes it at the last sample that had its figure. `None`: it was off then, or this collector has seen no
+    /// such sample.
     #[serde(skip)]
     pub(crate) now: Option<RunEvent>,
 }
@@ -43,9 +44,9 @@ struct AlertFigure {
     usable: Option<f64>,
 }
 
-/// What an alert of growth is about.
+/// Which memory an alert of growth is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-enum Grown {
+enum MemoryKind {
     /// The footprint.
     #[default]
     Ram,
@@ -53,16 +54,16 @@ enum Grown {
     GpuRam,
 }
 
-/// How memory rises, by [`Grown`]. `None`: it does not rise all the time.
+/// How each memory rises, with [`MemoryKind`] as index. `None`: it does not rise all the time.
 type Rises = [Option<Rise>; 2];
 
 impl Alert {
     /// Makes an alert that is off.
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, state: Hysteresis::default(), allowed: None, grown: Grown::Ram, now: None }
+        Self { rule, state: Hysteresis::default(), allowed: None, grown: MemoryKind::Ram, now: None }
     }
 
-    /// The kind of the event that tells that the alert is on.
+    /// The kind of its event when it goes on.
     fn kind(&self) -> EventKind {
         match (self.rule.quantity, self.rule.threshold) {
             (Quantity::Growth, _) => EventKind::Growth,
@@ -78,8 +79,8 @@ impl Alert {
 }
 
 impl Rules {
-    /// Decides which alerts go on or off, and orders that the user is told, and that the user's command runs if there is one. Gives the
-    /// events of that.
+    /// Decides which alerts go on or off. For each, orders that the user is told, and that the user's command runs if there is one.
+    /// Returns the events of these alerts.
     pub(super) fn decide_alerts(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
         let memory = moment.sample.gpu.fullest().map(|(_, memory_bytes)| memory_bytes);
         let on_gpu = memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes)));
@@ -94,7 +95,7 @@ impl Rules {
         events
     }
 
-    /// Orders what is done when an alert, by its index, goes on or off.
+    /// Orders what is done when an alert, given by its index, goes on or off.
     fn order_telling(&mut self, alert: u32, event: &RunEvent, orders: &mut Orders) {
         let epoch = self.next_epoch;
         self.next_epoch = self.next_epoch.saturating_add(1);
@@ -107,15 +108,15 @@ impl Rules {
         }
     }
 
-    /// Takes a sample in for one alert, by its index. Keeps its threshold, and what it is now, for the live summary and the report.
-    /// Gives the event if the alert goes on or off. `None`: it stays as it is.
+    /// Takes in a sample for one alert, given by its index. Keeps its threshold and its `now`, for the live summary and the report.
+    /// Returns the event if the alert goes on or off. `None`: it stays as it is.
     fn decide_alert(&mut self, index: usize, moment: &Moment, rises: Rises) -> Option<RunEvent> {
         let Moment { start_ns, sample, .. } = *moment;
         let alert = self.alerts.get(index)?;
         let is_growth = alert.rule.quantity == Quantity::Growth;
-        // What rises, RAM first, or else what rose last.
-        let rising = [Grown::Ram, Grown::GpuRam].into_iter().find(|grown| rises[*grown as usize].is_some());
-        let grown = rising.unwrap_or(alert.grown);
+        // The memory that rises (if both do, RAM), or else the one that rose last.
+        let mut kinds = [MemoryKind::Ram, MemoryKind::GpuRam].into_iter();
+        let grown = kinds.find(|kind| rises[*kind as usize].is_some()).unwrap_or(alert.grown);
         let figure = if is_growth {
             self.figure_of_growth(grown, rises[grown as usize], moment)
         } else {
@@ -124,7 +125,7 @@ impl Rules {
         let alert = self.alerts.get_mut(index)?;
         alert.grown = grown;
         let Some(figure) = figure else {
-            // `now` stays.
+            // `now` stays: it is of the last sample with a figure.
             alert.state.take_unknown();
             return None;
         };
@@ -135,7 +136,7 @@ impl Rules {
         let left_bytes = figure.usable.map(|usable| (usable - figure.amount).max(0.0));
         // Events of growth on a GPU are about its memory.
         let quantity =
-            if is_growth && grown == Grown::GpuRam { Quantity::GpuRam } else { alert.rule.quantity };
+            if is_growth && grown == MemoryKind::GpuRam { Quantity::GpuRam } else { alert.rule.quantity };
         let event = |kind, since_ns| RunEvent {
             rule: Some(alert.rule.words.clone()),
             quantity: Some(quantity),
@@ -165,17 +166,17 @@ impl Rules {
     fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<AlertFigure> {
         let level = self.level(rule, moment)?;
         let side = Side::new(level, rule.quantity.row().acts_below);
-        // Only the time that is left uses `usable`, and only a rise has one.
-        let rise = rises[Grown::Ram as usize].filter(|_| rule.quantity == Quantity::Ram);
+        // `usable` serves only the time until memory is full, which only a rise has.
+        let rise = rises[MemoryKind::Ram as usize].filter(|_| rule.quantity == Quantity::Ram);
         let usable = self.most_ram().map(|bytes| bytes as f64);
         Some(AlertFigure { amount: level.amount, allowed: Some(level.allowed), side, rise, usable })
     }
 
-    /// The figure of an alert of growth, which is of `grown`. `None`: it is not known.
-    fn figure_of_growth(&self, grown: Grown, rise: Option<Rise>, moment: &Moment) -> Option<AlertFigure> {
-        let (bytes, usable) = match grown {
-            Grown::Ram => (moment.sample.footprint_bytes.combined.end, self.most_ram()),
-            Grown::GpuRam => moment.sample.gpu.fullest().map(|(used, memory)| (used, Some(memory)))?,
+    /// The figure of an alert of growth, of this kind of memory. `None`: it is not known.
+    fn figure_of_growth(&self, kind: MemoryKind, rise: Option<Rise>, moment: &Moment) -> Option<AlertFigure> {
+        let (bytes, usable) = match kind {
+            MemoryKind::Ram => (moment.sample.footprint_bytes.combined.end, self.most_ram()),
+            MemoryKind::GpuRam => moment.sample.gpu.fullest().map(|(used, memory)| (used, Some(memory)))?,
         };
         let usable = usable.map(|bytes| bytes as f64);
         let side = if rise.is_some() { Side::Beyond } else { Side::Back };

@@ -29,7 +29,7 @@ impl Rules {
         let part_of = |whole: u64| (whole as f64 * percent / 100.0).floor();
         match rule.quantity {
             Quantity::Ram => match rule.response {
-                // What limits allow ends the run, so it can't be a part of itself.
+                // An alert compares with the RAM at which the run ends. Limits themselves set that, so they compare with the whole.
                 Response::End | Response::Signal(_) => self.usable.ram_bytes.map(part_of),
                 Response::Tell => self.most_ram().map(part_of),
             },
@@ -39,14 +39,15 @@ impl Rules {
         }
     }
 
-    /// The figure of a rule. A GPU of unknown use may be at work, so idleness is not known then. `None`: it is not known.
+    /// The figure of a rule. `None`: it is not known. Idleness is not known while the use of a GPU is unknown, since that GPU may be
+    /// at work.
     fn amount(&self, rule: &Rule, moment: &Moment) -> Option<f64> {
         let Moment { start_ns, sample, .. } = *moment;
         let (gpu, now_ns) = (&sample.gpu, sample.at_ns);
         let is_gpu_use_known = || gpu.is_idle().is_some();
         let amount = match rule.quantity {
-            // The largest so far includes what later records add to the time between two samples. So a child that held too much for a
-            // moment exceeds a limit, too, although it has ended by then.
+            // A limit compares the largest RAM so far, which includes what later records add to the time between two samples. So it
+            // also sees a child that held too much for a moment and has ended.
             Quantity::Ram if rule.response == Response::Tell => sample.footprint_bytes.combined.end,
             Quantity::Ram => sample.max_ram.combined.bytes,
             Quantity::GpuRam => match rule.threshold {

@@ -1,4 +1,5 @@
-//! Whether RAM rises all the time. This is a fact of the run so far, not a verdict about the program.
+//! Whether memory (the tree's RAM, or that on a GPU) rises all the time. This is a fact of the run so far, not a verdict about the
+//! program.
 //!
 //! The run is cut into stretches of equal length, and the smallest footprint of each stretch is kept. The last half of the run is cut
 //! into 8 equal windows. RAM grows if the minimum rises from each window to the next, and from the first to the last by enough. A
@@ -6,8 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// At this number of minima, each two stretches become one.
-const MOST: usize = 128;
+/// At this number of minima, neighbouring stretches are joined in pairs.
+const MAX_MINIMA: usize = 128;
 /// Length of the first stretches, nanoseconds.
 const FIRST_WIDTH_NS: u64 = 1_000_000_000;
 /// Number of windows over the last half of the run.
@@ -35,9 +36,9 @@ pub(super) struct Growth {
 /// By how much RAM rises.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rise {
-    /// Begin of the first window, CLOCK_MONOTONIC nanoseconds.
+    /// Begin of the first of the windows over which it rises, CLOCK_MONOTONIC nanoseconds.
     pub since_ns: u64,
-    /// From the first window to the last, bytes a second.
+    /// Mean rate from the first window to the last, bytes a second.
     pub bytes_per_s: f64,
 }
 
@@ -47,12 +48,13 @@ impl Growth {
         if self.width_ns == 0 {
             (self.width_ns, self.begin_ns) = (FIRST_WIDTH_NS, start_ns);
         }
-        // A long gap without samples adds many stretches. They become wider, so there are never more than [`MOST`].
+        // After a long gap without samples, many stretches are over at once. They become wider, so there are never more than
+        // [`MAX_MINIMA`].
         while at_ns.saturating_sub(self.end_ns()) >= self.width_ns {
-            // A stretch without a sample counts as level.
+            // A stretch without a sample gets the minimum of the stretch before.
             let minimum = self.open.take().or(self.minima.last().copied()).unwrap_or(bytes);
             self.minima.push(minimum);
-            if self.minima.len() == MOST {
+            if self.minima.len() == MAX_MINIMA {
                 self.minima = self.minima.chunks(2).filter_map(|two| two.iter().min().copied()).collect();
                 self.width_ns = self.width_ns.saturating_mul(2);
             }
@@ -74,7 +76,7 @@ impl Growth {
         }
         // Stretches in a window, rounded up: all windows together are at least half of the run.
         let in_window = count.div_ceil(2 * WINDOWS);
-        // This is never below 0: a run that is long enough has half of [`MOST`] stretches or more.
+        // This is never below 0: a run that is long enough has half of [`MAX_MINIMA`] stretches or more.
         let first = count.checked_sub(in_window * WINDOWS)?;
         let windows = self.minima.get(first..)?.chunks(in_window);
         let windows: Vec<u64> = windows.filter_map(|window| window.iter().min().copied()).collect();
@@ -162,7 +164,7 @@ mod tests {
         for s in [0, 1, 2, 86_400, 86_401] {
             growth.add(0, s * S, 500_000_000 + s);
         }
-        assert!(growth.minima.len() < MOST);
+        assert!(growth.minima.len() < MAX_MINIMA);
         assert_eq!(growth.rise(None), None);
     }
 }

@@ -1,8 +1,9 @@
 //! When an alert goes on and off.
 //!
 //! An alert goes on when its figure was beyond the threshold for a second, and off when the figure has come back by a tenth. A figure
-//! that trembles about its threshold must not be told again and again. So each time that an alert goes on again, its figure must stay
-//! back for longer until the alert goes off ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most 2 events an hour over a day.
+//! that trembles about its threshold must not alert the user again and again. So each time that an alert goes on again,
+//! its figure must stay back for longer until the alert goes off ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most 2
+//! events an hour over a day.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +11,13 @@ use super::figures::Level;
 
 /// An alert goes on when its figure was beyond the threshold for this time, nanoseconds.
 const BEYOND_NS: u64 = 1_000_000_000;
-/// A figure is back when it is away from the threshold by this part of it.
+/// A figure is back when it is on the good side of the threshold, by at least this part of the threshold.
 const BACK_BY: f64 = 0.1;
-/// An alert goes off when its figure was back for this time, nanoseconds: when it is on for the first time, the second, and so on.
+/// For how long the figure must be back until its alert goes off, nanoseconds: the first time that it is on, the second, and so on.
 const STAYS_BACK_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
 /// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_BACK_NS`] again.
 const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;
-/// Shortest time from one time that an alert goes on to the next, nanoseconds.
+/// An alert goes on at most once in this time, nanoseconds.
 const AGAIN_NS: u64 = 30_000_000_000;
 
 /// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
@@ -30,7 +31,7 @@ pub(crate) struct Hysteresis {
     pub on_ns: Option<u64>,
     last_on_ns: Option<u64>,
     last_off_ns: Option<u64>,
-    /// Which of [`STAYS_BACK_NS`] holds.
+    /// How often it went on again: the index into [`STAYS_BACK_NS`], at most the last one.
     pub returns: usize,
     /// How often it went on.
     pub times: u64,
@@ -46,7 +47,7 @@ pub(super) enum Side {
     Beyond,
     /// Back by so much that the alert can go off.
     Back,
-    /// Between both.
+    /// Between both: the alert stays on or off.
     Between,
 }
 
@@ -76,7 +77,8 @@ pub(super) enum Change {
 }
 
 impl Hysteresis {
-    /// Takes in where the figure is at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the change of the alert. `None`: it stays on or off.
+    /// Takes in where the figure is at `now_ns`, CLOCK_MONOTONIC nanoseconds. Returns how the alert changes. `None`: it does
+    /// not.
     pub(super) fn take(&mut self, side: Side, now_ns: u64) -> Option<Change> {
         self.beyond_ns = if side == Side::Beyond { self.beyond_ns.or(Some(now_ns)) } else { None };
         self.back_ns = if side == Side::Back { self.back_ns.or(Some(now_ns)) } else { None };
@@ -87,8 +89,7 @@ impl Hysteresis {
     }
 
     /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before. Chooses
-    /// how long its figure must then stay back.
-    /// `None`: it stays off.
+    /// how long its figure must then stay back. `None`: it stays off.
     fn go_on_if_due(&mut self, now_ns: u64) -> Option<Change> {
         let since_ns = self.beyond_ns?;
         let went_on_lately = self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS);
@@ -115,8 +116,7 @@ impl Hysteresis {
         Some(Change::Off { since_ns: on_ns })
     }
 
-    /// Takes in that the figure is not known. So it is not known any more for how long it is beyond the threshold, or back. The alert stays
-    /// on or off.
+    /// Notes that the figure is unknown. The times for which it was beyond the threshold or back begin anew. The alert stays on or off.
     pub(super) fn take_unknown(&mut self) {
         (self.beyond_ns, self.back_ns) = (None, None);
     }

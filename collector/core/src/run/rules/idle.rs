@@ -9,7 +9,7 @@ const SHORTEST_STRETCH_NS: u64 = 1_000_000_000;
 /// A tree that uses less than this part of one core does nothing: it polls, or waits with a timer.
 const BUSY_PART_OF_CORE: f64 = 0.01;
 
-/// A stretch that is longer than the shortest by more than this many sampling intervals was not sampled.
+/// If a stretch is longer than the shortest by more than this many sampling intervals, samples are missing in it.
 const LONGEST_GAP_INTERVALS: u64 = 20;
 
 /// When the run was last active. Times are CLOCK_MONOTONIC nanoseconds.
@@ -28,9 +28,9 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Takes in what a sample shows. `interval_ns`: the time between two samples. `are_all_stopped`: all live processes are stopped
-    /// (Ctrl-Z). A GPU of unknown utilisation counts as active. Block I/O that the kernel does not count is
-    /// taken for none. Time in which no samples were taken, or the whole run was stopped, counts as active.
+    /// Notes whether a sample shows activity. `interval_ns`: the time between two samples. `are_all_stopped`: all live processes are
+    /// stopped (Ctrl-Z). A GPU of unknown utilisation counts as active. Block I/O that the kernel does not count is taken for none.
+    /// Time in which no samples were taken, or the whole run was stopped, counts as active.
     pub(super) fn note_activity(&mut self, sample: &TreeSample, interval_ns: u64, are_all_stopped: bool) {
         let (now_ns, cpu_ns, gpu) = (sample.at_ns, sample.cpu.combined.time_ns, &sample.gpu);
         let io = sample.io.map(|io| io.bytes);
@@ -41,7 +41,7 @@ impl Idle {
             *self = Self { stretch_start_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
             return;
         }
-        // GPUs are looked at in each sample, as a sample has only what was read since the one before.
+        // GPUs are looked at in each sample, as its GPU figures cover only the time since the sample before.
         let is_gpu_idle = gpu.is_idle() == Some(true);
         if !is_gpu_idle {
             self.gpu_active_ns = now_ns;

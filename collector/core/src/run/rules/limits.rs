@@ -1,6 +1,6 @@
 //! Limits: each orders an action once, when it is exceeded.
 //!
-//! The launcher keeps a limit of wall time that ends the tree. It has a timer, and does not depend on a collector. The rule here
+//! The launcher itself enforces a limit of wall time that ends the tree: its timer does not depend on a collector. The rule here
 //! only stands in for a launcher that is gone.
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::run::orders::Orders;
 
 /// A launcher that has not acted this long after a limit of wall time is gone, nanoseconds.
 const WALL_GRACE_NS: f64 = 1e9;
-/// If a figure is unknown for this long from the first sample on that could know it, it stays so, nanoseconds.
+/// If a limit's figure is unknown for this long, from the first sample on that could have it, the user is told, nanoseconds.
 const UNKNOWN_FOR_NS: u64 = 5_000_000_000;
 
 /// A limit, and whether it was exceeded.
@@ -24,7 +24,7 @@ pub(super) struct Limit {
     exceeded: Option<Exceeded>,
     /// What it orders was done.
     has_acted: bool,
-    /// Its figures were known at a sample, so it was held from then on.
+    /// Its figures were known at a sample, so it was held (enforced) from then on.
     was_known: bool,
 }
 
@@ -39,26 +39,26 @@ impl Rules {
     /// The memory above which the run ends, bytes. It is the least of what the run may use and its limits of RAM that end it.
     /// `None`: not known.
     pub(in crate::run) fn most_ram(&self) -> Option<u64> {
-        let that_end = self.limits.iter().map(|limit| &limit.rule);
-        let that_end = that_end.filter(|rule| rule.quantity == Quantity::Ram && rule.ends());
-        // Only limits of GPU memory depend on the sums over GPUs.
-        let allowed = that_end.filter_map(|rule| self.allowed(rule, &GpuSums::default()));
+        let rules = self.limits.iter().map(|limit| &limit.rule);
+        let ending = rules.filter(|rule| rule.quantity == Quantity::Ram && rule.ends());
+        // Limits of RAM do not depend on the sums over GPUs, so empty sums suffice.
+        let allowed = ending.filter_map(|rule| self.allowed(rule, &GpuSums::default()));
         allowed.map(|bytes| bytes as u64).chain(self.usable.ram_bytes).min()
     }
 
-    /// The limits, in the order of the command line, and how far each was exceeded.
+    /// The limits, in the order of the command line, and by how much each was exceeded. `None`: it was not.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (&Rule, Option<&Exceeded>)> {
         self.limits.iter().map(|limit| (&limit.rule, limit.exceeded.as_ref()))
     }
 
-    /// The limits whose figures no sample knew. They were not held.
+    /// The limits that were not held, since no sample had their figures.
     pub(crate) fn not_held(&self) -> impl Iterator<Item = &Rule> {
         let is_unknown = |limit: &&Limit| !limit.was_known && self.knowable_ns(limit).is_some();
         self.limits.iter().filter(is_unknown).map(|limit| &limit.rule)
     }
 
-    /// The first sample that could know the figures of a limit: if a driver of GPUs tells them, the first with a reading of one.
-    /// CLOCK_MONOTONIC nanoseconds. `None`: there was none.
+    /// The time of the first sample that could have the figures of a limit, CLOCK_MONOTONIC nanoseconds. If a GPU driver tells the
+    /// figures, that is the first sample with a reading of a GPU. `None`: there was none.
     fn knowable_ns(&self, limit: &Limit) -> Option<u64> {
         if limit.rule.quantity.row().untold.is_some() { self.gpu_read_ns } else { self.sampled_ns }
     }
@@ -68,7 +68,7 @@ impl Rules {
         self.first_to_end(|limit| limit.has_acted)
     }
 
-    /// The limit that was exceeded first, of those that end the tree and for which `fits` is true. `None`: none was exceeded.
+    /// Of the limits that end the tree and for which `fits` is true, the one that was exceeded first. `None`: none was.
     fn first_to_end(&self, fits: impl Fn(&Limit) -> bool) -> Option<(&Rule, &Exceeded)> {
         let ending = self.limits.iter().filter(|limit| limit.rule.ends() && fits(limit));
         let exceeded = ending.filter_map(|limit| Some((&limit.rule, limit.exceeded.as_ref()?)));
@@ -103,14 +103,14 @@ impl Rules {
     /// not held.
     fn note_known(&mut self, index: usize, moment: &Moment, orders: &mut Orders) {
         let Some(limit) = self.limits.get(index) else { return };
-        // Before a GPU was read, it is not known what its driver tells.
+        // Until a GPU was read, it is not known which figures its driver tells.
         let Some(knowable_ns) = self.knowable_ns(limit) else { return };
         let is_known = self.level(&limit.rule, moment).is_some();
         let (Some(limit), Ok(number)) = (self.limits.get_mut(index), u32::try_from(index)) else { return };
         limit.was_known |= is_known;
         let is_unknown =
             !limit.was_known && moment.sample.at_ns.saturating_sub(knowable_ns) >= UNKNOWN_FOR_NS;
-        // The order that the limit itself gives has the number 0.
+        // Epoch 0 is the limit's own order.
         let id = OrderId { by: OrderedBy::Limit(number), epoch: 1 };
         if is_unknown && !orders.knows(id) {
             let Rule { words, quantity, .. } = &limit.rule;
@@ -132,7 +132,7 @@ impl Rules {
     fn exceeded(&self, index: usize, moment: &Moment) -> Option<Exceeded> {
         let Limit { rule, .. } = self.limits.get(index).filter(|limit| limit.exceeded.is_none())?;
         let level = self.level(rule, moment)?;
-        // The launcher itself keeps a limit of wall time that ends the tree: see the head of this file.
+        // The launcher itself enforces a limit of wall time that ends the tree: see the head of this file.
         let slack = if rule.is_held_by_timer() { WALL_GRACE_NS } else { 0.0 };
         let (allowed, amount) = (level.allowed as u64, level.amount as u64);
         (level.amount > level.allowed + slack).then(|| Exceeded {
@@ -147,7 +147,7 @@ impl Rules {
         let action = match limit.rule.response {
             Response::Signal(signal) => Action::Signal { signal, excess: exceeded.by },
             Response::End => Action::EndTree { limit: limit.rule.clone(), exceeded: exceeded.clone() },
-            // An alert.
+            // Only alerts tell: no limit does.
             Response::Tell => return,
         };
         orders.issue(Order { id: OrderId { by: OrderedBy::Limit(number), epoch: 0 }, action });

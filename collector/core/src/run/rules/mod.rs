@@ -53,7 +53,7 @@ pub(crate) struct Rules {
     pub(super) interval_ns: u64,
     idle: Idle,
     ram_growth: Growth,
-    /// Of the fullest GPU.
+    /// Growth of the memory in use on the fullest GPU.
     gpu_growth: Growth,
     /// The first sample, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
     sampled_ns: Option<u64>,
@@ -63,7 +63,7 @@ pub(crate) struct Rules {
     pub(crate) largest: LargestProcesses,
     /// What came of ending the tree at a limit.
     pub(crate) tree_end: Option<TreeEnd>,
-    /// How often an alert went on or off, which is the epoch of the orders for the next time.
+    /// How often an alert went on or off. This numbers (`epoch`) the orders of the next time, so that their ids are unique.
     next_epoch: u32,
     /// `--on-alert`: a command of the user runs when an alert goes on or off.
     runs_a_command: bool,
@@ -87,12 +87,12 @@ impl Rules {
         self.limits.is_empty() && self.alerts.is_empty()
     }
 
-    /// Whether a rule tells which process holds most.
+    /// Whether an action of a rule may tell which process holds most, so that `largest` is needed.
     pub(super) fn tells_the_largest(&self) -> bool {
         !self.limits.is_empty() || self.runs_a_command
     }
 
-    /// Takes in a complete sample: orders what the rules are to do at it. Gives the events of the alerts that went on or off.
+    /// Applies the rules to a complete sample: orders their actions. Returns the events of the alerts that went on or off.
     pub(super) fn decide(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
         let Moment { start_ns, are_all_stopped, sample } = *moment;
         self.idle.note_activity(sample, self.interval_ns, are_all_stopped);

@@ -29,9 +29,9 @@ impl FilePolicy {
     const MOST_ASSUMED_BYTES: u64 = 32 << 20;
     /// The pages of a mapping have changed if their number differs by more than one part in this many and [`Self::CHANGE_BYTES`].
     const CHANGE_PART: u64 = 64;
-    /// By at least this many bytes the pages of a changed mapping differ.
+    /// If the pages of a mapping differ by at most this many bytes, they have not changed.
     const CHANGE_BYTES: u64 = 64 << 10;
-    /// The files of this many programs are remembered at most.
+    /// Maximum number of programs whose files are remembered.
     const MOST_REMEMBERED: usize = 1024;
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct FileTable {
     read_ns: u64,
 }
 
-/// Whether `by` continues a mapping: it begins later in the same file, and no later than where the mapping ends. If it begins at
-/// the same place, it is another view of the same pages.
+/// Whether `by` continues a mapping: it begins later in the same file, but not after the mapping's end. If it begins at the same
+/// place, it is another view of the same pages.
 fn is_continued(mapping: &FileMapping, by: &FileMapping) -> bool {
     mapping.file == by.file && mapping.start < by.start && by.start <= mapping.end
 }
@@ -95,7 +95,7 @@ impl FileTable {
         Self { parts, bytes, read_ns }
     }
 
-    /// Finds the part that begins where this later reading of a mapping does, if about as much of it is resident. `None`: there
+    /// Finds the part that begins where this later reading of a mapping begins, if about as much of it is resident. `None`: there
     /// is no such part, or its pages have changed.
     fn unchanged_part(&self, mapping: &FileMapping) -> Option<&MappedPart> {
         let key = |mapping: &FileMapping| (mapping.file, mapping.start);
@@ -106,8 +106,8 @@ impl FileTable {
         is_same.then_some(part)
     }
 
-    /// Whether a process of the same program with this many bytes of file pages can be assumed to map the same files. One with
-    /// fewer pages is assumed to have a part of the same.
+    /// Whether a process of the same program with this many bytes of file pages can be assumed to map the same files. If it has
+    /// fewer pages, these are assumed to be a part of the same ones.
     fn may_stand_for(&self, bytes: u64) -> bool {
         bytes <= FilePolicy::MOST_ASSUMED_BYTES
             && bytes <= self.bytes + self.bytes / FilePolicy::SAME_SIZE_PART + FilePolicy::SAME_SIZE_BYTES
@@ -134,7 +134,7 @@ impl KnownPrograms {
     }
 
     /// The files that a process of this command with this many bytes of file pages can be assumed to map. `None`: its own
-    /// have to be read.
+    /// mappings have to be read.
     pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
         self.tables.get(command).filter(|table| table.may_stand_for(bytes))
     }
@@ -158,7 +158,7 @@ pub(crate) enum KnownFiles<'a> {
 pub(crate) struct Added {
     /// How much it adds for certain, bytes.
     pub certain_bytes: u64,
-    /// About how many of its file pages another reading of its smaps would tell more, bytes.
+    /// Roughly, the file pages of which another reading of its smaps would tell more, bytes.
     pub unread_bytes: u64,
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct Added {
 struct Segment {
     start: u64,
     end: u64,
-    /// Resident at least, bytes: the most that one process has, or what was certain of the segments that this one replaced.
+    /// Resident at least, bytes: the most that one process has, or what was certain of the segments that were merged into this one.
     rss_bytes: u64,
     /// Sum of the proportional sizes that are still right.
     pss_bytes: u64,
@@ -254,14 +254,14 @@ impl FileFootprint {
         most.saturating_add_signed(self.segments_uncertain_bytes).saturating_sub(self.certain_bytes())
     }
 
-    /// By how much the sum of the proportional sizes exceeds what is certain, bytes. So much is missing if processes of one
-    /// program name map different files, or if processes that mapped the same files have ended.
+    /// By how much the sum of the proportional sizes exceeds what is certain, bytes. That happens if processes of one program name
+    /// map different files, or if processes that mapped the same files have ended.
     pub(crate) fn missing_bytes(&self) -> u64 {
         self.pss_bytes.saturating_sub(self.certain_bytes())
     }
 
     /// Adds a process with this many bytes of file pages, and their proportional size in bytes (0: not known). `files`: what is
-    /// known of which pages these are. `times`: when files last changed. Gives what the process adds to the footprint.
+    /// known of which pages these are. `times`: when files last changed. Returns what the process adds to the footprint.
     pub(crate) fn add(&mut self, bytes: u64, pss_bytes: u64, files: KnownFiles, times: &FileTimes) -> Added {
         let certain_before = self.certain_bytes();
         self.pss_bytes += pss_bytes;
@@ -335,7 +335,7 @@ impl FileFootprint {
     /// `read_bytes` and `segments_uncertain_bytes` up to date. What is certain never gets less.
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
-        // Sums over the segments that it overlaps, which it replaces.
+        // Sums over the segments that it overlaps, which are merged into it.
         let (mut certain_before, mut uncertain_before) = (0, 0);
         let mut are_whole = merged.is_whole();
         let (from, to) = (merged.start, merged.end);
@@ -349,7 +349,7 @@ impl FileFootprint {
             merged.pss_bytes += segment.pss_bytes;
             merged.stale_pss_bytes += segment.stale_pss_bytes;
         }
-        // The replaced segments did not overlap each other, so what is certain of them adds up.
+        // The old segments did not overlap each other, so what is certain of them adds up.
         let at_least_bytes = merged.rss_bytes.max(certain_before);
         merged.rss_bytes = if are_whole { merged.end - merged.start } else { at_least_bytes };
         self.read_bytes += merged.certain_bytes() - certain_before;

@@ -1,8 +1,8 @@
 //! From readings to a sample: what each live process uses now, and what the tree's RAM is.
 //!
-//! A sample has passes, each an observation. The first is clock, size and state of every live process. Peaks (the second) and
-//! sharing (the third) are expensive: the core says which it wants most, and the session reads as many as the budget allows. At
-//! last come the ends of the processes that the sample found dead. Their records may come after the sample.
+//! A sample has passes, each an observation. The first reads clock, size and state of every live process. Peaks (the second) and
+//! how memory is shared (the third) are expensive: the core says which readings it wants most, and the session reads as many as
+//! the budget allows. At last come the ends of the processes that the sample found dead. Their records may come after the sample.
 
 mod files;
 mod footprint;
@@ -37,10 +37,10 @@ pub(crate) struct Sample {
     pub at_ns: u64,
     /// Memory now.
     pub now: TreeSums,
-    /// Memory of the processes that lived at both times, each with the smaller of its two contributions.
+    /// Memory of the processes that lived at both times, each with the smaller of its two contributions (what it added to the
+    /// footprint at each).
     pub steady: TreeSums,
-    /// Memory of the processes in `steady`, each with the larger of its two contributions. What `intervals` has of it is
-    /// subtracted.
+    /// Memory of the processes in `steady`, each with the larger of its two contributions, less what `intervals` has of it.
     pub steady_at_most: TreeSums,
     /// Memory of the processes in `steady` that have not exec'd, each with the mean of its two contributions: for time-weighted
     /// means.
@@ -51,7 +51,7 @@ pub(crate) struct Sample {
     pub cpu_ns: Groups<u64>,
     /// What each process holds now.
     pub holders: Vec<Held>,
-    /// How much more memory there can be in pages that nothing tells apart, bytes.
+    /// How much more memory there can be in pages that no reading tells apart, bytes.
     pub unseen_bytes: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Held {
     pub id: ProcessId,
     /// RSS, and huge pages of hugetlbfs, bytes.
     pub rss_bytes: u64,
-    /// What it adds to footprints.
+    /// What it adds to the footprints of the tree and of the descendants.
     pub contribution: Contribution,
     /// What it added to the tree's footprint at all times since the sample before, bytes. `None`: that sample did not see it.
     pub steady_bytes: Option<u64>,
@@ -81,13 +81,14 @@ pub struct ChangedProgram {
     pub since_ns: u64,
 }
 
-/// Peaks of a process that touched new memory are read again this long after the last time. Only VmHWM shows what it held
-/// for a moment between two samples. Only a reading soon after that moment tells what others held then.
+/// The peak (VmHWM) of a process that touched new memory is read again this long after the last time, nanoseconds. Only VmHWM shows
+/// what it held for a moment between two samples. Only a reading soon after that moment tells what others held then.
 pub const PEAK_INTERVAL_NS: u64 = 20_000_000;
-/// From this long after the last time on, such peaks are read even if that takes budget from other readings.
+/// This long after the last time, nanoseconds, such a peak is read even if that takes budget from other readings.
 pub const LATEST_PEAK_NS: u64 = 1_000_000_000;
 
-/// If the sharing of relatives was not read for this time, nanoseconds, what is uncertain is a bound: it may never be read.
+/// If the sharing of relatives was not read for this time, nanoseconds, it may never be. So what is uncertain then counts in the
+/// upper bound.
 const LATE_NS: u64 = 300_000_000;
 
 /// A process whose RSS changed by more than one part in this many while its relatives were read may have exec'd.
@@ -110,11 +111,11 @@ pub struct CurrentSample {
     /// The largest RSS that one of the dead processes had at its last sample, bytes.
     pub dead_bytes: u64,
     tried: Tried,
-    /// Sharing was read of at least one process.
+    /// How memory is shared was read for at least one process.
     is_any_sharing_read: bool,
-    /// A unit had a process that may share anonymous pages with others.
+    /// A unit that was read had a process that may share anonymous pages with others.
     is_any_relative_read: bool,
-    /// All its passes are over: it was not put off.
+    /// All its passes are over. Without this, it was put off.
     is_concluded: bool,
     /// The sample before was put off, or this is the first one.
     was_last_put_off: bool,
@@ -131,7 +132,7 @@ pub struct Sampling {
     group_changes: u64,
     /// Shared memory of the live processes, each in full, bytes.
     shared_of_all_bytes: u64,
-    /// How much the processes of each image group have copied between two forks of theirs, bytes: see [`Self::note_forks`].
+    /// How much the processes of each image group (fork relatives) have copied between two forks, bytes: see [`Self::note_forks`].
     copied_bytes: FxHashMap<ImageGroup, u64>,
     estimates: Estimates,
     /// Processes have come, gone or touched memory since the estimates were made.
@@ -140,7 +141,7 @@ pub struct Sampling {
     has_read_enough: bool,
     /// The sample that is being taken.
     pub current: CurrentSample,
-    /// What the passes came to.
+    /// The sample that the passes led to, until it is taken.
     sample: Option<Sample>,
 }
 
@@ -161,7 +162,7 @@ impl Sampling {
     }
 
     /// Begins the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds, and takes in its first pass: clock, size and state of all live
-    /// processes. Notes in the tree which of them are dead. Decides whether the second pass must make the estimates anew.
+    /// processes. Notes in the tree which of them are dead. Decides whether the estimates must be made anew.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         let alive_before = std::mem::take(&mut self.alive);
@@ -173,11 +174,12 @@ impl Sampling {
             if let Some(args) = args {
                 self.current.args.insert(*id, args.clone());
             }
-            // What a process had used before the run is not the run's. The tree itself takes that off remains.
+            // What a process used before the run attached to it is not the run's. From the remains of zombies, the tree subtracts it.
             let used_before = tree.get(*id).and_then(|process| process.before);
             let of_run = |vitals| used_before.map_or(vitals, |used| Vitals::since(vitals, &used));
             let is_gone = matches!(state, ReadingState::Gone(_));
             match *state {
+                // It used no CPU time, so its last reading still holds.
                 ReadingState::Rested => self.alive.push(*id),
                 ReadingState::Alive(vitals, size) => {
                     has_changed |= self.read_alive(*id, of_run(vitals), size);
@@ -198,9 +200,9 @@ impl Sampling {
             has_changed || self.alive != alive_before || self.group_changes != groups_before;
     }
 
-    /// Takes in what the first pass read of a live process. Without a `size`, the last one stays. Notes in `current` what the
-    /// process ran, and whether it is new or has exec'd. Returns whether it is new or its memory has changed: then the estimates
-    /// are due again.
+    /// Takes in what the first pass read of a live process. Without a `size`, the last one stays. Notes in `current` how much CPU
+    /// time the process used, and whether it is new or has exec'd. Returns whether it is new or its memory has changed: then the
+    /// estimates must be made anew.
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
@@ -215,13 +217,13 @@ impl Sampling {
         }
         reading.at_ns = self.current.at_ns;
         reading.size = size.unwrap_or(reading.size);
-        // What it touches beyond `touched_before` tells how many of the pages that it shared with fork relatives it has copied.
+        // Faults beyond `touched_before` bound how many of the pages that it shared with fork relatives it has copied.
         if is_new {
             // After a fork, all that it has by now may be its parent's.
             reading.touched_before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
             self.current.first.push((id, reading.vitals.start_stack));
         } else if !self.current.was_last_put_off {
-            // A sample that was put off does not count: `touched_before` keeps what is from the sample before that.
+            // After a sample that was put off, which does not count, `touched_before` stays as it is.
             reading.touched_before = last_touched;
         }
         self.alive.push(id);
@@ -236,12 +238,12 @@ impl Sampling {
         self.current.dead_bytes =
             self.current.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
         tree.observe_end(id, at_ns, is_gone.then_some(at_ns));
-        // From the time of the sample on, what it shared counts with others.
+        // From the sample's time on, pages that it shared count for the other processes that have them.
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// The processes that used most CPU time since the reading before, each with its number of threads: `most` of them at
-    /// most, the busiest first.
+    /// The processes that used most CPU time since the reading before, each with its number of threads, the busiest first. They are
+    /// at most `most`.
     pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
         let mut ran = self.current.ran_ns.clone();
         ran.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
@@ -250,7 +252,7 @@ impl Sampling {
         ran.iter().filter_map(|(id, _)| with_threads(id)).take(most).collect()
     }
 
-    /// Whether all live processes were stopped when they were last read. False without any.
+    /// Whether all live processes were stopped when they were last read; false if there is none.
     pub(crate) fn are_all_stopped(&self) -> bool {
         let is_stopped = |id| self.readings.get(id).is_some_and(|reading| reading.vitals.is_stopped);
         !self.alive.is_empty() && self.alive.iter().all(is_stopped)
@@ -268,7 +270,8 @@ impl Sampling {
         self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
     }
 
-    /// Whether a process's peak should be read again; `is_rich`: the budget has more than footprints need.
+    /// Whether a process's peak should be read again, which is useless if it had no fault since. `is_rich`: the budget has more than
+    /// footprints need.
     pub fn is_peak_due(&self, id: ProcessId, is_rich: bool) -> bool {
         let rest_ns = if is_rich { PEAK_INTERVAL_NS } else { LATEST_PEAK_NS };
         self.readings.get(&id).is_some_and(|reading| {
@@ -281,7 +284,7 @@ impl Sampling {
     /// replaced. Then makes the estimates anew, if anything has changed. By these, the session chooses what to read in the third
     /// pass.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
-        // This comes before `peak_at_ns` is set below, which makes an image count as old.
+        // This comes first, since an image whose `peak_at_ns` is set (below) counts as old.
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
                 (reading.sharing, reading.files, reading.vm_hwm_bytes) = (None, None, None);
@@ -304,7 +307,7 @@ impl Sampling {
     }
 
     /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process with unread
-    /// relatives had touched when they came: what it writes from then on, it may copy.
+    /// relatives had touched when they came: pages that it writes to from then on may be copies.
     fn estimate_anew(&mut self, tree: &Tree) {
         (self.is_estimate_due, self.has_read_enough) = (false, false);
         self.note_forks(tree);
@@ -324,9 +327,9 @@ impl Sampling {
         self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
 
-    /// Notes what each process with a new fork child may have copied since its fork child before: later children share the copies,
-    /// and earlier ones the pages that were copied. So at one address, several pages can each be shared. Without that, the relatives
-    /// that share something there share one page.
+    /// Notes what each process with a new fork child may have copied since its previous fork child: later children share the copies
+    /// with it, and earlier ones share the old pages with each other. So at one address there can be several pages, each of them
+    /// shared. Without copies between forks, all relatives that share something at an address share the same page.
     fn note_forks(&mut self, tree: &Tree) {
         let page_bytes = tree.context().page;
         for id in &self.alive {
@@ -335,8 +338,8 @@ impl Sampling {
             let Some(group) = group_of(*id).filter(|group| parent.and_then(group_of) == Some(*group)) else {
                 continue;
             };
-            let is_noted = |reading: &mut LastReading| std::mem::replace(&mut reading.is_fork_noted, true);
-            if self.readings.get_mut(id).is_none_or(is_noted) {
+            let was_noted = |reading: &mut LastReading| std::mem::replace(&mut reading.is_fork_noted, true);
+            if self.readings.get_mut(id).is_none_or(was_noted) {
                 continue;
             }
             let Some(parent) = parent.and_then(|parent| self.readings.get_mut(&parent)) else { continue };
@@ -344,6 +347,7 @@ impl Sampling {
             if let Some(before) = parent.touched_at_fork.replace(now) {
                 *self.copied_bytes.entry(group).or_default() += now.copied_since(&before, page_bytes);
             } else {
+                // Its first child was forked since the sample before, so what it touched since then may be copies already.
                 parent.touched_at_fork = Some(parent.touched_before);
             }
             let copied_bytes = self.copied_bytes.get(&group).copied().unwrap_or(0);
@@ -365,9 +369,9 @@ impl Sampling {
         }
     }
 
-    /// Chooses the processes that are read next for how they share memory. They are those that leave most of the footprint uncertain
-    /// and were not tried in this sample. `None`: no reading is worth its cost, or none would tell anything more. `mark`: the
-    /// largest RAM so far, bytes. A reading may cost more where this sample can exceed it.
+    /// Chooses the processes of which to read next how they share memory: those that leave most of the footprint uncertain and were
+    /// not tried in this sample. `None`: no reading is worth its cost, or none would tell anything more. `mark`: the largest RAM so
+    /// far, bytes. A reading may cost more if this sample can exceed that.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.has_read_enough {
             return None;
@@ -375,7 +379,7 @@ impl Sampling {
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
     }
 
-    /// The readings that bring private and proportional sizes up to date which are not known any more.
+    /// The readings that bring outdated private and proportional sizes up to date.
     pub fn stale(&self, tree: &Tree) -> Vec<Unit> {
         if self.has_read_enough {
             return Vec::new();
@@ -384,12 +388,12 @@ impl Sampling {
     }
 
     /// Takes in the third pass, one unit at a time: how its members share memory. Notes what was tried, so that no other unit of
-    /// this sample has it. Makes the estimates anew if the footprint may be another one, since the next unit is chosen by them.
+    /// this sample has it. If the footprint may have changed, makes the estimates anew, since the next unit is chosen by them.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;
-        // This comes before the unit's readings take the place of earlier ones. The relatives of a process that is read by itself
-        // are not looked up.
+        // This comes before the unit's readings replace earlier ones. For a process that is read by itself, relatives are not looked
+        // up.
         let oldest_ns = if is_group { self.first_read_ns(&unit.members) } else { 0 };
         for (id, read) in &unit.read {
             may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
@@ -408,8 +412,8 @@ impl Sampling {
         }
     }
 
-    /// When the sharing of these processes was read, CLOCK_MONOTONIC nanoseconds: the earliest of these times. 0: that of
-    /// one was never read.
+    /// The earliest of the times at which the sharing of these processes was last read, CLOCK_MONOTONIC nanoseconds. 0: that of one
+    /// was never read.
     fn first_read_ns(&self, members: &[ProcessId]) -> u64 {
         let sharing = members.iter().map(|id| self.readings.get(id)?.sharing);
         sharing.map(|sharing| sharing.map_or(0, |sharing| sharing.at_ns)).min().unwrap_or(0)
@@ -485,14 +489,14 @@ impl Sampling {
         }
     }
 
-    /// Makes the sample of what the passes read, which [`Self::take`] gives. Notes with each process what was observed of it, with
+    /// Makes the sample from what the passes read; [`Self::take`] returns it. Notes with each process what was observed of it, with
     /// its limits and arguments. `from_ns`: the sample before, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if self.current.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.
             self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
-        // How much fork children had copied by then is known from now on, so the next sample estimates anew.
+        // This sample's readings tell how much relatives had copied by now, so the next sample must estimate anew.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
         self.note_if_enough_is_read(tree);
@@ -521,13 +525,13 @@ impl Sampling {
         if self.current.is_any_sharing_read {
             self.has_read_enough = false;
         } else if !self.has_read_enough {
-            // The high-water mark decides only what a reading may cost, so any will do here.
+            // `next_unit` uses the mark only to decide what a reading may cost, so any will do here.
             self.has_read_enough =
                 self.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
         }
     }
 
-    /// Takes the sample that the passes came to. `None`: it was taken, or the passes are not over.
+    /// Takes the sample that the passes led to. `None`: it was taken before, or the passes are not over.
     pub(crate) fn take(&mut self) -> Option<Sample> {
         self.sample.take()
     }
@@ -575,11 +579,11 @@ fn add_process(
     });
 }
 
-/// The peak RSS of a process's program so far, bytes. Also gives its spike, bytes: how much more memory of its own than now
-/// it held at that peak, if no sample saw the peak.
+/// The peak RSS of a process's program so far, and its spike, both in bytes. A spike is how much more memory of its own than now
+/// the process held at a peak that no sample saw.
 fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let rss_bytes = reading.size.rss_bytes;
-    // The high-water mark of what may be a copy of the parent is the parent's.
+    // If the image may be a copy of the parent, its high-water mark began with the parent's RSS.
     let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
     // What samples saw may be the peak of a program that an exec has replaced since.
     let is_new_program = process.program_start_ns() >= process.observed.at_ns;
@@ -591,11 +595,11 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     (peak_bytes, spike_bytes)
 }
 
-/// How much more a process can hold than counts, bytes, in pages that nothing tells apart. What is uncertain becomes certain by the
-/// next reading, but a busy machine may leave no time for one: after [`LATE_NS`] it counts here.
+/// How much more a process can hold than counts, bytes, in pages that no reading tells apart. What is uncertain becomes certain by the
+/// next reading, but a busy machine may leave no time for that. So after [`LATE_NS`] it counts here.
 fn unseen_bytes(process: &Process, reading: &LastReading, estimate: &Estimate, now_ns: u64) -> u64 {
     let unread_ns = reading.unread_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-    // Of the command's first process, its fork children have what is uncertain, too.
+    // What is uncertain of the command's first process counts for its fork children.
     let is_late = unread_ns >= LATE_NS && !process.ids.is_main;
     if is_late {
         estimate.unseen_bytes.max(estimate.anonymous_uncertain_bytes)
@@ -605,7 +609,7 @@ fn unseen_bytes(process: &Process, reading: &LastReading, estimate: &Estimate, n
 }
 
 /// Adds a process's memory to a sample. What it held at all times since the sample before goes to the steady sums, the
-/// rest to the intervals. `spike_bytes`: see [`peak_and_spike`]. Gives how much the steady part adds to the footprint, bytes.
+/// rest to the intervals. `spike_bytes`: see [`peak_and_spike`]. Returns how much the steady part adds to the footprint, bytes.
 /// `None`: the sample before did not see the process.
 fn add_memory(
     sample: &mut Sample,
@@ -638,14 +642,14 @@ fn add_memory(
     }
     let mut at_most = contribution.with(last.contribution, u64::max);
     if is_new_image || spike_bytes > 0 {
-        // What it held beside the steady part, for a part of the time. The process itself and its unread memory count with the
-        // steady part.
+        // What it held beside the steady part, for a part of the time. The process itself and its unread memory are counted with
+        // the steady part already.
         let beside = at_peak.minus(steady);
         let [_, memory] = process.intervals_until(now_ns, beside, 0, peak_bytes);
-        // How long a spike lasted is not known, and the mean of both samples is counted above. So a spike adds nothing to means.
+        // How long a spike lasted is not known, and the mean of both samples counts above. So a spike adds nothing to means.
         let likely_start_ns = if is_new_image { memory.likely_start_ns } else { memory.end_ns };
         sample.intervals.push(LiveInterval { likely_start_ns, ..memory });
-        // The interval has what it holds now beyond the steady part.
+        // The interval has what it holds now beyond the steady part, so only what it held before is left.
         at_most = last.contribution;
     }
     let unseen_bytes = unseen_bytes(process, reading, estimate, now_ns);
@@ -654,7 +658,7 @@ fn add_memory(
     Some(steady.added_bytes)
 }
 
-/// Counts a process's CPU time up to the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives how much was not counted before,
+/// Counts a process's CPU time up to the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds. Returns how much was not counted before,
 /// nanoseconds.
 fn count_cpu(process: &mut Process, reading: &LastReading, at_ns: u64) -> u64 {
     let all_ns = reading.vitals.cpu_ns.unwrap_or(0);

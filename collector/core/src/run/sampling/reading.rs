@@ -23,12 +23,12 @@ pub(crate) struct Sharing {
     pub others_shared_bytes: u64,
     /// Minor faults at that time.
     pub minor_faults: u64,
-    /// The image group's epoch at that time.
+    /// The epoch of its image group (the processes that may share pages by fork) at that time: how often that had changed.
     pub epoch: u64,
     /// The time of the sample that read it, CLOCK_MONOTONIC nanoseconds. All readings of a sample count as of one time.
     pub at_ns: u64,
-    /// How much of its relatives' pages it had stopped sharing by that time, bytes: pages that it may have shared when a
-    /// relative was last read.
+    /// How much of its fork relatives' pages it had stopped sharing by that time, bytes. When a relative was last read, it may still
+    /// have shared them.
     pub unshared_before_bytes: u64,
 }
 
@@ -84,17 +84,17 @@ pub(crate) struct LastReading {
     pub unread_since_ns: Option<u64>,
     /// What it had touched when its last fork child came.
     pub touched_at_fork: Option<Touched>,
-    /// Its parent's `touched_at_fork` is of this process or of a later one.
+    /// Its fork is noted in its parent's `touched_at_fork`, which a later fork replaces.
     pub is_fork_noted: bool,
-    /// How much the processes of its image group had copied between their forks by the time of its own, bytes. An older fork child
-    /// lacks the copies that were made since its own fork.
+    /// How much the processes of its image group had copied between their forks until this process was forked, bytes. A fork child
+    /// lacks the copies that were made after its own fork.
     pub copied_at_fork_bytes: u64,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
 }
 
 impl Size {
-    /// Whether two sizes differ by more than two readings of the same pages may differ.
+    /// Whether two sizes differ by more than the tolerance for two readings of the same pages.
     pub(super) fn differs_from(self, other: Self) -> bool {
         self.rss_bytes.abs_diff(other.rss_bytes) > Tolerance::rss(other.rss_bytes)
             || self.shared_bytes.abs_diff(other.shared_bytes) > Tolerance::rss(other.shared_bytes)
@@ -115,8 +115,8 @@ impl Sharing {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
 
-    /// The process's anonymous pages less its proportional part of them, bytes. When the process copies or unmaps a shared
-    /// page, this falls by at least half of the page, as at least two processes had it.
+    /// The process's anonymous pages less its proportional part of them, bytes: what counts for others. When the process copies or
+    /// unmaps a shared page, this falls by at least half of the page, as at least two processes had it.
     fn anon_of_others_bytes(&self) -> u64 {
         (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
     }
@@ -156,9 +156,9 @@ impl LastReading {
         last.start_stack != 0 && self.vitals.start_stack != last.start_stack
     }
 
-    /// Takes in statm (`None`: it could not be read) right after smaps_rollup. Gives the size of the pages that smaps_rollup
-    /// counts. If statm has changed since the first pass, that is smaps_rollup's own size, which can lack what was mapped
-    /// meanwhile.
+    /// Takes in statm (`None`: it could not be read) right after smaps_rollup. Returns the size of the pages that
+    /// smaps_rollup counts. If statm has changed since the first pass, that is smaps_rollup's own size, which can lack what was
+    /// mapped meanwhile.
     pub(super) fn set_size_after(&mut self, rollup: &Rollup, size: Option<Size>) -> Size {
         let before = self.size;
         self.size = size.unwrap_or(before);
@@ -177,7 +177,7 @@ impl LastReading {
     }
 
     /// Keeps which files it had mapped at `at_ns`, CLOCK_MONOTONIC nanoseconds, by smaps. `shared_bytes`: its shared
-    /// memory then. Gives the table of them.
+    /// memory then. Returns the table of them.
     pub(super) fn set_files(
         &mut self,
         files: Vec<FileMapping>,
@@ -189,8 +189,8 @@ impl LastReading {
         self.files.insert(table)
     }
 
-    /// Whether smaps_rollup and statm are of one program. The process may have exec'd between the two readings. Sizes of which
-    /// one is less than half of the other are taken for those of two programs.
+    /// Whether smaps_rollup and statm are of one program, since the process may have exec'd between the two readings. If one size is
+    /// less than half of the other, they are taken for sizes of two programs.
     pub(super) fn is_of_one_program(&self, rollup: &Rollup) -> bool {
         let (rss, of_rollup) = (self.size.rss_bytes, rollup.rss_bytes);
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
@@ -225,7 +225,8 @@ impl LastReading {
     }
 }
 
-/// Finds the two largest shared memories of these processes. By both, the largest among all others is known for each process.
+/// Finds the two largest amounts of shared memory of these processes. From both follows, for any process, the largest amount of
+/// another one.
 pub(super) fn largest_shared(
     readings: &FxHashMap<ProcessId, LastReading>,
     members: &[ProcessId],
@@ -242,10 +243,10 @@ pub(super) fn largest_shared(
     largest
 }
 
-/// The two largest shared memories of several processes: see [`largest_shared`].
+/// The two largest amounts of shared memory of several processes: see [`largest_shared`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LargestShared {
-    /// The process with the largest. `None`: none has any.
+    /// The process with the largest amount. `None`: none has any.
     id: Option<ProcessId>,
     /// The largest, bytes.
     first_bytes: u64,
@@ -253,10 +254,10 @@ pub(super) struct LargestShared {
     second_bytes: u64,
 }
 
-/// How much of a process's growth after this reading may be other processes' memory too, bytes: the largest shared memory
+/// How much of a process's growth after this reading may be pages that another process has, too, bytes: the largest shared memory
 /// of another process. It is 0 if the process does not have much shared memory, or if that is not most of its memory.
 pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
-    /// Shared memory is much from this on: programs and libraries have fewer bytes of file pages.
+    /// From this many bytes on, shared memory is much: programs and libraries have fewer file pages.
     const MUCH_BYTES: u64 = 16 << 20;
     let Size { rss_bytes, shared_bytes } = reading.size;
     let is_mostly_shared = shared_bytes > rss_bytes / 4 * 3;

@@ -10,13 +10,13 @@ use crate::run::tree::Contribution;
 /// Sums over some processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums<N = u64> {
-    /// Footprint, bytes.
+    /// Footprint (distinct resident pages), bytes.
     pub footprint_bytes: N,
     /// Pages that only one process maps, bytes.
     pub private_bytes: N,
     /// How much more may be private, bytes: how these processes share their memory was never read.
     pub unread_private_bytes: N,
-    /// Sum of their proportional sizes, bytes.
+    /// Sum of their proportional sizes (PSS), bytes.
     pub proportional_bytes: N,
     /// Pages of which the proportional size was never read, bytes.
     pub unread_proportional_bytes: N,
@@ -25,7 +25,7 @@ pub struct Sums<N = u64> {
 }
 
 impl<N: Copy> Sums<N> {
-    /// Combines the figures of two, sum by sum.
+    /// Combines two sets of sums, figure by figure.
     fn with<M>(self, other: Self, combine: impl Fn(N, N) -> M) -> Sums<M> {
         Sums {
             footprint_bytes: combine(self.footprint_bytes, other.footprint_bytes),
@@ -55,7 +55,7 @@ pub struct TreeSums<N = u64> {
 }
 
 impl<N: Copy> TreeSums<N> {
-    /// Combines the figures of two, sum by sum.
+    /// Combines two sets of sums, figure by figure.
     pub(crate) fn with<M>(self, other: Self, combine: impl Fn(N, N) -> M) -> TreeSums<M> {
         TreeSums {
             main: self.main.with(other.main, &combine),
@@ -65,9 +65,9 @@ impl<N: Copy> TreeSums<N> {
         }
     }
 
-    /// Converts the figures, sum by sum.
-    pub(crate) fn map<M>(self, combine: impl Fn(N) -> M) -> TreeSums<M> {
-        self.with(self, |sum, _| combine(sum))
+    /// Converts each figure.
+    pub(crate) fn map<M>(self, convert: impl Fn(N) -> M) -> TreeSums<M> {
+        self.with(self, |sum, _| convert(sum))
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) struct Jumps {
 }
 
 impl Jumps {
-    /// Takes in the RAM `to`, bytes, of a sample at `at_ns`. Gives the jump to it, if there is one. `allowed`: what the run may use, bytes,
-    /// if that is known. `interval_ns`: the sampling interval.
+    /// Takes in the RAM `to`, bytes, of a sample at `at_ns`. Returns the jump to it, if there is one. `allowed`: what the run may use,
+    /// bytes, if that is known. `interval_ns`: the sampling interval.
     pub(crate) fn add_sample(
         &mut self,
         at_ns: u64,

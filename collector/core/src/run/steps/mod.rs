@@ -13,7 +13,7 @@ use policy::StepPolicy;
 pub(crate) struct MemoryStep {
     /// The id of the process in the run, for memory on a GPU; `None`: it is a jump of all processes together.
     pub process: Option<u64>,
-    /// When the amount `from` was read, or was 0 for sure.
+    /// When the amount `from` was read, or is known to have been 0.
     pub from_ns: u64,
     /// When the amount `to` was read.
     pub at_ns: u64,
@@ -23,11 +23,10 @@ pub(crate) struct MemoryStep {
     pub is_told: bool,
 }
 
-/// Decides which steps of one amount of memory are told, each as an event. The others are only counted.
+/// Decides which steps of one amount of memory are told: reported to the user as events. The others are only counted.
 ///
-/// A step to a level well above all before is told. Such steps are few, because each raises the highest level by at least a step, and
-/// they show how a program fills its memory. Another step is told if none in its direction was told for a while
-/// ([`policy::StepPolicy::AGAIN_NS`]).
+/// A step is told if its level is at least a step above all earlier levels. Such steps are few, and they show how a program fills its
+/// memory. Another step is told if none in its direction was told for a while ([`policy::StepPolicy::AGAIN_NS`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepsTold {
     /// The highest level of any step, bytes.
@@ -39,7 +38,8 @@ pub(crate) struct StepsTold {
 }
 
 impl StepsTold {
-    /// Whether a step at `at_ns`, from and to so many bytes, is told. Notes the step. `least`: the smallest change that is a step.
+    /// Decides whether a step at `at_ns`, from and to this many bytes, is told, and notes the step. `least`: the smallest change that is
+    /// a step.
     pub(crate) fn tells(&mut self, at_ns: u64, from: u64, to: u64, least: u64) -> bool {
         let is_high = to >= self.highest.saturating_add(least);
         self.highest = self.highest.max(from).max(to);

@@ -10,7 +10,7 @@ use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
 /// Processes that are no longer the nearest uninstrumented ancestor of any, each with the one that takes its place. `None`: none
 /// does.
-pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
+pub(super) type ReplacedAncestors = FxHashMap<ProcessId, Option<ProcessId>>;
 
 impl Tree {
     /// Finds the process that another one named as its parent by this pid. That is the launcher, or the live process of the pid,
@@ -29,9 +29,9 @@ impl Tree {
         ended.or_else(finalized).map_or(Parent::Unknown, Parent::Known)
     }
 
-    /// Finds the nearest uninstrumented ancestor of a child of this parent. If it is the parent itself, marks it as such, so that
-    /// another process takes its place when it is finalized. An ancestor whose own parent is unknown counts as uninstrumented until
-    /// its parent is known. `None`: there is none.
+    /// Finds the nearest uninstrumented ancestor of a child of this parent. Such an ancestor may reap orphans without a record. If it
+    /// is the parent itself, marks the parent, so that another process takes its place when it is finalized. A process whose own
+    /// parent is unknown counts as uninstrumented until its parent is known. `None`: there is none.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
@@ -50,13 +50,13 @@ impl Tree {
     }
 
     /// Puts other processes in the places of these as nearest uninstrumented ancestors, in every process of the tree.
-    pub(super) fn replace_uninstrumented_ancestors(&mut self, replaced: &Replaced) {
+    pub(super) fn replace_uninstrumented_ancestors(&mut self, replaced: &ReplacedAncestors) {
         if replaced.is_empty() {
             return;
         }
         for process in self.processes.values_mut() {
             let nearest = &mut process.ancestry.uninstrumented_ancestor;
-            // One that takes a place may be replaced itself. Records can claim a circle, so the steps are bounded.
+            // The process that takes a place may be replaced itself. Records can claim a circle, so the steps are bounded.
             for _ in 0..replaced.len() {
                 let Some(next) = nearest.and_then(|id| replaced.get(&id)) else { break };
                 *nearest = *next;
@@ -78,9 +78,9 @@ impl Tree {
     /// Makes a process the parent of the processes that named its pid (`parent`) as that of their parent before it was known. They
     /// and their descendants get the nearest uninstrumented ancestor that follows from that.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
-        let mut adopted = Replaced::default();
+        let mut adopted = ReplacedAncestors::default();
         let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
-        // Keeps those that still have no parent.
+        // `retain` keeps the processes that still have no parent.
         self.by_state.unparented.retain(|child| {
             let Some(process) = self.processes.get_mut(child) else { return false };
             let ancestry = &mut process.ancestry;
@@ -98,9 +98,9 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ancestry.has_children = true;
         }
-        // Each child, whose parent was unknown, has counted as an uninstrumented ancestor of its own descendants. A child that is
-        // uninstrumented remains that. One that has exec'd a program that has not reported yet does not: that program made no
-        // descendants.
+        // As its parent was unknown, each child has counted as an uninstrumented ancestor of its own descendants. Only a child that
+        // runs an uninstrumented program remains that. If it has exec'd a program that has not reported yet, its descendants are those
+        // of the program before.
         let is_replaced =
             |process: &Process| matches!(process.program.image, Image::Loaded { .. } | Image::Forked { .. });
         adopted.retain(|id, _| self.processes.get(id).is_some_and(is_replaced));
@@ -159,8 +159,8 @@ impl Tree {
         self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
-    /// The live processes whose parent will not report their end, so that the session must watch for it. Only processes are
-    /// given whose pid was shown to be that of a process of the tree.
+    /// The live processes whose parent will not report their end, so that the session must watch for it. Leaves
+    /// out processes whose pid only a record names, since the pid can be that of a process outside the tree.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
         let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));

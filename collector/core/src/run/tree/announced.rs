@@ -1,5 +1,6 @@
-//! What is known of a program before it runs, by a PROGRAM record of the process that started it: the arguments of a client of
-//! [`crate::run::elsewhere`], and another user. The record can come before any other source reports the process.
+//! What is known of a program before it runs, by a PROGRAM record of the process that started it: the arguments of a client of a
+//! daemon or of another host (docker, ssh: see [`crate::run::elsewhere`]), and another user. The record can come before any other
+//! source reports the process.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +10,11 @@ use super::{Key, Parent, Process, Tree};
 use crate::model::command::base_name;
 use crate::run::elsewhere::{ClientCall, client};
 
-/// Maximum number of announcements that are kept. Those of live processes alone are needed.
+/// Maximum number of announcements that are kept. Only those of live processes are needed.
 const MAX_ANNOUNCED: usize = 4096;
 /// Maximum number of shells between a client and the program that had it started.
-const MOST_SHELLS: usize = 3;
-/// Shells that are passed over, if they run no script.
+const MAX_SHELLS: usize = 3;
+/// Shells that are passed over in the search for that program. A shell with a script is not, since its name is then `sh SCRIPT`.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
 
 /// A program that was about to be exec'd, or was spawned.
@@ -30,8 +31,8 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Whether the process has come to run the client. Then either the last START names it, or no program wrote an EXIT. An exec that
-    /// fails leaves the old program, which writes one.
+    /// Whether the process has exec'd the announced program, and runs or ran it last. Either its last START names that program, or the
+    /// program carries no shim: no START came since, and no EXIT, which the old program writes if the exec fails.
     fn has_run(&self, process: &Process) -> bool {
         let is_reported = matches!(process.program.image, Image::Loaded { .. });
         let is_named = || {
@@ -44,7 +45,7 @@ impl Announced {
 }
 
 impl Tree {
-    /// Notes the command and its arguments: the launcher is not there to write a PROGRAM record.
+    /// Notes the command and its arguments if it is a client: the launcher carries no shim, which would write a PROGRAM record.
     pub(crate) fn expect_command(&mut self, command: &[String]) {
         if client(command).is_some() {
             self.command = command.to_vec();
@@ -63,15 +64,15 @@ impl Tree {
     /// Applies a PROGRAM, written at `at_ns` (CLOCK_MONOTONIC nanoseconds), about the process `key`.
     pub(super) fn announce(&mut self, key: Key, args: Vec<String>, user: Option<u32>, at_ns: u64) {
         if self.announced.len() < MAX_ANNOUNCED || self.announced.contains_key(&key) {
-            // Before that program becomes another one.
+            // Asked now, since the starter may exec another program before this process leaves the tree.
             let process = self.youngest_alive(key).and_then(|id| self.processes.get(&id));
             let started_by = process.map(|process| self.starter(process));
             self.announced.insert(key, Announced { at_ns, args, user, started_by });
         }
     }
 
-    /// Takes what was announced of the last program of a process that leaves the tree: the call of a client, and the user as which an
-    /// uninstrumented program ran, if it is another than the launcher's. /proc may have shown either, too.
+    /// Finds out for a process that leaves the tree whether its last program was the call of a client, and as which user an
+    /// uninstrumented one ran, if that is not the launcher's. Either is known by its PROGRAM record, which is dropped, or by /proc.
     pub(super) fn take_announced(&mut self, process: &Process) -> (Option<ClientCall>, Option<u32>) {
         let is_of_process = |announced: &Announced| {
             announced.at_ns.saturating_add(Tolerance::ANNOUNCED_EARLY_NS)
@@ -83,7 +84,7 @@ impl Tree {
         let told = announced.as_ref().filter(|announced| announced.has_run(process));
         let told = told.map(|announced| announced.args.as_slice());
         let program = |args: &[String]| client(args).map(|(program, _)| program.to_owned());
-        // A record can have fewer arguments.
+        // /proc shows all arguments, a record has room for few. /proc counts, unless it showed another program than the record's.
         let args = match (seen, told) {
             (Some(seen), Some(told)) if program(seen) != program(told) => told,
             (Some(args), _) | (None, Some(args)) => args,
@@ -97,11 +98,11 @@ impl Tree {
         (Some(ClientCall { args: args.to_vec(), started_by }), user)
     }
 
-    /// The arguments of the process that had a client started, or else its name: the parent, or the one above shells. Empty:
-    /// unknown.
+    /// The arguments, or else the name, of the program that had a client started: that of the parent, or of the nearest ancestor
+    /// that is no shell. Empty: unknown.
     fn starter(&self, process: &Process) -> Vec<String> {
         let mut parent = process.ancestry.parent;
-        for _ in 0..=MOST_SHELLS {
+        for _ in 0..=MAX_SHELLS {
             let Parent::Known(id) = parent else { break };
             let Some(process) = self.processes.get(&id) else {
                 let ended = self.recently_finalized.iter().rev().find(|ended| ended.id == id);

@@ -10,8 +10,8 @@ impl Tree {
     /// Applies an event of the process connector, whose pids are those of the collector's namespace. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
         let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
-        // No event counts as from before the session, or from later than now. `min`, since `clamp` panics if its bounds are the
-        // wrong way round.
+        // An event counts as within the session, and not as in the future. `min`, since `clamp` panics if its bounds are the wrong way
+        // round.
         let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
         match event.what {
             // The launcher's children are the command, which the launcher reports itself, and processes of gpu-track: collectors, those
@@ -24,13 +24,13 @@ impl Tree {
         }
     }
 
-    /// Applies a fork at `at_ns`, CLOCK_MONOTONIC nanoseconds. `key` and `parent` are the pids of the new process and of the one
-    /// that made it. Adds the new process, or completes it if a record or a scan has reported it before. From then on it is proven
-    /// to be of the tree (`is_proven`), and all its children will be reported (`is_watched`).
+    /// Applies a fork at `at_ns`, CLOCK_MONOTONIC nanoseconds. `key` and `parent` are the pids of the new process and of its maker,
+    /// the process that forked. Adds the new process, or completes it if a record or a scan has reported it before. From then on it
+    /// is proven to be of the tree (`is_proven`), and all its children will be reported (`is_watched`).
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
         let known = self.added_before_event(key, at_ns);
         let maker = self.parent_of(parent);
-        // In another pid namespace, its number among the forks tells what pid it has there.
+        // In another pid namespace, the number of this fork among all forks there tells what pid the new process has there.
         let mut fork_number = None;
         if let Parent::Known(id) = maker
             && let Some(maker) = self.processes.get_mut(&id)
@@ -43,7 +43,7 @@ impl Tree {
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.is_proven = true;
-        // A process whose key is of another namespace needs no number, since its pid there is known.
+        // If `ids.key` is of another namespace, the pid there is known, and no number is needed.
         if process.ids.key == key {
             process.ids.fork_number = fork_number;
         }
@@ -59,7 +59,7 @@ impl Tree {
     }
 
     /// Finds the new process of a fork event at `at_ns`, if a record or a scan has added it before. The connector has not
-    /// reported on such a process yet. A process that started well before the fork is an earlier one of that pid.
+    /// reported on such a process yet. A process that started well before the fork is an earlier process of that pid.
     fn added_before_event(&self, key: Key, at_ns: u64) -> Option<ProcessId> {
         let id = self.youngest_alive(key)?;
         let process = self.processes.get(&id)?;
@@ -68,8 +68,8 @@ impl Tree {
         (!is_reported && !is_older).then_some(id)
     }
 
-    /// Adds a process that the connector alone has reported, and gives its id. A live process that had the pid before ends. The new
-    /// one's program is to be read if it writes no record, and samples are frequent while it is young.
+    /// Adds a process that the connector alone has reported, and returns its id. A live process that had the pid before ends. The
+    /// new process's program is read if it writes no record, and samples are frequent while it is young.
     fn insert_forked(&mut self, key: Key, maker: Parent, at_ns: u64) -> ProcessId {
         self.end_stale(key, at_ns);
         let id = self.insert(key, maker, Layer::Connector, at_ns);
@@ -83,8 +83,8 @@ impl Tree {
         id
     }
 
-    /// Applies an exec at `at_ns`, CLOCK_MONOTONIC nanoseconds. One of an unknown process is kept for [`Self::apply_early_exec`],
-    /// as the launcher may not have reported the command yet.
+    /// Applies an exec at `at_ns`, CLOCK_MONOTONIC nanoseconds. The exec of an unknown process can be the command's, which the
+    /// launcher may not have reported yet, so it is kept for [`Self::apply_early_exec`].
     fn kernel_exec(&mut self, key: Key, at_ns: u64) {
         let Some(id) = self.youngest_alive(key) else {
             // Before the launcher's report only the command and collectors exist.
@@ -108,7 +108,7 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.end.kernel_exit = Some(exit);
         self.by_state.kernel_ends.insert(id);
-        // With the init of a pid namespace the kernel kills all others, so one that exits by itself shows that the init lives.
+        // When the init of a pid namespace ends, the kernel kills all others there. So an exit without a signal shows that it lives.
         if !libc::WIFSIGNALED(exit.status) {
             self.note_unkilled_end(id, exit.at_ns);
         }
@@ -135,15 +135,15 @@ impl Tree {
         }
     }
 
-    /// The live processes whose first thread ended, and that end as the connector reported it. Whether other threads live
-    /// on is to be read.
+    /// The live processes whose first thread ended, each with that end as the connector reported it. Whether other threads live on
+    /// must be read in /proc.
     pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
         let ends = self.by_state.kernel_ends.iter().filter_map(|id| self.processes.get(id));
         let live = ends.filter(|process| process.is_alive());
         live.filter_map(|process| Some((process, process.end.kernel_exit?)))
     }
 
-    /// Notes that a process whose first thread ended lives on. [`Self::ends_to_read`] has it no more.
+    /// Notes that a process whose first thread ended lives on. [`Self::ends_to_read`] no longer lists the process.
     pub(crate) fn note_survives_first_thread(&mut self, id: ProcessId) {
         self.by_state.kernel_ends.remove(&id);
     }

@@ -42,12 +42,12 @@ impl Writer {
 }
 
 impl Tree {
-    /// Applies one record that is about a process. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies one event record. `origin` names the process that wrote it, and the time. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
         let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         match *event {
             Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, rank } => {
-                // START names the parent in the writer's pid namespace, where a parent outside is 0.
+                // START names the parent by its pid in the writer's pid namespace. A parent outside of that has the pid 0 there.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
                 let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
                 if let Some(process) = self.processes.get_mut(&id).filter(|_| rank.is_of_several()) {
@@ -112,7 +112,7 @@ impl Tree {
         }
     }
 
-    /// What must be added to times of a record's writer to get those of the collector's clock, nanoseconds. It is 0, unless
+    /// What must be added to times in a process's records to convert them to the collector's clock, nanoseconds. It is 0, unless
     /// the record's time is impossible by the collector's clock, as in a time namespace.
     fn clock_skew(&self, monotonic_ns: u64, realtime_ns: u64, now_ns: u64) -> i64 {
         let context = &self.context;
@@ -140,8 +140,8 @@ impl Tree {
     }
 
     /// Finds the live process that wrote a record: it has the writer's pid, and the same pidfd if both are known. `None`: the
-    /// tree does not have the writer. A live process with its pid is another one then.
-    fn same_instance(&self, writer: &Writer) -> Option<ProcessId> {
+    /// tree does not have the writer. A live process of that pid is another process then.
+    fn live_writer(&self, writer: &Writer) -> Option<ProcessId> {
         let id = self.youngest_alive(writer.key)?;
         let process = self.processes.get(&id)?;
         // The connector reported its end: a record that comes now under its pid is another process's.
@@ -153,12 +153,12 @@ impl Tree {
     }
 
     /// Applies a START: the process has loaded a new image, which replaces the one before and has an image group of its own. Adds
-    /// the process if it is not known. `inherited`: ru_maxrss that exec passed on, bytes. Gives the process.
+    /// the process if it is not known. `inherited`: ru_maxrss that exec passed on, bytes. Returns the process's
+    /// id.
     fn start(&mut self, writer: &Writer, inherited: u64, command: &str) -> ProcessId {
         let (key, at_ns) = (writer.key, writer.at_ns);
-        let known = self
-            .same_instance(writer)
-            .or_else(|| self.match_in_namespace(&writer.query(MatchEvidence::Exec)));
+        let known =
+            self.live_writer(writer).or_else(|| self.match_in_namespace(&writer.query(MatchEvidence::Exec)));
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at_ns);
             let parent = self.parent_of(writer.parent);
@@ -177,7 +177,8 @@ impl Tree {
         id
     }
 
-    /// Notes the parent that START names of a process that /proc has shown below the launcher: that parent has ended since.
+    /// If /proc has shown a process as a child of the launcher, though it is not the command, it is an orphan. Its parent has ended
+    /// since its START, which names that parent: notes it.
     fn note_maker_of_orphan(&mut self, id: ProcessId, maker: Key) {
         let is_orphan =
             |process: &Process| process.ancestry.parent == Parent::Launcher && !process.ids.is_main;
@@ -209,10 +210,10 @@ impl Tree {
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // FORK is the first record of a fork child. The command's first process writes none, since the launcher has no shim. So a
-        // process that has a record, or is the command's first, is an earlier one of that pid.
+        // process that has a record, or is the command's first, is an earlier process of that pid.
         let is_new = |process: &Process| !process.program.has_record && !process.ids.is_main;
         let known = self
-            .same_instance(writer)
+            .live_writer(writer)
             .filter(|id| self.processes.get(id).is_some_and(is_new))
             .or_else(|| self.match_in_namespace(&writer.query(MatchEvidence::Fork)));
         let maker = self.parent_of(writer.parent);
@@ -224,7 +225,7 @@ impl Tree {
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         self.join_group_of_parent(id, maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        // The connector knows the parent better: after a raw clone a process does not know its own pid.
+        // The connector's parent counts more: the kernel names it, while a record is a claim of the process.
         if !process.ancestry.is_watched || process.ancestry.parent == Parent::Unknown {
             (process.ancestry.parent, process.ancestry.uninstrumented_ancestor) =
                 (maker, uninstrumented_ancestor);
@@ -261,7 +262,7 @@ impl Tree {
     /// the command name of its parent.
     fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
         let is_borrowed = record.has_borrowed_memory();
-        // A vfork child has no earlier record. So a process that has a record is an earlier one of that pid.
+        // A vfork child has no earlier record. So a process that has a record is an earlier process of that pid.
         let has_record =
             |id: &ProcessId| self.processes.get(id).is_some_and(|process| process.program.has_record);
         let known = self.youngest_alive(key).filter(|id| !is_borrowed || !has_record(id));
@@ -293,7 +294,7 @@ impl Tree {
 }
 
 impl Process {
-    /// Takes in a START record: a program that carries the shim replaces the image before. `inherited`: ru_maxrss that
+    /// Applies a START record: a program that carries the shim replaces the image before. `inherited`: ru_maxrss that
     /// exec passed on, bytes. What the image before added to footprints goes to `intervals`; `None`: there was no such image.
     fn set_loaded(
         &mut self,
@@ -310,7 +311,7 @@ impl Process {
         // This can move the start of the image before, so it comes before the change, too.
         self.note_alive(writer.at_ns);
         self.change_image(intervals, Image::Loaded { inherited }, writer.at_ns, peak);
-        // `peak` is the replaced image's. This one can also be that of an image before, or of the new one before its START.
+        // `peak` is the replaced image's. `peak_since_record` can also be an earlier image's, or the new image's before its START.
         if let Some(recorded) = recorded {
             self.note_replaced_peak(recorded, peak_since_record);
         }
@@ -332,7 +333,7 @@ impl Process {
         self.name = Name { command: Arc::from(command), args: None, static_executable: None };
     }
 
-    /// Takes in a FORK record: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS at the
+    /// Applies a FORK record: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS at the
     /// fork.
     fn set_forked(&mut self, writer: &Writer, rss_at_fork_bytes: u64, page_bytes: u64) {
         self.lifetime.set_start(writer.at_ns);
@@ -355,7 +356,8 @@ impl Process {
     }
 
     /// Whether the program that writes START was taken for an uninstrumented one, as /proc was read while it was being loaded.
-    /// Where the connector reports every exec, that is so if no reported exec awaits a record. Else the name shows it.
+    /// Where the connector reports every exec, each exec awaits a record. If none does now, the record came too late, and the program
+    /// was taken for uninstrumented. Elsewhere the name shows it.
     fn was_taken_for_uninstrumented(&self, command: &str) -> bool {
         if self.ancestry.is_watched {
             self.program.unreported_exec.is_none()

@@ -6,7 +6,7 @@ use super::{Key, Tree};
 use crate::model::observation::OverBefore;
 use crate::model::tree_sample::IoBytes;
 
-/// The block I/O from before of all processes that were there at the attach.
+/// The block I/O before the attach of all processes that were there then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoBefore {
     /// The sum over the processes whose block I/O could be read.
@@ -29,7 +29,7 @@ impl IoBefore {
 }
 
 impl Tree {
-    /// Adds block input and output from before of the process with this pid in the collector's namespace, 512-byte units. `None`:
+    /// Adds block input and output before the attach of the process with this pid in the collector's namespace, 512-byte units. `None`:
     /// they could not be read. Does nothing if the run has not attached to a process.
     pub(super) fn add_io_before(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
         if let Some(io) = &mut self.io_before {
@@ -37,9 +37,8 @@ impl Tree {
         }
     }
 
-    /// Takes in a zombie that had ended before the run began. It is no process of the run: it is kept so that neither a REAPED
-    /// record nor /proc adds it as one. Its block I/O counts as from before, since its parent's figures have it once the parent
-    /// has waited for it.
+    /// Keeps a zombie that had ended before the run began, so that neither a REAPED record nor /proc adds it as a process of the
+    /// run. Its block I/O counts as from before the attach, since its parent's figures include it once the parent has waited for it.
     pub(crate) fn found_over_before(&mut self, over: OverBefore) {
         self.add_io_before(over.host_pid, over.blocks);
         self.over_before.push(over);
@@ -57,8 +56,8 @@ impl Tree {
         key.pid_ns == self.context.pid_ns && self.over_before.iter().any(is_same)
     }
 
-    /// Forgets the process with this pid that had ended before the run began, since its parent has waited for it. Gives whether
-    /// there was one.
+    /// Forgets the process with this pid that had ended before the run began, since its parent has waited for it. Returns
+    /// whether there was such a process.
     pub(super) fn forget_over_before(&mut self, key: Key) -> bool {
         let at = self.over_before.iter().position(|over| over.key == key);
         at.map(|at| self.over_before.swap_remove(at)).is_some()

@@ -9,7 +9,7 @@ use super::failed_spawns::FailedSpawn;
 use crate::model::ids::{Key, ProcessId};
 use crate::model::observation::ChildSeen;
 
-/// Processes by state. Processes that are not finalized only.
+/// Lists of the processes in a state, so that nothing has to look at all processes. None of them is finalized.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ByState {
     /// By pid, oldest first. A process of another pid namespace has an entry for each of its two pids that is known.

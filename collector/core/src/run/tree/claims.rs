@@ -1,7 +1,7 @@
 //! Which process waited for one that ended without a REAPED record. The reaper waited inside libc, by a raw system call, or for
 //! an orphan (a subreaper, or the init of a pid namespace). The kernel added what the ended process used to the reaper's sums of
-//! waited-for children. So a reaper is charged here: that usage is subtracted from its sums. The candidates, the most likely
-//! first:
+//! waited-for children. So a reaper is charged here: that usage is subtracted from its sums. A claim is what such a process used,
+//! until it is decided which reaper is charged. The candidates, the most likely first:
 //!
 //! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. Such
 //!    a parent has waited, or it ignores SIGCHLD and the kernel reaped the process.
@@ -9,7 +9,7 @@
 //!    the parent's sums. Such a parent is no candidate if the process's EXIT record names another parent, which adopted it as
 //!    an orphan. A parent that was killed and writes REAPED records may have left the process as a zombie instead. Then the
 //!    adopter's sums have more than is known, and the parent's own time is a lower bound.
-//! 3. The adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
+//! 3. The adopter, or an uninstrumented ancestor that may be a subreaper: the nearest whose sums have enough CPU time.
 //! 4. The init of the process's pid namespace.
 //!
 //! If a candidate has no EXIT record, its REAPED record has the sum of its own time and of what it waited for. Children that do
@@ -23,38 +23,38 @@ use super::{Parent, Process, ProcessId, Quality, Tree};
 
 impl Tree {
     /// Charges the most likely reaper of an ended process that has no REAPED record: see the head of this file. A parent that may
-    /// be the reaper keeps a claim, which [`Self::settle_claims`] decides when all children of the parent are known. If only the
+    /// be the reaper keeps a claim, which [`Self::decide_claims`] decides when all children of the parent are known. If only the
     /// launcher or the kernel can have reaped the process, counts it instead. `own`: what it used itself.
     pub(super) fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
-        // A REAPED record has added the process to its reaper's children. A live process is in no sums.
+        // A REAPED record has already added the process to its reaper's children. A live process is in no sums.
         if process.end.reaped.is_some() || process.is_alive() {
             return;
         }
         let adopted_by = self.adopted_by(process);
         let mut claim = self.claim_of(process, own, adopted_by);
         let maker = process.ancestry.parent.known();
-        let has_outlived = maker.is_some_and(|id| self.has_outlived(process, id));
-        let is_orphan = has_outlived || adopted_by.is_some();
+        let has_outlived_maker = maker.is_some_and(|id| self.has_outlived(process, id));
+        let is_orphan = has_outlived_maker || adopted_by.is_some();
         let has_orphan_reapers = !claim.orphan_reapers.is_empty();
-        // Only the launcher can have reaped it, and has written no record of that.
-        if !has_orphan_reapers && (has_outlived || adopted_by == Some(Parent::Launcher)) {
+        // Only the launcher can reap it, and has written no record of that.
+        if !has_orphan_reapers && (has_outlived_maker || adopted_by == Some(Parent::Launcher)) {
             self.counts.unreaped_orphans += 1;
             return;
         }
-        // The parent of an orphan is no candidate, unless no other one is known.
+        // The parent of an orphan is a candidate only if no other process is known that may have reaped it.
         let parent = maker.filter(|_| !is_orphan || !has_orphan_reapers);
         let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
-            self.charge_another_or_none(&claim, process.has_joined());
+            self.charge_other_or_count(&claim, process.has_joined());
             return;
         };
         claim.is_by_parent = parent.is_only_reaper_of(process, &claim);
-        // With too many claims, those that the parent's sums would have to decide go to other reapers at once.
+        // If the parent has too many claims, one that its sums would have to decide goes to another reaper at once.
         if parent.claims.len() < Tolerance::MOST_CLAIMS {
             parent.claims.push(claim);
         } else if claim.is_by_parent {
             parent.charge(&claim);
         } else {
-            self.charge_another_or_none(&claim, process.has_joined());
+            self.charge_other_or_count(&claim, process.has_joined());
         }
     }
 
@@ -75,12 +75,12 @@ impl Tree {
         }
     }
 
-    /// Charges a possible reaper other than the parent. If none can be charged, counts the process. If candidates are still in
-    /// the tree, it counts as reaped by the kernel, else as an orphan that the launcher had not reaped yet. A process that
-    /// `has_joined` is not counted here, but where it is finalized.
-    fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
+    /// Charges a possible reaper other than the parent. If no such process can be charged, counts the child: as reaped by the kernel
+    /// if candidates are still in the tree, else as an orphan that the launcher had not reaped yet. `has_joined`: the child is no
+    /// descendant of the command, and is counted where it is finalized.
+    fn charge_other_or_count(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.orphan_reapers.iter().any(|id| self.processes.contains_key(id));
-        if self.charge_another(claim) || has_joined {
+        if self.charge_orphan_reaper(claim) || has_joined {
             return;
         }
         if is_any_left {
@@ -91,9 +91,10 @@ impl Tree {
     }
 
     /// Gives the claim to the nearest of `claim.orphan_reapers` whose sums can contain the process, as the parent did not wait for
-    /// it. That reaper decides all its claims when it is finalized; if it has too many, it is charged at once. If the kernel killed
-    /// the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is such a reaper.
-    fn charge_another(&mut self, claim: &Claim) -> bool {
+    /// it. That reaper decides its claims when it is finalized; if it has too many, it is charged at once. If the reaper is the init of
+    /// the process's pid namespace, with which the kernel killed the process, counts it instead. Returns whether there is such a
+    /// reaper.
+    fn charge_orphan_reaper(&mut self, claim: &Claim) -> bool {
         let can_have_reaped =
             |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
         let Some(other) = claim.orphan_reapers.iter().find(can_have_reaped).copied() else { return false };
@@ -111,8 +112,8 @@ impl Tree {
         true
     }
 
-    /// Notes that the sums of the process's adopter may have more than what is known of the adopter's children. The parent was
-    /// charged, but may have left the process as a zombie, which the adopter reaped.
+    /// Notes that the process's adopter may have reaped it, so that the adopter's sums may have more than its known children used.
+    /// The parent was charged, but may have left the process as a zombie.
     fn mark_possible_adopter(&mut self, claim: &Claim) {
         let adopter = claim.orphan_reapers.iter().find(|id| self.processes.contains_key(id));
         if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {
@@ -130,7 +131,7 @@ impl Tree {
     fn was_killed_with_init(&self, init: &Process, claim: &Claim) -> bool {
         let is_init_alive = init.is_alive() && init.end.kernel_exit.is_none();
         // The init writes EXIT before the kernel kills the others. Without EXIT, it lived at least until the last
-        // process there ended that was not killed. An unknown time (`None`) counts as before all others.
+        // process there ended that was not killed. `None`, an unknown time, is less than every `Some`, so it counts as before all.
         let since_ns = match init.end.exit {
             Some(_) => init.lifetime.end_ns,
             None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_unkilled_end_ns),
@@ -142,14 +143,13 @@ impl Tree {
     }
 
     /// Decides which claims on a process count, when the process is finalized: all claims are known by then, and its sums are
-    /// final. The process is charged with the claims that fit best into its sums. The others go to the next possible reaper, if
-    /// there is one.
-    pub(super) fn settle_claims(&mut self, process: &mut Process) {
+    /// final. The process is charged with the claims that fit best into its sums. The others go to the next possible reaper.
+    pub(super) fn decide_claims(&mut self, process: &mut Process) {
         let (by_parent, mut claims): (Vec<_>, Vec<_>) =
             std::mem::take(&mut process.claims).into_iter().partition(|claim| claim.is_by_parent);
-        self.settle_own_children(process, &by_parent);
-        // If the process has no sums, its parent's sums have its children, too. So the parent takes as many claims as it may
-        // have.
+        self.decide_certain_claims(process, &by_parent);
+        // If no record has the process's sums, its children are in its parent's sums, too. So the parent takes the claims, as many as
+        // it may have.
         let parent = process.ancestry.parent.known().filter(|_| process.children_us().is_none());
         if let Some(parent) = parent.and_then(|parent| self.processes.get_mut(&parent)) {
             let room = Tolerance::MOST_CLAIMS.saturating_sub(parent.claims.len());
@@ -165,35 +165,35 @@ impl Tree {
                     self.mark_possible_adopter(claim);
                 }
             } else {
-                self.settle_unfit(process, claim);
+                self.decide_unfit_claim(process, claim);
             }
         }
     }
 
-    /// Settles a claim that is not among those that fit best into the process's sums. If the kernel killed the child with the
-    /// process, its namespace's init, counts it. Else another possible reaper is charged. Without one, the process itself is
-    /// charged, or the child is counted as reaped by the kernel.
-    fn settle_unfit(&mut self, process: &mut Process, claim: &Claim) {
+    /// Decides a claim that is not among those that fit best into the process's sums. If the process is the init of the child's
+    /// namespace, with which the kernel killed the child, counts the child. Else charges another possible reaper. If there is none,
+    /// charges the process itself, or counts the child as reaped by the kernel.
+    fn decide_unfit_claim(&mut self, process: &mut Process, claim: &Claim) {
         if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
             self.count_killed_with_init(claim);
-        } else if !self.charge_another(claim) {
-            // No other process can have waited for it. If only REAPED bounds what the process waited for, the kernel reaped what
-            // does not fit. With EXIT, `has_charged_autoreaped` decides that from all that was charged.
+        } else if !self.charge_orphan_reaper(claim) {
+            // No other process can have waited for the child. If only REAPED bounds what the process waited for, the kernel reaped
+            // what does not fit. With EXIT, `has_charged_autoreaped` decides that from all that was charged.
             let is_waited_for = process.room_beside_clock_us().is_none();
             self.charge_or_autoreap(process, claim, is_waited_for);
         }
     }
 
-    /// Settles the `claims` of children that only the process or the kernel can have reaped. Without an EXIT record, its REAPED
+    /// Decides the `claims` of children that only the process or the kernel can have reaped. Without an EXIT record, its REAPED
     /// record bounds what it waited for. Children that do not fit in there beside its own CPU clock were reaped by the kernel,
     /// since SIGCHLD was ignored.
-    fn settle_own_children(&mut self, process: &mut Process, claims: &[Claim]) {
+    fn decide_certain_claims(&mut self, process: &mut Process, claims: &[Claim]) {
         let room_us = process.room_beside_clock_us().unwrap_or(u64::MAX);
         let all_us = claims.iter().fold(0, |sum: u64, claim| sum.saturating_add(claim.used.cpu_us()));
         let is_waited_for = if all_us <= room_us.saturating_add(Tolerance::CLOCK_AHEAD_US) {
             vec![true; claims.len()]
         } else {
-            // A child may have ignored SIGCHLD, too. Then this process's sum lacks what the child's own children used.
+            // A child may have ignored SIGCHLD itself. Then this process's sum lacks what the child's own children used.
             best_fit(&claims.iter().map(|claim| claim.least_cpu_us).collect::<Vec<_>>(), room_us)
         };
         for (claim, is_waited_for) in claims.iter().zip(is_waited_for) {
@@ -201,7 +201,7 @@ impl Tree {
         }
     }
 
-    /// Charges the process with a child that it waited for, or notes that the kernel reaped the child.
+    /// Charges the process with a child if it waited for the child (`is_waited_for`). Otherwise notes that the kernel reaped the child.
     fn charge_or_autoreap(&mut self, process: &mut Process, claim: &Claim, is_waited_for: bool) {
         if is_waited_for {
             process.charge(claim);
@@ -213,8 +213,8 @@ impl Tree {
 }
 
 impl Process {
-    /// Whether no process but this one, the parent of `child`, can have reaped the child. The kernel may have. One of the three
-    /// conditions below is enough.
+    /// Whether no process but this one, the parent of `child`, can have reaped the child (the kernel may have). One of the
+    /// three conditions below is enough.
     fn is_only_reaper_of(&self, child: &Process, claim: &Claim) -> bool {
         // No other candidate is known. An init that is the parent need not have waited: the kernel itself reaps the processes
         // that it kills with the init.
@@ -237,11 +237,11 @@ impl Process {
     }
 }
 
-/// Up to this number of sizes, [`best_fit`] tries all sets of them: 4096 at most.
+/// Up to this number of sizes, [`best_fit`] tries all sets of them: 2^12, 4096, at most.
 const FEW_SIZES: usize = 12;
 
-/// Chooses those of `sizes` whose sum is the largest that is not above `room`. Gives for each size whether it is chosen. Of more
-/// than [`FEW_SIZES`], takes the largest first, whose sum need not be the largest possible.
+/// Chooses those of `sizes` whose sum is the largest that is not above `room`. Returns for each size whether it is chosen. Of
+/// more than [`FEW_SIZES`], takes the largest first, whose sum need not be the largest possible.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
     if sizes.len() <= FEW_SIZES { best_of_all_sets(sizes, room) } else { largest_first(sizes, room) }
 }

@@ -25,7 +25,7 @@ impl Contribution {
         if is_main { self.added_bytes } else { self.added_to_descendants_bytes }
     }
 
-    /// Combines the parts of two by `f`.
+    /// Combines each part of two contributions by `f`.
     pub(crate) fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             added_bytes: f(self.added_bytes, other.added_bytes),

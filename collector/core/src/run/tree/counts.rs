@@ -11,7 +11,7 @@ pub struct Counts {
     pub failed_spawns: u64,
     /// Processes of gpu-track itself. They are not in `created`.
     pub helpers: u64,
-    /// CPU time of those in `helpers` that were reaped, microseconds: the launcher's sums include it.
+    /// CPU time of the processes in `helpers` that were reaped, microseconds: the launcher's sums include it.
     pub helpers_reaped_cpu_us: u64,
     /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
     /// the init of their pid namespace. No process's sums include what they used.

@@ -1,6 +1,6 @@
 //! What a process used itself: its CPU time, and the other sums of getrusage, without its children.
 //!
-//! wait4 gives a child *and what it waited for*. The sources of a process's own usage, best first:
+//! wait4 returns the usage of a child *and of what the child waited for*. The sources of a process's own usage, best first:
 //!
 //! | known | own CPU time | quality |
 //! |---|---|---|
@@ -11,14 +11,14 @@
 //! | the kernel's account of its exit | its CPU clock, if read before it was reaped; else the account's | exact; else sampled |
 //! | samples | its CPU clock at the last one | sampled |
 //!
-//! - If a child's figure is not exact, what is left of the reaper's sum without the children includes what that figure lacks.
-//!   Then the reaper's own time is that of its clock.
-//! - A process's sums can have more of its children together than is known of each. The difference is unattributed
+//! - If a child's figure is not exact, the reaper's sum without the children also includes what that figure lacks. Then the
+//!   reaper's own time is that of its CPU clock.
+//! - A process's sums can have more CPU time of its children together than is known of each. The difference is unattributed
 //!   ([`OwnUsage::unattributed_us`]), and is in the run's total.
-//! - EXIT, the account and the clock lack the kernel's teardown of the memory. If a part of a difference lacks it, the
-//!   process's own exact clock is closer.
-//! - Of a process from before the run (`before`), REAPED has what its children used before, too. So only EXIT and its clock
-//!   count.
+//! - EXIT, the account and the clock lack the time in which the kernel tears the memory down. If a part of a difference lacks it,
+//!   the process's own exact clock is closer.
+//! - If a process is from before the run (`before`), its REAPED also has what its children used before. So only its EXIT and its
+//!   clock count.
 //! - In a pid namespace, init reaps orphans. If init ends first, the kernel reaps: zombies go into init's sums, and are
 //!   subtracted. Processes that the kernel then kills go into no sum, which a warning says.
 
@@ -49,7 +49,7 @@ impl OwnUsage {
 }
 
 impl Process {
-    /// What it used itself, and how that is known: by the table above. `tick_us`: microseconds of a clock tick.
+    /// What it used itself, and how that is known: see the table at the head of this file. `tick_us`: microseconds of a clock tick.
     pub(super) fn own_usage(&self, tick_us: u64) -> OwnUsage {
         let own = |usage, quality| {
             let of_children_us = self.end.exit.map_or(0, |exit| exit.children_usage.cpu_us());
@@ -59,12 +59,12 @@ impl Process {
         match (&self.end.reaped.filter(|_| self.before.is_none()), &self.end.exit) {
             (Some(reaped), Some(exit)) => {
                 let rest = reaped.usage.minus(&self.waited_for(exit));
-                // EXIT comes before the end, so REAPED has more. If it has much less, it is about another process of the same
-                // pid.
+                // EXIT comes before the end, so REAPED has more. A REAPED that has much less is about another process of the
+                // same pid.
                 let is_of_another = rest.cpu_us() < exit.own_usage.cpu_us() / 2;
                 own(if is_of_another { exit.own_usage } else { rest }, Quality::Exact)
             }
-            (Some(reaped), None) => self.own_of_sum(&reaped.usage),
+            (Some(reaped), None) => self.own_usage_of_sum(&reaped.usage),
             (None, Some(exit)) => own(exit.own_usage, Quality::Exact),
             (None, None) => match self.clock_ns() {
                 Some(cpu_ns) => own(self.observed_usage(cpu_ns, tick_us), self.clock_quality()),
@@ -74,20 +74,20 @@ impl Process {
     }
 
     /// What it used itself, from the `sum` of that and what it waited for (REAPED without EXIT). What is left of the sum
-    /// without its children is its own, but in three cases:
+    /// without its children is its own, except in three cases:
     ///
     /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
     /// - The figures of its children are not exact, or it is not certain which are in the sum. Then what is left includes what
     ///   those figures lack, too. Its clock is its own time, and the remainder is unattributed.
     /// - A child in the sum may be a zombie that it left: what is left is a lower bound.
-    fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
+    fn own_usage_of_sum(&self, sum: &Rusage) -> OwnUsage {
         let rest = sum.minus(&self.known_children());
         let clock_us = self.clock_us();
         if self.has_more_children_than_sum() {
             let usage = rest.with_cpu_us(clock_us);
             return OwnUsage { usage, quality: self.clock_quality(), unattributed_us: 0 };
         }
-        if self.is_rest_of_children_too() {
+        if self.may_rest_be_of_children() {
             let usage = rest.with_cpu_us(clock_us.min(rest.cpu_us()));
             let unattributed_us = rest.cpu_us() - usage.cpu_us();
             return OwnUsage { usage, quality: self.clock_quality(), unattributed_us };
@@ -96,18 +96,18 @@ impl Process {
         OwnUsage { usage: rest, quality, unattributed_us: 0 }
     }
 
-    /// Whether what is left of its sum without its children may include CPU time of children.
-    fn is_rest_of_children_too(&self) -> bool {
+    /// Whether what is left of its sum, without what its children are known to have used, may include CPU time of these children.
+    fn may_rest_be_of_children(&self) -> bool {
         // If the kernel reaped some of its children, which ones they are is a guess (`best_fit`).
         let is_guess = self.cpu.has_autoreaped_children && self.cpu.unreaped_count > 0;
-        // The teardown of a child can take longer than all that a shell does itself.
+        // The teardown of a child can take longer than all that a shell does itself. So a whole clock is closer than what is left.
         let is_whole =
             self.cpu.is_clock_final || self.end.account.is_some_and(|account| account.is_cpu_whole);
         let is_clock_closer = self.cpu.children_lack_teardown && is_whole;
         self.cpu.has_inexact_children || is_clock_closer || is_guess
     }
 
-    /// The CPU time that its REAPED record leaves for more children, beside its own clock and its known children,
+    /// The CPU time that its REAPED record leaves for more children, besides its own clock and its known children,
     /// microseconds. `None`: it has no such record, or its EXIT record says what it waited for.
     pub(super) fn room_beside_clock_us(&self) -> Option<u64> {
         let reaped = self.end.reaped.filter(|_| self.end.exit.is_none())?;
@@ -115,8 +115,8 @@ impl Process {
         Some(room_us.saturating_sub(self.clock_us()).saturating_sub(self.known_children().cpu_us()))
     }
 
-    /// Whether its clock and its children are more than its REAPED record has: then the kernel reaped children by itself. False
-    /// with an EXIT record, which says what the process waited for.
+    /// Whether its clock and its children have more CPU time than its REAPED record: then the kernel reaped children by itself.
+    /// False if there is an EXIT record, which says what the process waited for.
     fn has_more_children_than_sum(&self) -> bool {
         if self.end.exit.is_some() || self.cpu.unreaped_count == 0 {
             return false;
@@ -126,19 +126,19 @@ impl Process {
         known_us > reaped.usage.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US)
     }
 
-    /// Its clock, microseconds, when it was last read; 0: it never was.
+    /// Its CPU clock when it was last read, microseconds; 0: it never was.
     fn clock_us(&self) -> u64 {
         self.clock_ns().unwrap_or(0) / 1000
     }
 
-    /// Its clock, nanoseconds, when it was last read: by a sample, of its zombie, or for the kernel's account. `None`: it
-    /// never was.
+    /// Its CPU clock when it was last read, nanoseconds: by a sample, of its zombie, or for the kernel's account. `None`: it never
+    /// was.
     fn clock_ns(&self) -> Option<u64> {
         // A clock never goes back, so the largest reading is the last.
         self.observed.cpu_ns.max(self.end.account.and_then(|account| account.cpu_ns))
     }
 
-    /// How its CPU time is known by its clock alone. The kernel's account of its exit comes before the teardown of its
+    /// The quality of its CPU time by its clock alone. The kernel's account of its exit comes before the teardown of its
     /// memory, which takes time in proportion to the memory's size. If that time is within [`Tolerance::CLOCK_AHEAD_US`] or 1% of
     /// the CPU time, the account is exact.
     fn clock_quality(&self) -> Quality {
@@ -156,9 +156,8 @@ impl Process {
         }
     }
 
-    /// What its REAPED record contains of its children, where `exit` is its EXIT record. After that record of a pid
-    /// namespace's init, the kernel reaps the zombies that are left there. So the known children of an init may be more than
-    /// `exit` has.
+    /// What its REAPED record contains of its children: what its EXIT record, `exit`, says. But after the EXIT of a pid namespace's
+    /// init, the kernel reaps the zombies that are left there. So the known children of an init may have used more than that.
     fn waited_for(&self, exit: &ExitRecord) -> Rusage {
         let known = self.known_children();
         if self.ids.key.pid == 1 && known.cpu_us() > exit.children_usage.cpu_us() {
@@ -173,13 +172,13 @@ impl Process {
         self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
     }
 
-    /// What its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process (`own`) and the children that it waited
-    /// for.
+    /// By how much it raised its reaper's RUSAGE_CHILDREN, as far as is known: by its own usage (`own`), and that of the children
+    /// that it waited for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
     }
 
-    /// The CPU time in `total_usage` without children that no record says were reaped, microseconds.
+    /// The least that the CPU time in `total_usage` can be, microseconds: without children that no record says were reaped.
     pub(super) fn least_total_us(&self, own: &Rusage) -> u64 {
         own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children_usage)).cpu_us()
     }
@@ -203,8 +202,8 @@ impl Process {
         used.cpu_us() <= self.room_for_children_us()
     }
 
-    /// How much CPU time of its children its sums have beyond that of the known ones, microseconds. Without sums, nothing
-    /// bounds what it waited for, and the room is nearly `u64::MAX`.
+    /// How much more CPU time of children its sums have than its known children used, microseconds. As long as no record has its
+    /// sums, nothing bounds what it waited for, and the room is nearly `u64::MAX`.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
         // Children that no other process can have reaped come first.
@@ -233,8 +232,8 @@ impl Process {
         }
     }
 
-    /// Makes a usage of the clock (`cpu_ns`) and of what else the last sample had. If the process had one thread, CPU time is
-    /// divided into user and system time as the kernel's account has it. Else it is divided as the sampled ticks have it.
+    /// Makes a usage from the clock (`cpu_ns`) and the other figures of the last sample. CPU time is divided into user and system
+    /// time in the proportion of the kernel's account, if the process had one thread, or else of the sampled ticks.
     /// `tick_us`: microseconds of a clock tick.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
@@ -248,7 +247,7 @@ impl Process {
             0 => cpu_us,
             both_us => (u128::from(cpu_us) * u128::from(split_user_us) / u128::from(both_us)) as u64,
         };
-        // /proc/PID/io includes waited-for children.
+        // /proc/PID/io, from which `blocks` are, includes waited-for children.
         let (input, output) = observed.blocks.unwrap_or((0, 0));
         Rusage {
             user_us,
@@ -261,8 +260,8 @@ impl Process {
         }
     }
 
-    /// Whether the kernel reaped children that were charged to it: it ignores SIGCHLD, or its sums have less than those children
-    /// used.
+    /// Whether the kernel reaped children that count as this process's (`unreaped_children`): it ignores SIGCHLD, or its sums have
+    /// less than those children used.
     pub(super) fn has_charged_autoreaped(&self) -> bool {
         let Some(exit) = &self.end.exit else { return self.has_more_children_than_sum() };
         let most_us = exit.children_usage.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);

@@ -1,4 +1,4 @@
-//! What /proc and the samples show: processes, pids, programs, ends.
+//! Applies to the tree what /proc and the samples show: processes, pids, programs, ends.
 
 use super::process::{Image, UnreportedExec};
 use super::tolerance::Tolerance;
@@ -7,8 +7,8 @@ use crate::model::exit_account::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Adds a child that /proc shows, below a known process or as an orphan, and that the tree does not have. Gives its id. What it used
-    /// before the run is noted, since the run's figures leave that out. Samples are frequent while it is young.
+    /// Adds a child that /proc shows, below a known process or as an orphan, and that the tree does not have. Returns its id. Notes
+    /// what it used before the run, since the run's figures leave that out. Samples are frequent while it is young.
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
         let id = self.insert(child.key, child.parent, Layer::Scan, child.start_ns);
         self.by_state.young.insert(id);
@@ -33,20 +33,21 @@ impl Tree {
         id
     }
 
-    /// Keeps a child that /proc shows and the tree does not have, where another source may be about to report it: the connector, or an
-    /// orphan's own records, which tell its parent. The child waits until all events up to its sighting are applied. If they are about an
-    /// earlier process with its pid, they would be taken for its own.
+    /// Keeps a child that /proc shows and the tree does not have, since another source may be about to report it: the connector, or an
+    /// orphan's own records, which tell its parent. The child waits until all events up to its sighting are applied. If it were in the
+    /// tree before, events about an earlier process of its pid would be taken for its own.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
         self.by_state.found_ahead.push(child);
     }
 
-    /// Adds those children of [`Self::found_ahead`] that are unknown although everything before `complete_ns` is applied.
+    /// Adds the children of [`Self::found_ahead`] that were seen by `complete_ns` and are still unknown. All records and events up to
+    /// then are applied.
     pub(super) fn add_found_ahead(&mut self, complete_ns: u64) {
         let mut waiting = std::mem::take(&mut self.by_state.found_ahead);
         for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
             let host_key = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
             let is_known = |key| self.knows(key, child.pidfd_inode, child.earliest_start_ns);
-            // The connector reports it by its pid in the collector's namespace, its records by that in its own.
+            // The connector reports it by its pid in the collector's namespace, its own records by the pid in its namespace.
             if !is_known(host_key) && !is_known(child.key) {
                 self.found_in_proc(&child);
             }
@@ -54,8 +55,8 @@ impl Tree {
         self.by_state.found_ahead = waiting;
     }
 
-    /// Forgets children of [`Self::found_ahead`] that may be this process, which leaves the tree: they would be added as another
-    /// one.
+    /// Forgets the children of [`Self::found_ahead`] that may be this process, which leaves the tree. Otherwise it would be added a
+    /// second time.
     pub(super) fn forget_found_ahead(&mut self, process: &Process) {
         let has_its_pid = |child: &ChildSeen| match process.ids.host_pid {
             Some(host_pid) => host_pid == child.host_pid,
@@ -83,14 +84,14 @@ impl Tree {
         self.by_state.by_pid.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
     }
 
-    /// Takes in what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has
-    /// no record. That it has memory of its own is left out where the connector reports execs: the exec's event will follow, with
-    /// the exact time.
+    /// Applies what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has no
+    /// record: whether it is its parent's, perhaps a copy of that, or its own. Its own is left out where the connector reports
+    /// execs: the exec's event will follow, with the exact time.
     pub(crate) fn set_unreported_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let is_own = memory == UnreportedMemory::Own;
         let was_forked = matches!(process.program.image, Image::Forked { .. });
-        // The record of a fork child is about its copy, and not about what it exec'd since.
+        // The record of a fork child is about the copy of its parent, and not about a program that it exec'd since.
         let is_reported = process.program.has_record && !was_forked;
         let will_be_reported = process.ancestry.is_watched && is_own;
         if is_reported || will_be_reported {
@@ -110,8 +111,8 @@ impl Tree {
             process.program.image = image;
             self.groups.note_image_kind();
         }
-        // A program of its own shares no anonymous pages with its parent's. All others of the group of a child of the launcher are its own
-        // fork children.
+        // A program of its own shares no anonymous pages with its parent, so it leaves their image group. A child of the launcher stays:
+        // all others of its group are its own fork children.
         let is_first = process.ancestry.parent == Parent::Launcher;
         let group = process.program.group;
         let has_relatives = self.groups.get(group).is_some_and(|group| group.members.len() > 1);
@@ -121,13 +122,13 @@ impl Tree {
         }
     }
 
-    /// The new live processes that only records name: such a pid may be that of a process outside of the tree.
+    /// The new live processes that only records name. A record can claim any pid, also that of a process outside the tree.
     pub fn memberships_to_check(&self) -> impl Iterator<Item = Target> {
         let unproven = self.by_state.unproven.iter().filter_map(|id| self.processes.get(id));
         unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
     }
 
-    /// Takes in whether the pid of a process of [`Self::memberships_to_check`] is that of a process of the tree. If not, the
+    /// Applies whether the pid of a process of [`Self::memberships_to_check`] is that of a process of the tree. If not, the
     /// process ends now, and nothing is read under that pid.
     pub(crate) fn prove(&mut self, id: ProcessId, is_member: bool, now_ns: u64) {
         self.by_state.unproven.remove(&id);
@@ -146,20 +147,20 @@ impl Tree {
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
     }
 
-    /// How many live processes of other pid namespaces only records name.
+    /// How many live processes of other pid namespaces are known by records only, so that /proc can't be read for them.
     pub(in crate::run) fn unseen(&self) -> usize {
         let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
     }
 
-    /// Whether [`Self::unseen`] can be at least `count`. This is cheap, since it does not look at the processes.
+    /// Whether [`Self::unseen`] can be `count` or more. This is cheap, since it does not look at the processes.
     pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
         self.by_state.inner.len() >= count
     }
 
     /// Notes that a process was dead at `at_ns`: a zombie, or not found. Its records may not all have been applied, so it ends
     /// at a [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found; `None`: it was a
-    /// zombie. Times are CLOCK_MONOTONIC nanoseconds. The first of each counts. [`Self::ends_to_read`] has the process no more.
+    /// zombie. Times are CLOCK_MONOTONIC nanoseconds. The first of each counts. [`Self::ends_to_read`] no longer lists the process.
     pub(crate) fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.seen_dead_ns.get_or_insert(at_ns);
@@ -188,7 +189,7 @@ impl Tree {
         }
     }
 
-    /// Takes in the figures of a zombie. They are final: no thread of it can run any more.
+    /// Stores the figures of a zombie. They are final: none of its threads can run any more.
     pub(crate) fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.cpu.is_clock_final = true;
@@ -199,7 +200,7 @@ impl Tree {
         (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
     }
 
-    /// Takes in the kernel's account of a process's exit. If the process's end was applied before, queues the memory that only
+    /// Stores the kernel's account of a process's exit (taskstats). If the process's end was applied before, queues the memory that only
     /// the account shows for the next sample.
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
         let tick_us = self.context.tick_us;
@@ -211,9 +212,9 @@ impl Tree {
         }
     }
 
-    /// Finds the process that exited with this pid of the collector's namespace, by its account. `start_ns`, CLOCK_MONOTONIC
-    /// nanoseconds, is when its last thread started, or somewhat later. It is the last process of the pid that had started by
-    /// then, if it had not ended long before.
+    /// Finds the process that the kernel's account of an exit is about, by the pid in the collector's namespace. `start_ns`,
+    /// CLOCK_MONOTONIC nanoseconds, is when its last thread started, or somewhat later. The last process of that pid that had
+    /// started by then is meant, unless it had ended long before.
     pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
         let of_pid = self.by_state.by_pid.get(&Key { pid_ns: self.context.pid_ns, pid })?;
         let mut latest_first = of_pid.iter().rev().filter_map(|id| self.processes.get(id));
@@ -223,7 +224,7 @@ impl Tree {
         (start_ns <= end_ns.saturating_add(Tolerance::ACCOUNT_READ_LATE_NS)).then_some(process.ids.id)
     }
 
-    /// Takes in the wait status that a pidfd gave.
+    /// Stores the wait status that the kernel kept for a pidfd.
     pub(crate) fn note_status(&mut self, id: ProcessId, status: i32) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.end.kept_status = Some(status);
@@ -255,8 +256,8 @@ impl Tree {
         self.by_state.young.insert(id);
     }
 
-    /// Takes in what /proc shows of the program of a process. A program that has reported is known by its record, so the reading
-    /// is left out. So is a reading after the program's end, if one was made while it ran.
+    /// Stores what /proc shows of the program of a process. A program that has written a START is known by that record, so the reading
+    /// is left out. A reading after the program's end is also left out, if another was made while it ran.
     pub(crate) fn set_program(&mut self, id: ProcessId, seen: Program) {
         let Some(process) = self.processes.get(&id) else { return };
         if seen.is_over() && process.was_read_before(&seen) {
@@ -274,7 +275,7 @@ impl Tree {
             Some(exec) => exec.program = Some(seen),
             // No record is of the present program: the process has written none, or its earlier programs alone did.
             None if !process.program.has_record || is_uninstrumented => process.take_seen_program(seen),
-            // A record has named the present program.
+            // A START record has named the present program.
             None => {}
         }
     }
@@ -307,7 +308,7 @@ impl Tree {
     }
 
     /// Does what time alone decides, at `now_ns`, CLOCK_MONOTONIC nanoseconds. A program that should have written its START record
-    /// by now is uninstrumented. A process leaves the lists of what is still to be read or proven once that is known, or it has ended.
+    /// by now is uninstrumented. A process leaves the lists of what is still to be read or proven when that is known, or when it has ended.
     pub fn tick(&mut self, now_ns: u64) {
         self.confirm_overdue(now_ns);
         self.drop_answered(now_ns);

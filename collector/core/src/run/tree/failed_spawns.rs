@@ -41,9 +41,9 @@ fn is_unrecorded_child(process: &Process, parent: ProcessId) -> bool {
 }
 
 impl Tree {
-    /// Counts a posix_spawn of `parent` that failed, by `at_ns` (CLOCK_MONOTONIC nanoseconds), after its child was made. If the
-    /// tree has the child already, forgets it, so that it counts once. Else the record waits for it, unless the parent is not
-    /// known.
+    /// Counts a posix_spawn of `parent` that made a child which could not exec. The record is of `at_ns` (CLOCK_MONOTONIC
+    /// nanoseconds). If the tree has the child already, forgets the child, so that it counts once. Else the record is kept until
+    /// the child is reported, unless the parent is not known.
     pub(super) fn spawn_failed(&mut self, parent: Option<ProcessId>, at_ns: u64) {
         self.counts.created += 1;
         self.counts.failed_spawns += 1;
@@ -59,8 +59,8 @@ impl Tree {
         push_last(unmatched, FailedSpawn { parent, at_ns }, Tolerance::MOST_FAILED_SPAWNS);
     }
 
-    /// Takes in the wait status with which a process ended, by the connector. If the process could not exec, and a SPAWN_FAILED
-    /// record has counted it already, forgets it. If there is no such record yet, the process is kept for one that may come.
+    /// Checks the wait status with which a process ended, by the connector. If the process could not exec, and a SPAWN_FAILED
+    /// record has counted it already, forgets the process. Without such a record, lists the process for one that may come.
     pub(super) fn note_failed_exec(&mut self, id: ProcessId, status: i32) {
         if status == COULD_NOT_EXEC && !self.forget_failed_spawn(id) {
             self.by_state.could_not_exec.insert(id);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::ancestry::Replaced;
+use super::ancestry::ReplacedAncestors;
 use super::process::Finalized;
 use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
@@ -15,10 +15,10 @@ use crate::run::push_last;
 
 impl Tree {
     /// The processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
-    /// processes that ended and have no REAPED record, live children of processes that ended, and helpers.
+    /// processes that ended and have no REAPED record, live children of processes that ended, and helpers (of gpu-track itself).
     ///
-    /// Without `all`, processes are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
-    /// Some of these leave /proc without a record, so the session asks for all of them now and then.
+    /// Without `all`, processes whose reaper can still write REAPED are left out: see [`Self::ended_before_a_reaped_ancestor`].
+    /// Some of these leave /proc without a record, so the session asks for all now and then.
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
         let mut questions = Vec::new();
@@ -33,7 +33,7 @@ impl Tree {
                 questions.extend(process.target());
             }
         }
-        // A child of an ended process may have ended, too, though it counts as live: its reaper need not write a record.
+        // A live child of an ended process may in truth have ended, too: its reaper need not write a record.
         if !ended_parents.is_empty() {
             let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
             let is_orphan = |process: &&Process| {
@@ -42,7 +42,7 @@ impl Tree {
             };
             questions.extend(alive.filter(is_orphan).filter_map(Process::target));
         }
-        // No sample finds a helper dead.
+        // Samples leave helpers out, so no sample finds a helper dead.
         if all && self.counts.helpers > 0 {
             let is_live_helper = |process: &&Process| {
                 process.ids.is_helper && process.is_alive() && process.lifetime.gone_ns.is_none()
@@ -53,12 +53,12 @@ impl Tree {
     }
 
     /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is left
-    /// for a later call. The usage of that process may have to be subtracted from its sums.
+    /// for a later call, since that process's usage may have to be subtracted from the reaper's sums.
     ///
     /// Before that, adds the children of [`Self::found_ahead`] that are still unknown, and ends processes that were seen dead.
     ///
-    /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead
-    /// by then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
+    /// All records that were written before `complete_ns` are applied, so a process that was seen dead by then can have no further
+    /// EXIT record. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
         // Until the command's first process is known, ancestors that may have reaped an orphan can be missing.
@@ -68,17 +68,17 @@ impl Tree {
         // Possible reapers of processes that this call does not finalize.
         let mut must_wait = self.end_seen_dead(complete_ns);
         let ended = self.by_state.ended.iter().copied();
-        let (over, not_over): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
-        must_wait.extend(not_over.into_iter().flat_map(|id| self.possible_reapers(id)));
-        let mut replaced = Replaced::default();
-        for id in self.children_first(over) {
+        let (ready, others): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_complete(*id, complete_ns));
+        must_wait.extend(others.into_iter().flat_map(|id| self.possible_reapers(id)));
+        let mut replaced = ReplacedAncestors::default();
+        for id in self.children_first(ready) {
             if must_wait.contains(&id) {
                 must_wait.extend(self.possible_reapers(id));
             } else {
                 replaced.extend(self.finalize_one(id, now_ns));
             }
         }
-        // Each process came before its ancestors, so none of those above needed the ancestors that take their places.
+        // Each process was finalized before its ancestors, so none of them needed the ancestors that now take the places of these.
         self.replace_uninstrumented_ancestors(&replaced);
         self.by_state.ended.retain(|id| self.processes.contains_key(id));
     }
@@ -94,8 +94,8 @@ impl Tree {
                 reapers.extend(self.possible_reapers(id));
                 continue;
             }
-            // A process without records that was not seen after its parent's end was waited for by that parent, however
-            // late a sample found it dead. So it had ended by the parent's end.
+            // A process without records that was not seen after its parent's end was waited for by that parent. So it had ended
+            // by then, however late a sample found it dead.
             let is_within = |end: &u64| !process.program.has_record && process.last_seen_ns() <= *end;
             let before_ns = self.end_of(process.ancestry.parent).filter(is_within);
             self.end(id, before_ns.map_or(dead_ns, |end| end.min(dead_ns)));
@@ -104,26 +104,26 @@ impl Tree {
     }
 
     /// Whether no record can follow for an ended process, if all that were written before `complete_ns` are applied.
-    fn is_over(&self, id: ProcessId, complete_ns: u64) -> bool {
+    fn is_complete(&self, id: ProcessId, complete_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
         if process.end.reaped.is_some() {
             return true;
         }
         let ended_first = self.ended_before_a_reaped_ancestor(process);
-        // A reaper may write REAPED after the kernel has released the pid, so one that still can gets some time for it.
+        // A reaper may write REAPED after the kernel has released the pid, so a reaper that still can gets some time for it.
         if let Some(gone_ns) = process.lifetime.gone_ns {
             let wait_ns = if ended_first { 0 } else { Tolerance::REAPED_AFTER_GONE_NS };
             return complete_ns >= gone_ns.saturating_add(wait_ns);
         }
-        // A process whose pid in the collector's namespace is known will be found to be gone.
+        // A process with a known pid in the collector's namespace can be looked up in /proc, and will be found to be gone.
         let Some(end_ns) = process.lifetime.end_ns.filter(|_| process.ids.host_pid.is_none()) else {
             return false;
         };
         ended_first || complete_ns.saturating_sub(end_ns) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
     }
 
-    /// Whether the process ended before its parent, and the parent was reaped. The same holds if the parent was not reaped, but
-    /// ended before its own parent, which was reaped, and so on. Then the process's reaper can't write REAPED any more. An
+    /// Whether the process ended before its parent, and the parent was reaped. Likewise if the parent was not reaped, but
+    /// ended before its own parent, and that one was reaped, and so on. Then the process's reaper can't write REAPED any more. An
     /// orphan, which outlived its parent, has another reaper, which can.
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
@@ -187,8 +187,8 @@ impl Tree {
         depths
     }
 
-    /// The parent of a process. If the tree does not have the parent, gives the nearest process that may have reaped this
-    /// one as an orphan.
+    /// The parent of a process. If the tree does not have the parent, the nearest process that may have reaped this process as an
+    /// orphan.
     fn parent_or_reaper(&self, id: ProcessId) -> Option<ProcessId> {
         let process = self.processes.get(&id)?;
         let parent = process.ancestry.parent.known().filter(|id| self.processes.contains_key(id));
@@ -196,8 +196,8 @@ impl Tree {
     }
 
     /// Computes a process's figures, queues its summary, and removes it from the tree. Charges its reaper with what it used, and
-    /// queues the CPU time that was not counted by its end. If it was the nearest uninstrumented ancestor of others, gives it and
-    /// its own such ancestor, which takes its place. A helper has no summary. `now_ns` is CLOCK_MONOTONIC.
+    /// queues the CPU time that was not counted by its end. If it was the nearest uninstrumented ancestor of others, returns its id,
+    /// and that of its own such ancestor, which takes its place. A helper has no summary. `now_ns` is CLOCK_MONOTONIC.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,
@@ -209,7 +209,7 @@ impl Tree {
         }
         let mut process = self.processes.remove(&id)?;
         // Which children are in its sums decides what is its own, and that decides what its reaper is charged with.
-        self.settle_claims(&mut process);
+        self.decide_claims(&mut process);
         let own = process.own_usage(self.context.tick_us);
         self.remember(&process, now_ns);
         self.charge_reaper(&process, &own);
@@ -253,8 +253,8 @@ impl Tree {
         push_last(&mut self.recently_finalized, finalized, Tolerance::FINALIZED_KEPT);
     }
 
-    /// The pid of a process's parent in the collector's namespace. If the tree does not have the parent, gives the pid that
-    /// a source named. `None`: unknown.
+    /// The pid of a process's parent in the collector's namespace. If the tree does not have the parent, the pid that a source
+    /// named. `None`: unknown.
     fn parent_pid(&self, process: &Process) -> Option<u32> {
         let reported = Some(process.ancestry.parent_pid).filter(|pid| *pid != 0);
         match process.ancestry.parent {

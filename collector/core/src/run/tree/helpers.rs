@@ -1,8 +1,8 @@
 //! Processes of gpu-track itself in the tree: what shows runs and their files, such as `gpu-track watch`, and what the Python module
-//! starts. The figures leave them out, with all that they start. A run within the run counts.
+//! starts. The figures leave them out, with all that they start. A gpu-track-run within the run is no helper, and counts.
 //!
-//! Such a process stays in the tree until it is finalized. Else its later records would add it again, and what its parent waited
-//! for would count as unattributed.
+//! A helper stays in the tree until it is finalized. Otherwise its later records would add it again, and its CPU time in its
+//! parent's sums would count as unattributed.
 
 use super::{Parent, ProcessId, Tree};
 use crate::model::command::is_helper;

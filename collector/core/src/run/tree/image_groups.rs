@@ -10,7 +10,7 @@ use crate::model::ids::{ImageGroup, ProcessId};
 pub(crate) struct Group {
     /// Live processes that share the image.
     pub members: Vec<ProcessId>,
-    /// How often a process left the group, or came from another one. A proportional size that was read holds for one epoch only.
+    /// How often a process left the group, or came from another one. A PSS that was read is valid for one epoch only.
     pub epoch: u64,
 }
 
@@ -36,7 +36,7 @@ impl ImageGroups {
         ImageGroup(self.last)
     }
 
-    /// Adds a process that is new to the tree. The epoch stays: what was read of the others' sharing holds on.
+    /// Adds a process that is new to the tree. The epoch stays: what was read of the others' sharing remains valid.
     pub(super) fn add_new(&mut self, id: ProcessId, group: ImageGroup) {
         self.changes += 1;
         self.by_id.entry(group).or_default().members.push(id);

@@ -1,4 +1,4 @@
-//! Memory and processes that lived for a part of the time between two samples.
+//! Parts of the time between two samples in which a process lived, or one of its images had memory.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::contribution::Contribution;
 use super::process::{Image, Process};
 use crate::model::ids::ProcessId;
 
-/// The time of a process, or of memory that one of its images had.
+/// A span of time in which a process lived, or in which one of its images had memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveInterval {
     /// It counts as a process and has no memory; else it is the memory of an image.
@@ -82,11 +82,11 @@ impl Process {
 
     /// Intervals until its end (`end_ns`, CLOCK_MONOTONIC nanoseconds) of the `memory` that it had since its last sample.
     ///
-    /// Mostly that is one interval. But a sample that found the process dead can have a time before its end, since processes are
-    /// read one after another. From that time on, the others of the sample count with what it shared with them. So the rest of
-    /// its time is divided. Its own memory counts on. What it may have shared counts in the upper bound, as the others may have
-    /// died, too. If neither EXIT nor the connector dated the end, others may have had its own memory by then. That is in the
-    /// upper bound, too.
+    /// Mostly that is one interval. But a sample reads one process after another, so a sample that found this one dead can have a
+    /// time (`missing_ns`) before its end. From then on, the sample counts the memory that it shared with the others that were read.
+    /// So the rest of its time is divided in two. What only it mapped counts on. What it may have shared counts in the upper bound
+    /// alone, as the others may have died, too. If neither EXIT nor the connector dated the end, its own memory may have been
+    /// another process's by then, and also counts in the upper bound alone.
     pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
         let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
         let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {
@@ -111,8 +111,8 @@ impl Process {
         before.into_iter().chain(after).collect()
     }
 
-    /// An interval with the CPU time that was not counted by its end, and no memory. `own_cpu_ns`: all that it used
-    /// itself, nanoseconds. The uncounted time counts just before the end: the kernel frees the memory after the EXIT record.
+    /// An interval with the CPU time that was not counted by its end, and no memory. `own_cpu_ns`: all CPU time that it used
+    /// itself, nanoseconds. The uncounted time counts just before the end, since the kernel frees the memory then, after EXIT.
     /// It is negative if time that was counted for this process turned out to be a child's. `None`: there is none, or the
     /// process has not ended.
     pub(super) fn uncounted_interval(&self, own_cpu_ns: u64) -> Option<LiveInterval> {

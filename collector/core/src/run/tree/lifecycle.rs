@@ -39,7 +39,7 @@ impl Tree {
     pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
         let id = self.insert(attached.key, Parent::Unknown, Layer::Scan, attached.before.at_ns);
         self.main = Some(id);
-        // They were kept for a command that the launcher starts, and there is none.
+        // They were kept for a command that the launcher starts, and this launcher starts none.
         self.early_execs.clear();
         self.io_before = Some(IoBefore::default());
         self.add_io_before(attached.pid, attached.before.blocks);
@@ -62,8 +62,8 @@ impl Tree {
         self.adopt(attached.key, id);
     }
 
-    /// Adds a live process that the tree does not have, in an image group of its own. `start_ns` is CLOCK_MONOTONIC. Gives its
-    /// id. If the tree has too many ended processes of that pid by now, the oldest is finalized.
+    /// Adds a live process that the tree does not have, in an image group of its own. `start_ns` is CLOCK_MONOTONIC. Returns
+    /// its id. If the tree has too many ended processes of that pid by now, the oldest is finalized.
     pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: Layer, start_ns: u64) -> ProcessId {
         let id = ProcessId(self.next_id);
         self.next_id += 1;
@@ -132,7 +132,7 @@ impl Tree {
     }
 
     /// Finalizes the oldest process of a pid, if it has ended and the tree has more than [`Tolerance::MOST_OF_ONE_PID`] processes
-    /// of that pid. Else ended processes without a REAPED record would add up without bound. `at_ns`: when the newest process of
+    /// of that pid: ended processes that await a REAPED record must not add up without bound. `at_ns`: when the newest process of
     /// that pid started, CLOCK_MONOTONIC nanoseconds.
     fn finalize_oldest_of_pid(&mut self, key: Key, at_ns: u64) {
         let Some(of_pid) = self.by_state.by_pid.get(&key) else { return };
@@ -157,8 +157,8 @@ impl Tree {
     }
 
     /// Ends a process at `at_ns`, CLOCK_MONOTONIC nanoseconds: it leaves the live processes and its image group. It stays in the
-    /// tree until it is finalized. What it used since its last sample is queued for the next sample. A program that has not
-    /// reported by then counts as uninstrumented.
+    /// tree until it is finalized. What it used since its last sample is queued for the next sample. A program that has written
+    /// no START by then counts as uninstrumented.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
         self.confirm_uninstrumented(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -174,8 +174,8 @@ impl Tree {
     }
 
     /// Queues what a process that ended at `end_ns` (CLOCK_MONOTONIC nanoseconds) used since its last sample, as intervals for
-    /// the next sample. One is of the process with its CPU time, the others are of its memory. Notes what was queued, so that
-    /// reports that come later queue only what is more.
+    /// the next sample: one of the process with its CPU time, the others of its memory. Notes what was queued, so that
+    /// records that come later queue only what they add.
     fn queue_unsampled_use(&mut self, id: ProcessId, end_ns: u64) {
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
         let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ids.is_helper) else {
@@ -209,7 +209,7 @@ impl Tree {
         }
     }
 
-    /// Takes a process off the lists of live processes: all, and those that a sample found dead.
+    /// Takes a process off the list of live processes, and off that of live ones which were found dead.
     pub(super) fn no_longer_alive(&mut self, id: ProcessId) {
         // Ids ascend, and so does the list.
         if let Ok(at) = self.by_state.alive.binary_search(&id) {
@@ -218,7 +218,7 @@ impl Tree {
         self.by_state.seen_dead.remove(&id);
     }
 
-    /// Notes that the process wrote a record, so that the kernel is not its only source.
+    /// Notes that the process wrote a record, so the connector is not the only source that knows it.
     pub(super) fn note_record(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.program.has_record = true;
@@ -226,7 +226,7 @@ impl Tree {
         self.by_state.known_by_kernel_alone.remove(&id);
     }
 
-    /// Removes a process that another process or a count stands for, as if it had never been in the tree.
+    /// Removes a process as if it had never been in the tree. Another process of the tree, or a count, stands for it.
     pub(super) fn forget(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);

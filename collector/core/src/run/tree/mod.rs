@@ -4,8 +4,8 @@
 //! [`LiveInterval`]s, for RAM and CPU over time, and [`ProcessSummary`]s, the final figures. A process is finalized and
 //! forgotten as soon as no record can change its figures. So memory does not grow with the length of the run.
 //!
-//! Every record is a claim of the process that wrote it. An impossible one may produce a wrong process, never a panic, a
-//! loop or memory without bound.
+//! Every record is a claim of the process that wrote it. An impossible record may lead to a wrong process, but never to a
+//! panic, an endless loop or unbounded memory.
 //!
 //! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `apply_records`, `reaped`,
 //! `apply_kernel_events` and `discovery` apply records, the connector's events and what /proc shows; `lifecycle`, `ancestry`,
@@ -115,7 +115,7 @@ pub struct Tree {
     groups: ImageGroups,
     /// Forks in other pid namespaces, by the inode of each namespace.
     forks: FxHashMap<u32, Forks>,
-    /// The newest pid and inode that a source reported.
+    /// The newest pid of which the pidfd's inode is known. From this pair other pids are concluded.
     pid_number: Option<PidNumber>,
     /// Intervals that [`Self::take_intervals`] has not taken.
     intervals: Vec<LiveInterval>,
@@ -133,7 +133,7 @@ pub struct Tree {
     pub(crate) io_before: Option<IoBefore>,
     /// Zombies that had ended before the run began, and were not reaped as far as known.
     over_before: Vec<OverBefore>,
-    /// What PROGRAM records told of programs.
+    /// What PROGRAM records told of programs before they ran.
     announced: FxHashMap<Key, Announced>,
     /// The command and its arguments, until its pid is known.
     command: Vec<String>,
@@ -191,7 +191,7 @@ impl Tree {
         self.groups.get(group)
     }
 
-    /// How often a process has joined or left an image group, or got another kind of image.
+    /// How often a process has joined or left an image group (processes that may share anonymous pages), or got another kind of image.
     pub(crate) fn group_changes(&self) -> u64 {
         self.groups.changes
     }

@@ -24,7 +24,7 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// The pid that the fork of this number has if no thread took a pid between it and the last known one. Pids ascend by 1
+    /// The pid of the fork with this number, if no thread took a pid between that fork and the last known one. Pids ascend by 1
     /// with each fork.
     pub(super) fn expected_pid(&self, number: u64) -> i64 {
         let (pid, number_of_pid) = self.last_known;
@@ -33,7 +33,7 @@ impl Forks {
 }
 
 /// A pid of the collector's namespace, and the inode of its pidfd. The kernel (pidfs) gives each new pid the next inode number,
-/// so both count alike until pids begin again.
+/// so pid and inode rise alike until the pids wrap around.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct PidNumber {
     pub pid: u32,
@@ -42,7 +42,7 @@ pub(super) struct PidNumber {
 
 impl PidNumber {
     /// The pid in the collector's namespace of the process whose pidfd has this inode. `None`: the result is no pid, since
-    /// pids have begun again between the two.
+    /// pids have wrapped around between the two.
     pub(super) fn pid_of(self, inode: u64) -> Option<u32> {
         let ahead = inode.wrapping_sub(self.inode).cast_signed();
         i64::from(self.pid).checked_add(ahead)?.try_into().ok()

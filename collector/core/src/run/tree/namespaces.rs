@@ -1,17 +1,17 @@
 //! Processes of other pid namespaces. The connector reports them by their pids in the collector's namespace, and their records
-//! carry their pids inside. This file finds out which two belong to one process.
+//! carry their pids in their own ("inside"). This file finds out which two of these pids belong to one process.
 //!
 //! No source has both pids of a process that lives for a millisecond. So each record from inside is matched to a process that the
 //! kernel reported. The best match was made by the parent that the record names, was alive then, and had exec'd or not, as the
 //! record says. The number of the record's pidfd (Linux 6.9) counts more than all that. Among equals, the pid that comes next is
-//! taken. A record that fits none goes to a process of that namespace without a record, rather than to an additional one. NSpid
-//! in /proc decides where the process still exists.
+//! taken. A record that fits none goes to a process of that namespace without a record, rather than to a process that is added.
+//! If the process still exists, NSpid in /proc decides.
 //!
 //! Without the connector, the init of a namespace may be known by its EXIT record alone: a raw clone (bwrap) writes no FORK, and
 //! its parent's pid is 0 inside. A REAPED record of a reaper outside is then matched to an unreaped init by status and CPU time:
 //! see `reaped_inside`.
 
-use super::ancestry::Replaced;
+use super::ancestry::ReplacedAncestors;
 use super::namespace::{ForkNumber, PidNumber};
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
@@ -38,7 +38,7 @@ impl MatchQuery {
     }
 }
 
-/// What a record says has happened. The connector reports that, too.
+/// What has happened to the process by the record. The connector reports the same, so it is evidence of which process is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MatchEvidence {
     /// It exec'd.
@@ -52,8 +52,8 @@ pub(super) enum MatchEvidence {
 }
 
 impl Tree {
-    /// Counts a fork of this process that the connector reported. Gives the fork's number in the pid namespace of the process.
-    /// `None`: that is the collector's, or not known.
+    /// Counts a fork of this process that the connector reported. Returns the fork's number in the pid namespace of the process.
+    /// `None`: that namespace is the collector's, or not known.
     pub(super) fn count_fork(&mut self, maker: ProcessId) -> Option<ForkNumber> {
         let pid_ns = self.namespace_of(self.processes.get(&maker)?)?;
         let forks = self.forks.entry(pid_ns).or_default();
@@ -126,8 +126,8 @@ impl Tree {
         Some(id)
     }
 
-    /// Whether a record can be about a process that only the connector has reported. Its pid inside must be unknown,
-    /// and it must have been made by then. Pidfd and wait status must be those of the record, as far as both are known. A process
+    /// Whether the record of the query can be about a process that only the connector has reported. Its pid inside must be unknown,
+    /// and it must have been made before the record. Pidfd and wait status must be those of the record, as far as both are known. A process
     /// ends in the tree when its own records are all applied: from then on, only a record of its reaper can be about it.
     fn can_be_meant(&self, process: &Process, query: &MatchQuery) -> bool {
         let inode = process.ids.pidfd_inode;
@@ -144,8 +144,8 @@ impl Tree {
 
     /// How well a process matches the query: the best has the largest score. `None`: it can't be meant. `parent`: the
     /// process that the record names as the parent, if that is known. What is compared first counts most: the pidfd and its
-    /// number, then the parents, then whether the process lived and had exec'd. At last counts how near its expected pid inside
-    /// is to the record's.
+    /// number, then the parents, then whether the process lived and had exec'd. Last comes how near its expected pid inside is to the
+    /// record's.
     fn score(
         &self,
         process: &Process,
@@ -156,11 +156,11 @@ impl Tree {
             return None;
         }
         let ids = &process.ids;
-        // Known pidfds are equal here. Else the number of the record's pidfd tells which pid its process must have.
+        // `can_be_meant` has compared known pidfds. Else the number of the record's pidfd tells which pid its process must have.
         let is_same_pidfd = ids.pidfd_inode != 0 && query.pidfd_inode != 0;
         let pid_number = self.pid_number.filter(|_| query.pidfd_inode != 0);
-        let has_expected_pid = pid_number.is_some_and(|one| one.pid_of(query.pidfd_inode) == ids.host_pid);
-        let relation = self.relation(process, query, parent)?;
+        let has_expected_pid = pid_number.is_some_and(|pair| pair.pid_of(query.pidfd_inode) == ids.host_pid);
+        let parent_score = self.parent_score(process, query, parent)?;
         // It was alive when it wrote the record. Its reaper wrote a REAPED record, after its end.
         let end = process.end.kernel_exit;
         let was_alive = matches!(query.evidence, MatchEvidence::Reaped(_))
@@ -176,12 +176,12 @@ impl Tree {
         let fork = ids.fork_number.filter(|fork| fork.pid_ns == query.key.pid_ns);
         // Threads take pids, too, so its pid is the expected one or somewhat larger: `ahead` should be 0 or little below.
         let ahead = fork.map_or(0, |fork| forks.expected_pid(fork.number) - i64::from(query.key.pid));
-        Some((is_same_pidfd, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
+        Some((is_same_pidfd, has_expected_pid, parent_score, was_alive, is_likely, ahead <= 0, -ahead.abs()))
     }
 
     /// How well a process's parent matches the parent that the record names: 3 is best, 0 worst. `None`: they can't be the
     /// same. `parent`: the process that the record names as the parent, if that is known.
-    fn relation(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
+    fn parent_score(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
         let is_numbered = process.ids.fork_number.is_some_and(|fork| fork.pid_ns == query.key.pid_ns);
         match (process.ancestry.parent, parent) {
             (Parent::Known(maker), Some(parent)) if maker == parent => Some(3),
@@ -193,8 +193,8 @@ impl Tree {
             (Parent::Known(maker), Some(_)) if is_numbered && self.has_ended(maker) => Some(2),
             // The record names no known parent: this may be the first process in its namespace, or one that entered it.
             (_, None) => Some(1),
-            // The parent was confused with another process. The connector reports all processes of the namespace, so this may be
-            // it.
+            // The parent may have been confused with another process. The connector reports all processes of the namespace, so
+            // this one can still be meant.
             _ if is_numbered && !matches!(query.evidence, MatchEvidence::Reaped(_)) => Some(0),
             _ => None,
         }
@@ -207,13 +207,13 @@ impl Tree {
             && self.processes.get(&id).is_some_and(|process| process.ids.key.pid_ns == self.context.pid_ns)
     }
 
-    /// Whether a process has ended, as far as records or the connector have reported. One that is not in the tree any more has.
+    /// Whether a process has ended, as far as records or the connector have reported. A process that left the tree has.
     fn has_ended(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_none_or(|process| !process.is_alive() || process.end.kernel_exit.is_some())
     }
 
-    /// Sets the pid inside its namespace of a process that the connector reported. The pids of later forks there are expected
-    /// after that pid. Gives the process the children that named it as their parent.
+    /// Sets the pid inside its namespace of a process that the connector reported. The pids of later forks there are expected to
+    /// follow that pid. Children that named the pid as their parent's become children of the process.
     fn set_pid_inside(&mut self, id: ProcessId, key: Key) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.key = key;
@@ -226,8 +226,8 @@ impl Tree {
         self.adopt(key, id);
     }
 
-    /// Takes in the pid inside that /proc showed for a process that may be known from the connector alone. If the tree has a live
-    /// process of that pid, which records alone have reported, both are one: that one stays, and `id` is forgotten.
+    /// Applies the pid inside that /proc showed for a process that may be known from the connector alone. If the tree has a live
+    /// process of that pid, which records alone have reported, both are the same process: the entry `id` is forgotten, the other stays.
     pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) {
         let own_ns = self.context.pid_ns;
         let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };
@@ -244,7 +244,7 @@ impl Tree {
             process.ancestry.parent = Parent::Known(known);
         }
         let nearest = self.uninstrumented_ancestor(Parent::Known(known));
-        self.replace_uninstrumented_ancestors(&Replaced::from_iter([(id, nearest)]));
+        self.replace_uninstrumented_ancestors(&ReplacedAncestors::from_iter([(id, nearest)]));
         self.set_host_pid(known, host_pid);
     }
 }

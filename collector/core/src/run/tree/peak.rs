@@ -6,7 +6,7 @@
 //!   pages of files in again, so what it grew by is only an upper bound.
 //! - The maximum in REAPED counts only where it also exceeds that of all children that the process waited for. Then it is the
 //!   most complete one, since all threads have ended.
-//! - Of a process from before the run, REAPED does not count: its maximum may be from before, or a child's.
+//! - If a process is from before the run, its REAPED does not count: the maximum may be from before, or a child's.
 //! - A program that is late to report, or a copy of an uninstrumented parent, may have grown before its START. The peak is
 //!   exact only if it is no less than what that START inherited.
 
@@ -35,7 +35,7 @@ impl Process {
         (Some(growth_bytes), quality)
     }
 
-    /// The same without what a copy of its parent's memory grew by before an exec.
+    /// Its peak RSS, bytes, and how that is known, without what a copy of its parent's memory grew by before an exec.
     fn peak_of_programs(&self) -> (Option<u64>, Quality) {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
@@ -54,21 +54,21 @@ impl Process {
         (peak, quality)
     }
 
-    /// What is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so
-    /// a sum of waited-for children shows an RSS of theirs only above what they inherited. It can also be a helper's.
+    /// The RSS that this process, or a process below it, certainly had. ru_maxrss survives fork and exec, so the maximum of
+    /// waited-for children is an RSS of theirs only if it is above what they inherited. It can also be a helper's.
     pub(super) fn known_rss(&self) -> KnownRss {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
-        let of_helpers = self.cpu.helpers_max_rss_bytes;
-        let above = |max: u64, inherited: u64| if max > inherited.max(of_helpers) { max } else { 0 };
+        let helpers_max = self.cpu.helpers_max_rss_bytes;
+        let max_if_above = |max: u64, inherited: u64| if max > inherited.max(helpers_max) { max } else { 0 };
         let (peak, quality) = self.peak_of_programs();
         // EXIT: children inherited at most what the process itself had.
         let below = self.end.exit.map_or(0, |exit| {
             let own = exit.own_usage.max_rss_bytes;
-            above(exit.children_usage.max_rss_bytes, own.saturating_add(Tolerance::rss(own)))
+            max_if_above(exit.children_usage.max_rss_bytes, own.saturating_add(Tolerance::rss(own)))
         });
         // REAPED: its maximum is over the process and its children, and all inherited at most what the process did.
         let either = self.end.reaped.map_or(0, |reaped| {
-            self.most_inherited(&reaped).map_or(0, |most| above(reaped.usage.max_rss_bytes, most))
+            self.most_inherited(&reaped).map_or(0, |most| max_if_above(reaped.usage.max_rss_bytes, most))
         });
         let certain_growth = self.program.copy_growth_bytes.saturating_sub(Tolerance::FILE_PAGES_BYTES);
         let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0).max(certain_growth);
@@ -80,8 +80,8 @@ impl Process {
         KnownRss { own_bytes: own, copied_bytes: copied, below_bytes: below, either_bytes: either }
     }
 
-    /// Says how much of its memory the tree's RAM may lack. `None`: its peak is known, or it held next to nothing of its own in the
-    /// memory of its parent. `page_bytes`: the size of a page.
+    /// How much of its memory the tree's RAM may lack. `None`: its peak is known, or it ran in its parent's memory (vfork) and held
+    /// next to nothing of its own. `page_bytes`: the size of a page.
     pub(super) fn missing_ram(&self, page_bytes: u64) -> Option<MissingRam> {
         let held_little = self.end.exit.as_ref().is_some_and(|exit| {
             exit.has_borrowed_memory() && exit.own_usage.minor_faults < Tolerance::FEW_FAULTS
@@ -89,8 +89,8 @@ impl Process {
         if self.peak() != (None, Quality::Unknown) || held_little {
             return None;
         }
-        // Its maximum is no more than what it inherited, else the peak would be known. If it read in few pages, it held no more than
-        // those of its own: the pages of its libraries are those of other processes, too.
+        // Its maximum is no more than what it inherited, else the peak would be known. If it had few minor faults, it held no more of
+        // its own than a page for each: other processes have the pages of its libraries, too.
         let at_most_bytes = self.end.reaped.map(|ReapRecord { usage, .. }| match usage.minor_faults {
             0..Tolerance::FEW_FAULTS => {
                 usage.max_rss_bytes.min(usage.minor_faults.saturating_mul(page_bytes))
@@ -104,7 +104,7 @@ impl Process {
     /// if that is exact, else REAPED, else the samples. An image in its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped.filter(|_| self.before.is_none())) {
-            // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
+            // A child of a raw clone has memory of its own, but writes the same record as a vfork child. So nothing is known.
             (Some(exit), _) if exit.has_borrowed_memory() => (None, Quality::Unknown),
             _ if self.program.image == Image::Borrowed => (None, Quality::Exact),
             (Some(exit), _) => self.peak_of_exit(exit),
@@ -116,17 +116,17 @@ impl Process {
         }
     }
 
-    /// The peak of its last image in the kernel's account of its exit, bytes. The second value is whether no earlier image
-    /// can have had more. `None`: there is no such peak, or it may be the parent's.
+    /// The peak of its last image in the kernel's account of its exit, bytes. The second value is true if no earlier
+    /// image can have had more. `None`: the account has no peak, or it may be the parent's.
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
         let program = &self.program;
         let peak = account.peak_rss_bytes?;
-        // An earlier program can have had more. That of a START counts as one, since an exec may have replaced it.
+        // An earlier program can have had more. A program that wrote START counts as earlier, since an exec may have replaced it.
         let had_program =
             program.had_uninstrumented_image || matches!(program.recorded, Some(Image::Loaded { .. }));
-        // So can a copy of its parent's memory before an exec. Its own part was only what it wrote there, with a fault for each
-        // page.
+        // A copy of its parent's memory before an exec can also have had more. Its own part is only the pages that it wrote there, and
+        // each took a fault.
         let most = peak.saturating_add(Tolerance::rss(peak));
         let wrote_little = account.thread.is_some_and(|thread| thread.faulted_bytes <= most);
         // A huge page is one fault: only the connector tells for certain that there was no other program.
@@ -139,11 +139,11 @@ impl Process {
     /// The peak by an EXIT record, bytes, and how that is known.
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
         let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
-        // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each); statm includes it. So
+        // The kernel's maximum leaves out pages that its CPUs have not yet added up (up to 32 each). /proc/PID/statm includes them, so
         // a sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
         match self.program.image {
-            // The maximum can be an earlier image's. VmHWM is this one's.
+            // The maximum can be an earlier image's. VmHWM is this image's.
             Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
                 match exit.vm_hwm_bytes {
                     Some(vm_hwm_bytes) => (Some(vm_hwm_bytes.max(seen)), Quality::Exact),
@@ -243,16 +243,16 @@ impl Process {
         Some(self.observed.peak_rss_bytes.max(at_fork)).filter(|peak| *peak > 0)
     }
 
-    /// The maximum of its REAPED record, bytes, if that exceeds those of all waited-for children, and so is the process's
-    /// own; else 0. That maximum includes all threads, which have ended by then.
+    /// The maximum of its REAPED record, bytes, if that exceeds the maxima of all waited-for children, and so is the
+    /// process's own; else 0. That maximum includes all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
         let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
         let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);
         if max > of_children { max } else { 0 }
     }
 
-    /// Whether all its waits are known. `status`: its wait status. A process that exits by itself without an EXIT record has
-    /// written no REAPED records either. It is a static program, or one with system calls of its own, as Go.
+    /// Whether all children that it waited for are known, though it has no EXIT record. `status`: its wait status. If it exited by
+    /// itself, it wrote no REAPED records either: it is a static program, or makes system calls of its own, as Go does.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

@@ -178,7 +178,7 @@ impl Name {
 /// The program that a process runs, and whether the program has written a record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProgramState {
-    /// What its memory is.
+    /// What it runs: a program, its parent's memory, or a copy of that.
     pub image: Image,
     /// Processes that may share its memory.
     pub group: ImageGroup,
@@ -362,8 +362,8 @@ impl Process {
         }
     }
 
-    /// Gives `vm_hwm_bytes`, a high-water mark of its memory, if it reached that during the run. `None`: there is none, or it may
-    /// be from before the run.
+    /// The high-water mark of its memory, `vm_hwm_bytes`, if it was reached during the run. `None`: there is none, or it may be
+    /// from before the run.
     pub(crate) fn peak_of_run(&self, vm_hwm_bytes: Option<u64>) -> Option<u64> {
         match self.before {
             Some(before) => before.later_peak(vm_hwm_bytes, self.program_start_ns()),
@@ -389,7 +389,7 @@ impl Process {
     /// and its first image with it. Then its CPU time counts from the middle of the times at which it can have started.
     pub(super) fn note_alive(&mut self, at_ns: u64) {
         let lifetime = &mut self.lifetime;
-        // A start that is known exactly stays: it is the earliest one, too.
+        // A start that is known exactly stays, since it is also the earliest possible start.
         let start_ns = at_ns.max(lifetime.earliest_start_ns);
         if start_ns < lifetime.start_ns {
             if self.program.image_start_ns == lifetime.start_ns {
@@ -410,7 +410,7 @@ impl Process {
         self.lifetime.end_ns.is_none()
     }
 
-    /// Takes in the address space, bytes, and the resource limits that a sample read. Keeps the largest address space of the
+    /// Notes the address space, bytes, and the resource limits that a sample read. Keeps the largest address space of the
     /// program that runs now.
     pub(crate) fn note_bounds(&mut self, virtual_bytes: u64, limits: ProcessLimits) {
         let program_start_ns = self.program_start_ns();
@@ -420,7 +420,7 @@ impl Process {
             Bounds { program_start_ns, peak_virtual_bytes: earlier_peak_bytes.max(virtual_bytes), limits };
     }
 
-    /// Takes in the inode of a pidfd of it from a record. 0: the record has none, and a known one stays.
+    /// Notes the inode of a pidfd of it from a record. 0: the record has none, and an inode that is known stays.
     pub(super) fn note_inode(&mut self, pidfd_inode: u64) {
         if pidfd_inode != 0 {
             self.ids.pidfd_inode = pidfd_inode;
@@ -465,7 +465,7 @@ impl Process {
     }
 
     /// Whether its last program was uninstrumented, as far as its end shows, so that children of it may be unknown.
-    /// Then it wrote no record at all, or exited without an EXIT record. One that a signal kills can't write EXIT.
+    /// Then it wrote no record at all, or exited without an EXIT record. An end by a signal tells nothing, as it leaves no EXIT.
     pub(super) fn ended_without_exit_record(&self) -> bool {
         let has_exited = self.end.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));
         !self.program.has_record || (self.end.exit.is_none() && has_exited)

@@ -1,4 +1,4 @@
-//! The tree as sources see it.
+//! The tree as the sources see it, which look up processes before they read /proc.
 
 use super::{Image, ProcessId, Tree};
 use crate::model::ids::{Key, Target};

@@ -1,6 +1,6 @@
 //! The program that a process runs (forked, exec'd, reported, uninstrumented), and what its memory adds to the tree's RAM.
 //!
-//! This file owns the question whether a program has reported: [`Process::awaits_record`] and
+//! Whether a program has reported (has written a record) is decided here alone: [`Process::awaits_record`] and
 //! [`Process::is_instrumented`].
 
 use super::contribution::Contribution;
@@ -11,8 +11,8 @@ use crate::model::observation::Program;
 use crate::model::quality::Quality;
 
 /// How much memory a fork child does not share with its parent, bytes: the pages that it touched since the fork, copied or
-/// new. `faulted_bytes` are a page for each fault. It is at least what its RSS grew by, as a huge page is one fault, and at most
-/// its RSS.
+/// new. `faulted_bytes` are a page for each fault. A huge page is one fault, so the result is at least what its RSS grew by. It
+/// is at most its RSS.
 pub(in crate::run) fn unshared_after_fork(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
     let grown_bytes = rss_bytes.saturating_sub(rss_at_fork_bytes);
     let touched_bytes = faulted_bytes.max(grown_bytes);
@@ -38,7 +38,7 @@ impl Image {
         }
     }
 
-    /// How much of an RSS peak above `rss_bytes` is the image's own, bytes. A copy of the parent's memory is not.
+    /// How much of an RSS peak above `rss_bytes` is the image's own, bytes. A copy of the parent's memory is not its own.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
@@ -61,8 +61,8 @@ impl Observed {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// What the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth
-    /// since the sample counts as the process's own. What may be other processes' memory, too, is left out.
+    /// What the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth since the
+    /// sample counts as the process's own, except for the part that may be other processes' memory, too.
     fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
         let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
@@ -89,8 +89,8 @@ impl Process {
         self.is_alive() && self.program.unreported_exec.as_ref().is_some_and(|exec| is_in_time(exec.at_ns))
     }
 
-    /// Whether the program of this name was taken for an uninstrumented one because /proc was read while it was being loaded. A
-    /// program without a dynamic loader was not: it writes no START.
+    /// Whether the program of this name, which now writes START, was taken for an uninstrumented one, because /proc was read while it
+    /// was being loaded. A program without a dynamic loader is another one, since it writes no START.
     pub(super) fn was_read_as(&self, command: &str) -> bool {
         self.program.image == Image::Uninstrumented
             && &*self.name.command == command
@@ -101,7 +101,7 @@ impl Process {
     pub(super) fn was_read_before(&self, seen: &Program) -> bool {
         match &self.program.unreported_exec {
             Some(exec) => exec.program.as_ref().is_some_and(|earlier| earlier.args.is_some()),
-            // A fork child may have exec'd another program, and no source has reported that. Then the name is another.
+            // A fork child may have exec'd another program that no source has reported. Then the name differs.
             None => {
                 let is_uninstrumented = self.program.image == Image::Uninstrumented;
                 let has_same_name = seen.command.as_deref() == Some(&*self.name.command);
@@ -110,10 +110,10 @@ impl Process {
         }
     }
 
-    /// Takes over what /proc shows of its program. The peak counts only for an uninstrumented program, since no record has that.
-    /// If another uninstrumented program was read before, notes that there was one.
+    /// Stores what /proc shows of its program. The peak counts only for an uninstrumented program, since no record has that peak.
+    /// If another uninstrumented program was read before, notes that.
     pub(super) fn take_seen_program(&mut self, seen: Program) {
-        // The name is another than at the reading before, though no source has reported an exec.
+        // The name differs from that of the reading before, though no source has reported an exec.
         let has_changed = self.name.args.is_some()
             && seen.command.as_deref().is_some_and(|name| name != &*self.name.command);
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
@@ -128,7 +128,7 @@ impl Process {
         self.name.static_executable = seen.static_executable;
     }
 
-    /// When its present program began, CLOCK_MONOTONIC nanoseconds.
+    /// When its present program began, CLOCK_MONOTONIC nanoseconds: at its unreported exec, or else with its image.
     pub(crate) fn program_start_ns(&self) -> u64 {
         let exec_ns = self.program.unreported_exec.as_ref().map_or(0, |exec| exec.at_ns);
         exec_ns.max(self.program.image_start_ns)
@@ -208,9 +208,8 @@ impl Process {
         }
     }
 
-    /// The peak of an image that is being replaced, bytes, without a copy of its parent's memory. `None`: it is unknown.
-    /// Also gives the most that the image added to footprints since its last sample. `peak_bytes`: the peak with such a copy, if
-    /// known.
+    /// Two figures of an image that is being replaced: its peak, bytes, without a copy of its parent's memory (`None`: unknown),
+    /// and the most that it added to footprints since its last sample. `peak_bytes`: the peak with such a copy, if known.
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
@@ -230,11 +229,11 @@ impl Process {
         }
     }
 
-    /// An interval of the memory that became known after its end was applied, beyond what was queued by then. Counts that
-    /// as queued. `None`: there is no more, or the process has not ended.
+    /// An interval of the memory that became known only after its end was applied, beyond what had been queued. Notes it as queued.
+    /// `None`: there is none, or the process has not ended.
     ///
-    /// Only the connector dates an end well enough for that memory: else others may have had it by then. If there is an EXIT
-    /// record, the end has the time of that record, and not of the connector's event.
+    /// Only the connector dates an end exactly enough for that memory. Otherwise other processes may have had it by then. If there is
+    /// an EXIT record, the end has the time of that record, and not of the connector's event.
     pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
         let (end_ns, queued) = self.lifetime.end_ns.zip(self.lifetime.queued_memory)?;
         let memory = self.contribution_since_sample(page_bytes);

@@ -12,7 +12,7 @@ use super::{Key, Layer, Parent, Process, ProcessId, Tree};
 struct Reaper {
     /// Its pid, in its own pid namespace.
     key: Key,
-    /// `None`: it is the launcher, or a process that the tree does not have.
+    /// Its id; `None`: it is the launcher, or a process that the tree does not have.
     id: Option<ProcessId>,
     is_launcher: bool,
     /// It traces other processes (strace, gdb), so the process that it waited for need not be its child.
@@ -75,7 +75,7 @@ impl Tree {
         let is_inner_init = key.pid == 1 && key.pid_ns != self.context.pid_ns;
         if process.is_alive() {
             // Its reaper may have waited long after its end, so an earlier time is looked for. The connector reports the exit of
-            // the first thread. That is the end of the process only if a signal ended it, which ends all threads at once.
+            // the first thread. That is the process's end only if a signal caused it, which ends all threads at once.
             // Otherwise a sample may have seen the process dead.
             let killed = process.end.kernel_exit.filter(|exit| libc::WIFSIGNALED(exit.status));
             let dead_ns = killed.map(|exit| exit.at_ns).or(process.lifetime.seen_dead_ns);
@@ -105,7 +105,7 @@ impl Tree {
         Some(id)
     }
 
-    /// Takes in what the record says of a process: usage, status, clock, and its pid (`child`) where that was unknown. If the
+    /// Stores what the record says of a process: usage, status, clock, and its pid (`child`) where that was unknown. If the
     /// process has ended already, queues the memory that only this record shows for the next sample.
     fn set_reaped(&mut self, id: ProcessId, reaper: Reaper, child: u32, record: ReapRecord) {
         let page = self.context.page;
@@ -115,7 +115,7 @@ impl Tree {
             Parent::Launcher => reaper.is_launcher && process.ids.is_main,
             Parent::Unknown => false,
         };
-        // What a child inherits is bounded by the peak of the process that made it. The peak of another reaper is no bound.
+        // A child inherits no more than the peak of the process that made it. The peak of another reaper is no bound for it.
         let reaper_max_rss_bytes = if is_maker { record.reaper_max_rss_bytes } else { u64::MAX };
         process.end.reaped = Some(ReapRecord { reaper_max_rss_bytes, ..record });
         if record.clock_ns.is_some() {
@@ -184,8 +184,8 @@ impl Tree {
         if let Some(process) = unreaped.clone().find(|process| self.may_reap(reaper, process)) {
             return Some(process.ids.id);
         }
-        // The known parent seems to live, and is not the reaper. A reaper that is known and no tracer is the parent by now: the
-        // earlier parent was killed, and no record has reported that. An unknown reaper can be a tracer.
+        // The known parent seems to live, and is not the reaper. If the reaper is known and no tracer, it is the parent by now,
+        // since the earlier parent was killed and no record has reported that. An unknown reaper can be a tracer.
         let is_known = reaper.is_launcher || reaper.id.is_some();
         let youngest = unreaped.next_back().filter(|_| is_known && !reaper.is_tracer);
         youngest.map(|process| process.ids.id)
@@ -202,10 +202,10 @@ impl Tree {
         // A raw clone (bwrap) writes no record that names the parent of a namespace's init, so its EXIT record must tell which
         // one is meant.
         let candidates = unreaped.clone().filter(|process| self.may_reap(reaper, process));
-        // `fits` gives how far the CPU times differ, so the smallest fits best.
+        // The smaller the difference of the CPU times, the better an EXIT record fits.
         let fitting = candidates.filter_map(|process| {
-            let fit = process.end.exit.as_ref()?.fits(record)?;
-            Some((fit, process.ids.id))
+            let difference_us = process.end.exit.as_ref()?.cpu_difference_us(record)?;
+            Some((difference_us, process.ids.id))
         });
         if let Some((_, id)) = fitting.min().filter(|_| !reaper.is_tracer) {
             return Some(id);
@@ -217,8 +217,8 @@ impl Tree {
             .map(|process| process.ids.id)
     }
 
-    /// Whether a process of this pid was finalized a moment ago and still awaits its REAPED record. Then the record at hand is
-    /// that one. The process awaits none from now on, so that the next record is about another process.
+    /// Whether a process of this pid was finalized a moment ago and still awaits its REAPED record, which the record at hand then
+    /// is. From now on the process awaits none, so that the next record is about another process.
     fn take_awaited_reaping(&mut self, key: Key, now_ns: u64) -> bool {
         let waiting = self.recently_finalized.iter_mut().find(|finalized| {
             finalized.key == key

@@ -7,7 +7,7 @@ use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::attached::UsedBefore;
 
-/// Converts KiB to bytes. Records hold KiB, as getrusage(2) and /proc do. What is too large gives `u64::MAX`.
+/// Converts KiB, the unit of records, getrusage(2) and /proc, to bytes. If the result is too large, it is `u64::MAX`.
 pub(super) fn bytes(kib: u64) -> u64 {
     kib.saturating_mul(1024)
 }
@@ -15,7 +15,7 @@ pub(super) fn bytes(kib: u64) -> u64 {
 /// An EXIT record.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ExitRecord {
-    /// Argument of exit.
+    /// What exit(3) or _exit(2) was given.
     pub status: i32,
     /// VmHWM, bytes. `None`: the process could not read it.
     pub vm_hwm_bytes: Option<u64>,
@@ -31,7 +31,7 @@ pub struct ExitRecord {
 
 impl ExitRecord {
     /// The record without what the process had used before the run. How much of the children's usage is from before is not
-    /// known, so none of that is left. The block I/O from before includes that of children, so what is left is a lower bound.
+    /// known, so none of that is left. The block I/O before the run includes that of children, so what is left is a lower bound.
     /// `tick_us`: microseconds of a clock tick.
     pub(super) fn since(self, before: &UsedBefore, tick_us: u64) -> Self {
         let own = self.own_usage;
@@ -54,7 +54,7 @@ impl ExitRecord {
     /// How far the CPU times of this EXIT record and of a REAPED record from outside its pid namespace differ,
     /// microseconds. `None`: status or CPU time show that the two are about different processes, or the parent is in the
     /// namespace (its pid is not 0).
-    pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
+    pub(super) fn cpu_difference_us(&self, reaped: &ReapRecord) -> Option<u64> {
         // The kernel keeps the lowest 8 bits of what exit(3) is given.
         let has_same_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
@@ -71,8 +71,8 @@ impl ExitRecord {
         self.flags & FLAG_BORROWED_MEMORY != 0
     }
 
-    /// Whether a library of a GPU's driver was loaded when the process ended. False, too, where the loader's list could
-    /// not be read.
+    /// Whether a library of a GPU's driver was loaded when the process ended. Also false if the loader's list could not
+    /// be read.
     pub(super) fn had_gpu_library(&self) -> bool {
         self.flags & FLAG_GPU_LIBRARY != 0
     }

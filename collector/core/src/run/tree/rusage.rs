@@ -49,12 +49,12 @@ impl Rusage {
         self.user_us.saturating_add(self.system_us)
     }
 
-    /// Adds both up; the peak is the larger one.
+    /// The sums of both; the peak RSS is the larger of the two.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         self.combine(other, u64::saturating_add, self.max_rss_bytes.max(other.max_rss_bytes))
     }
 
-    /// What is left without `other`; the peak stays.
+    /// What is left without `other`; the peak RSS stays.
     ///
     /// The kernel scales user and system time so that only their sum is exact. If one of them would be negative, the other
     /// one is reduced instead.
@@ -66,15 +66,15 @@ impl Rusage {
         left
     }
 
-    /// Gives this usage with another CPU time, microseconds, where a source tells only the sum of its two parts. What is more is
-    /// user time, in which most programs spend most. What is less is taken from the system time first, then from the user time.
+    /// This usage with another CPU time, microseconds, for sources that tell only the sum of user and system time. An increase is
+    /// user time, in which most programs spend most. A decrease is taken from the system time first, then from the user time.
     pub(crate) fn with_cpu_us(&self, cpu_us: u64) -> Self {
         let has_more = cpu_us > self.cpu_us();
         let user_us = if has_more { cpu_us - self.system_us } else { self.user_us.min(cpu_us) };
         Self { user_us, system_us: cpu_us - user_us, ..*self }
     }
 
-    /// Combines the sums of two by `f`; the peak is given.
+    /// Combines each sum of two usages by `f`. The result's peak RSS is `max_rss_bytes`.
     fn combine(&self, other: &Self, f: impl Fn(u64, u64) -> u64, max_rss_bytes: u64) -> Self {
         Self {
             user_us: f(self.user_us, other.user_us),

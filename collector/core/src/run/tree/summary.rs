@@ -10,8 +10,8 @@ use crate::model::quality::Quality;
 use crate::model::report::{Exit, ProcessUsage};
 use crate::run::elsewhere::ClientCall;
 
-/// The largest RSS that single processes are known to have had, bytes; 0: nothing is known. Each is a lower bound of what the
-/// whole tree held at that time.
+/// The largest RSS that a process, or another one below it, is known to have had, bytes; 0: nothing is known. Each is a lower bound
+/// of what the whole tree held at some time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRss {
     /// That of the process itself.
@@ -91,8 +91,8 @@ pub struct ProcessSummary {
 }
 
 impl ProcessSummary {
-    /// Makes the final figures of a process that was taken out of the tree, without what others told of its program. `now_ns`, CLOCK_MONOTONIC, stands for the end of one
-    /// that still runs. `page_bytes`: the size of a page.
+    /// Makes the final figures of a process that was taken out of the tree. `client` and `other_user` are left for the caller
+    /// to fill in. If it still runs, `now_ns`, CLOCK_MONOTONIC, stands for its end. `page_bytes`: the size of a page.
     pub(super) fn new(
         process: Process,
         own_usage: OwnUsage,

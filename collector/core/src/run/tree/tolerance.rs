@@ -8,8 +8,8 @@ impl Tolerance {
     /// event may be one more tick late.
     pub(crate) const START_ROUNDING_NS: u64 = 20_000_000;
 
-    /// A dynamic loader has run the shim's constructor by then; only a loaded machine needs longer. A START record that comes
-    /// later still counts.
+    /// How long after its exec a program may write its START: the dynamic loader has run the shim's constructor by then, except on a
+    /// loaded machine. A START that comes later still counts.
     pub(crate) const TIME_TO_REPORT_NS: u64 = 50_000_000;
 
     /// How long before the first news of a process its program can have been announced: its loader reads libraries first, and a network
@@ -29,22 +29,23 @@ impl Tolerance {
     /// How far sums of waited-for children may be off: they are rounded once per child.
     pub(crate) const CHILD_ROUNDING_US: u64 = 100;
 
-    /// The kernel's teardown of a child is in its reaper's sum only, and two clock ticks of it are no sign of a lost child.
+    /// How much more its children may have used than a process's sum of waited-for children has: two clock ticks (at 100 Hz) are no
+    /// sign that the kernel reaped one of them.
     pub(crate) const CHILDREN_TEARDOWN_US: u64 = 20_000;
 
     /// A fork child reads its parent's programs and libraries in again, which grows its RSS by no more than this.
     pub(crate) const FILE_PAGES_BYTES: u64 = 4 << 20;
 
-    /// A process with fewer minor faults held at most 1 MiB of its own.
+    /// A process with fewer minor faults held at most 1 MiB of its own, a page of 4 KiB for each.
     pub(crate) const FEW_FAULTS: u64 = 256;
 
-    /// The kernel batches RSS counters per CPU; below this size the batches outweigh the percentage.
+    /// How far figures of a small process's RSS differ, bytes: each CPU counts a batch of pages before it adds them to the RSS.
     pub(crate) const RSS_BYTES: u64 = 1 << 20;
 
     /// How far figures of a large process's RSS differ: one part in this many.
     pub(crate) const RSS_PART: u64 = 100;
 
-    /// A reaper writes REAPED after the kernel has released the pid, so a record may follow a process that left /proc.
+    /// How long after a process left /proc its REAPED may follow: the reaper writes it after the kernel has released the pid.
     pub(crate) const REAPED_AFTER_GONE_NS: u64 = 200_000_000;
 
     /// The kernel's account of an exit may wait this long for the thread that reads it. A pid is used again much later.
@@ -57,23 +58,24 @@ impl Tolerance {
     /// A REAPED record that comes this late after its process was finalized is about a later process of that pid.
     pub(crate) const REAPED_AFTER_FINALIZED_NS: u64 = 10_000_000_000;
 
-    /// Finalized processes that are kept for late records, which come within milliseconds.
+    /// Number of finalized processes that are kept for late records, which come within milliseconds.
     pub(crate) const FINALIZED_KEPT: usize = 4096;
 
-    /// Processes of one pid that the tree keeps. Where the pid was used again that often, the oldest was reaped long ago.
+    /// Number of processes of one pid that the tree keeps. Where the pid was used again that often, the oldest was reaped long ago.
     pub(crate) const MOST_OF_ONE_PID: usize = 64;
 
-    /// Execs of unknown processes that are kept until the launcher reports the command. Before that,
-    /// only the command and collectors exec.
+    /// Number of execs of unknown processes that are kept until the launcher reports the command. Before that, only the command and
+    /// collectors exec.
     pub(crate) const MOST_EARLY_EXECS: usize = 16;
 
-    /// Claims that a process keeps until its sums decide them. Of more than a few, the sums can't tell which they contain.
+    /// Number of claims (see `claims`) that a process keeps until its sums decide them. If there are many, the sums can't tell which
+    /// of them they contain.
     pub(crate) const MOST_CLAIMS: usize = 64;
 
-    /// SPAWN_FAILED records that are kept for their child: without the connector, most children are never known.
+    /// Number of SPAWN_FAILED records that are kept for their child: without the connector, most children are never known.
     pub(crate) const MOST_FAILED_SPAWNS: usize = 64;
 
-    /// Ancestors that are followed: records can claim a circle.
+    /// Number of ancestors that are followed: records can claim a circle.
     pub(crate) const MOST_ANCESTORS: usize = 64;
 
     /// How far two readings of the same RSS may differ, bytes.

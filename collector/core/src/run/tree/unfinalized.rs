@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Process, ProcessId};
 
-/// Each is boxed: a table keeps its capacity after a burst, and a process takes half a kilobyte.
+/// A map of processes. Each is boxed, since the table keeps its capacity after a burst, and a process takes half a kilobyte.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct UnfinalizedProcesses(FxHashMap<ProcessId, Box<Process>>);
 

@@ -1,5 +1,5 @@
-//! The cores that the run is allowed to use: how busy all processes of the machine kept them. And how long the run's threads
-//! waited for a core.
+//! How busy all processes of the machine kept the cores that the run is allowed to use, and how long the run's threads waited for
+//! a core.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::model::observation::{CoreTicks, NoCoreTicks, TaskTimes};
 pub(crate) struct AllowedCores {
     /// The first and the last reading of the cores. `None`: there is none.
     span: Option<CoresSpan>,
-    /// Why there is no reading of the cores.
+    /// Why the cores could not be read before `span` was set. `None`: no reading failed, or none was tried.
     absent: Option<NoCoreTicks>,
     /// How long those of the run's threads that were read ran and waited.
     pub(crate) tasks: TaskTimes,
@@ -25,7 +25,7 @@ pub(crate) struct CoresSpan {
     pub(crate) ticks: (CoreTicks, CoreTicks),
     /// CPU time of the run up to the first reading, nanoseconds.
     pub(crate) own_before_ns: u64,
-    /// CPU time of launcher and collectors between both readings, nanoseconds.
+    /// CPU time of the tools (launcher and collectors) between both readings, nanoseconds.
     pub(crate) tools_ns: u64,
 }
 
@@ -50,7 +50,7 @@ impl AllowedCores {
                 let (at_ns, ticks) = ((at_ns, at_ns), (*ticks, *ticks));
                 self.span = Some(CoresSpan { at_ns, ticks, own_before_ns: own_ns, tools_ns: 0 });
             }
-            // The tools' time belongs to the time up to the next reading.
+            // This reading failed. The tools' time counts with the next reading that succeeds.
             (Err(_), Some(span)) => span.tools_ns = span.tools_ns.saturating_add(tools_ns),
             (Err(absent), None) => self.absent = Some(*absent),
         }

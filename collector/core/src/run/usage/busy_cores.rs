@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Bins of a core.
+/// Bins of the histogram for each core.
 const BINS_PER_CORE: f64 = 20.0;
 
 /// Time by number of busy cores.
@@ -17,7 +17,7 @@ pub(crate) struct BusyCores {
 impl BusyCores {
     /// Adds a time, nanoseconds, over which this number of cores was busy on average.
     pub(super) fn add(&mut self, cores: f64, time_ns: u64) {
-        // The cast saturates.
+        // A cast from `f64` saturates, so no number of cores wraps to a wrong bin.
         let bin = self.time_ns.entry((cores * BINS_PER_CORE) as u32).or_default();
         *bin = bin.saturating_add(time_ns);
     }

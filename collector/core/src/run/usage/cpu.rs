@@ -10,7 +10,7 @@ use crate::run::sampling::Sample;
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
 pub(crate) const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 
-/// A window may be shorter than planned by one part in this many.
+/// A window may be shorter than planned by one part in this many: samples can come a little early.
 const EARLY_PART: u64 = 20;
 
 /// CPU utilisation by the tree and by the machine. Percentages are of one core.
@@ -22,7 +22,8 @@ pub struct CpuUsage {
     cores: u32,
     /// When the open window began, CLOCK_MONOTONIC nanoseconds.
     open_since_ns: u64,
-    /// CPU time of the open window, nanoseconds. `combined` lacks that of intervals: [`Self::open_percent`] adds the parts up.
+    /// CPU time of the open window, nanoseconds. `combined` lacks that of `Sample::intervals`:
+    /// [`Self::open_percent`] adds up the parts.
     open_cpu_ns: Groups<f64>,
     /// Utilisation by the tree in the last window that closed.
     last_percent: Groups<Option<f64>>,
@@ -55,12 +56,12 @@ impl CpuUsage {
         }
     }
 
-    /// Takes in a sample: adds its CPU time to the open window, and closes that if it is long enough. Gives the utilisation in the
-    /// window that the sample completes, percent; `None`: it completes none.
+    /// Takes in a sample: adds its CPU time to the open window, and closes the window if it is long enough. Returns the utilisation
+    /// in the window that the sample completes, percent; `None`: it completes none.
     pub(crate) fn add(&mut self, sample: &Sample) -> Groups<Option<f64>> {
         self.open_cpu_ns = self.open_cpu_ns.with(sample.cpu_ns, |open, ns| open + ns as f64);
         for interval in &sample.intervals {
-            // CPU time from before this window opened is left out: it counts as used evenly since it was last counted.
+            // CPU time counts as used evenly since it was last counted. The part from before this window opened is left out.
             let span_ns = interval.end_ns.saturating_sub(interval.counted_at_ns);
             let inside_ns = interval.end_ns.saturating_sub(interval.counted_at_ns.max(self.open_since_ns));
             let part = if span_ns == 0 { 1.0 } else { inside_ns as f64 / span_ns as f64 };
@@ -75,10 +76,10 @@ impl CpuUsage {
         Groups::default()
     }
 
-    /// Whether a process and its children can have used this much CPU time (microseconds) in a run of this age (nanoseconds).
-    /// They may have had twice the cores that were counted, as cores may have been added since.
+    /// Whether a process and its children can have used this much CPU time (microseconds) in a run of this age (nanoseconds). A
+    /// record that claims more is not true. Twice the counted cores are allowed, as cores may have been added since.
     pub(crate) fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
-        /// The kernel's clocks and sums may be ahead of the run's by much less.
+        /// The kernel's clocks and sums may be ahead of the run's, but by much less than this.
         const SLACK_US: u64 = 1_000_000;
         let longest_us = (age_ns / 1000).saturating_add(SLACK_US);
         let most_cores = 2 * u64::from(self.cores);
@@ -95,7 +96,7 @@ impl CpuUsage {
     }
 
     /// Closes the open window, and opens the next one. The closed one's utilisation raises the maximum, goes into the histogram,
-    /// and is the last until another window closes. Gives it, percent; `None`: the window has no length, and stays open.
+    /// and is the last until another window closes. Returns it, percent; `None`: the window has no length, and stays open.
     fn close(&mut self, at_ns: u64) -> Groups<Option<f64>> {
         let length_ns = at_ns.saturating_sub(self.open_since_ns);
         if length_ns == 0 {
@@ -103,7 +104,7 @@ impl CpuUsage {
         }
         self.last_percent = self.open_percent(length_ns).map(Some);
         self.max_percent = self.max_percent.with(self.last_percent, larger);
-        // Intervals can take back CPU time that earlier windows have.
+        // An interval's CPU time is negative if earlier windows have counted too much for its process.
         let used_ns = (self.open_cpu_ns.main + self.open_cpu_ns.descendants).max(0.0);
         self.busy.add((used_ns / length_ns as f64).min(self.possible_percent() / 100.0), length_ns);
         self.open_cpu_ns = Groups::default();
@@ -112,7 +113,8 @@ impl CpuUsage {
     }
 
     /// The utilisation in the open window, which is `length_ns` long, percent, from 0 to what is possible. The clocks of a
-    /// sample are read one after another, which can give a little more. Intervals can take back more than the window has.
+    /// sample are read one after another, which can add up to a little more than that. Intervals with negative CPU time can lead
+    /// below 0.
     fn open_percent(&self, length_ns: u64) -> Groups<f64> {
         let combined = self.open_cpu_ns.main + self.open_cpu_ns.descendants;
         let open_cpu_ns = Groups { combined, ..self.open_cpu_ns };
@@ -133,8 +135,8 @@ impl CpuUsage {
         f64::from(self.cores) * 100.0
     }
 
-    /// Takes in the machine's busy ticks since boot, read at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives its utilisation since the
-    /// reading before, percent. `None`: there is no such reading, or the time is too short.
+    /// Takes in the machine's busy ticks since boot, read at `at_ns`, CLOCK_MONOTONIC nanoseconds. Returns its utilisation since
+    /// the reading before, percent. `None`: there is no such reading, or the time is too short.
     pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) -> Option<f64> {
         let now = (at_ns, busy_ticks);
         let possible_percent = self.possible_percent();
@@ -159,8 +161,9 @@ impl CpuUsage {
 /// The utilisation between two readings of time (nanoseconds) and busy ticks, percent. `None`: the time is too short
 /// for the resolution of clock ticks.
 fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
-    let length_s = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
-    let busy_s = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;
+    let ((from_ns, from_ticks), (to_ns, to_ticks)) = (from, to);
+    let length_s = to_ns.checked_sub(from_ns).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
+    let busy_s = to_ticks.saturating_sub(from_ticks) as f64 / ticks_per_second as f64;
     Some(busy_s / length_s * 100.0)
 }
 

@@ -1,7 +1,8 @@
 //! Floors: what one process is known to have held is a lower bound of the tree's largest RAM.
 //!
-//! Records and samples can show a larger RSS of a process than any sum over time has. The maximum RSS that the kernel gives a
-//! reaper can be that of a process that no sample saw. Then the sum was at least as large at some time, and no more is known.
+//! Records and samples can show a larger RSS of a process than any sum over time has. For example, a reaper learns the maximum
+//! RSS of its child from the kernel, though no sample saw the child. Then the tree's RAM was at least as large at some time, and
+//! no more is known.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,11 +39,11 @@ impl Floor {
 }
 
 impl Groups<Floor> {
-    /// Raises the floors to what a finalized process is known to have held, or a process below it, or one of both.
+    /// Raises the floors to what a finalized process or a descendant of it is known to have held.
     pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
         let own_bytes = known.own_bytes.saturating_sub(known.copied_bytes);
-        // `either_bytes` were held by this process or one below it. So they are a floor of a group that has both.
+        // `either_bytes` were held by this process or a descendant of it. So they are a floor of a group that has both.
         let any_rss_bytes = known.own_bytes.max(known.either_bytes);
         let any_own_bytes = own_bytes.max(known.either_bytes);
         self.combined.raise(any_rss_bytes, any_own_bytes);

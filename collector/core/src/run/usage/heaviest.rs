@@ -11,11 +11,11 @@ use crate::run::tree::ProcessSummary;
 pub(crate) struct Heaviest {
     /// Maximum number of processes in each list.
     most: usize,
-    /// With the CPU time, microseconds.
+    /// By CPU time, with that, microseconds.
     by_cpu: Vec<(u64, ProcessSummary)>,
-    /// With the peak RSS, bytes.
+    /// By peak RSS, with that, bytes.
     by_peak: Vec<(u64, ProcessSummary)>,
-    /// With the known GPU memory peak, bytes.
+    /// By GPU memory peak where that is known, with that, bytes.
     on_gpus: Vec<(u64, ProcessSummary)>,
 }
 
@@ -31,7 +31,8 @@ impl Heaviest {
         insert(&mut self.by_cpu, process.known_cpu_us().unwrap_or(0), process, self.most);
     }
 
-    /// Keeps a process that used GPUs if its GPU memory peak is among the largest: it may have used little else.
+    /// Keeps a process that used GPUs if its GPU memory peak is among the largest. Such a process may have used too little CPU time
+    /// and RAM to be in the other lists.
     pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak_bytes: u64) {
         insert(&mut self.on_gpus, peak_bytes, process, self.most);
     }

@@ -1,5 +1,5 @@
-//! The largest figures within the time of each of the last samples. Records that come late can raise them. An open sample takes
-//! such figures in. The sinks already have a closed sample, so for that one they become a revision.
+//! The largest figures within the time of each of the last samples. Records that come late can raise them. If the sample is still
+//! open, it takes the new figures. If it is closed, the sinks have it already, and get a [`Revision`].
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,8 @@ use crate::run::over_time::Revision;
 use crate::run::push_last;
 use crate::run::sampling::sums::TreeSums;
 
-/// Samples that are remembered. [`RamUsage`](super::RamUsage) keeps the windows before all but the first for late records.
+/// Number of samples that are remembered. [`RamUsage`](super::RamUsage) keeps the window before each of them, except the
+/// oldest.
 pub(super) const REMEMBERED: usize = 65;
 
 /// The largest figures within the time of a sample, each on its own.
@@ -48,7 +49,7 @@ struct RememberedSample {
 pub struct LargestBySample {
     /// The last samples, oldest first.
     samples: VecDeque<RememberedSample>,
-    /// What was learnt of closed samples, one item for each.
+    /// What the sinks are to be told of closed samples, one item for each.
     revised: Vec<Revision>,
 }
 
@@ -62,7 +63,7 @@ impl LargestBySample {
     /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`, both CLOCK_MONOTONIC nanoseconds.
     /// `is_new_maximum`: the run had less RAM, or fewer processes, until then.
     pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_new_maximum: bool) {
-        // What a forgotten sample had is not known, so only a new maximum of the run is a revision of it.
+        // The figures of a forgotten sample are not known, so only a new maximum of the run surely exceeds them.
         let Some(sample) = self.samples.iter_mut().rev().find(|sample| sample.at_ns == at_ns) else {
             if is_new_maximum {
                 let mut largest = Largest::default();
@@ -74,7 +75,7 @@ impl LargestBySample {
         let before = sample.largest;
         sample.largest.raise(now);
         let after = sample.largest;
-        // A revision has no threads.
+        // A revision tells no threads, so more of those alone make none.
         let has_more = (after.footprint_bytes, after.processes) != (before.footprint_bytes, before.processes);
         if sample.is_closed && has_more {
             self.revise(at_ns, after);

@@ -1,9 +1,9 @@
 //! What held the tree's RAM when it was largest: the largest processes, and all processes by command.
 //!
-//! At a sample each process counts with what it adds to the footprint. Between two samples it counts as in [`super::ram`]. If it
-//! lived all the time, that is with the smaller of its contributions at both ends, else with its memory while it lived. So the
-//! sums by command add up to the peak. A record can come late, when the sizes of its time can't be read any more. Therefore
-//! [`SteadyHolders`] are kept of each window.
+//! At a sample each process counts with its contribution: what it adds to the footprint. Between two samples it counts as in
+//! [`super::ram`]. If it lived all the time, it counts with the smaller of its contributions at both samples, else with its
+//! memory while it lived. So the sums by command add up to the peak. A late record can show a peak in a time whose sizes can't be
+//! read any more. Therefore [`SteadyHolders`] are kept of each window.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -45,8 +45,7 @@ pub struct PeakHolders {
 }
 
 impl PeakMoment {
-    /// Makes the moment at `at_ns`, CLOCK_MONOTONIC nanoseconds. `holders` may be empty, and follow by
-    /// [`Self::set_holders`].
+    /// Makes the moment at `at_ns`, CLOCK_MONOTONIC nanoseconds. If `holders` is empty, [`Self::set_holders`] sets them later.
     pub(super) fn new(at_ns: u64, footprint_bytes: u64, holders: PeakHolders) -> Self {
         let mut peak = Self { at_ns, footprint_bytes, holders: PeakHolders::default() };
         peak.set_holders(holders);
@@ -67,7 +66,7 @@ impl PeakMoment {
 }
 
 impl PeakHolders {
-    /// Whether the processes at the peak are not known yet.
+    /// Whether the holders are still to be found: see `RamUsage::find_holders`.
     pub(super) fn is_empty(&self) -> bool {
         self.largest.is_empty()
     }
@@ -85,8 +84,8 @@ impl PeakHolders {
     /// were there at that time.
     pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
-        // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment. Only the
-        // first of these counts as a process.
+        // A process can have several intervals: its life, the memory of each of its programs, and what it held for a moment. Only
+        // its life counts as a process.
         for interval in intervals {
             commands.add(&interval.command, interval.is_process.into(), interval.memory.added_bytes);
         }
@@ -147,7 +146,7 @@ pub(super) struct Sum {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct HoldersByCommand {
     by_name: FxHashMap<Arc<str>, Sum>,
-    /// Of names that were not kept.
+    /// The sum of the names that were not kept.
     others: OtherHolders,
 }
 
@@ -163,8 +162,8 @@ impl HoldersByCommand {
         sum.added_bytes = sum.added_bytes.saturating_add(added_bytes);
     }
 
-    /// Keeps the sums of the [`MAX_COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first. A
-    /// command that is added to again after it went to `others` counts as another one.
+    /// Keeps the sums of the [`MAX_COMMANDS`] largest commands, and adds the others to `others`. Returns the kept ones, the largest
+    /// first. If a command that went to `others` comes again, it counts as one more command.
     pub(super) fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
         all.sort_unstable_by(|(a_name, a), (b_name, b)| {
@@ -185,9 +184,8 @@ impl HoldersByCommand {
         let by_command = self.keep_largest().into_iter().map(|(name, Sum { count, added_bytes })| {
             CommandHolders { command: name.to_string(), count, added_bytes }
         });
-        let by_command = by_command.collect();
         let other_commands = (self.others.commands > 0).then_some(self.others);
-        PeakHolders { largest, by_command, other_commands }
+        PeakHolders { largest, by_command: by_command.collect(), other_commands }
     }
 }
 
@@ -196,7 +194,7 @@ fn live_holders<'a>(tree: &'a Tree, sample: &'a Sample) -> impl Iterator<Item = 
     sample.holders.iter().filter_map(|held| Some((tree.get(held.id)?, held)))
 }
 
-/// The [`MAX_LISTED`] holders by RSS, the largest first. Those without memory are left out.
+/// The [`MAX_LISTED`] largest holders by RSS, the largest first. Those without memory are left out.
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders.retain(|holder| holder.rss_bytes > 0);
     holders.sort_unstable_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
@@ -204,7 +202,7 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-/// The [`MAX_LISTED`] of live processes by RSS, the largest first.
+/// The [`MAX_LISTED`] largest of these live processes by RSS, the largest first.
 fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
     if live.len() > MAX_LISTED {
         live.select_nth_unstable_by_key(MAX_LISTED, |(_, held)| Reverse(held.rss_bytes));
@@ -221,7 +219,7 @@ fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
 }
 
 /// Adds the memory of `intervals`, which was there for a part of the time between two samples, to `holders`, which held theirs
-/// all that time. A process that is in both counts once, with the larger figures. Gives the [`MAX_LISTED`] by RSS.
+/// all that time. A process that is in both counts once, with the larger figures. Returns the [`MAX_LISTED`] largest by RSS.
 fn with_memory_of_intervals(mut holders: Vec<Holder>, intervals: &[&LiveInterval]) -> Vec<Holder> {
     let mut memory: Vec<_> = intervals.iter().filter(|interval| !interval.is_process).collect();
     memory.sort_unstable_by_key(|interval| Reverse(interval.rss_bytes));

@@ -1,18 +1,19 @@
-//! RAM over time: the largest and the mean footprint of the tree, processes and threads at once.
+//! RAM over time: the largest and the mean footprint of the tree (its distinct resident pages), processes and threads at once.
 //!
-//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions during
-//! all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a process
-//! that no sample saw is not lost, and none counts while it did not exist. Records can come late: processes that are killed
-//! together are reaped one by one. A late record adds its process to what is kept of the windows in which the process lived.
+//! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions (what it
+//! adds to the footprint) during all of it. A process that lived for a part of it counts for exactly that time, with its exact
+//! peak if it ended. So a process that no sample saw is not lost, and none counts while it did not exist. Records can come late:
+//! processes that are killed together are reaped one by one. A late record adds its process to what is kept of the windows in
+//! which the process lived.
 //!
-//! If a process ended between two samples while others grew, RAM that is counted like this is a lower bound. With the larger of
-//! the others' contributions it is an upper bound (`at_most`), which also has late memory whose end is not dated.
+//! If a process ended between two samples while others grew, RAM that is counted like this is a lower bound. The upper bound
+//! (`at_most`) counts the larger of the others' contributions, and memory from late records whose end is known only roughly.
 //!
-//! - /proc rounds starts down to a clock tick, and a sibling may have ended within it. A child that only a scan shows counts
-//!   from its latest possible start on. Means, CPU windows and its wall time begin in the middle of what is possible.
+//! - /proc rounds starts down to a clock tick, and a sibling may have ended within it. A child that only a scan of /proc shows
+//!   counts from its latest possible start on. Means, CPU windows and its wall time begin in the middle of what is possible.
 //! - The private part counts only at times at which nearly all of it was read.
-//! - Growth since the last sample is the process's own. If nearly all its memory was shared, as much as another process has in
-//!   shared memory is left out.
+//! - Growth since the last sample counts as the process's own. If most of its memory was shared, the growth may be another
+//!   process's pages, so as much as that one has in shared memory is left out.
 //! - A total is at least what one process is known to have had ([`super::floors`]). A cgroup's figures are no such bound: its
 //!   peak counts cache and kernel memory, and it holds the tree alone only with `--cgroup`.
 
@@ -37,21 +38,21 @@ use super::tolerance::{is_private_known, is_proportional_known};
 pub struct MaxFootprint {
     /// The footprint: private and shared memory.
     pub footprint_bytes: u64,
-    /// Private. `None`: at no time was it known.
+    /// Private: pages that only one process maps. `None`: at no time was it known.
     pub private_bytes: Option<u64>,
-    /// Shared. `None`: at no sample was it known.
+    /// The rest, which several processes map. `None`: at no sample was it known.
     pub shared_bytes: Option<u64>,
 }
 
 impl MaxFootprint {
-    /// The maximum after a sample.
+    /// The maximum that includes a sample's sums.
     fn with_sample(self, now: Sums) -> Self {
         let max = self.with_moment(now);
         let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
         Self { shared_bytes: max.shared_bytes.max(shared), ..max }
     }
 
-    /// The maximum after a moment between samples. The shared part is only known at samples.
+    /// The maximum that includes the sums at a moment between samples. The shared part is only known at samples.
     fn with_moment(self, now: Sums) -> Self {
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
         let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
@@ -85,7 +86,8 @@ pub struct RamUsage {
     pub max: Groups<MaxFootprint>,
     /// Upper bounds of the largest footprints: between two samples each process counts with the larger of its contributions, bytes.
     pub at_most_bytes: Groups<u64>,
-    /// The part of them that is in pages which nothing tells apart, bytes: the largest at a sample.
+    /// How much of them may be in pages that fork relatives have at one address, which no reading tells apart, bytes: the
+    /// largest amount at a sample.
     pub unseen_bytes: u64,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional_bytes: Groups<Option<u64>>,
@@ -93,7 +95,7 @@ pub struct RamUsage {
     pub(in crate::run) byte_s: Groups<f64>,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
-    /// The largest figures within the time of each of the last samples.
+    /// The largest figures within the time of each of the last samples, which late records can still raise.
     pub largest_by_sample: LargestBySample,
     /// Maximum number of processes at once.
     pub max_processes: u64,
@@ -106,14 +108,14 @@ pub struct RamUsage {
 }
 
 /// How many windows are kept for late records, beside that of the last sample. With 25 ms between samples, together they are
-/// longer than a reaper on a busy machine is late. A collector that was stopped for a while takes late records in over many
-/// samples. With 8 windows, 2 of 150 such runs had a tenth less RAM than there was.
+/// longer than a reaper on a busy machine is late. A collector that was stopped for a while takes in late records over many
+/// samples. With 8 windows, 2 of 150 runs with such a collector had a tenth less RAM than there was.
 const WINDOWS: usize = largest_by_sample::REMEMBERED - 1;
-/// How many intervals of memory are kept of each window: the largest ones. With 32, 1 of 200 such runs had less RAM than there
-/// was.
+/// How many intervals of memory are kept of each window: the largest ones. With 32, 1 of 200 runs with such a collector had less
+/// RAM than there was.
 const KEPT_INTERVALS: usize = 128;
-/// How many intervals all kept windows together have at most: they take memory, and go into the state file.
-const MOST_INTERVALS: usize = 2048;
+/// Maximum number of intervals in all kept windows together: they take memory, and go into the state file.
+const MAX_INTERVALS: usize = 2048;
 /// Intervals with less memory than this are not kept, bytes.
 const KEPT_BYTES: u64 = 1 << 20;
 
@@ -162,7 +164,8 @@ impl Window {
         start..end.max(start + 1)
     }
 
-    /// Whether the interval counts in the footprint at this time. One whose end is rough counts in `at_most` only.
+    /// Whether the interval counts in the footprint at this time. An interval whose end is known only roughly counts in `at_most`
+    /// only.
     fn counts(&self, interval: &LiveInterval, at_ns: u64) -> bool {
         self.overlaps(interval) && !interval.is_end_rough && self.time_of(interval).contains(&at_ns)
     }
@@ -217,12 +220,12 @@ impl RamUsage {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Takes in a sample and the window that it ends. Takes the sample's intervals out of it. Keeps the window with its largest
-    /// intervals, since records that come late may add to it.
+    /// Takes in a sample, and the window that it ends. Moves the sample's intervals into the window, and keeps it with the largest
+    /// of them, since records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
         self.unseen_bytes = self.unseen_bytes.max(sample.unseen_bytes);
-        // This opens the sample whose figures the window's moments then raise.
+        // This comes first: it opens the sample whose figures `sweep` then raises.
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
         let steady_holders = SteadyHolders::new(tree, sample);
@@ -236,16 +239,16 @@ impl RamUsage {
     }
 
     /// Forgets the oldest windows while there are more than [`WINDOWS`], or while all together have more than
-    /// [`MOST_INTERVALS`] intervals. The last window stays.
+    /// [`MAX_INTERVALS`] intervals. The last window stays.
     fn forget_oldest(&mut self) {
         let mut intervals: usize = self.recent.iter().map(|window| window.intervals.len()).sum();
-        while self.recent.len() > WINDOWS || (intervals > MOST_INTERVALS && self.recent.len() > 1) {
+        while self.recent.len() > WINDOWS || (intervals > MAX_INTERVALS && self.recent.len() > 1) {
             intervals -= self.recent.pop_front().map_or(0, |window| window.intervals.len());
         }
     }
 
-    /// Adds the intervals that began before the sample's window to the earlier windows that they overlap. They come from late
-    /// records. Raises the maxima where those windows have more now.
+    /// Adds intervals from late records, which began before the sample's window, to the earlier windows that they overlap. Raises
+    /// the maxima where those windows have more now.
     fn add_late(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
             intervals.iter().filter(|interval| interval.start_ns < sample.from_ns).collect();
@@ -271,7 +274,7 @@ impl RamUsage {
     /// Opens the sample in `largest_by_sample`, and raises the maxima by the moment of the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
-        // The combined figure is the sum of both parts' figures, each of which is capped.
+        // Each part is capped by its own footprint, so the combined figure is the sum of the capped parts.
         let both_parts = all.main.capped_proportional() + all.descendants.capped_proportional();
         let combined = Sums { proportional_bytes: both_parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
@@ -281,10 +284,10 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with_sample, holders);
     }
 
-    /// Raises the maxima of the run by the tree's sums at `at_ns`. Also raises those of the sample at `key_ns`, in whose window that
-    /// is. Both times are CLOCK_MONOTONIC nanoseconds. If the RAM is the largest so far, this is the peak. `raised` gives a maximum after these
-    /// sums. `holders` gives what held the RAM, and is called only for a peak. If it gives none, [`Self::find_holders`] finds them
-    /// later.
+    /// Raises the maxima of the run by the tree's sums at `at_ns`. Also raises those of the sample at `key_ns`, in whose window
+    /// `at_ns` is. Both times are CLOCK_MONOTONIC nanoseconds. If the RAM is the largest so far, this is the peak. `raised` raises a
+    /// maximum by sums. `holders` returns what held the RAM, and is called only for a peak. If it returns none,
+    /// [`Self::find_holders`] finds them later.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -326,7 +329,7 @@ impl RamUsage {
                 at_least = at_least.with(change, |sum, change| sum + change);
             }
             at_most = at_most.with(change, |sum, change| sum + change);
-            // Only after a step up the sums can be the largest so far.
+            // Only after an interval begins can the sums be the largest so far.
             if sign > 0 {
                 let now = at_least.map(positive);
                 self.raise_at_most(&at_most.map(positive));
@@ -355,7 +358,7 @@ impl RamUsage {
         self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * window_s;
         self.byte_s.combined += steady.footprint_bytes as f64 * window_s;
         for interval in intervals.iter().filter(|interval| !interval.is_end_rough) {
-            // A late interval counts from its begin on, too: no earlier sample has counted it.
+            // A late interval counts from its own begin, not from the window's: no earlier sample has counted it.
             let span_s = seconds(interval.end_ns.min(sample.at_ns).saturating_sub(interval.likely_start_ns));
             self.byte_s.combined += interval.memory.added_bytes as f64 * span_s;
             *self.byte_s.part_mut(interval.is_main) +=

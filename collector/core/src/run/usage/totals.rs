@@ -1,4 +1,5 @@
-//! Sums over finalized processes: totals, by command, the heaviest, and where the figures come from.
+//! Sums over finalized processes, whose figures no record can change any more: totals, by command, the heaviest, and where the
+//! figures come from.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,7 +38,7 @@ pub(crate) struct Totals {
     pub floors: Groups<Floor>,
     /// CPU time that could not be attributed to a process, microseconds.
     pub unattributed_us: u64,
-    /// Memory that is in no sum.
+    /// Memory of processes that is in no sum of RAM.
     pub ram_missing: RamMissing,
     /// Processes that still ran at the end.
     pub survivors: Survivors,
@@ -59,11 +60,11 @@ pub(crate) struct Totals {
 /// Memory of processes that is in no sum of RAM.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct RamMissing {
-    /// How many processes had it.
+    /// How many processes had such memory.
     pub(crate) processes: u64,
-    /// How many of them had an unknown amount.
+    /// How many of them have no known upper bound.
     unbounded: u64,
-    /// The most that the others had together, bytes, as if all had lived at once.
+    /// The most that the others can have had together, bytes, as if all had lived at once.
     at_most_bytes: u64,
 }
 
@@ -90,13 +91,13 @@ pub struct CoverageCounts {
     pub processes: u64,
     /// Processes with CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
     pub exact: u64,
-    /// Processes whose CPU time is a lower bound ([`Quality::Sampled`]). Most often it is that of the last sample.
+    /// Processes whose CPU time is a lower bound ([`Quality::Sampled`]), most often from the last sample.
     pub sampled: u64,
     /// Processes whose CPU time is unknown, or of which only a bound is known.
     pub unknown: u64,
-    /// Processes that carried the session without being a child of a known process.
+    /// Processes that had the run's session in their environment, but were no child of a known process.
     pub joined: u64,
-    /// Processes that ended without an EXIT record although they exited.
+    /// Processes that wrote no EXIT record although they exited and were not killed.
     pub uninstrumented: u64,
     /// How many peak RSS are known from which source.
     pub peaks: Peaks,
@@ -135,12 +136,13 @@ struct Command {
 }
 
 impl Totals {
-    /// Makes empty sums. At most this many single processes will be listed of each kind (CPU time, peak RSS, GPU memory).
+    /// Makes empty sums. `most_heaviest`: how many of the heaviest processes are listed at most by each of CPU time, peak RSS and GPU
+    /// memory.
     pub(crate) fn new(most_heaviest: usize) -> Self {
         Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
 
-    /// Adds a finalized process to all sums and lists but the list by GPU memory. Takes in what it started elsewhere.
+    /// Adds a finalized process to all sums and lists, except the list by GPU memory. Notes what it started outside of the tree.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         self.own_usage = self.own_usage.plus(&process.own_usage.usage);
         self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);
@@ -164,8 +166,8 @@ impl Totals {
         self.heaviest.add(process);
     }
 
-    /// Counts where the figures of a process come from, and how it was found. CPU time of which only a bound is known counts as
-    /// unknown. Lists its executable, if that has no dynamic loader.
+    /// Counts where the figures of a process come from, and how it was found. CPU time counts as unknown if only a bound is known.
+    /// Lists its executable, if that has no dynamic loader.
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;
@@ -225,7 +227,7 @@ impl Totals {
         list
     }
 
-    /// Lists the sums of the `most` commands with most processes, most first. Gives how many commands are left out, too.
+    /// Lists the sums of the `most` commands with most processes, most first. Also returns how many commands are left out.
     pub(crate) fn most_frequent(&self, most: usize) -> (Vec<CommandUsage>, u64) {
         let mut all: Vec<_> = self.commands.iter().collect();
         let others = all.len().saturating_sub(most);
@@ -244,8 +246,8 @@ impl Totals {
 }
 
 /// Orders commands by how many processes they had, most first.
-fn by_count(a: &(&Arc<str>, &Command), b: &(&Arc<str>, &Command)) -> Ordering {
-    (Reverse(a.1.count), a.0).cmp(&(Reverse(b.1.count), b.0))
+fn by_count((a_name, a): &(&Arc<str>, &Command), (b_name, b): &(&Arc<str>, &Command)) -> Ordering {
+    (Reverse(a.count), a_name).cmp(&(Reverse(b.count), b_name))
 }
 
 impl Command {

@@ -14,24 +14,24 @@ use crate::model::rule::Quantity;
 
 /// The events that a chart marks.
 pub(super) struct AlertMarks<'a> {
-    /// The first [`MOST_ROWS`] of them.
+    /// The first [`MOST_ROWS`] of these events.
     events: Vec<&'a RunEvent>,
-    /// How many there are in all.
+    /// The number of all these events.
     count: usize,
 }
 
 impl<'a> AlertMarks<'a> {
     /// The events of the chart of RAM: those about memory, disks, and limits.
     pub(super) fn of_ram(report: &'a Report) -> Self {
-        Self::new(report, |quantity| !is_of_work(quantity))
+        Self::new(report, |quantity| !is_about_idleness(quantity))
     }
 
     /// The events of the chart of cores: those about idle cores and GPUs.
     pub(super) fn of_cores(report: &'a Report) -> Self {
-        Self::new(report, is_of_work)
+        Self::new(report, is_about_idleness)
     }
 
-    /// The events that have a mark and whose quantity fits.
+    /// The events that have a mark and whose quantity `fits` the chart.
     fn new(report: &'a Report, fits: impl Fn(Option<Quantity>) -> bool) -> Self {
         let all = report.events.iter().flat_map(|events| &events.list);
         let is_marked = |event: &&RunEvent| class_and_colour(event.kind).is_some() && fits(event.quantity);
@@ -86,8 +86,8 @@ impl<'a> AlertMarks<'a> {
     }
 }
 
-/// Whether an event's quantity is about work: idle cores or GPUs. An exceeded limit has no quantity.
-fn is_of_work(quantity: Option<Quantity>) -> bool {
+/// Whether an event of this quantity is about idle cores or GPUs. `None`: an exceeded limit, which has no quantity.
+fn is_about_idleness(quantity: Option<Quantity>) -> bool {
     matches!(quantity, Some(Quantity::Cpu | Quantity::GpuIdle))
 }
 

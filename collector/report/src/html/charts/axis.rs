@@ -5,8 +5,8 @@ use crate::figures::thousands;
 /// An axis whose numbers need more decimals than this has 0 alone.
 const MOST_DECIMALS: usize = 12;
 
-/// Gives 0 and at most `most` other round numbers up to `largest`, each with its text. Gives 0 alone if `largest` is no finite
-/// number above 0, or if the numbers would need too many decimals.
+/// The numbers of an axis, each with its text: 0, and at most `most` other round numbers up to `largest`. Only 0 if `largest`
+/// is not a finite number above 0, or if the numbers would need too many decimals.
 pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     let least_step = largest / most as f64;
     let zero = || vec![(0.0, "0".to_owned())];
@@ -27,7 +27,7 @@ pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     (0..=count).map(tick).collect()
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is at least `least`, and the decimals that it has.
+/// The smallest of 1, 2 and 5 times a power of ten that is at least `least`, and how many decimals it has.
 fn round_step(least: f64) -> (f64, usize) {
     let mut exponent = least.log10().floor() as i32;
     // `least` is this many times the power of ten; a rounding error above 1, 2 or 5 does not count.

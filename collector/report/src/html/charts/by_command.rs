@@ -1,4 +1,4 @@
-//! RAM and busy cores by command, with what the run may use.
+//! The charts of RAM and of busy cores by command, each with a line for what the run may use.
 
 use super::alerts::AlertMarks;
 use super::figure::Figure;
@@ -24,7 +24,7 @@ const AT_MOST: &str = "at most, of all";
 const SEVERAL_NODES_NOTE: &str = "Line: an upper bound in each point, the sum of the nodes' largest values.";
 /// Maximum number of columns of a name in the head of a table.
 const NAME_COLUMNS: usize = 40;
-/// A series counts as one of the whole run if it ends before the run by less than this part of the run.
+/// A series that ends before the run does, by less than this part of the run, counts as one of the whole run.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Draws RAM by command. `None`: nothing is known of it.
@@ -54,17 +54,17 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
         peak: ram_peak(report, units, time),
     };
     let alerts = AlertMarks::of_ram(report);
-    let end = memory_end(report, units, time).unwrap_or_default();
+    let end_mark = out_of_memory_mark(report, units, time).unwrap_or_default();
     if report.merged.is_some() {
-        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alerts, &end, time);
+        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alerts, &end_mark, time);
     }
     let note = "Areas: mean RAM that each command adds at samples; none where no sample saw it. Line: the largest of all at any \
                 time. Numbers below: the largest of each at samples.";
-    draw("RAM by command", note, stack, &alerts, &end, time)
+    draw("RAM by command", note, stack, &alerts, &end_mark, time)
 }
 
-/// Marks when a lack of memory ended a process. `None`: none did, or the time is not known.
-fn memory_end(report: &Report, units: Units, time: &Time) -> Option<String> {
+/// Draws the mark of the moment at which a lack of memory ended a process. `None`: none did, or the moment is not known.
+fn out_of_memory_mark(report: &Report, units: Units, time: &Time) -> Option<String> {
     let cause = report.ending.cause.as_ref()?;
     let process = match cause {
         Cause::OutOfMemory(shortage) => shortage.process.as_ref()?,
@@ -151,14 +151,14 @@ fn core_limit(report: &Report) -> Option<DrawnLimit> {
     (count > 0.0).then(|| DrawnLimit { value: count, words: format!("{whose} {}", cores(count)) })
 }
 
-/// Draws a stack of commands below a title and a note, with tables. It has marks of what alerts and limits did. `end`: the mark of a lack
-/// of memory, or nothing. Gives `None` if no value is known, or all are zero.
+/// Makes the figure of a stack of commands: the chart, with marks of what alerts and limits did, and its tables. `end_mark`: that
+/// of [`out_of_memory_mark`], or empty. `None`: no value is known, or all are zero.
 fn draw(
     title: &str,
     note: &str,
     stack: Stack,
     alerts: &AlertMarks,
-    end: &str,
+    end_mark: &str,
     time: &Time,
 ) -> Option<Figure> {
     let quantity = |name: &str, joining, values| {
@@ -172,12 +172,12 @@ fn draw(
     let mut panel = stack.panel(time)?;
     // First, so that the other words are drawn over the marks.
     panel.words.insert_str(0, &alerts.marks(time));
-    panel.words += end;
+    panel.words += end_mark;
     let note = note.to_owned() + alerts.note();
     Some(Figure { title: title.to_owned(), note, panels: vec![panel], table })
 }
 
-/// Converts the known values.
+/// Converts the known values by `in_unit`. Unknown ones stay unknown.
 pub(super) fn convert(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
     values.iter().map(|value| value.map(&in_unit)).collect()
 }
@@ -191,14 +191,14 @@ fn mean_over_time(time: &Time, values: &[Option<f64>]) -> Option<f64> {
     (length_s > 0.0).then(|| sum / length_s)
 }
 
-/// Orders layers by the number beside each. The layer with the largest number comes first, at the bottom of the stack.
+/// Orders layers by size, the number beside each. The largest comes first, which is at the bottom of the stack.
 fn largest_first(layers: impl Iterator<Item = (f64, Layer)>) -> Vec<Layer> {
     let mut layers: Vec<(f64, Layer)> = layers.collect();
     layers.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     layers.into_iter().map(|(_, layer)| layer).collect()
 }
 
-/// The colour of the command at this place in the report's list.
+/// The colour of the command at this place in the report's list. Places beyond the palette have the colour of other commands.
 pub(super) fn colour(at: usize) -> &'static str {
     colours::COMMANDS.get(at).copied().unwrap_or(colours::OTHERS)
 }

@@ -39,11 +39,11 @@ pub(super) struct Panel {
     /// Height of the plot, pixels.
     pub(super) height: f64,
     pub(super) ticks: Ticks,
-    /// Names of rows stand left of the plot, which needs more room there than numbers do.
+    /// Names of rows stand left of the plot. They need more room than the numbers of an axis.
     pub(super) has_row_names: bool,
     /// Paths, in the units of [`super::path`].
     pub(super) paths: String,
-    /// Shapes and words over the paths: down in pixels, as [`Panel::y_of`] gives them, and right in percent of the width.
+    /// Shapes and words over the paths: down in pixels, from [`Panel::y_of`], and right in percent of the width.
     pub(super) words: String,
     pub(super) legend: Vec<LegendKey>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Ticks {
 pub(super) struct LegendKey {
     pub(super) swatch: Swatch,
     pub(super) name: String,
-    /// A figure of the whole run.
+    /// A number for the whole run, with its unit, as text.
     pub(super) figure: String,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Swatch {
     Area(&'static str, &'static str),
     /// A line of this class, colour and pattern of dashes.
     Line(&'static str, &'static str, &'static str),
-    /// A cell of a heat map, this opaque.
+    /// A cell of a heat map, whose colour is this opaque: from 0 to 1.
     Heat(&'static str),
     /// A cell of a heat map of which no value is known.
     Unknown,

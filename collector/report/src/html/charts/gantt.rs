@@ -29,7 +29,7 @@ const LEAST_PART: f64 = 0.0015;
 const MOST_BARS: usize = 60;
 /// Maximum number of columns of a name beside a bar.
 const NAME_COLUMNS: usize = 32;
-/// Maximum number of columns of a command under the pointer.
+/// Maximum number of columns of a command in a tooltip.
 const WHOLE_COMMAND_COLUMNS: usize = 250;
 
 /// Draws how many processes lived at a time. `None`: it is not known.
@@ -42,7 +42,7 @@ pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     let panel = Lines { label, unit, height: HEIGHT, ticks, top: None, lines }.panel(time)?;
     let quantity = ChartColumn { is_count: true, ..ChartColumn::new("live", "", Joining::Largest, values) };
     let table = samples::table(time, TITLE, samples::PARTS, &[quantity]);
-    // Reports of several nodes are added up in bins: their largest numbers need not have come at one time.
+    // A report of several nodes adds up their largest numbers in each bin of time. These need not be of one moment.
     let note = match report.merged {
         Some(_) => "An upper bound in each point: the sum of the nodes' largest numbers.",
         None => "The largest number in each point.",
@@ -70,8 +70,8 @@ enum End {
     Unknown(f64),
 }
 
-/// The end of a process that was there for `wall_s` seconds from `start_s` on. An ended process can have an
-/// unknown exit status. So one without a status counts as running only if it was there until the end of the report.
+/// How the time of a process ends that started at `start_s`. The exit status of an ended process can be unknown. So a process
+/// without a status counts as running only if it was seen until the end of the report.
 fn end(report: &Report, process: &ProcessUsage, start_s: f64) -> End {
     /// Times of a report that differ by less are the same, seconds.
     const SAME_S: f64 = 0.001;
@@ -95,7 +95,7 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     if bars.is_empty() {
         return None;
     }
-    let draw = |(at, bar): (usize, &Bar)| draw(at, bar, command_colour(report, bar), time);
+    let draw = |(at, bar): (usize, &Bar)| draw_bar(at, bar, command_colour(report, bar), time);
     let panel = Panel {
         label: "Start and end of each".to_owned(),
         // Bars have no value, so `values: 0` leaves out the axis of values.
@@ -140,7 +140,7 @@ fn command_colour(report: &Report, bar: &Bar) -> &'static str {
 }
 
 /// Draws the bar in row `at` from the top, and its name where there is room: after it, before it, or on it.
-fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
+fn draw_bar(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     let (end_s, words) = match bar.end {
         End::At(end_s) => (end_s, ""),
         End::Running => (time.wall_s, ", still running"),

@@ -11,11 +11,11 @@ use crate::units::Units;
 
 /// Height of a plot, pixels.
 const HEIGHT: f64 = 90.0;
-/// Most points of a plot, which is a third as wide as others.
+/// Maximum number of points of a plot, which is a third as wide as others.
 const MOST_POINTS: f64 = 100.0;
-/// Points of a plot if there are many GPUs: each adds to the bytes of the page.
+/// Points of a plot if there are many GPUs. They are few, because each adds to the bytes of the page.
 const LEAST_POINTS: f64 = 32.0;
-/// Points of a quantity that all GPUs share out, as far as the limits of each allow.
+/// Points of a quantity for all GPUs together, if each has no more than [`MOST_POINTS`] and no fewer than [`LEAST_POINTS`].
 const ALL_POINTS: f64 = 400.0;
 /// The GPU's capacity is at the top of the plot of memory, unless it is more than this many times what was used.
 const MOST_OF_TOTAL: f64 = 20.0;
@@ -35,15 +35,15 @@ pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     figures
 }
 
-/// The figures that have a plot or a line in one.
+/// The figures that are drawn. Lists of values, units and names are in this order.
 const SHOWN: [GpuFigure; 4] =
     [GpuFigure::Utilization, GpuFigure::MemoryRun, GpuFigure::MemoryUsed, GpuFigure::Power];
 
-/// Draws a GPU, in about so many `points` at most. `None`: nothing is known of it.
+/// Draws the figure of a GPU, with about `points` points at most. `None`: nothing is known of the GPU.
 fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points: f64) -> Option<Figure> {
     let lists = SHOWN.map(|figure| (figure.row().joining, gpu[figure].by(figure.row().joining)));
     let points = time.joined(points, lists);
-    // Only bytes have no symbol. They are shown in the report's unit of GPU RAM.
+    // A row without a `unit` is one of bytes. These are shown in the report's unit of GPU RAM.
     let divisors = SHOWN.map(|figure| figure.row().unit.map_or(units.gpu_ram.bytes(), |_| 1.0));
     let values = std::array::from_fn(|at| {
         points.iter().map(|point| point.values[at].map(|value| value / divisors[at])).collect()

@@ -31,7 +31,7 @@ const TABLE_NAME_COLUMNS: usize = 40;
 const MOST_CELLS: usize = 120;
 /// Parts of the run, each a column, in the table.
 const PARTS: f64 = 5.0;
-/// How opaque the colour of a cell is: for values up to an eighth of the largest, up to two eighths, and so on.
+/// How opaque the colour of a cell is: first for values up to an eighth of the largest, then up to two eighths, and so on.
 pub(super) const OPACITIES: [&str; 8] = [".12", ".24", ".36", ".48", ".61", ".74", ".87", "1"];
 
 /// What a heat map is made of.
@@ -54,9 +54,9 @@ pub(super) struct MapRow {
 #[derive(Debug, PartialEq)]
 struct Stretch {
     row: usize,
-    /// The first of them, counted from the left.
+    /// The first of these cells, counted from the left.
     first: usize,
-    /// How many there are.
+    /// How many cells.
     cells: usize,
 }
 
@@ -70,8 +70,8 @@ impl HeatMap {
             rows.iter().map(|row| cell_means(time, &row.values, points_per_cell)).collect();
         let largest =
             cells.iter().flatten().flatten().copied().reduce(f64::max).filter(|value| *value > 0.0)?;
-        // In a merged report all points have one length, but the last, which can be shorter. So all cells are as wide as the
-        // first; the last one is cut at the end of the plot.
+        // In a merged report all points have one length, except the last, which can be shorter. So all cells are drawn as wide as
+        // the first, and the end of the plot cuts the last one.
         let first_cell_end_s = time.end_s.get(points_per_cell.min(points).checked_sub(1)?)?;
         let cell_width = time.part(first_cell_end_s - time.start_s.first()?) * WIDTH;
         if rows.len() < 2 || cell_width <= 0.0 {
@@ -127,6 +127,7 @@ impl HeatMap {
 /// The values of a row's cells. Each is the mean of `points_per_cell` points over the time in which they are known. A value that is
 /// negative or not finite counts as unknown.
 fn cell_means(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Vec<Option<f64>> {
+    // Begin and end of each point, seconds, and its number.
     let points: Vec<(f64, f64, usize)> = time.points(0..).collect();
     let mean = |points: &[(f64, f64, usize)]| {
         let (mut known_s, mut sum) = (0.0, 0.0);
@@ -142,7 +143,7 @@ fn cell_means(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Ve
     points.chunks(points_per_cell).map(mean).collect()
 }
 
-/// The index in [`OPACITIES`] of a value's shade.
+/// The shade of a value, as an index in [`OPACITIES`].
 fn level(value: f64, largest: f64) -> usize {
     let levels = OPACITIES.len();
     ((value / largest * levels as f64).ceil() as usize).clamp(1, levels) - 1

@@ -21,7 +21,7 @@ pub(super) const OVER_AREA: LineStyle = ("l2", colours::SECOND, Some(["5 2", "4 
 pub(super) struct Line<'a> {
     pub(super) name: String,
     pub(super) values: &'a [Option<f64>],
-    /// A figure of the whole run, in words.
+    /// A number for the whole run, with its unit, as text.
     pub(super) figure: String,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Lines<'a> {
     /// Height of the plot, pixels.
     pub(super) height: f64,
     pub(super) ticks: Ticks,
-    /// The value at the top of the plot. `None`, or less than the largest value: a little more than that.
+    /// The value at the top of the plot. If `None`, or below the largest value, the top is a little above the largest value.
     pub(super) top: Option<f64>,
     /// Each is drawn over those before it.
     pub(super) lines: Vec<(Line<'a>, LineStyle)>,
@@ -63,7 +63,7 @@ impl Lines<'_> {
 fn path(line: &Line, (class, colour, dashes): LineStyle, time: &Time, top: f64) -> String {
     let values = line.values.iter().copied();
     let Some([dashes, _]) = dashes else {
-        // The style draws its edge, too, which is what shows of values of zero. Where nothing is known, there is none.
+        // The page's style draws the edge of an area, so that values of zero show as a line. Unknown values have no edge.
         let path = path::area(time, values, top);
         return format!("<path class=\"s {class}\" fill=\"{colour}\" d=\"{path}\"/>\n");
     };

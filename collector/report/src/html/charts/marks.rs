@@ -12,7 +12,7 @@ pub(super) const HEIGHT: f64 = 180.0;
 const PLOT_WIDTH: f64 = 1000.0;
 /// About the width of a letter, pixels.
 const LETTER_WIDTH: f64 = 7.0;
-/// Least height of the area behind a name, pixels.
+/// Least height of an area that has its name on it, pixels.
 const NAME_HEIGHT: f64 = 15.0;
 /// From the middle of a line of text down to its baseline, pixels.
 const MIDDLE_TO_BASELINE: f64 = 4.0;
@@ -20,7 +20,7 @@ const MIDDLE_TO_BASELINE: f64 = 4.0;
 const WORDS_ABOVE_LIMIT: f64 = 5.0;
 /// From the middle of a dot up to the baseline of its words, pixels.
 const WORDS_ABOVE_DOT: f64 = 8.0;
-/// What keeps words readable on areas.
+/// Attributes of words: a white outline keeps them readable on areas.
 const HALO: &str = "class=\"halo\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"";
 /// Maximum number of columns of a name on an area. A longer one is in the legend alone.
 const NAME_COLUMNS: usize = 24;
@@ -108,8 +108,8 @@ pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String 
     )
 }
 
-/// Marks the moment at which something ended the run's memory, with a line and words beside its foot. `part`: when it was, from 0 to 1
-/// of the run; `tip`: what the pointer shows.
+/// Marks the moment at which a lack of memory ended a process, with a line and words beside its foot. `part`: the moment, from 0
+/// to 1 of the run; `tip`: the tooltip.
 pub(super) fn end(part: f64, words: &str, tip: &str) -> String {
     let x = percent(part);
     let (dx, anchor) = if part < 0.5 { (6, "start") } else { (-6, "end") };
@@ -124,8 +124,8 @@ pub(super) fn end(part: f64, words: &str, tip: &str) -> String {
     )
 }
 
-/// Marks a moment with a dot, and words above it. `part`: when it was, from 0 to 1 of the run; `top`: the value at the top of
-/// the plot.
+/// Marks a value at a moment with a dot, and words above it. `part`: the moment, from 0 to 1 of the run; `top`: the value at the
+/// top of the plot.
 pub(super) fn moment(part: f64, value: f64, words: &str, top: f64) -> String {
     let y = Panel::y_of(value, top, HEIGHT);
     // Near an end of the plot, the words reach from the dot towards its middle.

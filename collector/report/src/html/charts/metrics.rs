@@ -1,4 +1,4 @@
-//! Metrics that the program told, over time: a small chart for each.
+//! Metrics that the tracked program reported, over time: a small chart for each.
 
 use super::figure::{Figure, Panel, Ticks};
 use super::lines::{AREA, Line, Lines};
@@ -19,10 +19,10 @@ const MOST_METRICS: usize = 12;
 const PARTS: f64 = 5.0;
 /// Maximum number of columns of a name.
 const NAME_COLUMNS: usize = 32;
-/// A metric has a chart if its largest value is in here: an axis begins at 0, and its numbers are written out.
+/// A metric has a chart only if its largest value is in this range, because an axis has its numbers written out.
 const DRAWN: std::ops::Range<f64> = 1e-9..1e12;
 
-/// A metric in the unit and the points in which it is shown.
+/// A metric as the page shows it: with a unit, and a value for each point of the chart.
 struct ShownMetric<'a> {
     track: &'a MetricTrack,
     label: String,

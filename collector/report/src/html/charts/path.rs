@@ -18,9 +18,9 @@ struct Step {
 /// Draws a line along the values, as the text of a path. `top`: the value at the top of the plot.
 pub(super) fn line(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
     let mut path = String::new();
-    for run in runs(time, values, top) {
-        let _infallible = write!(path, "M{} {}", run[0].left, run[0].y);
-        push_steps(&mut path, &run);
+    for stretch in stretches(time, values, top) {
+        let _infallible = write!(path, "M{} {}", stretch[0].left, stretch[0].y);
+        push_steps(&mut path, &stretch);
     }
     path
 }
@@ -28,36 +28,36 @@ pub(super) fn line(time: &Time, values: impl IntoIterator<Item = Option<f64>>, t
 /// Draws the areas below the values, as the text of a path. `top`: the value at the top of the plot.
 pub(super) fn area(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
     let mut path = String::new();
-    for run in runs(time, values, top) {
-        let _infallible = write!(path, "M{} {HEIGHT}V{}", run[0].left, run[0].y);
-        push_steps(&mut path, &run);
+    for stretch in stretches(time, values, top) {
+        let _infallible = write!(path, "M{} {HEIGHT}V{}", stretch[0].left, stretch[0].y);
+        push_steps(&mut path, &stretch);
         let _infallible = write!(path, "V{HEIGHT}Z");
     }
     path
 }
 
-/// The known values as steps, in runs: an unknown value or a gap in time ends a run. No run is empty. `top`: the value
-/// at the top of the plot.
-fn runs(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> Vec<Vec<Step>> {
-    let mut runs: Vec<Vec<Step>> = Vec::new();
+/// The known values as steps, in stretches: an unknown value or a gap in time ends a stretch. No stretch is empty. `top`: the
+/// value at the top of the plot.
+fn stretches(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> Vec<Vec<Step>> {
+    let mut stretches: Vec<Vec<Step>> = Vec::new();
     for (start_s, end_s, value) in time.points(values) {
         let Some(value) = value.filter(|value| value.is_finite()) else { continue };
         let y = HEIGHT as i64 - (value / top * HEIGHT).clamp(0.0, HEIGHT).round() as i64;
         let step = Step { left: time.x(start_s), right: time.x(end_s), y };
-        let continued = runs.last_mut().filter(|run| run.last().is_some_and(|last| last.right == step.left));
-        match continued {
-            Some(run) => run.push(step),
-            None => runs.push(vec![step]),
+        let is_continued = |steps: &&mut Vec<Step>| steps.last().is_some_and(|last| last.right == step.left);
+        match stretches.last_mut().filter(is_continued) {
+            Some(stretch) => stretch.push(step),
+            None => stretches.push(vec![step]),
         }
     }
-    runs
+    stretches
 }
 
-/// Adds a run to a path whose last point is the left end of the run's first step. The moves are relative: `v` is down, `h` is
-/// right. Steps of one height are one move.
-fn push_steps(path: &mut String, run: &[Step]) {
-    let mut y = run[0].y;
-    for steps in run.chunk_by(|a, b| a.y == b.y) {
+/// Adds a stretch to a path whose last point is the left end of the stretch's first step. The moves are relative: `v` is down,
+/// `h` is right. Steps of one height are one move.
+fn push_steps(path: &mut String, stretch: &[Step]) {
+    let mut y = stretch[0].y;
+    for steps in stretch.chunk_by(|a, b| a.y == b.y) {
         let length = steps[steps.len() - 1].right - steps[0].left;
         if steps[0].y != y {
             let _infallible = write!(path, "v{}", steps[0].y - y);

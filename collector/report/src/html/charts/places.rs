@@ -21,11 +21,11 @@ use crate::units::Units;
 
 /// Height of the plot of lines, pixels.
 const LINES_HEIGHT: f64 = 150.0;
-/// Maximum number of lines, without that of the others: each colour is used for a solid and a dashed one.
+/// Maximum number of lines of single nodes: each colour is used for a solid and a dashed line.
 const MAX_LINES: usize = 2 * PLACES.len();
 /// Dashes of the second line of a colour: in the plot, and in the legend.
 const DASHED: [&str; 2] = ["7 3", "4 2"];
-/// Style of the line of the others, which is dotted.
+/// Style of the line of all other nodes, which is dotted.
 const OTHERS: LineStyle = ("", "currentColor", Some(["1.5 3", "1.5 2"]));
 /// Maximum number of rows of a heat map: each adds to the bytes of the page.
 const MOST_ROWS: usize = 64;
@@ -65,7 +65,7 @@ struct PlaceQuantity<'a> {
 pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     let nodes = report.nodes.iter().map(|node| &node.series.mean_ram_bytes);
     let ranks = report.ranks.iter().flat_map(|ranks| &ranks.series).map(|rank| &rank.mean_ram_bytes);
-    // The page's unit fits all nodes together. They can have a thousand times as much as one of them, so it is not used here.
+    // The page's unit fits all nodes together. They can have a thousand times as much as a single node, so it is not used here.
     let unit_of = |largest: f64| units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
     let (node_unit, rank_unit) = (unit_of(largest(nodes)), unit_of(largest(ranks)));
     let of_node = |node: &Node| Place {
@@ -126,7 +126,7 @@ impl PlaceQuantity<'_> {
         let count = (report.nodes.len() as u64).saturating_add(merged.unlisted_nodes);
         let node_time = time.of_points(&merged.node_start_s, &merged.node_end_s);
         let of_nodes = match nodes.iter().filter(|node| node.is_known()).count() {
-            // The chart of all nodes together shows that one already.
+            // The chart of all nodes together shows a single node already.
             ..2 => [None, None],
             _ => [self.node_lines(&nodes, &node_time), self.node_map(nodes, count, &node_time)],
         };
@@ -221,8 +221,8 @@ impl PlaceQuantity<'_> {
         self.heat_map("rank", self.rank_unit, rows, &format!("{which}, by {names}"), &time)
     }
 
-    /// Draws a heat map of these rows. `kind`: what each row is, `node` or `rank`. `which`: words for the note, on which rows there
-    /// are. `None` is as in [`HeatMap::panel`].
+    /// Draws a heat map of these rows. `kind`: what each row is, `node` or `rank`. `which`: words for the note that say which nodes
+    /// or ranks the rows are. `None` is as in [`HeatMap::panel`].
     fn heat_map(
         &self,
         kind: &str,
@@ -255,8 +255,8 @@ fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
 /// The names of hosts without their domains, unless two hosts would read alike.
 fn without_domains(names: &[String]) -> Vec<String> {
     let hosts: Vec<&str> = names.iter().map(|name| host_name::short(name)).collect();
-    let has_all = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();
-    if has_all { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
+    let stay_distinct = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();
+    if stay_distinct { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
 }
 
 /// Orders places by size, the largest first. Places of an unknown size are last.
@@ -266,7 +266,7 @@ fn largest_first(mut places: Vec<Place>) -> Vec<Place> {
     places
 }
 
-/// Gives, for each point, the mean of the places whose value is known there. `None`: there are no places.
+/// The mean at each point, over the places whose value is known there. `None`: there are no places.
 fn mean_of(places: &[&Place]) -> Option<Vec<Option<f64>>> {
     let points = places.iter().map(|place| place.values.len()).max()?;
     let mean = |at: usize| {
@@ -286,11 +286,11 @@ fn natural_order_key(name: &str) -> String {
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
         let (text, from_digits) = rest.split_at(start);
         let end = from_digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(from_digits.len());
-        let (digits, behind) = from_digits.split_at(end);
+        let (digits, after) = from_digits.split_at(end);
         key += text;
         key += &"0".repeat(DIGITS.saturating_sub(digits.len()));
         key += digits;
-        rest = behind;
+        rest = after;
     }
     key + rest
 }

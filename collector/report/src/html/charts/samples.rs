@@ -29,13 +29,13 @@ impl<'a> ChartColumn<'a> {
 /// Parts of the run, each a row, in the table of a wide chart.
 pub(super) const PARTS: f64 = 10.0;
 
-/// Renders the table of these quantities, with a row for each of so many `parts` of the run. `title` names it for screen
-/// readers.
+/// Renders the table of these quantities, with about `parts` rows, each for an equal part of the run. `title` names the table for
+/// screen readers.
 pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[ChartColumn]) -> String {
     let points = time.joined(parts, quantities.iter().map(|quantity| (quantity.joining, quantity.values)));
     let head = |quantity: &ChartColumn| format!("<th scope=\"col\">{}</th>", escape(&quantity.name));
     let heads: String = quantities.iter().map(head).collect();
-    // Column by column, since all cells of one have the same decimals.
+    // The cells are made column by column, because those of a column have the same decimals.
     let column = |(at, quantity): (usize, &ChartColumn)| {
         let values: Vec<Option<f64>> = points.iter().map(|point| point.values[at]).collect();
         if quantity.is_count { figures::counts(&values) } else { figures::column(&values) }

@@ -11,9 +11,9 @@ use crate::quote;
 
 /// The part of the plot's height that the highest value takes; the rest is for words.
 const FILLED: f64 = 0.86;
-/// A limit of more than this many times the largest value is not drawn, since it would make the areas flat.
+/// A limit above this many times the largest value is not drawn, because it would make the areas flat.
 const MOST_OF_LIMIT: f64 = 2.0;
-/// A command whose largest value is a smaller part of the plot can't be seen, and counts as one of the others.
+/// A command whose largest value is a smaller part of the plot could not be seen, so it is added to the others.
 const LEAST_PART: f64 = 0.01;
 /// Maximum number of columns of a name.
 const NAME_COLUMNS: usize = 40;
@@ -24,7 +24,7 @@ pub(super) struct Layer {
     pub(super) colour: &'static str,
     /// A value for each point of time, without those of the layers below.
     pub(super) values: Vec<Option<f64>>,
-    /// A figure of the whole run, in words.
+    /// A number for the whole run, with its unit, as text.
     pub(super) figure: String,
 }
 
@@ -53,13 +53,13 @@ pub(super) struct Stack {
     pub(super) peak: Option<DrawnPeak>,
 }
 
-/// How much may be used.
+/// How much the run may use, and the words beside its line.
 pub(super) struct DrawnLimit {
     pub(super) value: f64,
     pub(super) words: String,
 }
 
-/// The largest value and its moment.
+/// The largest value of the run, its moment, and the words beside its dot.
 pub(super) struct DrawnPeak {
     pub(super) at_s: f64,
     pub(super) value: f64,

@@ -56,7 +56,7 @@ impl<'a> Time<'a> {
             .map(|((start_s, end_s), value)| (*start_s, *end_s, value))
     }
 
-    /// Joins the points to about one for each of `parts` equal parts of the run. Each quantity has a joining by which its values are
+    /// Joins the points to about one for each of `parts` equal parts of the run. Each quantity is a rule by which its values are
     /// joined, and a value for each point. A point of the result has a value for each quantity, in their order.
     pub(super) fn joined<'q>(
         &self,
@@ -64,7 +64,7 @@ impl<'a> Time<'a> {
         quantities: impl IntoIterator<Item = (Joining, &'q [Option<f64>])>,
     ) -> Vec<Point> {
         let quantities: Vec<(Joining, &[Option<f64>])> = quantities.into_iter().collect();
-        // Only the joinings of the columns count here, since the points alone are given back.
+        // `OverTime::every` reads only the joining of each column, so they have no names.
         let columns =
             quantities.iter().map(|(joining, _)| Column { name: String::new(), joining: *joining }).collect();
         let points = self.points(0..).map(|(start_s, end_s, at)| {

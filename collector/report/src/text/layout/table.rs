@@ -10,9 +10,9 @@ use crate::text::terminal::{left, right};
 const MOST_ROWS: usize = 15;
 /// Fewest columns of words on a terminal.
 const NAME: usize = 19;
-/// Fewest columns of a count there.
+/// Fewest columns of a figure without a unit on a terminal.
 const COUNT: usize = 8;
-/// Fewest columns of a figure with a unit there.
+/// Fewest columns of a figure with a unit on a terminal.
 const FIGURE: usize = 9;
 /// Columns before a bar.
 const GAP_OF_BAR: usize = 2;
@@ -66,8 +66,8 @@ impl Page {
         }
     }
 
-    /// The widths of the columns. Those of figures are as wide as their widest cell. Those of words have what is left
-    /// of the page beside a bar of `bar` columns. Where that is not much, the bar gets smaller.
+    /// The widths of the columns. A column of figures is as wide as its widest cell. A column of words has at most what is then left of
+    /// the page beside a bar of `bar` columns. If that is less than [`NAME`], the words get room from the bar, which is drawn smaller.
     fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize, bar: usize) -> Vec<usize> {
         let widest = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
         let mut widths: Vec<_> =
@@ -85,7 +85,7 @@ impl Page {
         widths
     }
 
-    /// The least width of a column of the table, in cells of the terminal.
+    /// The least width of a column of the table, in columns of the terminal.
     fn least(&self, column: &Column) -> usize {
         match column {
             // In an outline, a column is as wide as its widest cell or head.

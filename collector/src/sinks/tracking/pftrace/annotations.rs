@@ -1,11 +1,12 @@
-//! Arguments of events, which Perfetto calls debug annotations. A sequence declares all their names in its first packet.
+//! Arguments of events, which Perfetto calls debug annotations. A sequence (the packets of one collector) declares all their names in
+//! its first packet.
 
 use super::messages::{DebugAnnotation, InternedName, TrackEvent};
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
 use crate::model::tree_sample::MaximumSource;
 
-/// Makes the enum of names, and the list of the names with their texts.
+/// Makes the enum of names of arguments, and the list of its variants with their texts.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// The name of an argument. Its number is its place, from 1 on.
@@ -91,7 +92,7 @@ pub(super) fn exit(exit: Exit) -> [Option<DebugAnnotation>; 2] {
     [exit.code.map(code), exit.signal.map(signal)]
 }
 
-/// Makes an argument that tells how well a figure is known. `None`: it is exact.
+/// Makes an argument that tells how well a figure is known. `None`: it is exact, which needs no word.
 pub(super) fn quality(name: Name, quality: Quality) -> Option<DebugAnnotation> {
     let how_known = match quality {
         Quality::Exact => return None,

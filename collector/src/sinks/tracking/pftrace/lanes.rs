@@ -1,4 +1,5 @@
-//! Which track a process is drawn on. Two slices of one track must not overlap, or a reader pairs their ends wrongly.
+//! Which track (line of the picture) a process's slice (bar) is drawn on. Slices of one track must not overlap, or a reader pairs their
+//! ends wrongly.
 //!
 //! A process comes when its figures are final, so processes come about in the order of their ends. Of a track, only the end of
 //! its last slice is remembered. A process can be drawn on the track if it begins after that end. Of several such tracks, it
@@ -6,7 +7,7 @@
 //!
 //! This is interval scheduling (M. C. Carlisle and E. L. Lloyd 1995). If processes come in the order of their ends, a name gets no
 //! more tracks than processes of it lived at one time. So memory grows with the processes that live at one time, not with
-//! those that ended. A process that comes late may need one more track.
+//! those that ended. A process whose figures become final late may need one more track.
 //!
 //! A collector that follows a killed one remembers no tracks. It draws on new ones, so nothing overlaps.
 
@@ -14,7 +15,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-/// Maximum number of tracks that are remembered. A large machine has so many processes.
+/// Maximum number of tracks that are remembered. Even a large machine has hardly more processes at one time.
 const MAX_TRACKS: usize = 65_536;
 
 /// The tracks of processes, by the names of the processes.
@@ -38,10 +39,10 @@ pub(super) struct Lane {
 }
 
 impl Lanes {
-    /// The track for a process of this name, and remembers `end_ns` as the end of the track's last slice. Times are
+    /// Returns the track for a process of this name, and remembers `end_ns` as the end of the track's last slice. Times are
     /// CLOCK_MONOTONIC nanoseconds.
     pub(super) fn take(&mut self, name: &str, start_ns: u64, end_ns: u64) -> Lane {
-        // Forgotten tracks get no more slices. New tracks follow them.
+        // Forgotten tracks get no more slices; new tracks take their place.
         if self.remembered >= MAX_TRACKS {
             (self.by_name, self.remembered) = (FxHashMap::default(), 0);
         }

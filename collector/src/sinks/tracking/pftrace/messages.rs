@@ -14,11 +14,11 @@ pub(super) mod clock {
 pub(super) const STATE_CLEARED: u32 = 1;
 /// A flag of a packet: it uses texts or defaults that its sequence declared.
 pub(super) const NEEDS_STATE: u32 = 2;
-/// Children of a track are in the order of their ranks.
+/// A value of `child_ordering`: children of a track are in the order of their ranks.
 pub(super) const EXPLICIT: i32 = 3;
-/// Children of a track are in the order of their first events.
+/// A value of `child_ordering`: children of a track are in the order of their first events.
 pub(super) const CHRONOLOGICAL: i32 = 2;
-/// A counter of bytes.
+/// A value of a counter's `unit`: bytes.
 pub(super) const SIZE_BYTES: i32 = 3;
 
 /// Kinds of [`TrackEvent`].
@@ -90,7 +90,7 @@ pub(super) struct InternedData {
     pub debug_annotation_string_values: Vec<InternedName>,
 }
 
-/// EventName, DebugAnnotationName, or InternedString: they have one form.
+/// EventName, DebugAnnotationName, or InternedString of the format: all have these two fields.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct InternedName {
     #[prost(uint64, optional, tag = "1")]

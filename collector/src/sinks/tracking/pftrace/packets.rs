@@ -31,31 +31,31 @@ impl PacketFile {
         let mut file = GrowingFile::open(target)?;
         // Packets that begin before this byte are not handed to `take`.
         let wanted = file.end().saturating_sub(most);
-        // Where the next packet begins, and where the last whole item ends.
-        let (mut end, mut whole) = (0, 0);
+        // Where the next packet begins, and where the last whole item ends, as bytes from the start of the file.
+        let (mut from, mut whole) = (0, 0);
         let mut block = Block::default();
-        while let Some((head, length)) = frame(block.at(&file, end, MOST_HEAD)?) {
-            let next = end + (head + length) as u64;
+        while let Some((head, length)) = frame(block.at(&file, from, MOST_HEAD)?) {
+            let next = from + (head + length) as u64;
             if next > file.end() {
                 break;
             }
             // Only the last item of a file can be incomplete, so packets before `wanted` are skipped by their lengths.
             let mut is_last_of_item = true;
-            if end >= wanted {
-                let bytes = block.at(&file, end, next - end)?.get(head..head + length).unwrap_or_default();
+            if from >= wanted {
+                let bytes = block.at(&file, from, next - from)?.get(head..head + length).unwrap_or_default();
                 let Ok(packet) = TracePacket::decode(bytes) else { break };
                 is_last_of_item = take(&packet);
             }
-            end = next;
+            from = next;
             if is_last_of_item {
-                whole = end;
+                whole = next;
             }
         }
         file.cut(whole)?;
         Ok(Self(file))
     }
 
-    /// Appends the packets of an item. Gives whether they were written: if there is no space, none of them is, and the item counts
+    /// Appends the packets of an item. Returns whether they were written: if there is no space, none of them is, and the item counts
     /// as lost.
     pub(super) fn append(&mut self, packet: Vec<TracePacket>) -> io::Result<bool> {
         let items = 1;
@@ -77,7 +77,7 @@ struct Block {
 }
 
 impl Block {
-    /// Gives bytes of the file from `begin` on: at least `length`, or all up to the end of the file. Reads them if this block lacks
+    /// Returns bytes of the file from `begin` on: at least `length`, or all up to the end of the file. Reads them if this block lacks
     /// them.
     fn at(&mut self, file: &GrowingFile, begin: u64, length: u64) -> io::Result<&[u8]> {
         let is_there =
@@ -90,8 +90,8 @@ impl Block {
     }
 }
 
-/// Reads the field and the length before a packet. Gives how many bytes these two have, and how many the packet has. `None`:
-/// they are torn, or `bytes` begin with something else.
+/// Reads the field and the length before a packet. Returns how many bytes these two have, and how many the packet has. `None`:
+/// they are incomplete, or `bytes` begin with something else.
 fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
     let (field, rest) = bytes.split_first()?;
     if *field != FIELD {

@@ -1,5 +1,5 @@
-//! A sequence of packets, which one collector writes. A sequence declares names, tracks and defaults once. Later packets refer to
-//! them by numbers.
+//! A sequence of packets, which one collector writes. A sequence declares names, tracks and defaults once. Later packets of it refer
+//! to them by numbers.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,7 +14,8 @@ use crate::model::ended_process::EndedProcess;
 use crate::report::quote;
 use crate::sys::clock as now;
 
-/// Maximum number of bytes of the texts whose numbers are remembered. Beyond that, all are forgotten, and get new numbers.
+/// Maximum number of bytes of the texts whose numbers are remembered. Beyond that, all are forgotten, and are declared again with new
+/// numbers.
 const MOST_TEXT: usize = 1024 * 1024;
 
 /// What a sequence has declared so far.
@@ -24,7 +25,7 @@ pub(super) struct Sequence {
     is_begun: bool,
     /// Names of commands.
     names: Texts,
-    /// Arguments of processes. They recur, because a fork child has its parent's.
+    /// Arguments of processes. Many processes have the same, because a fork child has its parent's.
     arguments: Texts,
     /// Tracks of counters and GPUs, and the first tracks, by their uuids.
     tracks: FxHashSet<u64>,
@@ -42,12 +43,12 @@ struct Texts {
 }
 
 impl Texts {
-    /// The number of a text, and the declaration that the packet must carry: it is empty if the text was declared before.
+    /// Returns the number of a text, and the declaration that the packet must have: it is empty if the text was declared before.
     fn number(&mut self, text: String) -> (u64, Vec<InternedName>) {
         if let Some(iid) = self.numbers.get(&text) {
             return (*iid, Vec::new());
         }
-        // `last` goes on, so that no number stands for two texts.
+        // `last` is not reset, so that no number stands for two texts.
         if self.bytes + text.len() > MOST_TEXT {
             (self.numbers, self.bytes) = (FxHashMap::default(), 0);
         }
@@ -69,7 +70,7 @@ impl Sequence {
         Self::new(self.id + 1)
     }
 
-    /// The packets that begin the sequence: clocks, names of arguments, and the first tracks. Gives none if it has begun.
+    /// The packets that begin the sequence: clocks, names of arguments, and the first tracks. There are none if it has begun.
     pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
         if self.is_begun {
             return Vec::new();
@@ -128,7 +129,7 @@ impl Sequence {
         packets
     }
 
-    /// The packets of a process: its track if that is new, the begin of its slice, and the end.
+    /// The packets of a process: its track if that is new, the start of its slice, and the end.
     pub(super) fn process(&mut self, process: &EndedProcess) -> Vec<TracePacket> {
         let (usage, start_ns) = (&process.usage, process.start_ns);
         let end_ns = start_ns.saturating_add((usage.wall_s * 1e9).round() as u64);

@@ -27,7 +27,8 @@ pub(super) const RUN: u64 = 1;
 pub(super) const PROCESSES: u64 = 2;
 /// The track of the first counter of the tree. The other counters have the numbers after it.
 const FIRST_COUNTER: u64 = 16;
-/// The highest bit of computed numbers of tracks, which no other number has. They have 56 bits, which a varint has in 8 bytes.
+/// The highest bit of computed numbers of tracks; no other number of a track has it. With it they have 56 bits, the most that a varint
+/// has in 8 bytes.
 const COMPUTED: u64 = 1 << 55;
 /// Maximum number of characters of a track's name.
 const LONGEST_NAME: usize = 80;
@@ -127,7 +128,7 @@ pub(super) fn largest_ram_values(bytes: Groups<Option<u64>>) -> Vec<Value> {
     groups_values(RAM.len(), bytes)
 }
 
-/// Gives `bytes` as values of three counters of the tree, which are in the order of [`RAM`]: combined, main, descendants.
+/// Makes values of `bytes` for three counters of the tree, which are in the order of [`RAM`]: combined, main, descendants.
 /// `first`: how many counters of the tree come before them. Unknown values are left out.
 fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     let Groups { main, descendants, combined } = bytes;
@@ -140,7 +141,7 @@ fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     values
 }
 
-/// The field of `footprints` whose RAM the counter on this track shows. `None`: the counter shows something else.
+/// The field of `footprints` that the counter on this track shows. `None`: the counter shows something else.
 pub(super) fn footprint_of(track_uuid: u64, footprints: &mut Groups<u64>) -> Option<&mut u64> {
     // The counters of RAM are the first ones, in the order of [`RAM`].
     match track_uuid.checked_sub(FIRST_COUNTER)? {
@@ -197,8 +198,8 @@ fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
 
-/// The number of the track for a lane of a sequence. Each sequence has numbers of its own, because it does not know where the
-/// slices on another sequence's tracks end.
+/// The number of the track for a [lane](super::lanes) of a sequence. Each sequence has tracks of its own, because it does not know
+/// where the slices on another sequence's tracks end.
 pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
     (u64::from(sequence) << 32).saturating_add(lane)
 }

@@ -1,4 +1,4 @@
-//! What a trace already has. So no item is written twice, and the RAM of a row can be raised.
+//! What a trace already has. With that, no item is written twice, and the RAM of a written row can be raised.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ impl Key {
 /// A row. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WrittenRow {
-    /// Its begin, the time of its values.
+    /// Its start, which is the time of its values in the trace.
     pub begin_ns: u64,
     /// Its end, which is its key.
     pub key_ns: u64,
@@ -54,7 +54,7 @@ pub(super) struct Written {
     pub last_sequence: u32,
     /// Whether it has the end of the run.
     pub has_end: bool,
-    /// The last values of the three RAM counters, bytes. Each packet has one of them.
+    /// The last values of the three RAM counters, bytes, each from a packet of its own.
     footprint_bytes: Groups<u64>,
     /// The process that the last packet begins. `None`: the last packet is another one.
     begun: Option<Key>,
@@ -63,12 +63,12 @@ pub(super) struct Written {
 impl Written {
     /// Notes what a packet of the file tells. The packets must come in the order of the file.
     ///
-    /// Whether the packet is the last one of an item. Such a packet has the key of a row or of revised RAM, or is the
-    /// end of a process or of the run.
+    /// Returns whether the packet is the last one of an item. Such a packet has the key of a row or of revised RAM, or is the end of
+    /// a process or of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
         let begun = self.begun.take();
-        // A packet without an event begins a sequence or declares a track, and other packets of its item follow.
+        // A packet without an event begins a sequence or declares a track, so it is never the last of its item.
         let (Some(at_ns), Some(event)) = (packet.timestamp, &packet.track_event) else { return false };
         if let Some(bytes) = event.counter_value
             && let Some(part) = tracks::footprint_of(event.track_uuid.unwrap_or(0), &mut self.footprint_bytes)

@@ -13,7 +13,7 @@ use crate::model::report::{Merged, Node, NodeCoverage, Report, SetTracks, Track}
 use crate::model::style::StreamFile;
 use crate::sinks::tracking::of_nodes::NotWritten;
 
-/// The transaction waits this many times [`BUSY`] while another program has the database locked.
+/// While another program has the database locked, the transaction waits for this many times [`BUSY`].
 const TRIES: u32 = 10;
 /// The tables whose columns are always the same.
 const TABLES: &str = "
@@ -40,7 +40,7 @@ pub(in crate::sinks::tracking) fn write(
     check_file(target)?;
     let mut connection = database::open_to_write(&target.path)?;
     connection.busy_timeout(BUSY * TRIES)?;
-    // SQLite opened the database by name. The name must still be that of the launcher's file.
+    // SQLite opened the database by its name, which must still be that of the launcher's file.
     check_file(target)?;
     if is_of_run && !has_tables(&connection)? {
         return Ok(());

@@ -89,7 +89,7 @@ pub(super) fn write(
         data.execute(params_from_iter(values(DATA, row)))?;
         insert_gpus(&transaction, row)?;
     }
-    // It borrows the transaction, which `commit` consumes.
+    // The statement borrows the transaction, which `commit` consumes.
     drop(data);
     insert_commands(&transaction, &batch.rows)?;
     insert_processes(&transaction, batch)?;
@@ -102,7 +102,7 @@ fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
         return Ok(());
     }
     transaction.execute_batch(&format!("CREATE TABLE static_data ({})", declared(STATIC)))?;
-    // An INTEGER PRIMARY KEY is SQLite's own number of a row, so the key needs no index.
+    // In SQLite, an INTEGER PRIMARY KEY is the rowid itself, so the key needs no index.
     let data = declared(DATA).replace("at_ns INTEGER", "at_ns INTEGER PRIMARY KEY");
     let gauges = GAUGES.map(|(name, _)| format!("{name} FLOAT")).join(", ");
     let ours = OURS.replace("GAUGES", &gauges);

@@ -42,7 +42,8 @@ impl Client {
     pub fn parse(text: &str) -> Option<Self> {
         let mut client = Self::default();
         let mut has_id = false;
-        // By region, its figures of the kinds resident, memory and total. A driver may report several kinds: the first counts.
+        // For each memory region, its bytes by the keys `drm-resident-`, `drm-memory-` and `drm-total-`. Of those that a driver
+        // reports, the first counts.
         let mut regions: BTreeMap<&str, [Option<u64>; 3]> = BTreeMap::new();
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
@@ -67,7 +68,7 @@ impl Client {
                 }
             }
         }
-        // A device can have several regions. Their memory is added up.
+        // The memory of all regions is added up.
         let of_regions = regions.values().filter_map(|kinds| kinds.iter().flatten().next());
         client.device_bytes = of_regions.copied().reduce(u64::saturating_add);
         (has_id && !client.pdev.is_empty()).then_some(client)
@@ -100,7 +101,7 @@ fn is_device_region(region: &str) -> bool {
     })
 }
 
-/// Parses `123 KiB`, `4 MiB`, or plain bytes. Gives bytes.
+/// Parses `123 KiB`, `4 MiB`, or plain bytes, into bytes.
 fn bytes(value: &str) -> Option<u64> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
     let factor: u64 = match unit.trim() {

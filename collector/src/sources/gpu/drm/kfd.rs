@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::sysfs::line;
 use crate::model::gpu::{Device, Vendor};
 
-/// A GPU of the topology.
+/// A GPU in the driver's topology, its list of CPUs and GPUs (`topology/nodes`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     /// The driver's number for it, which its files are named by.
@@ -51,7 +51,7 @@ impl Kfd {
         }
         for (index, node) in (0..).zip(&mut nodes) {
             node.device.index = Some(index);
-            // A 0 that is alone at its address is that of an undivided device. A container may be given a single partition, which
+            // If a number 0 is alone at its address, the device is not divided. A container may be given a single partition, which
             // shows by a number above 0.
             node.partition = node.partition.filter(|n| *n > 0 || at_address.get(&node.address) > Some(&1));
         }
@@ -65,8 +65,8 @@ impl Kfd {
     }
 }
 
-/// Sets the ids of partitions to `ADDRESS/NUMBER`. Where the driver gives several the same number, later ones get the next free
-/// one.
+/// Sets the ids of partitions to `ADDRESS/NUMBER`. If the driver gives several partitions the same number, later ones get the next
+/// free number.
 fn number_partitions(nodes: &mut [Node]) {
     let mut taken: Vec<String> = Vec::new();
     for node in nodes {
@@ -77,7 +77,7 @@ fn number_partitions(nodes: &mut [Node]) {
     }
 }
 
-/// Reads what a node of the topology is. `None`: it is a processor, which has a GPU id of 0, or can't be read.
+/// Reads what a node of the topology is. `None`: it is a CPU, whose GPU id is 0, or can't be read.
 fn node(path: &Path) -> Option<Node> {
     let gpu_id = line(&path.join("gpu_id"))?.parse().ok().filter(|id| *id != 0)?;
     let properties = fs::read_to_string(path.join("properties")).ok()?;
@@ -91,7 +91,7 @@ fn node(path: &Path) -> Option<Node> {
     let address = format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
     let bank = fs::read_to_string(path.join("mem_banks/0/properties")).unwrap_or_default();
     let size = bank.lines().find_map(|line| line.strip_prefix("size_in_bytes ")?.trim().parse().ok());
-    // In the form of ROCR_VISIBLE_DEVICES and rocm-smi; a device without one has 0.
+    // In the form that ROCR_VISIBLE_DEVICES and rocm-smi have. For a device without a unique id, the property is 0.
     let uuid = property("unique_id").filter(|id| *id != 0).map(|id| format!("GPU-{id:016x}"));
     let device = Device {
         id: address.clone(),

@@ -35,7 +35,7 @@ pub(super) struct Drm {
     /// The GPUs of KFD's topology.
     nodes: Vec<Node>,
     usage: ClientUsage,
-    /// When the devices were last read, CLOCK_MONOTONIC nanoseconds.
+    /// When the devices were last read, CLOCK_MONOTONIC nanoseconds. `None`: never.
     before_ns: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Drm {
     /// Reads what these processes use of each device, by the device's id. `at_ns`: CLOCK_MONOTONIC nanoseconds.
     fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, DeviceClients> {
         let mut pids = pids.to_vec();
-        // This lets a client's holders come smallest pid first.
+        // So the holders of a client are listed with the smallest pid first.
         pids.sort_unstable();
         let mut clients = Clients::new();
         for pid in &pids {
@@ -87,8 +87,8 @@ impl Drm {
     }
 }
 
-/// The id of a client's device: its PCI address, or that of the partition there whose render node was opened. A client of
-/// another node counts to the first partition, which has the nodes of the whole device.
+/// The id of a client's device: its PCI address, or that of the partition there whose render node was opened. A client that opened
+/// another node counts to the first partition, since that has the nodes of the whole device.
 fn device_of(nodes: &[Node], client: &Client) -> String {
     let mut partitions = nodes.iter().filter(|node| node.partition.is_some() && node.address == client.pdev);
     let first = partitions.clone().next();
@@ -98,8 +98,8 @@ fn device_of(nodes: &[Node], client: &Client) -> String {
 }
 
 impl Backend for Drm {
-    /// Lists the cards, and the GPUs that KFD's topology knows beside them. An undivided GPU of the topology completes its card.
-    /// A partition is a part of its card. A GPU without a card, as in a container without DRM nodes, is a device of its own.
+    /// Lists the cards, and the GPUs of KFD's topology that are none of them. An undivided GPU of the topology completes its card. A
+    /// partition is a part of its card. A GPU without a card, as in a container without DRM nodes, is a device of its own.
     fn devices(&mut self) -> Vec<Device> {
         let sys = self.config.path("/sys");
         self.cards = sysfs::cards(&sys);
@@ -137,7 +137,7 @@ impl Backend for Drm {
 impl Drm {
     /// Reads the wanted devices (`wanted` has their ids), and what these processes use of them. `at_ns`: CLOCK_MONOTONIC.
     fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
-        // The utilisation counts for the time since the reading before.
+        // The utilisation that is read now stands for the time since the previous reading.
         let since_us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
         let mut on_devices = self.read_processes(at_ns, pids);
         let listed_ns = clock::monotonic_ns();
@@ -151,7 +151,7 @@ impl Drm {
         samples
     }
 
-    /// Reads one device into an empty sample of it. `since_us`: time since the reading before, microseconds. `used`: what DRM
+    /// Reads one device into an empty sample of it. `since_us`: time since the previous reading, microseconds. `used`: what DRM
     /// clients of these processes use of the device.
     fn sample_device(
         &self,
@@ -163,7 +163,7 @@ impl Drm {
         let id = sample.device.clone();
         let card = self.cards.iter().find(|card| card.device.id == id);
         let node = self.nodes.iter().find(|node| node.device.id == id);
-        // A device of KFD without a card is there as long as the topology had it.
+        // A device that only KFD has is present if the last reading of the topology had it.
         let is_there = match card {
             Some(card) => card.is_there(),
             None => node.is_some(),

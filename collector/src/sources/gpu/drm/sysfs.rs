@@ -45,8 +45,8 @@ const CORE_CLOCK: Sensor = Sensor { kind: "freq", labels: &["sclk"], numbers: &[
 const MEMORY_CLOCK: Sensor = Sensor { kind: "freq", labels: &["mclk"], numbers: &[2] };
 
 impl Hwmon {
-    /// Finds the sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`). That of
-    /// the whole device has the driver's name.
+    /// Finds the sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`). The directory
+    /// of the whole device has the driver's name.
     fn find(pci: &Path, driver: &str) -> Option<Self> {
         let entries = fs::read_dir(pci.join("hwmon")).ok()?.flatten();
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
@@ -108,7 +108,7 @@ fn first(paths: impl IntoIterator<Item = PathBuf>, factor: f64) -> Reading<f64> 
     readings.find(|read| *read != Err(Missing::NotSupported)).unwrap_or(Err(Missing::NotSupported))
 }
 
-/// Lists the cards with supported drivers, by number. `sys` is the directory /sys. Those of one maker are numbered from 0 on.
+/// Lists the cards with supported drivers, by number. `sys` is the directory /sys. The cards of one maker are numbered from 0 on.
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let Ok(entries) = fs::read_dir(sys.join("class/drm")) else { return Vec::new() };
     let is_card =
@@ -121,7 +121,7 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
     names.sort_by_key(|name| (name.len(), name.clone()));
     let mut cards: Vec<Card> =
         names.iter().filter_map(|name| card(sys, &sys.join("class/drm").join(name))).collect();
-    // Lists of indices in the environment count the devices of one maker.
+    // Variables such as ROCR_VISIBLE_DEVICES count the devices of one maker only.
     for vendor in Vendor::ALL {
         let of_vendor = cards.iter_mut().filter(|card| card.device.vendor == Some(vendor));
         for (index, card) in (0..).zip(of_vendor) {

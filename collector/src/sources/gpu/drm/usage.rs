@@ -16,7 +16,7 @@ pub(super) type Clients = BTreeMap<ClientKey, (Vec<u32>, Client)>;
 pub(super) struct DeviceClients {
     /// Memory by pid, bytes.
     pub bytes: BTreeMap<u32, Reading<u64>>,
-    /// Busy time since the reading before, as a multiple of [`ClientUsage::unit_ns`], by pid and engine.
+    /// Busy time since the previous reading, as a multiple of [`ClientUsage::unit_ns`], by pid and engine.
     engines: BTreeMap<u32, BTreeMap<String, f64>>,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct ClientUsage {
 }
 
 impl ClientUsage {
-    /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Gives, by the id of the device, their memory now
-    /// and the busy time of their engines since the reading before. Each client counts to one process, its owner. Owners of an
+    /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Returns, by the id of the device, their memory now
+    /// and the busy time of their engines since the previous reading. Each client counts to one process, its owner. Owners of an
     /// engine whose busy time can't be told go to `unknown`. `device_of` gives the id of a client's device.
     pub(super) fn take_in(
         &mut self,
@@ -92,16 +92,16 @@ impl ClientUsage {
         *owner
     }
 
-    /// The utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process
-    /// that was not read before has the busy time since its start. A process whose use is not known is left out.
+    /// The utilisation of a device by process, from what [`Self::take_in`] returned for it: that of the process's busiest engine. A
+    /// process that was not read before has the busy time since its start. A process whose use is not known is left out.
     pub(super) fn by_process(&self, used: &DeviceClients) -> Vec<ProcessBusy> {
         let known = used.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
-            // Busy time as a part of the time since the reading before.
+            // Busy time as a part of the time since the previous reading.
             let busiest_share = engines.values().copied().fold(0.0, f64::max);
             let is_from_start = !self.seen.contains(pid);
             let busy = if is_from_start {
-                // How long it lives is not known here, so its time is given as one stretch that is busy throughout.
+                // How long the process has lived is not known here, so its busy time is given as one stretch that is busy throughout.
                 Busy { us: (busiest_share * self.unit_ns() / 1000.0) as u64, percent: 100.0 }
             } else {
                 Busy { us: self.span_ns.unwrap_or(0) / 1000, percent: busiest_share * 100.0 }
@@ -116,12 +116,12 @@ impl ClientUsage {
         self.seen = pids.iter().copied().collect();
     }
 
-    /// The unit in which busy time is counted, nanoseconds: the time since the reading before, or 1 at the first reading.
+    /// The unit in which busy time is counted, nanoseconds: the time since the previous reading, or 1 at the first one.
     fn unit_ns(&self) -> f64 {
         self.span_ns.unwrap_or(1) as f64
     }
 
-    /// Notes how fast the cycles of engines pass, if the client was there at the reading before.
+    /// Notes how fast the cycles of engines pass, if the previous reading had the client.
     fn note_rates(&mut self, key: &ClientKey, client: &Client) {
         let (Some(span_ns), Some(before)) = (self.span_ns, self.before.get(key)) else { return };
         for (name, engine) in &client.engines {
@@ -135,32 +135,32 @@ impl ClientUsage {
         }
     }
 
-    /// The busy time of a client's engine since the reading before, as a part of the time since then. `now` is what the
-    /// engine counts now, `last` what it counted at the reading before. An engine without a `last` counts from 0.
+    /// The busy time of a client's engine since the previous reading, as a part of the time since then. `now` is what the engine
+    /// counts now, `last` what it counted at the previous reading. An engine without a `last` counts from 0.
     ///
     /// `None`: the use is not known. The client was there before its `owner` got it, or it counts cycles whose rate is not known.
     fn busy(&self, pdev: &str, name: &str, now: Engine, last: Option<Engine>, owner: u32) -> Option<f64> {
         let busy = now.busy.saturating_sub(last.map_or(0, |last| last.busy)) as f64;
-        // How much the engine could have been busy in a unit: time, or cycles where busy is in cycles.
-        let in_a_unit = match (now.total_cycles, last) {
+        // How much the engine could have been busy since the previous reading: nanoseconds, or cycles where it counts those.
+        let possible = match (now.total_cycles, last) {
             (None, _) => self.unit_ns(),
             (Some(now), Some(Engine { total_cycles: Some(last), .. })) => now.saturating_sub(last) as f64,
             _ => self.rates.get(&(pdev.to_owned(), name.to_owned()))? * self.unit_ns(),
         };
-        let share = if in_a_unit > 0.0 { busy / in_a_unit / now.capacity as f64 } else { 0.0 };
+        let share = if possible > 0.0 { busy / possible / now.capacity as f64 } else { 0.0 };
         // The owner was read before, without this client. If the client was busier than is possible since then, it is older:
         // another process has passed it on.
-        let is_older = last.is_none() && self.seen.contains(&owner) && share > MOST_IN_A_STRETCH;
+        let is_older = last.is_none() && self.seen.contains(&owner) && share > MAX_SHARE_OF_NEW;
         (!is_older).then_some(share)
     }
 }
 
-/// A client that is new since the reading before is read a little later than the reading's time. So it can have been busy for a
-/// little longer than the time between the two.
-const MOST_IN_A_STRETCH: f64 = 1.5;
+/// The largest share of the time since the previous reading for which a new client can have been busy. It is above 1, since a client
+/// is read a little later than the time by which its reading is dated.
+const MAX_SHARE_OF_NEW: f64 = 1.5;
 
 impl DeviceClients {
-    /// Adds memory to that of a process, bytes.
+    /// Adds these bytes to the memory of a process.
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
         // The sum starts with 0, or with the reason if the first memory is not known.
         let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));

@@ -1,6 +1,6 @@
-//! The driver's accounting mode. While the mode is on, the driver keeps an entry of each process that uses the device, with its
-//! peak of memory. So it has processes that no sample saw. The entry stays after the process's end, in a ring buffer. The mode is
-//! off by default, and only root can switch it on.
+//! The driver's accounting mode. While the mode is on, the driver keeps an entry of each process that uses the device, with its peak
+//! of memory. The entry stays in a ring buffer after the process's end. So entries show processes that no sample saw. The mode is off
+//! by default, and only root can switch it on.
 
 use std::collections::HashSet;
 
@@ -60,7 +60,7 @@ impl Accounting {
         self.must_restore
     }
 
-    /// A warning if the mode could not be switched on. `None`: it was on, was switched on, or was not to be.
+    /// A warning if the mode could not be switched on. `None`: the mode was on, was switched on, or the user does not want it.
     pub(super) fn warning(&self) -> Option<String> {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))
     }
@@ -96,7 +96,7 @@ impl Accounting {
         Ok(entries)
     }
 
-    /// Switches the mode off if the collector switched it on. Gives a warning if that failed.
+    /// Switches the mode off if the collector switched it on. Returns a warning if that failed.
     pub(super) fn restore(&mut self, api: &Api, device: nvmlDevice_t) -> Option<String> {
         if !std::mem::take(&mut self.must_restore) {
             return None;

@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings::{
 use super::policy;
 use crate::model::gpu::{Missing, Reading};
 
-/// NVML's return values that are handled apart (nvml.h, `nvmlReturn_t`).
+/// The return values of NVML that are told apart (nvml.h, `nvmlReturn_t`).
 pub(super) mod code {
     pub const SUCCESS: u32 = 0;
     pub const INVALID_ARGUMENT: u32 = 2;
@@ -102,8 +102,8 @@ pub(super) struct Api {
 macro_rules! call {
     ($api:expr, $name:ident $(or $older:ident)? ( $($argument:expr),* )) => {
         match $api.function(&$api.lib.$name, &[$(concat!(stringify!($older), "\0"))?]) {
-            // SAFETY: the prototype is that of nvml.h, of an older function, too. Pointers are to live values of its types,
-            // with the counts that belong to them. An older struct is shorter, and equal up to its end.
+            // SAFETY: the prototype is that of nvml.h, also for an older function. Pointers are to live values of its types, with the
+            // counts that belong to them. An older struct is shorter, and equal up to its end.
             Ok(function) => $crate::sources::gpu::nvml::api::check(unsafe { function($($argument),*) }),
             Err(failure) => Err(failure),
         }
@@ -119,14 +119,14 @@ pub(super) use call;
 pub(super) unsafe trait Plain: Copy {
     /// A value with all its bytes 0.
     fn zeroed() -> Self {
-        // SAFETY: what implements this trait is valid so.
+        // SAFETY: a type that implements this trait is valid if all its bytes are 0.
         unsafe { std::mem::zeroed() }
     }
 }
 
 macro_rules! plain {
     ($($name:ty),*) => {
-        // SAFETY: nvml.h has them so.
+        // SAFETY: in nvml.h these have only numbers, pointers, and arrays and unions of those.
         $(unsafe impl Plain for $name {})*
     };
 }
@@ -161,8 +161,8 @@ impl Api {
         Ok(api)
     }
 
-    /// A function. `newest` is what the bindings found by its newest name; if they found none, the library is searched
-    /// for its `older` names.
+    /// Finds a function of the library. `newest` is what the bindings found by its newest name. If they found none, the library is
+    /// searched for its `older` names.
     pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
         let newest = newest.as_ref().ok().copied();
         let older = || older.iter().find_map(|name| self.find(name.as_bytes()));
@@ -208,16 +208,15 @@ impl Api {
     }
 }
 
-/// Makes a call that writes one number, and gives the number.
+/// Makes a call that writes one number, and returns the number.
 pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -> Reading<T> {
     let mut value = T::default();
     ask(&mut value)?;
     Ok(value)
 }
 
-/// Reads a list into larger and larger buffers until it fits, or the buffer has `policy::MOST_ENTRIES`. `ask` is given the
-/// capacity, and returns the call's result and the number of entries that the call counted. Gives the last capacity, and the
-/// list.
+/// Reads a list into larger and larger buffers until it fits, or the buffer has `policy::MAX_ENTRIES`. `ask` is given the capacity,
+/// and returns the call's result and the number of entries that the call counted. Returns the last capacity, and the list.
 ///
 /// A list that fills its buffer may be truncated: some libraries write as many entries as fit, and return SUCCESS.
 pub(super) fn grow<T>(
@@ -231,10 +230,10 @@ pub(super) fn grow<T>(
             Ok(_) => count >= capacity,
             Err(failure) => failure.0 == code::INSUFFICIENT_SIZE,
         };
-        if !may_be_truncated || capacity >= policy::MOST_ENTRIES {
+        if !may_be_truncated || capacity >= policy::MAX_ENTRIES {
             return result.map(|value| (capacity, value));
         }
-        capacity = (capacity * 2).max(count.saturating_add(SPARE_ENTRIES)).min(policy::MOST_ENTRIES);
+        capacity = (capacity * 2).max(count.saturating_add(SPARE_ENTRIES)).min(policy::MAX_ENTRIES);
     }
 }
 

@@ -1,4 +1,4 @@
-//! How much of its time the driver is kept busy. This file has no clock and calls no driver: it is given times and costs.
+//! Limits how much of its time the driver is kept busy. This file has no clock and calls no driver: it is given times and costs.
 //!
 //! NVML's calls hold locks that the command's own calls wait for. So all calls together take at most a share of the time.
 //! Readings that can't wait, such as the list of devices, come at once. Their time is a debt, which later readings pay back by
@@ -9,7 +9,7 @@ use super::policy;
 /// The driver time that may be used, and how much of that was used.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Driver time that may be used in a nanosecond, without what is kept for the end of the run. 1 or more: no limit.
+    /// The part of the time for which the driver may be kept busy, without what is kept for the end of the run. 1 or more: no limit.
     share: f64,
     /// Driver time that is saved, or overspent, nanoseconds, as of `at_ns`.
     balance_ns: f64,
@@ -17,7 +17,7 @@ pub(super) struct Budget {
     at_ns: u64,
     /// Driver time of readings that came at once and are not paid back yet, nanoseconds.
     debt_ns: f64,
-    /// Driver time of the debt that is paid back in a nanosecond.
+    /// The part of the time that pays back the debt.
     repaid: f64,
 }
 
@@ -33,8 +33,8 @@ impl Budget {
     pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         // A driver call that hung for long must not stop the readings for as long again.
-        let least_ns = -self.share * policy::LONGEST_PAUSE_NS as f64;
-        self.balance_ns = (self.balance_ns - took_ns as f64).max(least_ns);
+        let lowest_ns = -self.share * policy::LONGEST_PAUSE_NS as f64;
+        self.balance_ns = (self.balance_ns - took_ns as f64).max(lowest_ns);
     }
 
     /// Notes a debt: a reading that could not wait was over at `now_ns` (CLOCK_MONOTONIC), and took `took_ns`.
@@ -50,7 +50,7 @@ impl Budget {
         if self.share >= 1.0 || self.balance_ns >= 0.0 {
             return 0;
         }
-        // That is when the free part of the share has earned what is overspent.
+        // By then the part of the share that pays no debt has earned what is overspent.
         self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
     }
 
@@ -64,13 +64,13 @@ impl Budget {
         if self.at_ns == 0 {
             self.at_ns = now_ns;
         }
-        // A time can be before the last one: the readings of one visit are dated as if each was the first.
+        // `now_ns` can be before the last time: all readings of one visit to a device are dated as if each was its first.
         let passed_ns = now_ns.saturating_sub(self.at_ns) as f64;
         self.at_ns = self.at_ns.max(now_ns);
         let repaid_ns = (passed_ns * self.repaid).min(self.debt_ns);
         self.debt_ns -= repaid_ns;
-        let most_ns = self.share * policy::LONGEST_PAUSE_NS as f64;
-        self.balance_ns = (self.balance_ns + passed_ns * self.share - repaid_ns).min(most_ns);
+        let highest_ns = self.share * policy::LONGEST_PAUSE_NS as f64;
+        self.balance_ns = (self.balance_ns + passed_ns * self.share - repaid_ns).min(highest_ns);
     }
 }
 

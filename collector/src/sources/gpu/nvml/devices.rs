@@ -14,7 +14,7 @@ use crate::sys::clock;
 
 /// The energy counter of a device, read as soon as it has a handle. What the device used before that first reading is missing,
 /// and to list all devices can take half a second.
-struct Beginning {
+struct FirstEnergy {
     /// When the reading began, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
     /// Joules.
@@ -23,7 +23,7 @@ struct Beginning {
     took_ns: u64,
 }
 
-impl Beginning {
+impl FirstEnergy {
     /// Reads the energy counter of a new device.
     fn read(api: &Api, raw: nvmlDevice_t) -> Self {
         let at_ns = clock::monotonic_ns();
@@ -48,13 +48,13 @@ impl Nvml {
     /// - `raw`: the driver's handle.
     /// - `index`: the driver's number of the device; `None`: the device is a MIG instance.
     /// - `whole`: the device that an instance is a part of, and the driver's handle of that; `None`: the device is a whole one.
-    /// - `beginning`: what was read of the device as soon as it had a handle. A known device does not need it.
+    /// - `first_energy`: what was read of the device as soon as it had a handle. A known device does not need it.
     fn add_device(
         &mut self,
         raw: nvmlDevice_t,
         index: Option<u32>,
         whole: Option<(&Device, nvmlDevice_t)>,
-        beginning: Option<Beginning>,
+        first_energy: Option<FirstEnergy>,
     ) {
         let (parent, parent_raw) = whole.unzip();
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
@@ -86,7 +86,7 @@ impl Nvml {
         };
         let wants_accounting = self.wants_accounting && parent.is_none();
         let accounting = wants_accounting.then(|| self.start_accounting(raw, &id));
-        let first = beginning.map(|beginning| (beginning.sample(&id), beginning.took_ns));
+        let first = first_energy.map(|first_energy| (first_energy.sample(&id), first_energy.took_ns));
         self.devices.push(Handle { first, accounting, ..Handle::new(raw, device, parent_raw) });
         // Name and address follow later, unless the user chose devices by them.
         if self.describes_first {
@@ -102,8 +102,8 @@ impl Nvml {
         started
     }
 
-    /// Asks what a device is, and the driver to report its critical errors. Memory and processes do not need that, so they come
-    /// first. Tells the plan what this cost.
+    /// Asks what a device is, and has the driver report its critical errors from now on. Memory and processes do not need that, so
+    /// they come first. Tells the plan what this cost.
     pub(super) fn describe(&mut self, id: &str) {
         let began_ns = clock::monotonic_ns();
         let Some(number) = self.devices.iter().position(|handle| handle.device.id == id) else { return };
@@ -114,7 +114,7 @@ impl Nvml {
             parent.device.pci_address.clone()
         };
         let pci_address = self.pci_address(raw).or_else(of_parent);
-        // Only Slurm's numbers are those of device nodes.
+        // Only Slurm names devices by the numbers of their nodes, and then `describes_first` is set.
         let minor = if self.describes_first { figures::minor(&self.api, raw) } else { None };
         let name = Api::text(|text, length| call!(self.api, nvmlDeviceGetName(raw, text, length)));
         let events = if is_part {
@@ -162,7 +162,7 @@ impl Nvml {
             return;
         }
         let most = get(|count| call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, count)));
-        for number in 0..most.unwrap_or(0).min(policy::MOST_INSTANCES) {
+        for number in 0..most.unwrap_or(0).min(policy::MAX_INSTANCES) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
                 self.add_device(part, None, Some((&parent, raw)), None);
@@ -171,7 +171,7 @@ impl Nvml {
     }
 
     /// Asks for the handles of all devices again. `count`: how many the driver has. Known devices that it does not have any more
-    /// are no longer present. The [`Beginning`] of all new devices is read before any device is asked for more.
+    /// are no longer present. The [`FirstEnergy`] of all new devices is read before any device is asked for more.
     pub(super) fn refresh(&mut self, count: u32) {
         for handle in &mut self.devices {
             (handle.is_present, handle.is_lost) = (false, false);
@@ -180,13 +180,13 @@ impl Nvml {
         for index in 0..count {
             let raw = self.api.device(index);
             let new = raw.as_ref().ok().filter(|raw| self.devices.iter().all(|known| known.raw != **raw));
-            let beginning = new.map(|raw| Beginning::read(&self.api, *raw));
-            found.push((index, raw, beginning));
+            let first_energy = new.map(|raw| FirstEnergy::read(&self.api, *raw));
+            found.push((index, raw, first_energy));
         }
-        for (index, raw, beginning) in found {
+        for (index, raw, first_energy) in found {
             match raw {
                 Ok(raw) => {
-                    self.add_device(raw, Some(index), None, beginning);
+                    self.add_device(raw, Some(index), None, first_energy);
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
                         self.add_instances(raw, &id);
@@ -211,8 +211,8 @@ impl Nvml {
         }
     }
 
-    /// Notes a device that could not be identified. A device that may not be opened belongs to another job and is left out. So
-    /// are MIG instances, which have no `index`. If the user named the GPUs, all are left out.
+    /// Notes a device that could not be identified, for a warning. A device that may not be opened belongs to another job and is left
+    /// out. MIG instances, which have no `index`, are left out, too. If the user named the GPUs, all are left out.
     fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
         if let Some(index) = index
             && self.reports_unreadable

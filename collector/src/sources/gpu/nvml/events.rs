@@ -63,10 +63,10 @@ impl Events {
         }
     }
 
-    /// Takes the errors since the last call, `policy::MOST_EVENTS` at most. Each is a device and the XID, the error's number.
+    /// Takes the errors since the last call, `policy::MAX_EVENTS` at most. Each is a device and the XID, the error's number.
     pub(super) fn take(&self, api: &Api) -> Vec<(nvmlDevice_t, u64)> {
         let Ok(set) = self.0 else { return Vec::new() };
-        std::iter::from_fn(|| next(api, set)).take(policy::MOST_EVENTS).collect()
+        std::iter::from_fn(|| next(api, set)).take(policy::MAX_EVENTS).collect()
     }
 }
 

@@ -86,8 +86,8 @@ pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
     get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
 }
 
-/// What a device's PCIe link carries one way at most, bytes a second. Generation and width are the largest that device and
-/// slot can do: an idle link runs slower. `None`: not known.
+/// The most that a device's PCIe link can carry one way, bytes a second. Generation and width are the largest that device and slot
+/// can do: an idle link runs slower. `None`: not known.
 pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     /// Bytes a second of one lane, by generation from 1 on, without encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).
     const LANE: [u64; 7] =
@@ -191,7 +191,7 @@ fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
 }
 
 /// Reads the memory in use and the lists of processes into a sample, and notes there if the device is lost. Keeps the device's
-/// capacity and reserve in `handle`. `kind` and `pids` decide which lists are read: see [`Lists::read`]. Gives when the memory in
+/// capacity and reserve in `handle`. `kind` and `pids` decide which lists are read: see [`Lists::read`]. Returns when the memory in
 /// use was known, CLOCK_MONOTONIC nanoseconds, and whether lists were read after that.
 pub(super) fn memory_and_lists(
     api: &Api,
@@ -246,8 +246,8 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
     }
 }
 
-/// Reads the utilization of the device into a sample. Of a MIG instance the driver has none. There, GPM reads the counters of the
-/// device that the instance is a part of.
+/// Reads the utilization of the device into a sample. For a MIG instance the driver has none. Then GPM (performance monitoring) reads
+/// the counters of the device that the instance is a part of.
 fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));

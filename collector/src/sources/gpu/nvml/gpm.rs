@@ -45,7 +45,7 @@ impl Gpm {
         Some(Self { parent, instance, samples, at_ns: None })
     }
 
-    /// Reads the utilization since the last reading. Gives nothing at the first reading, or if the last one was too short ago.
+    /// Reads the utilization since the last reading. The result is empty at the first reading, and if the last one was too short ago.
     pub(super) fn read(&mut self, api: &Api) -> Reading<Vec<Busy>> {
         let now_ns = clock::monotonic_ns();
         let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
@@ -69,7 +69,7 @@ impl Gpm {
         call!(api, nvmlGpmMetricsGet(&mut *metrics))?;
         check(metrics.metrics[0].nvmlReturn)?;
         let percent = metrics.metrics[0].value;
-        if !(0.0..=f64::from(policy::MOST_PERCENT)).contains(&percent) {
+        if !(0.0..=f64::from(policy::MAX_PERCENT)).contains(&percent) {
             return Err(Missing::NotReported);
         }
         Ok(vec![Busy { us: since_ns / 1000, percent }])

@@ -5,7 +5,7 @@ use nvml_wrapper_sys::bindings::nvmlDevice_t;
 use super::accounting::Accounting;
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
-use super::process_lists::Known;
+use super::process_lists::KnownLists;
 use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Reading};
 
@@ -26,7 +26,7 @@ pub(super) struct Handle {
     /// What the PCIe link carries one way, bytes a second; `None`: not asked yet, `Some(None)`: not known.
     pub link_bytes_per_s: Option<Option<u64>>,
     /// The device's process lists.
-    pub lists: Known,
+    pub lists: KnownLists,
     /// What was read when the device was found, until that is handed over, and how long it took, nanoseconds.
     pub first: Option<(DeviceSample, u64)>,
     /// How far the driver's utilization samples were read.
@@ -53,7 +53,7 @@ impl Handle {
             is_gone: false,
             is_present: true,
             link_bytes_per_s: None,
-            lists: Known::default(),
+            lists: KnownLists::default(),
             first: None,
             progress: Progress::default(),
             sensors: Sensors::default(),

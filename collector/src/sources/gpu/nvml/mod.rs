@@ -56,7 +56,7 @@ pub(crate) struct Nvml {
     warnings: Vec<String>,
     /// The names and addresses of devices are asked for at once, since the user names some of them.
     describes_first: bool,
-    /// Of how many devices memory was read, and how many were described, at the last [`Self::has_news`] that was true.
+    /// At the last [`Self::has_news`] that was true: the number of devices whose memory was read, and the number that were described.
     counts_at_news: (usize, usize),
 }
 
@@ -94,8 +94,8 @@ impl Nvml {
         })
     }
 
-    /// Reads these kinds of figures of a device in one visit, and tells the plan what they cost. Notes in the handle whether the
-    /// device is lost; then the sample says only that. `pids`: the processes of the run. `None`: the device is not known.
+    /// Reads these kinds of figures of a device one after another (a visit), and tells the plan what they cost. Notes in the handle
+    /// whether the device is lost; then the sample says only that. `pids`: the processes of the run. `None`: the device is not known.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
         if kinds.contains(&Kind::Details) {
             self.describe(id);
@@ -142,8 +142,8 @@ impl Nvml {
         samples
     }
 
-    /// Takes the critical errors (XIDs) since the last reading. Gives a sample for each wanted device whose errors were
-    /// asked for, see [`Kind::Details`].
+    /// Takes the critical errors (XIDs) since the last reading. Returns a sample for each wanted device whose errors were asked for,
+    /// see [`Kind::Details`].
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
         let errors = self.events.take(&self.api);
@@ -154,7 +154,7 @@ impl Nvml {
             let Some(registered) = handle.events.clone() else { continue };
             let of_device = errors.iter().filter(|(device, _)| *device == handle.raw);
             let xids = of_device.map(|(_, xid)| *xid).collect();
-            // The set that all devices share can be lost after a device was registered.
+            // All devices share one event set. It can be lost after a device was registered in it.
             let xids = registered.and(self.events.availability()).map(|()| xids);
             samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of_device(&handle.device.id) });
         }
@@ -254,6 +254,7 @@ impl Backend for Nvml {
         accounting.filter(|accounting| accounting.must_restore()).count()
     }
 
+    /// Switches accounting off on one of the devices on which the collector has switched it on.
     fn restore_one(&mut self) {
         let is_changed =
             |handle: &&mut Handle| handle.accounting.as_ref().is_some_and(Accounting::must_restore);

@@ -1,10 +1,10 @@
 //! The reading plan: which figures of which device to read next. This file has no clock and calls no driver: it is given times
 //! and costs.
 //!
-//! NVML's calls take from microseconds to milliseconds each, under one lock of the driver. So each kind of figures has a share
-//! of the thread's time. A kind is read as often as its share pays for, at most as often as asked for. Memory and the process
-//! lists come first: what they miss is lost, while counters and the driver's own samples can be read later. Where the lists can't
-//! be read each time, the memory in use shows whether they have changed.
+//! NVML's calls take from microseconds to milliseconds each, under one lock of the driver. So each kind of figures has a share of the
+//! thread's time. A kind is read as often as its share pays for, at most as often as asked for. What is read of a device at one time
+//! is a visit. Memory and the process lists come first: what they miss is lost, while counters and the driver's own samples can be
+//! read later. Where the lists can't be read each time, the memory in use shows whether they have changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -33,7 +33,7 @@ pub(super) enum Step {
 struct Costs(VecDeque<u64>);
 
 impl Costs {
-    /// Adds what a reading took, nanoseconds. The oldest of `policy::COSTS_KEPT` is dropped for it.
+    /// Adds what a reading took, nanoseconds. Beyond `policy::COSTS_KEPT`, the oldest is dropped.
     fn add(&mut self, took_ns: u64) {
         self.0.push_back(took_ns);
         if self.0.len() > policy::COSTS_KEPT {
@@ -68,11 +68,11 @@ pub(super) struct Plan {
     /// Devices that the command does not see, by its environment.
     hidden: BTreeSet<String>,
     /// Longest time between two readings of a device's utilization samples that loses none, nanoseconds.
-    most_for_samples_ns: BTreeMap<String, u64>,
+    longest_for_samples_ns: BTreeMap<String, u64>,
     /// How far apart the driver's utilization samples of a device are, nanoseconds: to read them more often shows nothing new.
     sample_spacing_ns: BTreeMap<String, u64>,
     /// Longest time between two readings of a device's PCIe counters in which they surely do not wrap, nanoseconds.
-    most_before_wrap_ns: BTreeMap<String, u64>,
+    longest_before_wrap_ns: BTreeMap<String, u64>,
     /// What is left to read at the end of the run. `None`: the end has not begun.
     left_at_end: Option<VecDeque<(Option<String>, Vec<Kind>)>>,
 }
@@ -89,9 +89,9 @@ impl Plan {
             due: BTreeMap::new(),
             since_ns: BTreeMap::new(),
             hidden: BTreeSet::new(),
-            most_for_samples_ns: BTreeMap::new(),
+            longest_for_samples_ns: BTreeMap::new(),
             sample_spacing_ns: BTreeMap::new(),
-            most_before_wrap_ns: BTreeMap::new(),
+            longest_before_wrap_ns: BTreeMap::new(),
             left_at_end: None,
         }
     }
@@ -117,7 +117,7 @@ impl Plan {
 
     /// Notes that the driver keeps a device's utilization samples for `kept_ns`. They are to be read twice in that time.
     pub(super) fn set_sample_memory(&mut self, device: &str, kept_ns: u64) {
-        self.most_for_samples_ns
+        self.longest_for_samples_ns
             .insert(device.to_owned(), (kept_ns / 2).max(policy::SHORTEST_SAMPLE_MEMORY_NS));
     }
 
@@ -128,10 +128,10 @@ impl Plan {
 
     /// Notes that a device's PCIe counters take at least `wrap_ns` to wrap.
     pub(super) fn set_wrap(&mut self, device: &str, wrap_ns: u64) {
-        self.most_before_wrap_ns.insert(device.to_owned(), (wrap_ns as f64 * policy::WRAP_PART) as u64);
+        self.longest_before_wrap_ns.insert(device.to_owned(), (wrap_ns as f64 * policy::WRAP_PART) as u64);
     }
 
-    /// Has all process lists of a device read as soon as its lists are due.
+    /// Makes the plan read all process lists of a device as soon as its lists are due.
     pub(super) fn want_all_lists(&mut self, device: &str) {
         if let Some(due) = self.due.get_mut(&Some(device.to_owned())) {
             // This marks the wish, since no reading sets the time 0.
@@ -147,7 +147,7 @@ impl Plan {
     /// What to do at `now_ns` (CLOCK_MONOTONIC). Memory and the process lists come before all other kinds.
     pub(super) fn next(&self, now_ns: u64) -> Step {
         let ready_ns = self.budget.ready_ns();
-        // A first look at each device's memory and processes does not wait.
+        // A first look at each device's memory and processes does not wait for the budget.
         if ready_ns > now_ns && !self.devices().any(|id| self.is_new(id)) {
             return Step::WaitUntil(ready_ns);
         }
@@ -187,14 +187,15 @@ impl Plan {
         due_ns == Some(0) || (is_cheap && due_ns.is_none_or(|due_ns| due_ns <= now_ns))
     }
 
-    /// The next reading of figures other than memory and lists. If none is due, gives when the next figure of any kind is.
+    /// The next reading of figures other than memory and lists. If none is due: the time when the next figure of any kind is.
     fn next_other(&self, now_ns: u64) -> Step {
-        // Utilization by process waits for a visit that reads that of the device.
-        let of_visit = |id: &Option<String>| {
+        // Utilization by process begins no visit: it is read in one that reads the utilization of the device.
+        let can_begin = |id: &Option<String>| {
             kinds(id.is_some()).iter().copied().filter(|kind| *kind != Kind::ProcessUtilization)
         };
-        let others = || self.due.keys().flat_map(|id| of_visit(id).map(move |kind| (id, kind)));
-        // Figures come first that are due and lost if they are read late: the first readings of all other kinds can take seconds.
+        let others = || self.due.keys().flat_map(|id| can_begin(id).map(move |kind| (id, kind)));
+        // Figures that are due, and lost if they are read late, come first: to read all other kinds for the first time can take
+        // seconds.
         let order = |id, kind| {
             let due_ns = self.due_ns(id, kind);
             let can_wait = due_ns > now_ns || !self.is_urgent(id, kind);
@@ -220,17 +221,17 @@ impl Plan {
 
     /// Whether a device's utilization can be read so often that a good part of the driver's samples is seen.
     fn is_kept_up(&self, id: &Option<String>) -> bool {
-        let Some(lossless_ns) = id.as_ref().and_then(|id| self.most_for_samples_ns.get(id)) else {
+        let Some(lossless_ns) = id.as_ref().and_then(|id| self.longest_for_samples_ns.get(id)) else {
             return true;
         };
-        self.interval_ns_of(id, Kind::Utilization) <= lossless_ns.saturating_mul(policy::MOST_KEPT_UP)
+        self.interval_ns_of(id, Kind::Utilization) <= lossless_ns.saturating_mul(policy::MAX_KEPT_UP)
     }
 
     /// The kinds of figures that one visit of a device reads: `first`, and others that are due, as long as the visit is
     /// short enough. The lists of other devices wait meanwhile.
     fn visit(&self, id: &Option<String>, first: Kind, now_ns: u64) -> Vec<Kind> {
         let is_due = |other: &Kind| *other != first && self.due_ns(id, *other) <= now_ns;
-        // A process's utilization is over the time of the device's samples, so these must be as new: it is read with them only.
+        // The utilization of processes covers the time of the device's samples, so it is read only right after them.
         let with_processes = is_due(&Kind::ProcessUtilization);
         let estimate_ns = |kind: Kind| match kind {
             Kind::Utilization if with_processes => {
@@ -262,8 +263,8 @@ impl Plan {
         }
         let since_ns = self.since_ns.get(id).copied().unwrap_or(0);
         match kind {
-            // Where little may be read, these wait. Most processes are in the compute list. If that does not show all memory
-            // that came into use, the other lists are read at once.
+            // Where little may be read, a first reading of all lists waits: most processes are in the compute list. If that does not
+            // show all memory that came into use, the others are read at once.
             Kind::AllLists if self.scale < 1.0 => since_ns.saturating_add(policy::REPAID_WITHIN_NS),
             kind if kind.is_memory() => 0,
             _ => since_ns,
@@ -316,9 +317,10 @@ impl Plan {
         self.spend(kind, began_ns, took_ns);
     }
 
-    /// Charges a reading to the budget, but at most [`policy::MOST_USUAL_COSTS`] times what its kind usually costs.
+    /// Charges a reading to the budget, but at most [`policy::MAX_USUAL_COSTS`] times what its kind usually costs, since a preempted
+    /// one takes longer.
     fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
-        let most_ns = self.cost_ns(kind).saturating_mul(policy::MOST_USUAL_COSTS);
+        let most_ns = self.cost_ns(kind).saturating_mul(policy::MAX_USUAL_COSTS);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
     }
 
@@ -363,8 +365,8 @@ impl Plan {
         }
     }
 
-    /// Sets when a kind of figures is due again, after a reading at `began_ns` (CLOCK_MONOTONIC). A reading of a device that is
-    /// gone counts, too.
+    /// Sets when a kind of figures is due again, after a reading at `began_ns` (CLOCK_MONOTONIC). An attempt on a device that is gone
+    /// counts as a reading.
     pub(super) fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
         let interval_ns = self.interval_ns_of(id, kind).max(self.longest_loss_ns(id, kind, began_ns));
         self.set_due_after(id, kind, began_ns, interval_ns);
@@ -376,8 +378,9 @@ impl Plan {
         }
     }
 
-    /// How much of the time until `at_ns` (CLOCK_MONOTONIC) a kind may lose if its last reading fails, nanoseconds. A counter
-    /// loses nothing between two readings, so it is read no more often than that.
+    /// How much time a counter may lose if its last reading fails, nanoseconds: a part of the time until `at_ns` (CLOCK_MONOTONIC) in
+    /// which the device was known. Between two readings a counter loses nothing, so it is read no more often than that. 0 for other
+    /// kinds.
     fn longest_loss_ns(&self, id: &Option<String>, kind: Kind, at_ns: u64) -> u64 {
         if kind != Kind::Energy {
             return 0;
@@ -402,8 +405,7 @@ impl Plan {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
-    /// The usual cost of a kind, nanoseconds. Until the kind was read once, the cost of memory in use stands in, which is a
-    /// single call.
+    /// The usual cost of a kind, nanoseconds. If the kind was never read, the cost of memory in use, a single call, is taken for it.
     fn estimate_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
     }
@@ -440,12 +442,12 @@ impl Plan {
         let new_sample_ns = || self.interval_ns.max(known_ns(&self.sample_spacing_ns).unwrap_or(0));
         match kind {
             Kind::Utilization | Kind::ProcessUtilization => new_sample_ns()
-                .min(known_ns(&self.most_for_samples_ns).unwrap_or(policy::SHORTEST_SAMPLE_MEMORY_NS)),
+                .min(known_ns(&self.longest_for_samples_ns).unwrap_or(policy::SHORTEST_SAMPLE_MEMORY_NS)),
             Kind::Pcie => {
                 // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
-                // The time to a wrap is longer than `most_before_wrap_ns`, which is only `wrap_part` of it.
-                let before_wrap_ns = known_ns(&self.most_before_wrap_ns)
+                // `longest_before_wrap_ns` is only the part [`policy::WRAP_PART`] of the time to a wrap.
+                let before_wrap_ns = known_ns(&self.longest_before_wrap_ns)
                     .filter(|ns| paid_ns * policy::WRAP_PART <= *ns as f64);
                 // Read before the counters can wrap, but not much more often than the interval asks for.
                 let shortest_ns = (self.interval_ns as f64 / policy::WRAP_FACTOR) as u64;
@@ -489,7 +491,7 @@ impl Plan {
     }
 }
 
-/// The kinds of figures of a device apart from memory, or those of all devices.
+/// The kinds of figures of a device apart from memory, or those that are read of all devices at once.
 fn kinds(is_device: bool) -> &'static [Kind] {
     if is_device { &Kind::OTHERS } else { &[Kind::Events] }
 }

@@ -36,13 +36,13 @@ pub(super) const SHARE_AT_END: f64 = 0.01;
 pub(super) const REPAID_WITHIN_NS: u64 = 5_000_000_000;
 /// Longest pause after a reading that took too long, and for how long unused time is saved, nanoseconds.
 pub(super) const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
-/// A reading costs at most this many times the usual one of its kind. If it took longer, it was preempted, or the driver
+/// A reading is counted with at most this many times the usual cost of its kind. If it took longer, it was preempted, or the driver
 /// waited for others.
-pub(super) const MOST_USUAL_COSTS: u64 = 4;
+pub(super) const MAX_USUAL_COSTS: u64 = 4;
 /// How many of the latest costs of a kind are kept, for their median.
 pub(super) const COSTS_KEPT: usize = 9;
-/// The longest wait for a kind until half of those are known, in intervals asked for. Smaller shares lengthen it in
-/// proportion.
+/// While fewer than half of the [`COSTS_KEPT`] costs of a kind are known, it is read after this many intervals at the latest. Smaller
+/// shares lengthen that in proportion.
 pub(super) const FIRST_INTERVALS: f64 = 4.0;
 /// A visit reads several kinds of figures of a device if they take less than this, nanoseconds: the lists of the others
 /// wait meanwhile.
@@ -50,15 +50,15 @@ pub(super) const LONGEST_VISIT_NS: u64 = 10_000_000;
 /// Where calls are slow, devices that the command does not see by its environment are read once in this many intervals of
 /// visible ones.
 pub(super) const HIDDEN_FACTOR: f64 = 3.0;
-/// Readings of the utilization samples need not be closer than this to lose none, nanoseconds. The shortest time seen in
+/// Readings of the utilization samples need not be closer together than this to lose none, nanoseconds. The shortest time seen in
 /// which a driver overwrites its samples is 2 s (some 100 samples, 20 ms apart).
 pub(super) const SHORTEST_SAMPLE_MEMORY_NS: u64 = 250_000_000;
-/// Where little may be read, utilization comes before the first reading of other kinds. That holds up to this many times the
-/// interval that loses none of it, half of what the driver keeps. Beyond it, most is lost in any case.
-pub(super) const MOST_KEPT_UP: u64 = 3;
+/// Where little may be read, utilization comes before first readings of other kinds, unless its interval is longer than this many
+/// times the longest one that loses no samples. Then most are lost in any case.
+pub(super) const MAX_KEPT_UP: u64 = 3;
 /// A counter that does not wrap is read so often that a last reading that fails costs one part in this many of the time.
 pub(super) const LOST_PART: u64 = 20;
-/// The most that it costs, nanoseconds.
+/// The most time that such a failed last reading may cost, nanoseconds.
 pub(super) const LONGEST_LOSS_NS: u64 = 500_000_000;
 /// A counter that can wrap is read after this part of the time in which the link can fill it. The rest is a reserve for a
 /// thread that wakes late.
@@ -78,7 +78,7 @@ pub(super) const SAMPLE_CLOCK_SLACK_US: u64 = 10_000_000;
 /// until a sample of the run was read.
 pub(super) const CLOCK_SLACK_US: u64 = 86_400_000_000;
 /// A utilisation between 100 percent and this is due to rounding. A larger value is uninitialised memory of the driver.
-pub(super) const MOST_PERCENT: c_uint = 1000;
+pub(super) const MAX_PERCENT: c_uint = 1000;
 /// An account of 0% counts if the process lived for this long, milliseconds: two of the driver's rounds.
 pub(super) const ACCOUNTED_MS: u64 = 2000;
 /// Time between two GPM samples, nanoseconds: the metrics are differences of counters.
@@ -91,13 +91,13 @@ pub(super) const FIRST_PROCESSES: usize = 64;
 /// Capacity for the driver's own samples at first: it keeps some 100 to 120.
 pub(super) const FIRST_SAMPLES: usize = 128;
 /// Largest capacity of a list, entries, which bounds the memory.
-pub(super) const MOST_ENTRIES: usize = 1 << 16;
+pub(super) const MAX_ENTRIES: usize = 1 << 16;
 /// Maximum number of MIG instances that are asked for; a device has seven at most.
-pub(super) const MOST_INSTANCES: c_uint = 64;
+pub(super) const MAX_INSTANCES: c_uint = 64;
 /// How long a call for the next event may wait, milliseconds. It is not 0, whose meaning is not documented: cuda-python's
 /// cuda.core says that 0 waits indefinitely.
 pub(super) const EVENT_WAIT_MS: c_uint = 1;
 /// Maximum number of events that are taken at a reading: a device that fails again and again must not hold the thread.
-pub(super) const MOST_EVENTS: usize = 256;
+pub(super) const MAX_EVENTS: usize = 256;
 /// If memory in use grows by this much more than the compute list shows, bytes, another list may show the rest.
 pub(super) const UNLISTED_BYTES: u64 = 64 << 20;

@@ -18,14 +18,14 @@ use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
 
 /// Sizes of a list's entry by layout, bytes: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
-/// A byte that no driver writes throughout.
+/// The byte that fills buffers. No driver fills a whole entry with it.
 const PATTERN: u8 = 0xA5;
 
 /// The three lists, as their functions name them.
 const LISTS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
 /// The index of the compute list in [`LISTS`].
 const COMPUTE: usize = 0;
-/// The versions of those functions from new to old, with the entry size that the version stands for.
+/// The versions of those functions from new to old, each with the size of its entries by nvml.h, bytes.
 const VERSIONS: [(&str, usize); 3] = [("_v3", 24), ("_v2", 24), ("", 16)];
 
 /// One list's function, and the entry size that its name stands for, bytes.
@@ -43,7 +43,7 @@ pub(super) struct Lists([Option<List>; 3]);
 
 /// What is known of a device's lists.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownLists {
     /// Each list as it was read last; `None`: it was not read yet.
     entries: [Option<Result<Entries, Failure>>; 3],
     /// The list shows a process of the run that the compute list does not. So it is read as often as the compute list.
@@ -52,7 +52,8 @@ pub(super) struct Known {
     used: Option<(u64, u64)>,
     /// How many entries each list's buffer needed: to ask again costs a call. 0: not read yet.
     capacities: [usize; 3],
-    /// The compute list changed once though the memory in use did not. So memory in use does not show all changes of the list.
+    /// The compute list has once changed while the memory in use stayed the same. So unchanged memory in use does not mean an
+    /// unchanged list.
     use_hides_changes: bool,
 }
 
@@ -67,8 +68,8 @@ impl Lists {
         }))
     }
 
-    /// Reads every process with memory on the device, each once, though the lists overlap. Gives also whether a list was read:
-    /// for [`Kind::Memory`], none is needed if the memory in use (`used`, bytes) shows that the lists are as they were.
+    /// Reads every process with memory on the device, each once, though the lists overlap. Also returns whether a list was read: for
+    /// [`Kind::Memory`], none is needed if the memory in use (`used`, bytes) shows that the lists are as they were.
     ///
     /// Else the compute list is read. The other lists are read with it if `kind` is [`Kind::AllLists`], or if they show
     /// processes of the run (`pids`) that it does not. They are also read if the compute list or the memory in use shows a
@@ -79,25 +80,25 @@ impl Lists {
     pub(super) fn read(
         &self,
         device: nvmlDevice_t,
-        known: &mut Known,
+        known: &mut KnownLists,
         kind: Kind,
         used: Option<u64>,
         pids: &[u32],
     ) -> (Reading<Vec<ProcessMemory>>, bool) {
         let is_same = used.is_some() && known.used.map(|(used, _)| used) == used;
         // No list is read. The compute list counts as fresh, since the memory in use shows that it is as it was.
-        if kind == Kind::Memory && is_same && known.is_told_by_use() {
+        if kind == Kind::Memory && is_same && known.is_unchanged_with_use() {
             return (known.merged([true, false, false]), false);
         }
         let [compute, others @ ..] = &self.0;
         let before = known.entries[COMPUTE].take();
         let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[COMPUTE]));
-        // From then on, unchanged memory in use does not mean an unchanged list.
+        // The list changed, and the memory in use did not.
         known.use_hides_changes |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
         // A device that is lost has no other list.
         let is_lost = matches!(&now, Some(Err(Failure(code::GPU_IS_LOST))));
         known.entries[COMPUTE] = now;
-        // Asked at each reading: it keeps the memory in use of this one.
+        // Called at each reading, because it also keeps the memory in use of this one.
         let may_have_changed = known.may_have_changed(before.as_ref(), used);
         let wants_all = kind == Kind::AllLists || may_have_changed;
         let mut is_fresh = [true, false, false];
@@ -116,10 +117,10 @@ impl Lists {
     }
 }
 
-impl Known {
+impl KnownLists {
     /// Whether unchanged memory in use means that the lists are as they were. It does if the compute list could be read, and
     /// shows all listed processes of the run. It does not if the list has once changed without it.
-    fn is_told_by_use(&self) -> bool {
+    fn is_unchanged_with_use(&self) -> bool {
         !self.use_hides_changes
             && self.is_needed == [false; 3]
             && matches!(self.entries[COMPUTE], Some(Ok(_)))
@@ -212,8 +213,8 @@ impl Known {
 }
 
 impl List {
-    /// Reads a list. `capacity`: for how many entries the buffer sufficed at the last reading. It is updated. The buffer is filled
-    /// with [`PATTERN`] first, so that [`stride`] can tell how much of it was written.
+    /// Reads a list. `capacity`: the number of entries for which the buffer was large enough at the last reading; it is updated. The
+    /// buffer is filled with [`PATTERN`] first, so that [`stride`] can tell how much of it was written.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
         grow(policy::FIRST_PROCESSES.max(*capacity), |capacity| {
@@ -233,9 +234,8 @@ impl List {
     }
 }
 
-/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to `bytes`,
-/// a buffer for `capacity` ones. `named` is the size that the function's version stands for: it counts if the buffer does not
-/// tell.
+/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to `bytes`, a
+/// buffer for `capacity` ones. `named`, the size that the function's version stands for, is the answer if the buffer does not tell.
 fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
     // With the true size, the driver wrote up to the last entry, and more of that entry than one of the next smaller size has.
@@ -278,11 +278,11 @@ pub(super) fn utilization(
     });
     match given {
         Ok(samples) => {
-            // An entry that was not written has no time. One that is not newer was read before.
+            // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
             let is_new = |s: &&nvmlProcessUtilizationSample_t| {
                 s.pid != 0
                     && (since_us + 1..=latest_us).contains(&s.timeStamp)
-                    && s.smUtil <= policy::MOST_PERCENT
+                    && s.smUtil <= policy::MAX_PERCENT
             };
             Ok(samples.iter().filter(is_new).map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
         }
@@ -299,8 +299,8 @@ mod tests {
 
     use super::*;
 
-    fn known(lists: [&[(u32, u64)]; 3]) -> Known {
-        Known { entries: lists.map(|list| Some(Ok(list.to_vec()))), ..Known::default() }
+    fn known(lists: [&[(u32, u64)]; 3]) -> KnownLists {
+        KnownLists { entries: lists.map(|list| Some(Ok(list.to_vec()))), ..KnownLists::default() }
     }
 
     fn bytes(list: Reading<Vec<ProcessMemory>>) -> Vec<(u32, u64)> {
@@ -323,12 +323,12 @@ mod tests {
     #[test]
     fn unchanged_memory_in_use_tells_only_of_a_compute_list_that_was_read() {
         let lists = known([&[(10, 500)], &[], &[]]);
-        assert!(lists.is_told_by_use());
+        assert!(lists.is_unchanged_with_use());
         let [mut failed, mut silent, mut needed] = [(); 3].map(|()| known([&[(10, 500)], &[], &[]]));
         failed.entries[0] = Some(Err(Failure(code::UNKNOWN)));
         silent.use_hides_changes = true;
         needed.is_needed[1] = true;
-        assert!([failed, silent, needed].iter().all(|lists| !lists.is_told_by_use()));
+        assert!([failed, silent, needed].iter().all(|lists| !lists.is_unchanged_with_use()));
     }
 
     /// A driver whose list is empty.
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn reading_of_all_lists_keeps_the_memory_in_use_that_later_ones_are_compared_with() {
         let lists = Lists([Some(List { function: empty, stride: 24 }); 3]);
-        let mut known = Known::default();
+        let mut known = KnownLists::default();
         let mut read = |kind, used| lists.read(std::ptr::null_mut(), &mut known, kind, Some(used), &[]).1;
         for (kind, used, is_list_read) in [
             (Kind::Memory, 1, true),

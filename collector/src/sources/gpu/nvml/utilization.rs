@@ -21,14 +21,13 @@ pub(super) struct Progress {
     spacing: Spacing,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
-    /// The longest time between the oldest and the newest sample of one reading, microseconds. The driver keeps samples for at
-    /// least this long.
+    /// How long the driver keeps samples at least, microseconds: the longest time between oldest and newest sample of one reading.
     memory_us: u64,
     /// How far the samples of processes were read: up to the newest of the device by then, or of a process if that is newer.
     processes: Newest,
-    /// The time that samples of the device stand for which were read since those of processes, microseconds.
+    /// The time, microseconds, for which samples of the device stand that were read since samples of processes were last read.
     sampled_us: u64,
-    /// The time between these in which the driver took none, since the device was idle, microseconds.
+    /// The time between those samples in which the driver took none, since the device was idle, microseconds.
     idle_us: u64,
     /// Time that readings of processes counted before the device's samples covered it, microseconds.
     ahead_us: u64,
@@ -55,6 +54,7 @@ impl Progress {
     fn since_process_reading(&mut self, newest_us: Option<u64>, now_ns: u64) -> Option<Since> {
         let last = self.processes;
         let (sampled_us, idle_us) = (std::mem::take(&mut self.sampled_us), std::mem::take(&mut self.idle_us));
+        // Samples of device and processes have one clock: what is new begins after the newest of both.
         let before = Newest { newest_us: self.device.newest_us.max(last.newest_us), ..last };
         let newest_us = newest_us.unwrap_or(0).max(before.newest_us);
         let is_new = newest_us > last.newest_us;
@@ -65,10 +65,11 @@ impl Progress {
         let counted_us = self.ahead_us.min(sampled_us);
         let has_caught_up = self.device.newest_us >= last.newest_us;
         let ahead_us = if has_caught_up { 0 } else { self.ahead_us - counted_us };
-        // The driver keeps no more than this of what it is asked for.
+        // The driver may have overwritten samples that are older than this.
         let kept_us = if self.memory_us == 0 { u64::MAX } else { self.memory_us };
         let of_device_us = (sampled_us - counted_us).min(kept_us);
-        // A sample that is newer than those of the device: it came between the two calls, or the driver has none of the device.
+        // A process's sample can be newer than those of the device: it came between the two calls, or the driver has no samples of
+        // the device.
         let newer_us = if newest_us > before.newest_us {
             before.gap_us(newest_us, 0, now_ns).min(policy::LONGEST_SAMPLE_US)
         } else {
@@ -119,8 +120,8 @@ impl Spacing {
         (gaps_us.len() >= Self::LEAST).then(|| gaps_us[(gaps_us.len() - 1) / 4])
     }
 
-    /// The time that a sample stands for, microseconds, of the `gap_us` since the sample before it. In the rest of the gap
-    /// the device was idle.
+    /// The time that a sample stands for, microseconds, of the `gap_us` since the previous sample. In the rest of the gap the device
+    /// was idle.
     fn covered_us(&self, gap_us: u64) -> u64 {
         // A gap has idle time in it only if it is more than twice as long as usual.
         let usual_us = self.usual_us().filter(|usual_us| gap_us > usual_us.saturating_mul(2));
@@ -150,8 +151,8 @@ impl Newest {
         if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
     }
 
-    /// The newest time that a sample can have by now, microseconds of the driver's clock. `None` until a sample of the run
-    /// was read: the age of one from before is not known.
+    /// The newest time that a sample can have by now, microseconds of the driver's clock. `None` until a sample of the run was read:
+    /// the age of a sample from before the run is not known.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         let latest_us =
             self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(policy::SAMPLE_CLOCK_SLACK_US);
@@ -170,11 +171,11 @@ impl Newest {
         was_begun
     }
 
-    /// The time from this sample to a later one, microseconds, without time before the first reading. `at_us` is the time
-    /// of the later one by the driver's clock. `older_us` is by how much that is older than the newest sample that was read with
-    /// it. `now_ns`: when they were read, CLOCK_MONOTONIC.
+    /// The time from this sample to a later one, microseconds, without time before the first reading. `at_us`: the time of the later
+    /// one by the driver's clock. `older_us`: how much older it is than the newest sample of its reading, which was at `now_ns`
+    /// (CLOCK_MONOTONIC).
     fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
-        // The gap is measured by the driver's clock. That of the run's first sample is also bounded by the time since the first
+        // The gap is measured by the driver's clock. For the run's first sample, it is also bounded by the time since the first
         // reading, by the machine's clock.
         let since_us = if self.newest_us == 0 { u64::MAX } else { at_us.saturating_sub(self.newest_us) };
         let of_run_us = if self.has_sample { u64::MAX } else { self.age_us(now_ns).saturating_sub(older_us) };
@@ -208,13 +209,13 @@ pub(super) fn busy(
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
     // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
     let since_us = last.newest_us.saturating_sub(1);
-    let (mut samples, has_calls) = match own_samples(api, device, since_us, &mut progress.device_capacity) {
+    let (mut samples, has_call) = match own_samples(api, device, since_us, &mut progress.device_capacity) {
         Ok(samples) => (samples, true),
         Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
     };
-    // The driver gives no samples: the present rate stands for the time since the last reading.
-    if !has_calls {
+    // The driver gives no samples, so the present rate stands for the time since the last reading.
+    if !has_call {
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
@@ -235,10 +236,11 @@ pub(super) fn busy(
         return Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 };
     }
     if samples.is_empty() {
-        // Some drivers have the call, but never give a new sample, or give none while nothing runs.
+        // Some drivers have the call, but never give a new sample, or give none while nothing runs. After a long gap, their rate
+        // stands in.
         return if uncovered_us > policy::LONGEST_GAP_US {
             let read = rated(progress, uncovered_us, u64::MAX, rates);
-            // No process ran, either. What each did while the device was busy is not known.
+            // In an idle stretch no process ran, either. In a busy one it is not known what each did.
             let is_idle = |stretch: &&Busy| stretch.percent <= 0.0;
             progress.idle_us += read.busy.iter().flatten().filter(is_idle).map(|idle| idle.us).sum::<u64>();
             read
@@ -254,9 +256,9 @@ pub(super) fn busy(
     read
 }
 
-/// The driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
-/// The time before those is lost. If the rate can't be read, the reason is given, and no time counts as lost. Notes in `progress`
-/// that a rate covers this time.
+/// Takes the driver's present rate for the last `uncovered_us` microseconds, but for `longest_us` of them at most. The time before
+/// those is lost. If the rate can't be read, the result has the reason, and no time counts as lost. Notes in `progress` that a rate
+/// covers this time.
 fn rated(
     progress: &mut Progress,
     uncovered_us: u64,
@@ -277,9 +279,9 @@ fn rated(
 /// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as
 /// the later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost.
 ///
-/// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the
-/// reading before. `follows_last`: the driver still had that one, so none between it and `samples` was overwritten. The first
-/// `rated_us` microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
+/// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the previous
+/// reading. `follows_last`: the driver still had that sample, so none between it and `samples` was overwritten. The first `rated_us`
+/// microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
 fn stretches(
     samples: &[(u64, f64)],
     spacing: &Spacing,
@@ -295,12 +297,12 @@ fn stretches(
     };
     let mut before = last;
     let (mut busy, mut whole_idle_us, mut lost_us) = (Vec::new(), 0, 0);
-    // These hold for the first sample. The samples after it follow each other, and no rate was counted between them.
-    let (mut counted_us, mut is_joined) = (rated_us, follows_last);
+    // These values hold for the first sample. Later samples each follow the previous one, and no rate was counted between them.
+    let (mut counted_us, mut follows_previous) = (rated_us, follows_last);
     for (at_us, percent) in samples.iter().copied() {
         let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(counted_us);
         let mut covered_us = spacing.covered_us(gap_us);
-        if is_joined {
+        if follows_previous {
             // The driver takes no samples while the device is idle.
             let idle_us = gap_us - covered_us;
             whole_idle_us += idle_us;
@@ -312,13 +314,13 @@ fn stretches(
         }
         busy.push(Busy { us: covered_us, percent: percent.min(100.0) });
         before = Newest { newest_us: at_us, has_sample: true, ..before };
-        (counted_us, is_joined) = (0, true);
+        (counted_us, follows_previous) = (0, true);
     }
     Utilization { busy: Ok(busy), is_sampled: true, idle_us: whole_idle_us, lost_us }
 }
 
-/// Asks for the device's samples that are newer than `since_us`, oldest first: time in microseconds by the driver's clock, and
-/// percent. `capacity` is as `last_capacity` of [`list`].
+/// Asks for the device's samples that are newer than `since_us`, oldest first. Each is a time, microseconds by the driver's clock,
+/// and percent. `capacity` is as `last_capacity` of [`list`].
 fn own_samples(
     api: &Api,
     device: nvmlDevice_t,
@@ -345,7 +347,7 @@ pub(super) struct ProcessUtilization {
     pub known_us: u64,
 }
 
-/// Reads the utilisation by process since the last reading. Gives nothing at the first reading.
+/// Reads the utilisation by process since the last reading. The result is empty at the first reading.
 ///
 /// The driver keeps one ring of samples. Each is of the device, and names the one process that was active when it was taken
 /// (`NV2080_CTRL_PERF_GPUMON_ENGINE_UTIL_SAMPLE`: `util`, `procId`; open-gpu-kernel-modules, ctrl2080perf.h). A process's figure is
@@ -385,11 +387,11 @@ mod tests {
 
     const S: u64 = 1_000_000;
 
-    fn spans(samples: &[(u64, f64)], last_us: u64, is_joined: bool) -> (Vec<(u64, f64)>, u64) {
+    fn spans(samples: &[(u64, f64)], last_us: u64, follows_previous: bool) -> (Vec<(u64, f64)>, u64) {
         let last = Newest { newest_us: last_us, at_ns: 1, has_begun: true, has_sample: true };
         let mut spacing = Spacing::default();
         spacing.add(&[&[(last_us, 0.0)], samples].concat());
-        let read = stretches(samples, &spacing, last, is_joined, 0, 100 * S * 1000);
+        let read = stretches(samples, &spacing, last, follows_previous, 0, 100 * S * 1000);
         (read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
     }
 

@@ -118,7 +118,8 @@ fn cpu(model: &Model) -> Bar {
     Bar { name: "CPU", now: in_cores(now), peak: in_cores(peak), limit, told }
 }
 
-/// What stands behind a peak. In a finished run, it is the peak of the whole run; else of what this program saw.
+/// What stands after a peak. In a finished run it is nothing, because the peak is that of the whole run; else the peak is of what
+/// this program saw.
 fn peak_note(model: &Model) -> &'static str {
     if model.run.length_s.is_some() { "" } else { " seen" }
 }

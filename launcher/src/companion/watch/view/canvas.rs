@@ -67,7 +67,7 @@ impl<'a> Canvas<'a> {
         self.console.is_unicode
     }
 
-    /// Writes a line.
+    /// Writes a line that has one look, and goes on to the next row.
     pub(super) fn line(&mut self, text: &str, look: Look) {
         self.pieces(&[(text, look)]);
     }
@@ -116,7 +116,7 @@ pub(super) fn lines(buffer: &Buffer) -> String {
     let mut lines = String::new();
     for y in area.top()..area.bottom() {
         let mut line = String::new();
-        // A wide character covers the cells behind it.
+        // A wide character covers the cells after it.
         let mut covered = 0;
         for x in area.left()..area.right() {
             let symbol = buffer.cell((x, y)).map_or(" ", |cell| cell.symbol());

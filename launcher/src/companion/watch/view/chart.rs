@@ -20,7 +20,7 @@ const LABEL_WIDTH: usize = 8;
 const LATE_S: f64 = 1.0;
 /// Columns for how many commands have no room in the legend.
 const MORE_WIDTH: usize = 5;
-/// A cell that is full, and one of which the lower eighths are.
+/// Cells that are filled from below: by no eighth, by one, and so on to all eight.
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Most columns of a name in the legend.
 const NAME_WIDTH: usize = 14;
@@ -83,10 +83,10 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
     for row in (0..rows).rev() {
         let label = if row + 1 == rows { cores(Some(top)) } else { String::new() };
         let cell = |percent: &Option<f64>| {
-            // How many rows the value fills, and what of them is in this one.
+            // How many rows the value fills, and how much of this row.
             let height = percent.filter(|_| top > 0.0).map_or(0.0, |percent| percent / top * f64::from(rows));
             let eighths = ((height - f64::from(row)).clamp(0.0, 1.0) * 8.0).round() as usize;
-            // Even the smallest one is shown.
+            // Even the smallest utilization is shown.
             let eighths = if row == 0 && height > 0.0 { eighths.max(1) } else { eighths };
             match eighths {
                 eighths if is_unicode => EIGHTHS[eighths],
@@ -100,7 +100,7 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
     }
 }
 
-/// What stands behind the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
+/// What stands after the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
 fn head_note(model: &Model) -> String {
     if model.run.length_s.is_some() {
         let has_commands = model.history.commands_since_s().is_some();
@@ -175,8 +175,8 @@ fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
     canvas.line(&format!("{start} {line} {end}"), Look::Dim);
 }
 
-/// Draws the legend: the letter of each command, and its RAM at the moment that is shown. Commands with most RAM then come first.
-/// If one has no room, the number of it and all after it stands at the end. `names`: the commands in the order of their letters.
+/// Draws the legend: the letter of each command, and its RAM at the moment that is shown. The commands with most RAM at that moment
+/// come first. If some have no room, their number stands at the end. `names`: the commands in the order of their letters.
 fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let now = model.frame.ram_by_command.as_deref().unwrap_or_default();
     let bytes_of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);

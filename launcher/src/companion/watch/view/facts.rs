@@ -97,7 +97,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
     let room = width.saturating_sub(HEAD_WIDTH).max(1);
     let parts = lines.iter().flat_map(|line| {
         let wrapped = quote::wrap(quote::escape(line).split_whitespace(), room);
-        // What goes on is indented.
+        // The further lines of a text are indented.
         wrapped.into_iter().enumerate().map(|(at, part)| if at == 0 { part } else { format!("  {part}") })
     });
     parts.collect()

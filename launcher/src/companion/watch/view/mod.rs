@@ -1,6 +1,6 @@
 //! The view: a pure function of the model, onto a buffer of any size.
 //!
-//! From top to bottom: title, alarms, bars, RAM over time, processes, GPUs, coverage, events, keys.
+//! From top to bottom: title, alerts, bars, RAM over time, processes, GPUs, coverage, events, keys.
 //! What has no room is left out: the chart first, then events, coverage and GPUs.
 
 mod bars;
@@ -26,17 +26,17 @@ const LEAST_PROCESS_ROWS: u16 = 3;
 const MOST_CHART_ROWS: (u16, u16) = (8, 40);
 /// A chart with so many rows has another one of CPU below it.
 const ROWS_WITH_CPU: u16 = 6;
-/// The chart of CPU gets one row of so many.
+/// The chart of CPU gets one of so many rows.
 const PART_OF_CPU: u16 = 3;
 /// Rows of the processes beside the list: title and head.
 const PROCESS_FRAME_ROWS: usize = 2;
 /// Rows of the chart beside the chart itself: its head, its axis and its legend.
 const CHART_FRAME_ROWS: u16 = 4;
-/// Most rows of the alarms. On a small terminal, also the most rows each of GPUs, coverage and events.
+/// Most rows of the alerts. On a small terminal, also the most rows each of GPUs, coverage and events.
 const MOST_FACT_ROWS: u16 = 3;
 /// A terminal with fewer rows is small.
 const SMALL_BELOW_ROWS: u16 = 40;
-/// Rows of a text for all but its lists: more than title, alarms, bars, chart and heads take. Empty ones are cut off.
+/// Rows of a text for all but its lists: more than title, alerts, bars, chart and heads take. Empty ones are cut off.
 const OTHER_TEXT_ROWS: usize = 64;
 
 /// Draws the model onto the whole buffer.
@@ -52,7 +52,7 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
         return;
     }
     bars::title(model, &mut canvas);
-    facts::section("ALERTS", &model.frame.alarms, MOST_FACT_ROWS, Look::Bad, &mut canvas);
+    facts::section("ALERTS", &model.frame.alerts, MOST_FACT_ROWS, Look::Bad, &mut canvas);
     bars::draw(model, &mut canvas);
     let key_rows = u16::from(model.is_interactive);
     let left = area.height.saturating_sub(canvas.row + key_rows);
@@ -92,8 +92,8 @@ fn rows_below_wanted(model: &Model, width: usize) -> [u16; 3] {
     [facts::gpu_rows(model), facts::rows_of(coverage, width), facts::rows_of(events, width)]
 }
 
-/// Each part the rows that it wants, in the order of the parts, until none of `rows` is left. On a small terminal a part gets
-/// at most [`MOST_FACT_ROWS`].
+/// Shares out `rows`: each part, in the order of the parts, gets the rows that it wants, until none is left. On a small terminal a
+/// part gets at most [`MOST_FACT_ROWS`].
 fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
     wanted.map(|wanted| {
         let most = if is_small { wanted.min(MOST_FACT_ROWS) } else { wanted };

@@ -131,8 +131,8 @@ fn cpu_seconds(value: Option<f64>) -> String {
     value.map_or(UNKNOWN.into(), gpu_track_collector::report::figures::short)
 }
 
-/// Writes figures in their columns. Those of GPUs are left out where there is none, and CPU utilization in a finished run, of which only
-/// CPU time is known.
+/// Writes figures in their columns. Those of GPUs are left out if there is no GPU. CPU utilization is left out in a finished run,
+/// because its file has only the CPU time of processes.
 fn figures(model: &Model, [live, rss, cpu, cpu_s, gpu, ended]: [String; 6]) -> String {
     let cpu = if model.run.length_s.is_some() { String::new() } else { format!(" {cpu:>6}") };
     let gpu = if model.frame.gpus.is_empty() { String::new() } else { format!(" {gpu:>8}") };

@@ -270,7 +270,7 @@ fn hostile_names_can_not_control_the_terminal_or_take_the_room_of_figures() {
     reading.points[3].by_command = Some(vec![(name.clone(), MB)]);
     reading.frame.gpus = vec![Gpu { name: name.clone(), ..Gpu::default() }];
     reading.frame.events = vec![name.clone()];
-    reading.frame.alarms = vec![name.clone()];
+    reading.frame.alerts = vec![name.clone()];
     reading.frame.coverage = vec![name.clone()];
     let mut model = model(reading);
     model.console.is_unicode = true;
@@ -292,7 +292,7 @@ fn view_fits_80x24_and_any_smaller_terminal() {
     let mut reading = busy();
     reading.frame.gpus = vec![Gpu::default(); 8];
     reading.frame.events = vec!["an event".into(); 9];
-    reading.frame.alarms = vec!["an alert".into(); 9];
+    reading.frame.alerts = vec!["an alert".into(); 9];
     for stage in [Stage::Running, Stage::Replayed] {
         reading.frame.stage = stage;
         reading.run.length_s = (reading.frame.stage == Stage::Replayed).then_some(20.0);

@@ -17,23 +17,23 @@ pub(super) fn some_bytes(value: Option<u64>, unit: Option<RamUnit>) -> String {
     value.map_or(UNKNOWN.into(), |value| bytes(value, unit))
 }
 
-/// Writes a percentage.
+/// Writes a percentage that may be unknown.
 pub(super) fn percent(value: Option<f64>) -> String {
     value.map_or(UNKNOWN.into(), |value| format!("{value:.0}%"))
 }
 
-/// Writes a percentage of one core as cores.
+/// Writes a percentage of one core, which may be unknown, as a number of cores.
 pub(super) fn cores(percent: Option<f64>) -> String {
     percent.map_or(UNKNOWN.into(), |percent| format!("{:.2}", percent / 100.0))
 }
 
-/// Writes a count.
+/// Writes a count that may be unknown.
 pub(super) fn count(value: Option<u64>) -> String {
     value.map_or(UNKNOWN.into(), |value| value.to_string())
 }
 
-/// A name in exactly so many columns: cut in its middle, or filled up with blanks. Its hidden characters are escaped first,
-/// because they count.
+/// A name in exactly so many columns: cut in its middle, or filled up with blanks. Its hidden characters are escaped first, because
+/// the escapes take columns, too.
 pub(super) fn column(name: &str, width: usize) -> String {
     let name = quote::cut_middle(&quote::escape(name), width);
     let blanks = width.saturating_sub(quote::width(&name));

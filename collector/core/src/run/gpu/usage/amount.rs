@@ -1,8 +1,8 @@
-//! What can be summed over devices: a figure, or a figure of each group.
+//! What can be summed over devices: a figure, or a figure of each group (first process, descendants, both).
 
 use crate::model::groups::Groups;
 
-/// A figure, or one of each group. The default is none of it.
+/// A figure, or one for each group. The default is 0.
 pub(super) trait Amount: Copy + Default + PartialEq {
     /// The sum of both.
     fn plus(self, other: Self) -> Self;

@@ -9,9 +9,9 @@ use crate::model::gpu::{Figure, Missing, Reading};
 /// The times during which a figure could not be read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Why the latest reading that failed did.
+    /// Why the latest failed reading failed.
     pub reason: Missing,
-    /// The length of the times that are over, each from a first failed reading to the first that succeeded, nanoseconds.
+    /// The length of the times that are over, each from the first failed reading to the next one that succeeded, nanoseconds.
     ns: u64,
     /// Since when the figure can't be read now, CLOCK_MONOTONIC nanoseconds. `None`: it can.
     since_ns: Option<u64>,
@@ -20,7 +20,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// For how long in all the figure could not be read, nanoseconds. A time that is not over ends at `until_ns`.
+    /// For how long in all the figure could not be read, nanoseconds. If it still can't be read, that counts up to `until_ns`.
     pub(super) fn ns(&self, until_ns: u64) -> u64 {
         self.ns + self.since_ns.map_or(0, |since_ns| until_ns.saturating_sub(since_ns))
     }
@@ -39,7 +39,7 @@ pub struct Availability {
 
 impl Availability {
     /// Takes in a reading of a figure at `at_ns`, CLOCK_MONOTONIC nanoseconds. A value closes the figure's gap, and a failure opens
-    /// one. Gives the value. `None`: the figure was not read, or the reading failed.
+    /// one. Returns the value. `None`: the figure was not read, or the reading failed.
     pub(super) fn note<'a, T>(
         &mut self,
         at_ns: u64,
@@ -67,14 +67,14 @@ impl Availability {
     }
 
     /// Takes in how much memory all processes of the machine use on the device, bytes. `None`: not known. Each gap that is open
-    /// keeps the most. A warning gives that as an upper bound of what the run can have used meanwhile.
+    /// keeps the maximum, an upper bound of what the run can have used meanwhile. A warning tells it.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
             gap.used_bytes = gap.used_bytes.max(bytes);
         }
     }
 
-    /// Withdraws a figure: what the driver gave of it can't be used, now or earlier.
+    /// Makes a figure unknown, also for earlier readings: what the driver reports of it proved unusable.
     pub(super) fn withdraw(&mut self, figure: Figure, reason: Missing) {
         self.known.remove(&figure);
         self.missing.insert(figure, reason);

@@ -1,8 +1,8 @@
 //! The largest sum of utilization over devices at one time.
 //!
-//! A driver's samples are of stretches of time before the reading that gave them, and each device is read at times of its own. So
-//! the stretches of all devices are laid on one timeline, which keeps their sum at any time. The stretches of one device are laid
-//! one after another: a device has one value at any time.
+//! A driver's samples are of stretches of time before the reading that returned them, and each device is read at times of its own.
+//! So the stretches of all devices are laid on one timeline, which keeps their sum at any time. The stretches of one device are
+//! laid one after another, so that a device has one value at any time.
 
 use std::collections::BTreeMap;
 
@@ -24,19 +24,19 @@ pub(super) struct BusySum<T> {
 
 impl<T: Amount> BusySum<T> {
     /// Takes in a reading of a device, by its number, at `read_ns`: the stretches before it, oldest first. Each has its length in
-    /// nanoseconds and its utilization. Lays them on the timeline, without those parts of the time for which the device is known
-    /// already. Notes until when the device is known. Gives the largest sum that is known now and was not before.
+    /// nanoseconds and its utilization. Lays them on the timeline, except where the device's utilization is known already. Notes
+    /// until when it is known. Returns the largest sum in the time of these stretches.
     pub(super) fn add_reading(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
         if read_ns > self.read_ns {
             self.forget(read_ns);
             self.read_ns = read_ns;
         }
-        // A stretch without length counts, too: it is laid as the shortest that there is.
+        // A stretch without length counts, too: it is laid as one nanosecond.
         let length_ns = |ns: u64| ns.max(1);
         let total_ns = stretches.iter().map(|(ns, _)| length_ns(*ns)).fold(0, u64::saturating_add);
         let known_until = self.known_until.get(&device).copied();
         let latest_ns = read_ns.saturating_sub(total_ns);
-        // They follow the stretches of the reading before, unless they would end after this reading, or much too early.
+        // They follow the stretches of the reading before, unless they would then end after this reading, or much too early.
         let follows = known_until.filter(|until_ns| {
             *until_ns <= latest_ns && latest_ns - until_ns <= GpuPolicy::LONGEST_SAMPLE_AGE_NS
         });
@@ -47,21 +47,22 @@ impl<T: Amount> BusySum<T> {
             let until_ns = at_ns.saturating_add(length_ns(*ns));
             // What is known already stays as it is.
             let begin_ns = at_ns.max(known_until.unwrap_or(0));
-            // One device alone is no more than the sum.
+            // The sum is at least this device alone.
             largest = largest.larger(*busy);
             if *busy != T::default() && begin_ns < until_ns {
                 largest = largest.larger(self.add(begin_ns, until_ns, *busy));
             }
             at_ns = until_ns;
         }
-        // What was before the first reading of a device is not counted. A later reading without stretches says nothing new.
+        // A first reading begins the device's known time, even without stretches. A later one without stretches says nothing new.
         if !stretches.is_empty() || known_until.is_none() {
             self.known_until.insert(device, at_ns.max(known_until.unwrap_or(0)));
         }
         largest
     }
 
-    /// Adds a utilization to the sum from one time to another, CLOCK_MONOTONIC nanoseconds. Gives the largest sum there.
+    /// Adds a utilization to the sum from one time to another, CLOCK_MONOTONIC nanoseconds. Returns the largest sum
+    /// there.
     fn add(&mut self, from_ns: u64, until_ns: u64, busy: T) -> T {
         // The sum changes at both times, so a step begins at each.
         for at_ns in [from_ns, until_ns] {
@@ -83,11 +84,11 @@ impl<T: Amount> BusySum<T> {
         largest
     }
 
-    /// Drops the time that all devices have covered, and time for which no late device is waited for any longer. Drops the oldest
-    /// steps, too, if there are too many.
+    /// Drops the time for which all devices are known, and time so old that no late device is waited for any longer. Drops the
+    /// oldest steps, too, if there are too many.
     fn forget(&mut self, now_ns: u64) {
         let oldest_ns = now_ns.saturating_sub(GpuPolicy::BUSY_KEPT_NS);
-        // A device that is known only until before that is not waited for.
+        // A device whose known time ends before that is not waited for.
         let known_until = self.known_until.values().copied().filter(|until_ns| *until_ns >= oldest_ns);
         let mut until_ns = known_until.min().unwrap_or(oldest_ns);
         if self.steps.len() > GpuPolicy::MOST_BUSY_STEPS {

@@ -32,12 +32,12 @@ pub(super) struct DeviceReading<'a> {
     pub most_unread_ns: u64,
 }
 
-/// The loss of a device: it fell off the bus, or its driver no longer has it.
+/// The loss of a device: it fell off the bus, or its driver no longer lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
+    /// When it was first lost, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// It has answered since it was lost last.
+    /// It has answered since it was last lost.
     pub is_back: bool,
 }
 
@@ -46,22 +46,22 @@ pub struct Loss {
 pub struct RunOnDevice {
     /// The largest memory that they had together, bytes.
     pub max: Groups<u64>,
-    /// One of them was seen on it.
+    /// A process of the run was seen on it.
     pub is_used: bool,
-    /// An accounting entry reported memory of one, whether or not a process list did.
+    /// The driver's accounting reported memory of a process of the run, whether or not a process list did.
     pub has_accounting: bool,
-    /// The driver listed one without its memory.
+    /// The driver listed a process of the run without its memory.
     pub has_unreported: Groups<bool>,
-    /// When the driver first listed one by a known pid, CLOCK_MONOTONIC nanoseconds.
+    /// When the driver first listed a process of the run by a known pid, CLOCK_MONOTONIC nanoseconds.
     listed_since_ns: Option<u64>,
-    /// The driver listed a pid of another namespace, which may be that of one of them.
+    /// The driver listed a pid of another pid namespace, which may be that of a process of the run.
     has_foreign: bool,
     /// The driver reported the utilisation of any process of the machine.
     has_any_samples: bool,
-    /// The driver reported the utilisation of a pid of another namespace. Drivers up to 560 do so where their lists already have
-    /// the pids of the reader's namespace (HAMi-core issue 112).
+    /// The driver reported the utilisation of a pid of another pid namespace. Drivers up to 560 do so even where their lists have the
+    /// pids of the reader's namespace (HAMi-core issue 112).
     has_foreign_samples: bool,
-    /// The driver reported the utilisation of one of them.
+    /// The driver reported the utilisation of a process of the run.
     pub has_samples: bool,
 }
 
@@ -70,13 +70,13 @@ pub struct RunOnDevice {
 struct ListSums {
     /// Sums over the run's processes, bytes.
     memory: Groups<u64>,
-    /// Memory of each process whose figures are kept, by id, bytes. `None`: the list has the process without its memory.
+    /// Memory of each process that has figures of its own, by id, bytes. `None`: the list has the process without its memory.
     by_process: BTreeMap<u64, Option<u64>>,
     /// The start of each of these that began during the run, by id, CLOCK_MONOTONIC nanoseconds.
     starts: BTreeMap<u64, u64>,
-    /// Processes of which an entry has the memory, by id.
+    /// Ids of the processes whose memory at least one entry tells.
     with_memory: BTreeSet<u64>,
-    /// Processes of which an entry that an earlier list had, too, lacks the memory. By id, with whether it is the main one.
+    /// Processes with an entry that lacks the memory, and that an earlier list had, too. By id, with whether it is the main one.
     lacking_memory: BTreeMap<u64, bool>,
 }
 
@@ -103,13 +103,13 @@ impl ListSums {
         }
     }
 
-    /// The memory of all processes of the run, bytes. `None`: that of one is not known.
+    /// The memory of all processes of the run, bytes. `None`: for one of them it is not known.
     fn whole(&self) -> Option<u64> {
         let is_known = self.unreported().next().is_none() && self.by_process.values().all(Option::is_some);
         is_known.then_some(self.memory.combined)
     }
 
-    /// Gives, for each process that lacks its memory in all entries, whether it is the main one.
+    /// Iterates over the processes that lack their memory in all entries. An item is whether the process is the main one.
     fn unreported(&self) -> impl Iterator<Item = bool> {
         let lacking = self.lacking_memory.iter().filter(|(id, _)| !self.with_memory.contains(id));
         lacking.map(|(_, is_main)| *is_main)
@@ -123,7 +123,7 @@ pub struct DeviceUsage {
     pub device: Arc<Device>,
     /// Whether the command's environment names it; `None`: it names none.
     pub is_visible: Option<bool>,
-    /// It is a part of a device that is tracked itself.
+    /// It is a part (a MIG instance, for example) of another device that is tracked, too.
     pub is_part: bool,
     /// Which figures are known, and why the others are not.
     pub figures: Availability,
@@ -149,7 +149,7 @@ pub struct DeviceUsage {
     pub(super) steps: MemorySteps,
     /// Memory in use by all processes of the machine at the last reading, bytes. `None`: not known.
     used_bytes: Option<u64>,
-    /// The figures that samples have.
+    /// What became known since the open sample began.
     pub(super) recent: RecentFigures,
     /// When its figures were read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
@@ -223,14 +223,14 @@ impl DeviceUsage {
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = GpuPolicy::PROCESS_SAMPLE_INTERVAL_NS;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
-        // Drivers report no samples of an idle process. If there are none of any process, all may have been idle. That is sure
-        // only after one was listed for an interval, and if the device was idle, too.
+        // Drivers report no samples of an idle process, so without any samples all processes may have been idle. That is sure only if
+        // the device was idle, too, and a process was listed for an interval.
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         let may_lack_samples = listed_ns.is_some_and(|ns| ns < interval_ns || was_busy);
         if !self.run.has_any_samples && may_lack_samples {
             return Some(Missing::NoSample);
         }
-        // Samples under a pid of another namespace may be those of a process of the run.
+        // A sample with a pid of another namespace may be one of a process of the run.
         let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids)
             || (self.run.has_foreign_samples && listed_ns.is_some());
         (!self.run.has_samples && is_foreign).then_some(Missing::ForeignPids)
@@ -243,7 +243,7 @@ impl DeviceUsage {
         self.add_memory(reading, processes, maxima);
         self.add_run_busy(reading, processes, maxima);
         self.add_accounting(reading, processes, maxima);
-        // For the gaps that this reading has opened.
+        // This reading may have opened gaps. They take in the memory in use as well.
         self.figures.note_used(self.used_bytes);
     }
 
@@ -251,7 +251,7 @@ impl DeviceUsage {
     /// not known any more.
     fn add_figures(&mut self, reading: &DeviceReading, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
-        // The XID that explains a loss comes before it, or in the same reading.
+        // XIDs (NVIDIA's error numbers) come first: one that explains a loss can come in the same reading as the loss.
         let xids = self.figures.note(at_ns, Figure::Xid, sample.xids.as_ref());
         for xid in xids.into_iter().flatten() {
             *self.xids.entry(*xid).or_default() += 1;
@@ -292,7 +292,7 @@ impl DeviceUsage {
         let DeviceReading { at_ns, .. } = *reading;
         if figure == Figure::MemoryUsed {
             self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
-            // For the gaps that this reading will close.
+            // Gaps that this reading closes below take in the memory in use before that.
             self.figures.note_used(self.used_bytes);
             if let Some(bytes) = self.used_bytes.filter(|_| !self.is_part) {
                 maxima.add_used(reading.number, at_ns, bytes);
@@ -310,7 +310,7 @@ impl DeviceUsage {
         counter.or_insert_with(|| Counter::new(at_ns, value));
     }
 
-    /// What a counter can count at most, whether it can wrap, and until when this reading may have counted.
+    /// How fast a counter can count at most, whether it can wrap, and until when this reading may have counted.
     fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let link_bytes_per_s = || sample.link_bytes_per_s.unwrap_or(GpuPolicy::FASTEST_LINK_BYTES_PER_S);
@@ -334,7 +334,7 @@ impl DeviceUsage {
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
-        // Nothing newer is to be known until the driver takes its next sample.
+        // Nothing newer can be known until the driver takes its next sample.
         let every_ns = sample.busy_every_us.saturating_mul(1000).min(GpuPolicy::LONGEST_SAMPLE_NS);
         let until_ns = at_ns.saturating_add(every_ns);
         for (_, percent) in &stretches {
@@ -371,10 +371,10 @@ impl DeviceUsage {
                     self.run.has_unreported.add(process.is_main, reported.is_none(), |a, b| a || b);
                     let bytes = reported.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
                     let was_listed = since_ns < at_ns;
-                    let is_kept = processes.named(process, listed.pid).is_some();
+                    let is_kept = processes.figures_of(process, listed.pid).is_some();
                     sums.add(process, bytes, was_listed, is_kept);
                 }
-                // An old entry of a pid that is used again.
+                // The pid's process is younger than the entry: the driver kept the entry of an ended process.
                 Some(_) => {}
                 None => self.run.has_foreign |= pids.is_foreign(listed.pid),
             }
@@ -384,7 +384,7 @@ impl DeviceUsage {
     }
 
     /// Takes in the process list: which processes of the run are on the device, and with how much memory. Finds the steps of their
-    /// memory, and notes if the device is full. A refused list is noted as such.
+    /// memory, and notes if the device is full. Also notes if the driver refused the list.
     fn add_memory(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { number, sample, .. } = *reading;
         // A lost device holds no memory.
@@ -400,12 +400,12 @@ impl DeviceUsage {
         let Some(list) = list else { return };
         self.lists.add(at_ns, reading.most_unread_ns);
         let sums = self.add_up(list, at_ns, reading.pids, processes);
-        // The maxima of their groups are unknown from now on.
+        // The memory of these processes is unknown, and so are their groups' maxima from now on.
         for is_main in sums.unreported() {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         if !self.is_part {
-            let full = FullMemory::new(&self.device, at_ns, self.used_bytes, &sums.by_process);
+            let full = FullMemory::if_full(&self.device, at_ns, self.used_bytes, &sums.by_process);
             self.full = full.or(self.full.take());
         }
         processes.add_memory(number, &self.device.id, at_ns, &sums.by_process);
@@ -418,7 +418,7 @@ impl DeviceUsage {
             starts: &sums.starts,
         });
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
-            // Any of the foreign pids may be a process of the run, and no process of it was ever listed by a known pid.
+            // Any of the foreign pids may be a process of the run, since none was ever listed by a known pid.
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
             maxima.add_memory(number, at_ns, sums.memory);
@@ -427,15 +427,15 @@ impl DeviceUsage {
         }
     }
 
-    /// Takes in the utilisation of the device by each process of the run. Notes whether the driver gave any process's, and whether
-    /// one of them can be a process of the run under a pid of another namespace.
+    /// Takes in the utilisation of the device by each process of the run. Notes whether the driver reported any process, and whether
+    /// one of them can be a process of the run with a pid of another namespace.
     fn add_run_busy(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
         let Some(list) = list else { return };
         let mut stretches = BusyProcesses::default();
         for listed in list {
-            // Busy time since the process's start has no length here: the process is the one that has the pid at the reading.
+            // Busy time since the process's start has no known begin yet. So the process is the one with this pid at the reading.
             let us = if listed.is_from_start { 0 } else { listed.busy.us };
             let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
             let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else {
@@ -449,7 +449,7 @@ impl DeviceUsage {
             stretches.add(process, busy);
             self.run.has_samples = true;
             self.run.is_used |= busy.percent > 0.0;
-            if let Some(kept) = processes.named(process, listed.pid) {
+            if let Some(kept) = processes.figures_of(process, listed.pid) {
                 kept.on_device(&self.device.id).busy.add(busy);
             }
         }
@@ -460,8 +460,8 @@ impl DeviceUsage {
         maxima.add_process_busy(number, at_ns, &stretches.sums());
     }
 
-    /// Takes in the driver's accounting entries. They have the peaks of processes that no sample saw, too. `maxima` are those of
-    /// the sum over all devices.
+    /// Takes in the driver's accounting entries. They also have the peaks of processes that no sample saw. `maxima`: those of the
+    /// sum over all devices.
     fn add_accounting(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
@@ -477,7 +477,7 @@ impl DeviceUsage {
             self.run.has_accounting = true;
             self.run.max = self.run.max.with(alone, u64::max);
             maxima.add_accounted(alone);
-            if let Some(kept) = processes.named(process, entry.pid) {
+            if let Some(kept) = processes.figures_of(process, entry.pid) {
                 kept.add_accounting(&self.device.id, bytes, entry.utilization_percent);
             }
         }

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::gpu::Device;
 
-/// Memory is exhausted above this part of it: allocations come in blocks of 2 MiB and more, and what is free may be in pieces.
+/// From this part on, memory counts as exhausted: allocations come in blocks of 2 MiB and more, and what is free may be in pieces.
 const EXHAUSTED: f64 = 0.97;
 /// Maximum number of processes that are named.
-const MOST_HOLDERS: usize = 5;
+const MAX_HOLDERS: usize = 5;
 
 /// A device without free memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullMemory {
-    /// The last reading of that, CLOCK_MONOTONIC nanoseconds.
+    /// The last reading without free memory, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// Memory in use by all processes of the machine then, bytes.
     pub used_bytes: u64,
@@ -26,9 +26,9 @@ pub struct FullMemory {
 }
 
 impl FullMemory {
-    /// The state of a device if a reading shows no free memory, and the run holds some of it. `used_bytes`: memory in use by
-    /// all processes of the machine. `by_process`: the memory of the run's processes, bytes, by their ids.
-    pub(super) fn new(
+    /// The state of a device, if a reading shows no free memory and the run holds some of the memory. `used_bytes`: memory in use
+    /// by all processes of the machine. `by_process`: the memory of the run's processes, bytes, by their ids.
+    pub(super) fn if_full(
         device: &Device,
         at_ns: u64,
         used_bytes: Option<u64>,
@@ -43,7 +43,7 @@ impl FullMemory {
         let mut holders: Vec<_> =
             by_process.iter().filter_map(|(id, bytes)| Some((*id, (*bytes)?))).collect();
         holders.sort_by_key(|(_, bytes)| Reverse(*bytes));
-        holders.truncate(MOST_HOLDERS);
+        holders.truncate(MAX_HOLDERS);
         (!holders.is_empty()).then_some(Self { at_ns, used_bytes, total_bytes, holders })
     }
 }
@@ -57,11 +57,11 @@ mod tests {
     fn memory_is_exhausted_when_nearly_none_is_free() {
         let device = Device { memory_bytes: Some(1000), reserved_bytes: Some(20), ..Device::default() };
         let held = BTreeMap::from([(1, Some(100)), (2, None), (3, Some(800))]);
-        let full = |used| FullMemory::new(&device, 5, used, &held);
+        let full = |used| FullMemory::if_full(&device, 5, used, &held);
         assert_eq!((full(None), full(Some(949))), (None, None));
         let at = full(Some(950)).unwrap();
         assert_eq!((at.used_bytes, at.total_bytes, at.holders), (950, 1000, vec![(3, 800), (1, 100)]));
-        assert_eq!(FullMemory::new(&Device::default(), 5, Some(950), &held), None);
-        assert_eq!(FullMemory::new(&device, 5, Some(950), &BTreeMap::new()), None, "others hold it");
+        assert_eq!(FullMemory::if_full(&Device::default(), 5, Some(950), &held), None);
+        assert_eq!(FullMemory::if_full(&device, 5, Some(950), &BTreeMap::new()), None, "others hold it");
     }
 }

@@ -23,7 +23,7 @@ pub struct DeviceUse {
     pub is_accounted: bool,
     /// Its mean utilisation by its accounting entry, percent. `None`: there is no entry, or samples reported its utilisation.
     pub accounted_percent: Option<f64>,
-    /// The driver's last list has the process without its memory there.
+    /// The driver's last list of processes has this one, but not how much memory it has there.
     is_unreported: bool,
 }
 
@@ -42,12 +42,12 @@ pub struct ProcessGpuUse {
     pub peak_bytes: Option<u64>,
     /// By device id.
     pub devices: BTreeMap<String, DeviceUse>,
-    /// Its memory on the devices while it runs, by which `peak_bytes` is found.
+    /// Its memory on the devices while it runs; `peak_bytes` is the largest sum of it.
     held: HeldSum<u64>,
 }
 
 impl ProcessGpuUse {
-    /// The process's figures on a device, by the device's id. If it has none there, they are made.
+    /// The process's figures on a device, given by the device's id. If it has none there, adds empty ones.
     pub(super) fn on_device(&mut self, device: &str) -> &mut DeviceUse {
         self.devices.entry(device.to_owned()).or_default()
     }
@@ -83,7 +83,7 @@ impl ProcessGpuUse {
         }
     }
 
-    /// Takes over its name and pid, which an exec and a later look can change.
+    /// Takes over its name, which an exec can change, and its pid, which may have been unknown before.
     fn identify(&mut self, entry: &PidEntry) {
         self.command = entry.command.clone();
         self.pid = entry.pid.unwrap_or(self.pid);
@@ -100,7 +100,7 @@ pub struct GpuProcesses {
 impl GpuProcesses {
     /// The figures of a process that the driver names by `driver_pid`, with its present name and pid. If it is new, adds it.
     /// `None`: there are too many.
-    pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpuUse> {
+    pub(super) fn figures_of(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpuUse> {
         if self.by_id.len() >= GpuPolicy::MOST_PROCESSES && !self.by_id.contains_key(&entry.id) {
             return None;
         }
@@ -136,8 +136,8 @@ impl GpuProcesses {
             if entry.is_none() && !was_listed() {
                 continue;
             }
-            // A process that has left the device, and one of unknown memory, both count as without memory there. `is_unreported`
-            // tells them apart.
+            // A process that has left the device counts as without memory there, and so does one of unknown memory.
+            // `is_unreported` tells them apart.
             process.add_memory(number, device, at_ns, entry.copied().flatten());
             process.on_device(device).is_unreported = entry == Some(&None);
         }
@@ -188,7 +188,7 @@ impl BusyProcesses {
         *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };
     }
 
-    /// Divides the time before the reading into parts in each of which the same processes ran. Gives the length of each part,
+    /// Divides the time before the reading into parts in each of which the same processes ran. Returns the length of each part,
     /// nanoseconds, and the sum of the processes' utilisation in it, percent; the oldest part first.
     ///
     /// All stretches end at the reading. So each part goes from the beginning of one to that of the next shorter one. The processes
@@ -196,7 +196,7 @@ impl BusyProcesses {
     pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
         let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
         let mut sums = Vec::new();
-        // How far before the reading the part ends: where the next one in time begins.
+        // The part ends this long before the reading, where the next one in time begins.
         let mut newer_us = 0;
         for us in lengths {
             let mut sum = Groups::default();

@@ -4,8 +4,8 @@
 //! before and after that time. So memory that moves from one device to another is not counted twice, though readings of both
 //! showed it. A sum is a lower bound as long as the memory of no device falls and rises again between two of its readings.
 //!
-//! A sum is open until each other device was read again. Until then it counts with what is known, so a device that stops
-//! answering holds nothing up.
+//! A sum is open until each other device was read again. Meanwhile it counts with what is known, so a device that stops answering
+//! holds no sum up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,14 @@ use super::amount::Amount;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct HeldSum<T> {
     /// The last reading of each device, by its number.
-    last: BTreeMap<u32, Last<T>>,
+    last: BTreeMap<u32, LastHeld<T>>,
     /// The open sums, the newest last.
     open: Vec<OpenSum<T>>,
 }
 
 /// The last reading of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Last<T> {
+struct LastHeld<T> {
     /// CLOCK_MONOTONIC, nanoseconds.
     at_ns: u64,
     held: T,
@@ -43,20 +43,20 @@ struct OpenSum<T> {
 
 impl<T: Amount> HeldSum<T> {
     /// Takes in a reading of a device, by its number: what is held on it at `at_ns`, CLOCK_MONOTONIC nanoseconds. Adds that to
-    /// the open sums that await the device, and opens the sum at this time. Gives the largest sum that is known now and was not
-    /// before.
+    /// the open sums that await the device, and opens the sum at this time. Returns the largest of these
+    /// sums.
     pub(super) fn add_reading(&mut self, device: u32, at_ns: u64, held: T) -> T {
         let newest_ns = self.open.last().map_or(0, |open| open.at_ns);
         if at_ns > newest_ns {
             self.drop_needless_sums();
         }
-        let before = self.last.insert(device, Last { at_ns, held });
+        let before = self.last.insert(device, LastHeld { at_ns, held });
         let mut largest = held;
         let mut is_joined = false;
         for open in &mut self.open {
             let is_awaited = open.awaits.remove(&device);
             if open.at_ns == at_ns && before.is_none_or(|before| before.at_ns < at_ns) {
-                // Some drivers read all devices at once: then this is the device's memory at the time of the sum.
+                // Some drivers read all devices at once. So this is the device's memory at the time of the sum.
                 is_joined = true;
                 open.sum = open.sum.plus(held);
             } else if let Some(before) = before
@@ -72,7 +72,7 @@ impl<T: Amount> HeldSum<T> {
         // no sum either: the newest stays last.
         let is_new_sum_needed = held != T::default() && !is_joined && at_ns >= newest_ns;
         if is_new_sum_needed {
-            let was_read_before = |(_, last): &(&u32, &Last<T>)| last.at_ns < at_ns;
+            let was_read_before = |(_, last): &(&u32, &LastHeld<T>)| last.at_ns < at_ns;
             let awaits = self.last.iter().filter(was_read_before).map(|(device, _)| *device).collect();
             self.open.push(OpenSum { at_ns, sum: held, awaits });
         }

@@ -23,11 +23,11 @@ pub struct Maxima {
     memory_sum: HeldSum<Groups<u64>>,
     busy_sum: BusySum<f64>,
     process_busy_sum: BusySum<Groups<f64>>,
-    /// What samples have of `used_bytes`.
+    /// `used_bytes` as samples have it.
     pub(super) recent_used: Recent<u64>,
-    /// What samples have of `memory`.
+    /// `memory` as samples have it.
     pub(super) recent_memory: Recent<Groups<u64>>,
-    /// What samples have of `busy`.
+    /// `busy` as samples have it.
     pub(super) recent_busy: Recent<f64>,
 }
 
@@ -46,22 +46,22 @@ impl Maxima {
         raise(&mut self.memory, sum);
     }
 
-    /// Begins a sample: it has what becomes known from now on.
+    /// Begins a sample, which gets the largest of what becomes known from now on.
     pub(super) fn begin_sample(&mut self) {
         self.recent_used.begin();
         self.recent_memory.begin();
         self.recent_busy.begin();
     }
 
-    /// Takes in memory that a process had, bytes, by an accounting entry. Its time is not known, so no sample has it.
+    /// Takes in memory that a process had, bytes, by the driver's accounting. When it had that is not known, so no sample has it.
     pub(super) fn add_accounted(&mut self, bytes: Groups<u64>) {
         raise(&mut self.memory, bytes);
     }
 
     /// Takes in how busy a device, given by its number, was in these stretches before a reading: their lengths in nanoseconds, and
-    /// percent. `until_ns`: until when nothing newer is to be known, CLOCK_MONOTONIC nanoseconds.
+    /// percent. `until_ns`: when the driver takes its next sample, so that something newer can be known, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)], until_ns: u64) {
-        // Without stretches, too: a device's first reading says from when on it is known.
+        // Even without stretches, since a device's first reading begins the time for which it is known.
         let largest = self.busy_sum.add_reading(device, read_ns, stretches);
         if !stretches.is_empty() {
             self.recent_busy.add(until_ns, largest);
@@ -69,7 +69,7 @@ impl Maxima {
         }
     }
 
-    /// Takes in the utilisation of a device by the run's processes, percent, in stretches as [`Self::add_busy`].
+    /// Takes in the utilisation of a device by the run's processes, percent, in stretches as in [`Self::add_busy`].
     pub(super) fn add_process_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, Groups<f64>)]) {
         raise(&mut self.process_busy, self.process_busy_sum.add_reading(device, read_ns, stretches));
     }

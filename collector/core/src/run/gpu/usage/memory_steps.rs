@@ -2,9 +2,9 @@
 //! lists of processes, or little by little over many of them. If the memory of all together rose by very much from one list to the
 //! next, it is a jump.
 //!
-//! All amounts of a step must be known, and none be too old when the next is read. A process that began during the run held nothing before it
-//! was first listed. One that is no longer listed holds nothing. Memory that a list does not tell is unknown, and so is all memory on
-//! a lost device.
+//! All amounts of a step must be known, and none too old when the next is read. A process that began during the run held nothing before
+//! it was first listed. A process that is no longer listed holds nothing. If a list has a process without its memory, that is unknown,
+//! and so is all memory on a lost device.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub(super) struct MemoryList<'a> {
     pub oldest_ns: u64,
     /// The device's memory, bytes, if it is known.
     pub memory_bytes: Option<u64>,
-    /// Memory of each listed process whose figures are kept, by id, bytes; `None`: the list does not tell it.
+    /// Memory of each listed process that has figures of its own, by id, bytes; `None`: the list does not tell it.
     pub by_process: &'a BTreeMap<u64, Option<u64>>,
-    /// Memory of all processes of the run, bytes; `None`: that of one is not known.
+    /// Memory of all processes of the run, bytes; `None`: for one of them it is not known.
     pub of_run: Option<u64>,
     /// When each process that began during the run started, by id, CLOCK_MONOTONIC nanoseconds.
     pub starts: &'a BTreeMap<u64, u64>,
@@ -52,7 +52,7 @@ struct HeldMemory {
     /// was read since then.
     extremes: Option<[(u64, u64); 2]>,
     told: StepsTold,
-    /// The process has ended. It is forgotten when a list does not have it.
+    /// The process has ended. It is forgotten once a list does not have it any more.
     has_ended: bool,
 }
 
@@ -69,8 +69,8 @@ enum KnownAmount {
 }
 
 impl KnownAmount {
-    /// A time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. That a process held
-    /// nothing before it was listed is never too old.
+    /// A time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. `Began` is never too
+    /// old, since a process holds nothing until it is listed.
     fn since(self, oldest_ns: u64) -> Option<(u64, u64)> {
         match self {
             Self::No => None,
@@ -81,12 +81,12 @@ impl KnownAmount {
 }
 
 impl HeldMemory {
-    /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives when and what was held before, and what is
-    /// held now. `None`: one of both is not known.
-    fn change(&mut self, list: MemoryList, to: Option<u64>) -> Option<((u64, u64), u64)> {
+    /// Notes that `to` bytes are held at a list; `None`: the list does not tell. Returns what was held before, as a time and an amount,
+    /// and what is held now. `None`: one of them is not known.
+    fn note_amount(&mut self, list: MemoryList, to: Option<u64>) -> Option<((u64, u64), u64)> {
         let before = self.known.since(list.oldest_ns);
-        // Where the list does not tell, what was known stays, but can get too old from now on. A process that held nothing before it
-        // was listed may hold memory by now.
+        // If the list does not tell, the amount before stays, but can get too old from now on. This includes the 0 of `Began`, since
+        // the process is listed now and may hold memory.
         self.known = match to {
             Some(to) => KnownAmount::Held(list.at_ns, to),
             None => before.map_or(KnownAmount::No, |(ns, bytes)| KnownAmount::Held(ns, bytes)),
@@ -97,10 +97,11 @@ impl HeldMemory {
         before.zip(to)
     }
 
-    /// Takes in what is held at a list, as [`HeldMemory::change`] does. Gives the step to it, if it is at least `least` bytes from the
-    /// smallest or the largest amount since the last step. The caller sets the process of the step.
+    /// Takes in what is held at a list, as [`Self::note_amount`] does. Returns the step to it, if it differs by at least `least` bytes
+    /// from the smallest or the largest amount since the last step. The caller sets the process of the step.
     fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
-        let (before, to) = self.change(list, to)?;
+        let (before, to) = self.note_amount(list, to)?;
+        // Each is a time and an amount.
         let [smallest, largest] = self.extremes.unwrap_or([before; 2]);
         let from = if to.abs_diff(smallest.1) > to.abs_diff(largest.1) { smallest } else { largest };
         if from.1.abs_diff(to) < least {
@@ -112,18 +113,18 @@ impl HeldMemory {
             return None;
         }
         self.extremes = None;
-        Some(self.told(list, from, to, least))
+        Some(self.new_step(list, from, to, least))
     }
 
-    /// Takes in what is held at a list, as [`HeldMemory::change`] does. Gives the rise since the list before, if it is at least `least`
-    /// bytes.
+    /// Takes in what is held at a list, as [`Self::note_amount`] does. Returns the rise since the list before, if it is at least
+    /// `least` bytes.
     fn jump(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
-        let (from, to) = self.change(list, to)?;
-        (to >= from.1.saturating_add(least)).then(|| self.told(list, from, to, least))
+        let (from, to) = self.note_amount(list, to)?;
+        (to >= from.1.saturating_add(least)).then(|| self.new_step(list, from, to, least))
     }
 
     /// Makes a step, and decides whether it is told.
-    fn told(&mut self, list: MemoryList, (from_ns, from): (u64, u64), to: u64, least: u64) -> MemoryStep {
+    fn new_step(&mut self, list: MemoryList, (from_ns, from): (u64, u64), to: u64, least: u64) -> MemoryStep {
         let is_told = self.told.tells(list.at_ns, from, to, least);
         MemoryStep { process: None, from_ns, at_ns: list.at_ns, from, to, is_told }
     }

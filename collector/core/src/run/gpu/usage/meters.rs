@@ -58,7 +58,7 @@ impl Gauge {
 /// What is known of how a counter counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CounterKind {
-    /// The most that it can count in a second, in its own unit.
+    /// The fastest that it can count, in its own unit per second.
     pub most_per_s: f64,
     /// It has 32 bits, unless a reading is larger.
     pub may_wrap: bool,
@@ -77,13 +77,13 @@ pub struct Counter {
     pub steps_back: u64,
     /// It was read more than once: a single reading gives no difference.
     pub has_counted: bool,
-    /// It could have wrapped unseen, if it has 32 bits.
+    /// It could have wrapped unseen between two readings, if it has 32 bits.
     is_unsure: bool,
     /// A reading was larger than 32 bits hold, so it does not wrap.
     is_wide: bool,
     /// The last reading. After a step back it stays, until a reading passes it: see [`Self::step_back`].
     last: f64,
-    /// When `last` was begun, CLOCK_MONOTONIC nanoseconds.
+    /// When the reading of `last` began, CLOCK_MONOTONIC nanoseconds.
     last_ns: u64,
     /// When it was read first and last, CLOCK_MONOTONIC nanoseconds.
     read_ns: (u64, u64),
@@ -148,8 +148,8 @@ impl Counter {
         (self.last, self.last_ns, self.after_step_back) = (value, at_ns, None);
     }
 
-    /// Takes in a reading after a step back: two halves of the counter, or two sensors, were not read at one time. `last` stays
-    /// until a reading passes it. If none does, what was counted since the step is added.
+    /// Takes in a reading that is too small: two halves of the counter, or two sensors, were not read at one time. `last` stays
+    /// until a reading passes it. If none does, [`Self::total`] adds what was counted since the step.
     fn step_back(&mut self, value: f64) {
         match &mut self.after_step_back {
             None => {
@@ -187,7 +187,7 @@ impl BusyMeter {
         self.covered_us += busy.us as f64;
     }
 
-    /// Adds time in which nothing ran, microseconds. It counts once a stretch is known.
+    /// Adds time in which nothing ran, microseconds. It counts in the mean if there is a stretch at all.
     pub(crate) fn add_idle(&mut self, us: u64) {
         self.covered_us += us as f64;
     }

@@ -49,7 +49,8 @@ pub struct GpuUsage {
     pub max: Maxima,
     /// How many processes may have used a device that was not read while they lived.
     pub unsampled: Groups<u64>,
-    /// Backends that have not returned from a driver call, and since when, CLOCK_MONOTONIC nanoseconds.
+    /// Backends (the readers of one driver each) that have not returned from a driver call, and since when, CLOCK_MONOTONIC
+    /// nanoseconds.
     pub unresponsive: Vec<(String, u64)>,
     /// How the backends ended.
     pub backends: BackendsAtEnd,
@@ -91,7 +92,7 @@ impl GpuUsage {
     }
 
     /// The steps of memory since the last call, each with its device and process, in the order of their times. No process: the
-    /// step is of all of them.
+    /// step is a jump of all processes together.
     pub(crate) fn take_steps(&mut self) -> Vec<(MemoryStep, &Device, Option<&ProcessGpuUse>)> {
         let mut steps: Vec<(MemoryStep, usize)> = Vec::new();
         for (number, device) in self.devices.iter_mut().enumerate() {
@@ -151,7 +152,7 @@ impl GpuUsage {
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         self.devices.iter_mut().for_each(|device| device.steps.ended(ended.id));
-        // A process that still runs counts as one of a long life.
+        // A process that still runs counts as if it lived for ever.
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
@@ -160,7 +161,7 @@ impl GpuUsage {
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
         }
-        // One that ended without a library of a GPU's driver used no GPU. Of one that wrote no EXIT record this is unknown.
+        // A process without a library of a GPU's driver at its end used no GPU. Without an EXIT record, this is unknown (`None`).
         let lived_ns = end_ns.saturating_sub(ended.start_ns);
         if ended.had_gpu_library != Some(false) && lived_ns >= GpuPolicy::SHORTEST_GPU_USE_NS {
             self.unsampled.add(ended.is_main, 1, |a, b| a + b);

@@ -1,4 +1,4 @@
-//! The GPUs now: as a sample has them, and the memory of the run's processes as far as the last readings of the devices tell it.
+//! The GPUs now: their figures for a sample, and whether the memory of the run's processes is known.
 
 use super::GpuUsage;
 use super::device::DeviceUsage;
@@ -20,15 +20,15 @@ impl GpuUsage {
         }
     }
 
-    /// Begins a sample: it has what is read from now on.
+    /// Begins a sample, which gets the largest of what is read from now on.
     pub(crate) fn begin_sample(&mut self) {
         self.max.begin_sample();
         self.devices.iter_mut().for_each(|device| device.recent.begin());
     }
 
     /// Whether the memory of processes on all devices is known at this time, CLOCK_MONOTONIC nanoseconds. Lost devices hold none,
-    /// and a device whose parts report the memory need not report it itself. Both are left out. With no other device, it is not
-    /// known.
+    /// and a device whose parts report the memory need not report it itself. Both are left out. If no device is left, it is
+    /// unknown.
     pub(crate) fn knows_process_memory(&self, at_ns: u64) -> bool {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         let must_report = |device: &&DeviceUsage| {

@@ -1,4 +1,4 @@
-//! When the driver's lists of the processes on a device were read, and since when each entry is as it is.
+//! When the driver's lists of the processes on a device were read, and since when each entry has its present memory.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,8 +12,8 @@ use crate::run::gpu::policy::GpuPolicy;
 pub struct ProcessLists {
     /// The readings that gave the lists.
     pub read: ReadingTimes,
-    /// The driver's answers: lists and refusals. The time after a refusal has no gap here, since that of the figure has it
-    /// (`Gap`).
+    /// The driver's answers: lists and refusals. The time after a refusal is no gap here, since it counts in the figure's own gap
+    /// (`availability::Gap`).
     pub answers: ReadingTimes,
     /// The driver refused the lists at the latest answer.
     is_refused: bool,
@@ -66,7 +66,7 @@ impl ProcessLists {
         }
     }
 
-    /// Takes in a process that the reading at `at_ns` lists, with its GPU memory (`None`: unknown). Gives since when the
+    /// Takes in a process that the reading at `at_ns` lists, with its GPU memory (`None`: unknown). Returns since when the
     /// driver has listed the pid with this memory, CLOCK_MONOTONIC nanoseconds: `at_ns` if the last reading did not.
     pub(super) fn add_entry(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
         let entry = self.entries.entry(pid).or_insert(ListedEntry { bytes, since_ns: at_ns, read_ns: at_ns });
@@ -75,7 +75,7 @@ impl ProcessLists {
         since_ns
     }
 
-    /// Forgets the processes that the reading at `at_ns` did not list. Those that it listed must have been added.
+    /// Forgets the processes that the reading at `at_ns` did not list. All that it listed must have been added before.
     pub(super) fn forget_unlisted(&mut self, at_ns: u64) {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
     }

@@ -31,7 +31,7 @@ impl ReadingTimes {
         self.add_after_pause(at_ns);
     }
 
-    /// Notes a reading at `at_ns`, CLOCK_MONOTONIC nanoseconds, where the time since the last one is accounted for elsewhere.
+    /// Notes a reading at `at_ns`, CLOCK_MONOTONIC nanoseconds. The time since the last one is no gap: the caller accounts for it.
     pub(super) fn add_after_pause(&mut self, at_ns: u64) {
         if self.count == 0 {
             self.first_ns = at_ns;

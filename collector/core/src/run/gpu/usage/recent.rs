@@ -1,5 +1,5 @@
-//! A figure of GPUs as samples have it: the largest that became known since the sample before. If none did, the last one, while
-//! that is not too old.
+//! A figure of GPUs as samples have it: the largest value that became known since the sample before. If none did, it is the last
+//! value, unless that is too old.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::model::groups::Groups;
 pub(super) struct Recent<T> {
     /// The largest since the sample began.
     largest: Option<T>,
-    /// The newest value, and until when nothing newer could be known, CLOCK_MONOTONIC nanoseconds. It may be older than the sample.
+    /// The newest value, and until when nothing newer could be known, CLOCK_MONOTONIC nanoseconds. Readings before the open sample
+    /// count, too.
     last: Option<(u64, T)>,
 }
 
@@ -27,8 +28,8 @@ impl<T: Amount> Recent<T> {
         self.last = Some((newest_ns, value));
     }
 
-    /// The largest value since the sample began, or else the last one before. `None`: there is none, or a newer one could
-    /// have been known before `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// The largest value since the sample began, or else the last one before. `None`: there is none, or the
+    /// last one has been out of date since before `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
         let last = self.last.filter(|(newest_ns, _)| *newest_ns >= oldest_ns);
         last.map(|(_, value)| self.largest.unwrap_or(value))
@@ -39,7 +40,7 @@ impl<T: Amount> Recent<T> {
         self.largest.is_some()
     }
 
-    /// Begins a sample: its largest is that of what becomes known from now on.
+    /// Begins a sample, which gets the largest of the values that become known from now on.
     pub(super) fn begin(&mut self) {
         self.largest = None;
     }
@@ -73,7 +74,7 @@ impl RecentFigures {
         self.run_bytes.is_new() || self.busy_percent.is_new() || self.gauges.values().any(Recent::is_new)
     }
 
-    /// Begins a sample: it has what becomes known from now on.
+    /// Begins a sample, which gets the largest of what becomes known from now on.
     pub(super) fn begin(&mut self) {
         self.run_bytes.begin();
         self.busy_percent.begin();

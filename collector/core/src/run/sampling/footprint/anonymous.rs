@@ -1,9 +1,9 @@
 //! The footprint of anonymous pages: those of one process, and those that fork relatives share.
 //!
 //! Only processes with the same image (an image group: a process, its fork children and theirs) share anonymous pages. So the sum
-//! of their anonymous proportional sizes is their footprint. A process that is alone in its group needs no reading. The sum is
-//! exact if all were read since the last fork, exec or end among them, and is carried forward by what grew since. Until all were
-//! read, the footprint is at least the oldest process's pages, and what each other one grew by since its fork.
+//! of their anonymous proportional sizes (PSS) is their footprint. A process that is alone in its group needs no reading. The sum
+//! is exact if all were read since the last fork, exec or end among them. Until the next reading, their growth is added. Until
+//! all were read, the footprint is at least the oldest process's pages, and what each other one grew by since its fork.
 //!
 //! Pages that the first process has alone are not the descendants'. smaps shows which these are.
 
@@ -11,8 +11,8 @@ use super::super::reading::{LastReading, Sharing};
 use crate::run::tree::Image;
 use crate::run::tree::program::unshared_after_fork;
 
-/// A fork child that has more than all older relatives, by more than one part in this many, must have other pages than they. A
-/// smaller difference can be the file pages in its RSS at the fork.
+/// If a fork child has more than all older relatives, by more than one part in this many, it must have other pages than they have.
+/// A smaller difference can come from the file pages in its RSS at the fork.
 const MUCH_MORE: u64 = 8;
 
 /// Anonymous memory of a process.
@@ -36,18 +36,18 @@ pub(super) struct Member<'a> {
     pub has_forked: bool,
 }
 
-/// What is known of the anonymous pages of a process whose sharing was read, carried forward to now.
+/// What is known of the anonymous pages of a process whose sharing was read, corrected by what it grew and shrank since then.
 #[derive(Debug, Clone, Copy, Default)]
 struct KnownSharing {
     pss_bytes: u64,
     private_bytes: u64,
-    /// What it may have copied by writing since, and what it unmapped. Others may still have those pages.
+    /// What it may have copied by writing since, and what it unmapped, bytes. Others may still have those pages.
     uncertain_bytes: u64,
 }
 
 /// By how much a process's anonymous memory has grown since its sharing was read, and by how much it has shrunk, bytes. One
 /// of the two is 0.
-fn change(reading: &LastReading, sharing: &Sharing) -> (u64, u64) {
+fn grown_and_shrunk(reading: &LastReading, sharing: &Sharing) -> (u64, u64) {
     let (now, then) = (reading.anonymous_bytes(), sharing.size.rss_bytes - sharing.size.shared_bytes);
     (now.saturating_sub(then), then.saturating_sub(now))
 }
@@ -55,7 +55,7 @@ fn change(reading: &LastReading, sharing: &Sharing) -> (u64, u64) {
 /// Carries a part of a process's anonymous pages forward to now, bytes. `then_bytes`: the part when the sharing was read. It is
 /// taken to have grown and shrunk by as much as the process, and is no more than all that the process has.
 fn carried(reading: &LastReading, sharing: &Sharing, then_bytes: u64) -> u64 {
-    let (grown, shrunk) = change(reading, sharing);
+    let (grown, shrunk) = grown_and_shrunk(reading, sharing);
     (then_bytes + grown).saturating_sub(shrunk).min(reading.anonymous_bytes())
 }
 
@@ -63,11 +63,11 @@ impl Member<'_> {
     /// What is known of its anonymous pages, from its last reading and what it did since. All is 0 without a reading.
     fn known(&self, page_bytes: u64) -> KnownSharing {
         let Some(sharing) = &self.reading.sharing else { return KnownSharing::default() };
-        let (grown, shrunk) = change(self.reading, sharing);
+        let (grown, shrunk) = grown_and_shrunk(self.reading, sharing);
         // A page that is copied on write is a fault and no growth.
         let faults = self.reading.vitals.minor_faults.saturating_sub(sharing.minor_faults);
         let faulted = faults.saturating_mul(page_bytes);
-        // It can have copied only what it shared, which is at most its pages beyond its proportional part of them.
+        // It can have copied only what it shares: at most all its pages less its proportional part of them and its growth.
         let shared = self.reading.anonymous_bytes().saturating_sub(sharing.rollup.pss_anon_bytes + grown);
         let copied = faulted.saturating_sub(grown).min(shared);
         KnownSharing {
@@ -77,8 +77,8 @@ impl Member<'_> {
         }
     }
 
-    /// Whether all its anonymous pages are its own for certain. Then no other process of its group has memory (`is_alone`), and
-    /// its image can't be a copy of its parent's.
+    /// Whether all its anonymous pages are its own for certain. That is so if no other process of its group has memory (`is_alone`),
+    /// and its image can't be a copy of its parent's.
     fn owns_all(&self, is_alone: bool) -> bool {
         is_alone && self.image != Image::Unknown
     }
@@ -101,16 +101,16 @@ impl Member<'_> {
         self.reading.sharing.map_or(0, |sharing| sharing.at_ns)
     }
 
-    /// By how much its anonymous memory exceeds its parent's RSS at the fork, bytes: none of that is the parent's. 0 for a
-    /// process that is no fork child.
+    /// By how much its anonymous memory exceeds its parent's RSS at the fork, bytes: the parent can't have those pages. 0: it is no
+    /// fork child.
     fn grown_since_fork(&self) -> u64 {
         let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
         self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
-    /// What a process with an older relative adds. For certain, that is its growth since the fork, or what it had alone
-    /// when it was read. At most, that is what it faulted in, since each fault can be a page that it copied. If it is no fork
-    /// child, that is all that it has.
+    /// What a process with an older relative adds. For certain, it adds its growth since the fork, or what it had alone when it was
+    /// read. At most, it adds what it faulted in, since each fault can be a page that it copied; or all that it has, if it is no
+    /// fork child.
     fn added_as_younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
@@ -172,14 +172,14 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
         let bytes = member.reading.anonymous_bytes();
         let mut own = if added.is_empty() {
             let copied = member.reading.copied_since(page_bytes);
-            // Where it has forked the others, what it copied since is what was copied between their forks, too.
+            // If it has forked the others, `copied` and `between_forks` are the same copies, so they do not add up.
             let uncertain_bytes =
                 if member.has_forked { copied.max(between_forks) } else { copied + between_forks };
             Anonymous { certain_bytes: bytes, uncertain_bytes }
         } else {
             member.added_as_younger(page_bytes)
         };
-        // All together have at least what this one has.
+        // All members so far have at least what this one has.
         let more = bytes.saturating_sub(of_older + own.certain_bytes);
         own.certain_bytes += more;
         own.uncertain_bytes = own.uncertain_bytes.saturating_sub(more);
@@ -207,15 +207,15 @@ fn copied_between_forks(members: &[Member]) -> u64 {
     forks.map(own).sum()
 }
 
-/// How much memory a relative's reading at `read_ns` shows as shared with the members, though it no longer is, bytes.
-/// Their own later readings tell that. `read_ns` is CLOCK_MONOTONIC.
+/// How much memory a relative's reading at `read_ns` (CLOCK_MONOTONIC) shows as shared with the members, bytes, though their own
+/// later readings tell that it no longer is.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let of_one =
         |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
     members.iter().map(of_one).sum()
 }
 
-/// What is known of the anonymous pages of the process that [`of_read`] leaves out.
+/// What is known of the anonymous pages of the process `without` of [`of_read`], which is no member.
 #[derive(Default)]
 struct LeftOut {
     /// Its proportional part of pages that the members have for certain, too.
@@ -225,11 +225,11 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    /// Makes it from the last readings of this process and of the members.
+    /// Derives it from the last readings of this process and of the members.
     fn new(process: &Member, members: &[Member], page_bytes: u64) -> Self {
         let known = process.known(page_bytes);
         let alone = process.most_private();
-        // Its reading shows pages as shared that are its own now, since members no longer have them.
+        // Its reading shows these as shared, but they are its own now, since members no longer have them.
         let left_to_it = unshared_since(members, process.read_ns());
         Self {
             shared_bytes: known.pss_bytes.saturating_sub(alone).saturating_sub(left_to_it),
@@ -252,14 +252,14 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
     let added = divide(footprint, members, &known);
     let mut result = Vec::with_capacity(members.len());
     for ((certain_bytes, known), member) in added.into_iter().zip(&known).zip(members) {
-        // What was carried forward can be too much, but none adds more than it has.
+        // Growth that was added to an old reading can be too much, but no process adds more than it has.
         let certain_bytes = certain_bytes.min(member.reading.anonymous_bytes());
         result.push(Anonymous { certain_bytes, uncertain_bytes: known.uncertain_bytes });
     }
     if let Some(first) = result.first_mut() {
         first.uncertain_bytes += left_out.uncertain_bytes;
     }
-    // Another reading of the member that was read first would make this certain.
+    // To read the member again that was read first would make this certain, so it counts there.
     let first_read = members.iter().map(Member::read_ns).enumerate().min_by_key(|(_, read_ns)| *read_ns);
     if let Some((at, read_ns)) = first_read
         && let Some(own) = result.get_mut(at)
@@ -275,7 +275,7 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
 fn divide(footprint: u64, members: &[Member], known: &[KnownSharing]) -> Vec<u64> {
     let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
     let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());
-    // `oldest` is one of those whose maximum is `largest`, so this is not below 0.
+    // `largest` is at least `oldest`, so this is not below 0.
     let mut rest = footprint.max(largest) - oldest;
     let mut added: Vec<u64> = vec![0; members.len()];
     if let Some(first) = added.first_mut() {
@@ -306,7 +306,8 @@ fn divide(footprint: u64, members: &[Member], known: &[KnownSharing]) -> Vec<u64
     added
 }
 
-/// How many more anonymous pages the members may have than their readings tell apart, bytes.
+/// How many more distinct anonymous pages the members may have than are counted, bytes. Pages that several of them share at one
+/// address count as one page if no reading told them apart.
 pub(super) fn unseen_bytes(members: &[Member]) -> u64 {
     members.iter().filter_map(|member| Some(member.reading.sharing?.rollup.unseen_bytes)).sum()
 }

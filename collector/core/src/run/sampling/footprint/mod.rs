@@ -4,12 +4,12 @@
 //! GB, with the process's mmap lock held. smaps takes up to four times as long. Large processes are read by pagemap instead. Most
 //! is known from statm alone, or from an earlier reading:
 //!
-//! - Anonymous pages are shared between fork relatives only: see [`anonymous`].
+//! - Anonymous pages are shared between fork relatives (an image group) only: see [`anonymous`].
 //! - Pages of files and of shared memory are mapped by any process: see [`super::files`].
 //!
-//! Each process has an estimate: what it adds for certain to the footprint of all older processes, and how much more that can
-//! be. So the sum over the tree is its footprint, and does not change when a process forks. A maximum counts what is certain. How
-//! much is uncertain decides what is read next: see [`wishes`].
+//! Each process has an estimate: what it certainly adds to the footprint of all older processes, and how much more that can be.
+//! So the sum over the tree is its footprint, and does not change when a process forks. A maximum counts what is certain. How much
+//! is uncertain decides what is read next: see [`wishes`].
 
 mod anonymous;
 mod wishes;
@@ -40,15 +40,15 @@ pub(crate) struct Estimate {
     pub files_unread_bytes: u64,
     /// By how much its private and proportional sizes may be wrong, bytes.
     pub stale_bytes: u64,
-    /// How much more it or its image group can hold in pages that nothing tells apart, bytes. That of a group is noted for the youngest.
-    /// The command's first process has none.
+    /// How much more it or its image group can hold in pages that no reading tells apart, bytes. That of a group is noted for its
+    /// youngest process. The command's first process has none of its own.
     pub unseen_bytes: u64,
 }
 
 /// What each process adds to the tree's RAM, and the sums of that.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Estimates {
-    /// Of each process that was live when they were made.
+    /// The estimate of each process that was live when these were made.
     pub by_id: FxHashMap<ProcessId, Estimate>,
     /// By how much the tree's footprint, or the descendants', may be larger, bytes.
     uncertain_bytes: u64,
@@ -70,7 +70,7 @@ impl Estimates {
 /// One part in this many of a sum does not matter.
 const NEGLIGIBLE_PART: u64 = 100;
 
-/// So many bytes do not matter in any sum.
+/// This many bytes do not matter in any sum.
 const NEGLIGIBLE_BYTES: u64 = 1 << 20;
 
 /// How many bytes do not matter in a sum of this size.
@@ -94,7 +94,7 @@ pub(crate) struct Readings<'a> {
 /// Makes the estimates for all live processes, and their sums.
 pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
-    // Makes an estimate for each process. The steps after it complete those.
+    // This makes an estimate for each process. The steps after it complete the estimates.
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
     for (id, estimate) in &mut all.by_id {
@@ -102,7 +102,7 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
         if let Some(reading) = readings.by_id.get(id).filter(|_| !is_borrowed(tree, *id)) {
             add_last_reading(estimate, reading, readings.shared_of_all_bytes);
             if !reading.is_sharing_denied && has_unread_relatives(tree, *id, reading) {
-                // How much it has alone is not known any more.
+                // How much of its memory no other process has is not known any more.
                 estimate.stale_bytes += reading.anonymous_bytes();
             }
         }
@@ -114,7 +114,7 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     all
 }
 
-/// A process that adds memory, and its last reading. `None`: it was never read, or runs in its parent's memory.
+/// A process that adds memory to the footprint, and its last reading. `None`: it was never read, or runs in its parent's memory.
 fn counted<'a>(
     tree: &'a Tree,
     readings: Readings<'a>,
@@ -170,7 +170,8 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
 }
 
-/// What each process of an image group adds by its anonymous pages, oldest first: to the tree's footprint, and to the descendants'. `are_read`: all were read since the group last changed.
+/// What each process of an image group adds by its anonymous pages, oldest first: to the tree's footprint, and to the descendants'.
+/// `are_read`: all were read since the group last changed.
 fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<(Anonymous, Anonymous)> {
     let combined = anonymous::of_group(members, are_read, page_bytes);
     let main_index = members.iter().position(|member| member.is_main);
@@ -195,7 +196,7 @@ fn anonymous_estimate(
     page_bytes: u64,
 ) -> Estimate {
     let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
-    // What is read next is that which makes either sum more certain. If its sharing can't be read, that stays a bound.
+    // The larger of both decides what is read next. If the sharing can't be read, it stays uncertain: an upper bound.
     let is_denied = member.reading.is_sharing_denied;
     let unseen_bytes = if is_denied && !member.is_main { uncertain_bytes } else { 0 };
     let contribution = Contribution {
@@ -223,7 +224,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
             times.add(files);
         }
     }
-    // From the oldest process on, each adds what none before it has: to the tree's footprint, and to the descendants'.
+    // From the oldest process on, each adds the file pages that none before it has: to the tree's footprint, and to the descendants'.
     let mut combined = FileFootprint::default();
     let mut descendants = FileFootprint::default();
     // Proportional sizes of the processes' file pages, bytes.
@@ -250,7 +251,7 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     if missing_bytes == 0 {
         return;
     }
-    // Some process maps other files than was assumed. Only their mappings tell which process that is.
+    // Some process maps other files than were assumed. Only the mappings tell which process that is, so all may be read.
     all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
     for (id, pss_bytes) in file_pss {
         if let Some(estimate) = all.by_id.get_mut(&id) {
@@ -278,8 +279,8 @@ struct FilesReading {
     pss_bytes: u64,
     /// How many file pages there are more or less now than at that reading, bytes.
     changed_bytes: u64,
-    /// Pages that other processes have mapped since, bytes. These may be the same pages, of which its proportional part is
-    /// smaller then.
+    /// Pages that other processes have mapped since, bytes. If these are the same pages, its proportional part of them is smaller
+    /// now.
     more_others_bytes: u64,
     /// Shared pages that the proportional size lacks, scaled as well, bytes.
     uncounted_bytes: u64,
@@ -325,8 +326,7 @@ fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_al
     estimate.stale_bytes = if reading.is_sharing_denied { 0 } else { stale_bytes };
 }
 
-/// How large a `part` of something is that had the size `then` and has the size `now`. If `then` is 0, the part is all of
-/// `now`.
+/// Scales a `part` of something that had the size `then` to its size `now`. If `then` is 0, all of `now` counts as the part.
 fn scale(part: u64, now: u64, then: u64) -> u64 {
     if then == 0 { now } else { (u128::from(part) * u128::from(now) / u128::from(then)) as u64 }
 }

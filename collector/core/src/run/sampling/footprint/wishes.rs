@@ -1,7 +1,7 @@
 //! Chooses what to read next of how memory is shared: what makes most of the footprint certain.
 //!
-//! `BudgetPolicy` says what readings may cost. A sample that would set a new peak may go into debt, and less so while memory
-//! grows. What is left of the budget brings private and proportional sizes up to date.
+//! `BudgetPolicy` says how much CPU time readings may cost. A sample that would set a new peak may exceed the budget, but by less
+//! while memory grows. What is left of the budget brings private and proportional sizes up to date.
 //!
 //! While smaps or smaps_rollup walks a mapping, its process waits in mmap(2), munmap(2), pthread_create(3) and some page faults. So
 //! large processes are read by pagemap: the kernel takes the mmap lock for 2 MiB at a time (`PAGEMAP_WALK_SIZE`), which is 10 us.
@@ -19,13 +19,13 @@ use crate::run::tree::{Image, ImageGroup, Process, ProcessId, Tree};
 /// How far beyond the budget a reading of sharing may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharingCredit {
-    /// Less than not at all: only what is left beyond the part that is reserved for footprints may be used.
+    /// It may not even use the part of the budget that is reserved for footprints.
     Spare,
-    /// Not at all: only what the budget has left may be used.
+    /// Not at all: it may use only what the budget has left.
     None,
-    /// The sample may set a new peak, of which too much is uncertain.
+    /// Far, since the sample may set a new peak, and too much of that is uncertain.
     NewPeak,
-    /// The same, with memory that still grows: the next sample will ask again.
+    /// Less far: the same, but memory still grows, so the next sample will want the reading again.
     GrowingPeak,
 }
 
@@ -34,16 +34,16 @@ pub enum SharingCredit {
 pub struct Unit {
     /// All processes whose proportional sizes depend on each other.
     pub members: Vec<ProcessId>,
-    /// What to read of them, in this order. Members that were read before can be missing.
+    /// What to read of them, in this order. Members that were read before may be left out.
     pub order: Vec<SharingTarget>,
-    /// What it may cost.
+    /// How far beyond the budget the readings may go.
     pub credit: SharingCredit,
 }
 
 /// What was read, or tried to be read, for this sample already.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tried {
-    /// Image groups.
+    /// Image groups (fork relatives).
     pub groups: FxHashSet<ImageGroup>,
     /// Processes that were read by themselves, with or without their mappings, or by pagemap. A second reading of one, with its
     /// mappings, waits for the next sample.
@@ -55,11 +55,11 @@ pub(crate) struct Tried {
 /// lock between two of them if somebody waits.
 const LARGE_BYTES: u64 = 256 << 20;
 
-/// A reading is worth its cost if it makes more bytes certain than one part in this many of what is negligible. So together, this
-/// many readings that are left out are negligible.
+/// A reading is worth its cost if it makes more bytes certain than one part in this many of the negligible amount. So this many
+/// readings that are left out are negligible together.
 const WORTH_PART: u64 = 4;
 
-/// An image group with uncertain anonymous memory.
+/// An image group (fork relatives, which may share anonymous pages) with uncertain anonymous memory.
 #[derive(Debug, Default)]
 struct UncertainGroup {
     /// How much of its anonymous memory is uncertain, bytes.
@@ -73,16 +73,16 @@ struct UncertainGroup {
 struct UnreadProgram {
     /// Sum over the processes of what a reading of each would tell (`Estimate::files_unread_bytes`).
     unread_bytes: u64,
-    /// The most that the reading of one process would tell, bytes.
+    /// The most that the reading of a single process would tell, bytes.
     largest_bytes: u64,
-    /// The process of which that is so.
+    /// The process whose reading would tell that.
     largest: ProcessId,
 }
 
 impl Estimates {
     /// The reading that makes most of the footprint certain: of an image group, or of one process's mappings, which then
     /// stand for its program. What was `tried` for this sample is left out. `None`: no reading is worth its cost. `mark` is the
-    /// largest RAM so far, bytes: the reading may go beyond the budget only if this sample can exceed that.
+    /// largest RAM so far, bytes: the reading may exceed the budget only if this sample's RAM can exceed the mark.
     pub(crate) fn next_unit(
         &self,
         tree: &Tree,
@@ -108,15 +108,15 @@ impl Estimates {
                 let order = self.reading_order(tree, readings, &members);
                 (members, order)
             }
-            None => of_one(tree, readings, largest_program?.largest, SharingSource::Smaps),
+            None => members_and_targets(tree, readings, largest_program?.largest, SharingSource::Smaps),
         };
         let credit = self.credit(tree, readings, mark, &members);
         Some(Unit { members, order, credit })
     }
 
-    /// The processes whose private and proportional sizes may be too wrong since they were read, the worst first. The
-    /// footprint does not depend on these sizes. How much is too wrong depends on the footprint of all descendants. For the
-    /// command's first process, which has figures of its own, it depends on that process's footprint.
+    /// Readings of the processes whose private and proportional sizes may be too wrong by now, the worst first. The footprint does
+    /// not depend on these sizes. How much is too wrong depends on the footprint of all descendants. For the command's first
+    /// process, which has figures of its own, it depends on that process's footprint.
     ///
     /// Large processes that were `tried` for this sample are left out.
     pub(crate) fn stale(&self, tree: &Tree, readings: Readings, tried: &Tried) -> Vec<Unit> {
@@ -131,9 +131,9 @@ impl Estimates {
         let mut tried = tried.files.clone();
         let mut units = Vec::with_capacity(stale.len());
         for (id, _) in stale {
-            let (members, order) = of_one(tree, readings, *id, source_of_one(tree, *id));
+            let (members, order) = members_and_targets(tree, readings, *id, source_of_one(tree, *id));
             let is_by_pages = order.iter().any(|target| matches!(target.source, SharingSource::Pages { .. }));
-            // The other members of its image group bring the same unit.
+            // With pagemap, each stale member of an image group leads to the same unit, which counts once.
             if !is_by_pages || tried.insert(*id) {
                 if is_by_pages {
                     tried.extend(&members);
@@ -171,7 +171,7 @@ impl Estimates {
         let group_of = |id: ProcessId| {
             tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
         };
-        // First come the groups, then all their members, since they are read together.
+        // First the groups are found, then all their members, since these are read together.
         let mut groups: FxHashMap<ImageGroup, UncertainGroup> = FxHashMap::default();
         for (id, estimate) in self.by_id.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0)
         {
@@ -212,7 +212,7 @@ impl Estimates {
     }
 
     /// Which `members` of an image group to read, in order: those that were not read since the group last changed. If all
-    /// were read since, gives all members, the most uncertain first.
+    /// were read since, returns all members, the most uncertain first.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
         if let Some(targets) = pages_of(tree, readings, members) {
             return targets;
@@ -239,9 +239,9 @@ fn source_of_one(tree: &Tree, id: ProcessId) -> SharingSource {
     if tree.get(id).is_some_and(has_relatives) { SharingSource::Smaps } else { SharingSource::Rollup }
 }
 
-/// The members of a unit that reads this process, and what to read of them: the process alone from `source`, unless it or a
-/// fork relative is large.
-fn of_one(
+/// The members of a unit that reads this process, and what to read of them. If it or a fork relative is large, these are all of
+/// them, read by pagemap. Otherwise it is the process alone, read from `source`.
+fn members_and_targets(
     tree: &Tree,
     readings: Readings,
     id: ProcessId,
@@ -257,9 +257,9 @@ fn of_one(
     }
 }
 
-/// If one of these members of an image group is large, gives targets that have all of them read by pagemap. pagemap does not say how
-/// many processes have a page, only whether several do. Fork relatives have a shared page at the same address, so that is counted
-/// over all of them.
+/// If one of these members of an image group is large, returns targets for reading all of them by pagemap. pagemap does not say how
+/// many processes have a page, only whether several do. Fork relatives have a shared page at the same address, so reading all of
+/// them together tells how many have it.
 fn pages_of(tree: &Tree, readings: Readings, members: &[ProcessId]) -> Option<Vec<SharingTarget>> {
     let reading = |id: &ProcessId| readings.by_id.get(id);
     if !members.iter().filter_map(reading).any(|reading| reading.walked_bytes() > LARGE_BYTES) {
