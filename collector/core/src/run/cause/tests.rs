@@ -49,6 +49,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         parent_pid: Some(1),
         name: Name { command: Arc::from(command), args: None, static_executable: None },
         start_ns: START,
+        starts_ns: [START; 2],
         wall_ns: END - START,
         is_still_running: false,
         exit,

@@ -12,7 +12,7 @@ pub(crate) use usage::GpuUsage;
 
 use crate::model::gpu::{Batch, GpuObservation, GpuPids};
 use crate::run::tree::{ProcessSummary, Tree};
-use pid_table::{PidResolver, PidTable};
+use pid_table::{PidEntry, PidResolver, PidTable};
 
 /// The GPU part of the run state: the pid table and the usage. A restarted collector continues with it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -82,11 +82,14 @@ impl GpuState {
     }
 
     /// Ends the run: takes in that the processes that are not forgotten ended, as if running ones ended, too. No more observations
-    /// come.
+    /// come. A process can have ended without being finalized, as where its reaper writes no record. The table lacks it if it lived
+    /// between two observations.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.remember_processes(tree);
         if self.is_active {
-            for process in self.table.entries.values() {
+            let is_unknown = |entry: &PidEntry| !self.table.entries.contains_key(&entry.id);
+            let unknown: Vec<PidEntry> = tree.ended().map(PidEntry::of).filter(is_unknown).collect();
+            for process in self.table.entries.values().chain(&unknown) {
                 self.usage.has_descendants |= !process.is_main;
                 self.usage.ended(process);
             }

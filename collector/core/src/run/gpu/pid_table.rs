@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::GpuPolicy;
 use crate::model::gpu::{GpuPids, PidFacts};
-use crate::run::tree::{ProcessId, ProcessSummary, Tree};
+use crate::run::tree::{Process, ProcessId, ProcessSummary, Tree};
 
 /// A process of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +18,10 @@ pub(crate) struct PidEntry {
     pub pid: Option<u32>,
     /// Its pid in its own pid namespace.
     pub own_pid: u32,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// Its earliest start, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
+    /// Its latest start, CLOCK_MONOTONIC nanoseconds: a reading before that need not have seen it.
+    pub latest_start_ns: u64,
     /// CLOCK_MONOTONIC, nanoseconds; `None`: it runs.
     pub end_ns: Option<u64>,
     /// It ran before the run attached to it.
@@ -33,6 +35,22 @@ pub(crate) struct PidEntry {
 }
 
 impl PidEntry {
+    /// Makes the entry of a process that is not finalized.
+    pub(super) fn of(process: &Process) -> Self {
+        Self {
+            id: process.ids.id.0,
+            pid: process.ids.host_pid,
+            own_pid: process.ids.key.pid,
+            start_ns: process.lifetime.earliest_start_ns,
+            latest_start_ns: process.lifetime.start_ns,
+            end_ns: process.lifetime.end_ns,
+            ran_before: process.before.is_some(),
+            is_main: process.ids.is_main,
+            command: process.name.command.clone(),
+            had_gpu_library: process.had_gpu_library(),
+        }
+    }
+
     /// Whether it may have lived at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC nanoseconds. It may have started a little
     /// earlier than is known.
     fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
@@ -76,17 +94,7 @@ impl PidTable {
             }
         }
         for process in tree.alive().iter().filter_map(|id| tree.get(*id)) {
-            self.put(PidEntry {
-                id: process.ids.id.0,
-                pid: process.ids.host_pid,
-                own_pid: process.ids.key.pid,
-                start_ns: process.lifetime.earliest_start_ns,
-                end_ns: process.lifetime.end_ns,
-                ran_before: process.before.is_some(),
-                is_main: process.ids.is_main,
-                command: process.name.command.clone(),
-                had_gpu_library: process.had_gpu_library(),
-            });
+            self.put(PidEntry::of(process));
         }
     }
 
@@ -99,7 +107,8 @@ impl PidTable {
             id,
             pid: process.ids.host_pid,
             own_pid: process.ids.key.pid,
-            start_ns: process.start_ns,
+            start_ns: process.starts_ns[0],
+            latest_start_ns: process.starts_ns[1],
             end_ns: Some(process.end_ns()),
             ran_before,
             is_main: process.ids.is_main,
@@ -334,6 +343,7 @@ pub(crate) mod tests {
             pid: Some(pid),
             own_pid: pid,
             start_ns,
+            latest_start_ns: start_ns,
             end_ns,
             ran_before: false,
             is_main: id == 1,

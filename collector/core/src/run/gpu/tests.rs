@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use gpu_track_abi::rank::Rank;
+use gpu_track_abi::record::{Event, FLAG_GPU_LIBRARY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
+
 use super::*;
 use crate::model::gpu::{
     BackendsAtEnd, Batch, Busy, Device, DeviceList, DeviceSample, Figure, Missing, PidFacts, ProcessMemory,
     TrackedDevice,
 };
+use crate::run::tree::{ChildSeen, Key, ProcessId, RunContext};
 use pid_table::tests::process;
 
 const S: u64 = 1_000_000_000;
@@ -84,4 +88,83 @@ fn observations_survive_serialization_and_replay_equally() {
     let text = |state: &GpuState| serde_json::to_string(state).unwrap();
     assert_eq!(text(&replayed), text(&direct));
     assert_eq!(direct.usage.backends.failed.len(), 1);
+}
+
+const MS: u64 = 1_000_000;
+/// The pids of the launcher, the command, and a child of it; and their pid namespace.
+const LAUNCHER: u32 = 5;
+const MAIN: u32 = 10;
+const CHILD: u32 = 20;
+const HERE: u32 = 1;
+
+/// A run whose command started at 1 s.
+fn tree() -> Tree {
+    let mut tree = Tree::new(RunContext::of_test(LAUNCHER, HERE, S));
+    tree.set_main(MAIN, S, "sh");
+    tree
+}
+
+/// Applies a record of a process at `at_ns`.
+fn record(tree: &mut Tree, pid: u32, parent: u32, at_ns: u64, event: &Event) {
+    let flags = if matches!(event, Event::Exit { .. }) { FLAG_IMAGE | FLAG_GPU_LIBRARY } else { 0 };
+    tree.apply(&Origin { pid, pid_ns: HERE, parent, monotonic_ns: at_ns, flags }, event, at_ns);
+}
+
+/// The child's START, and its EXIT with a GPU's library.
+fn records_of_child(tree: &mut Tree, start_ns: u64, end_ns: u64) {
+    let (names, rank) = ([0; NAME_BYTES], Rank::default());
+    let start = Event::Start { realtime_ns: start_ns, pidfd_inode: 0, max_rss_kib: 1, names, rank };
+    record(tree, CHILD, MAIN, start_ns, &start);
+    let (own, children) = (Usage::default(), Usage::default());
+    record(tree, CHILD, MAIN, end_ns, &Event::Exit { status: 0, vm_hwm_kib: 0, own, children });
+}
+
+/// The unsampled processes of a run that ends with this tree. The device's lists were read at `read_ns`.
+fn unsampled(tree: &mut Tree, read_ns: u64, is_seen_alive: impl FnOnce(&mut GpuState, &Tree)) -> u64 {
+    let mut state = GpuState { is_active: true, ..GpuState::default() };
+    is_seen_alive(&mut state, tree);
+    let mut reading = observation(2, 99, PidFacts::default());
+    reading.batches[0].at_ns = read_ns;
+    state.apply(&reading);
+    tree.take_summaries().iter().for_each(|process| _ = state.finalized(process));
+    state.finish(tree);
+    state.usage.unsampled.descendants
+}
+
+/// /proc rounds starts down to a clock tick.
+// Requirement: GPU-36
+#[test]
+fn reading_before_the_latest_start_of_a_process_has_not_seen_it() {
+    let of_reading_at = |read_ms: u64| {
+        let mut tree = tree();
+        let (key, main) = (Key { pid_ns: HERE, pid: CHILD }, tree.alive()[0]);
+        // A scan has found it before its START came.
+        let seen = ChildSeen::of_test(key, main, S + 10 * MS);
+        tree.found_in_proc(&ChildSeen { earliest_start_ns: S, ..seen });
+        records_of_child(&mut tree, S + 11 * MS, S + 71 * MS);
+        let usage = Usage::default();
+        let reaped = Event::Reaped { child: CHILD, status: 0, reaper_max_rss_kib: 1, usage, clock_ns: 0 };
+        record(&mut tree, MAIN, LAUNCHER, S + 72 * MS, &reaped);
+        tree.finalize(S + 73 * MS, S + 73 * MS);
+        unsampled(&mut tree, S + read_ms * MS, |_, _| ())
+    };
+    assert_eq!([1, 6, 9, 20, 70, 80].map(of_reading_at), [1, 1, 1, 0, 0, 1]);
+}
+
+/// Its reaper writes no REAPED record, so it is finalized after the end of GPU readings.
+// Requirement: GPU-36
+#[test]
+fn process_that_ended_and_is_not_finalized_at_the_end_can_have_been_missed() {
+    for is_seen_alive in [false, true] {
+        let mut tree = tree();
+        records_of_child(&mut tree, S + 10 * MS, S + 70 * MS);
+        assert!(tree.get(ProcessId(1)).is_some_and(|process| !process.is_alive()));
+        let remember = |state: &mut GpuState, _: &Tree| {
+            if is_seen_alive {
+                let entry = process(1, CHILD, S + 10 * MS, None);
+                state.table.put(PidEntry { is_main: false, ..entry });
+            }
+        };
+        assert_eq!(unsampled(&mut tree, S, remember), 1, "{is_seen_alive}");
+    }
 }

@@ -170,6 +170,12 @@ impl Tree {
         &self.by_state.alive
     }
 
+    /// The processes that ended and are not finalized, without helpers.
+    pub(super) fn ended(&self) -> impl Iterator<Item = &Process> {
+        let ended = self.by_state.ended.iter().filter_map(|id| self.get(*id));
+        ended.filter(|process| !process.ids.is_helper)
+    }
+
     /// The live processes without those that joined, oldest first.
     pub(super) fn live_descendants(&self) -> impl Iterator<Item = &Process> {
         let live = self.alive().iter().filter_map(|id| self.get(*id));

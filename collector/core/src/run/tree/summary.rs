@@ -68,6 +68,8 @@ pub struct ProcessSummary {
     pub(crate) name: Name,
     /// Its start, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
+    /// Its earliest and its latest start, CLOCK_MONOTONIC nanoseconds: see [`Lifetime`](super::process::Lifetime).
+    pub(crate) starts_ns: [u64; 2],
     /// From start to end, nanoseconds.
     pub wall_ns: u64,
     /// It was alive at the end of the run.
@@ -107,6 +109,7 @@ impl ProcessSummary {
             ids: process.ids,
             parent_pid,
             start_ns,
+            starts_ns: [lifetime.earliest_start_ns, lifetime.start_ns],
             wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(start_ns),
             is_still_running: process.is_alive(),
             exit: process.exit_status(),

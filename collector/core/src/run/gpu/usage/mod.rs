@@ -156,7 +156,7 @@ impl GpuUsage {
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
-            self.devices.iter().filter_map(|device| device.was_listed_within(ended.start_ns, end_ns));
+            self.devices.iter().filter_map(|device| device.was_listed_within(ended.latest_start_ns, end_ns));
         let is_any_listed = self.devices.iter().any(|device| device.lists.read.count > 0);
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
