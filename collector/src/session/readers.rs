@@ -28,10 +28,10 @@ use crate::sources::io_usage::IoUsage;
 use crate::sources::machine_usage::Machine;
 use crate::sources::membership::Membership;
 use crate::sources::program;
-use crate::sources::run_delay::RunDelay;
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
 use crate::sources::segment_name::SegmentName;
+use crate::sources::thread_states::ThreadReader;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
@@ -74,7 +74,7 @@ pub(super) struct Readers {
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
     machine: Machine,
-    run_delay: RunDelay,
+    threads: ThreadReader,
     io: IoUsage,
     free_spaces: FreeSpaces,
     segment_name: SegmentName,
@@ -117,7 +117,7 @@ impl Readers {
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.allowed.cpus.clone(), config.start.launcher_pid),
-            run_delay: RunDelay::new(root.clone(), is_resumed),
+            threads: ThreadReader::new(root.clone(), is_resumed),
             io: IoUsage::new(root.clone(), topmost_pid),
             free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
@@ -252,18 +252,23 @@ impl Readers {
         }
     }
 
+    /// Reads what the threads of the live processes do, if that is due.
+    pub(super) fn read_threads(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        let targets = || run.sampling.thread_targets(&run.tree);
+        if let Some(states) = self.threads.read(now_ns, run.start_ns, targets) {
+            run.apply(now_ns, states);
+        }
+    }
+
     /// Reads GPUs, and the sources with a period of their own if they are due. `is_last`: the command has ended, so those that
     /// must be read at the end are read now.
     pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, is_last: bool) {
         // Brings the pids that drivers may name up to date.
         run.apply(now_ns, Observation::GpuTick);
         let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
-        let is_alive = |id| run.tree.get(id).is_some_and(|process| process.is_alive());
-        let busiest = |most| run.sampling.busiest(&run.tree, most);
         let observations = [
             gpus.map(|gpus| Observation::Gpu(Box::new(gpus))),
             self.machine.read(now_ns, is_last),
-            self.run_delay.read(now_ns, is_alive, busiest),
             self.read_io(run, now_ns, is_last),
             self.free_spaces.read(now_ns),
             self.segment_name.read(now_ns, is_last),

@@ -66,6 +66,7 @@ impl Session {
 
     /// Takes the expensive passes. If processes were found dead, applies all that happened before. Then completes the sample.
     fn conclude(&mut self, at_ns: u64) {
+        self.readers.read_threads(&mut self.run, at_ns);
         self.readers.passes.conclude(&mut self.run, at_ns);
         if let Some(dead_ns) = self.run.sampling.current.dead_ns {
             self.take_all_before(dead_ns);

@@ -14,6 +14,7 @@ mod warnings;
 #[cfg(test)]
 mod nulls;
 mod series;
+mod time_spent;
 
 use hints::Basis;
 pub use inputs::Inputs;
@@ -77,6 +78,7 @@ pub fn report(inputs: &Inputs) -> Report {
         usable,
         hints: Hints::default(),
         contention: contention::contention(inputs, &cpu_time, context_switches),
+        time_spent: None,
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_ram_at_most: max_ram_at_most(inputs, &max_ram),
@@ -107,6 +109,7 @@ pub fn report(inputs: &Inputs) -> Report {
         nodes: Vec::new(),
         ranks: None,
     };
+    report.time_spent = Some(time_spent::time_spent(&inputs.run.time_spent, &report));
     report.warnings = warnings::warnings(inputs, &report);
     report.hints = hints::hints(&report, &basis(inputs));
     if report.coverage.untracked_reason.is_some() {

@@ -35,5 +35,6 @@ pub mod run_end;
 pub mod run_limit;
 pub mod signal;
 pub mod style;
+pub mod thread_state;
 pub mod timestamp;
 pub mod tree_sample;

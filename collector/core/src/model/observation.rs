@@ -14,6 +14,7 @@ use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
 use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
+use super::thread_state::ThreadState;
 use super::tree_sample::{IoBytes, Wants};
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
@@ -143,8 +144,8 @@ pub enum Observation {
     },
     /// File systems have answered how much space they have.
     FreeSpace(Vec<FreeSpace>),
-    /// How long some of the run's threads ran and waited since each was last read.
-    TaskTimes(TaskTimes),
+    /// What the run's threads do, and how long they ran and waited for a core since each was last read.
+    ThreadStates(ThreadStates),
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
     /// The command has ended, and the launcher waits for its tree (`--wait-all`).
@@ -269,6 +270,49 @@ pub enum NoCoreTicks {
     /// sched_getaffinity(2) failed.
     #[error("which cores the run may use is not known")]
     NoAffinity,
+}
+
+/// A process whose threads are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadTarget {
+    /// The process.
+    pub target: Target,
+    /// How many threads it has.
+    pub threads: u64,
+    /// State of its first thread in /proc/PID/stat.
+    pub letter: u8,
+    /// It used no CPU time since the sample before.
+    pub has_rested: bool,
+    /// Major faults so far.
+    pub major_faults: u64,
+}
+
+/// What the threads of the run do at a sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadStates {
+    /// Processes whose threads do something else than at the sample before, and new ones.
+    pub changed: Vec<ProcessThreads>,
+    /// How long all threads that were read ran and waited since the sample before.
+    pub times: TaskTimes,
+    /// The longest that one of them ran, nanoseconds.
+    pub longest_ran_ns: u64,
+    /// The longest that one of them ran or waited for a core, nanoseconds.
+    pub longest_ready_ns: u64,
+    /// How many threads were read, or rested since they were.
+    pub known: u32,
+    /// How many threads there are.
+    pub total: u32,
+}
+
+/// What the threads of a process do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessThreads {
+    /// The process.
+    pub id: ProcessId,
+    /// States, and how many of its threads are in each.
+    pub states: Vec<(ThreadState, u32)>,
+    /// How long its threads waited for a core since the sample before, nanoseconds.
+    pub waited_ns: u64,
 }
 
 /// How long some threads of the run ran and waited, summed up.
@@ -459,11 +503,16 @@ pub struct Vitals {
     pub virtual_bytes: u64,
     /// Address of the bottom of the stack, which an exec changes; 0: not known.
     pub start_stack: u64,
-    /// A signal or a debugger has stopped it.
-    pub is_stopped: bool,
+    /// State of the first thread, a letter as in /proc/PID/stat; 0: not known.
+    pub letter: u8,
 }
 
 impl Vitals {
+    /// Whether a signal or a debugger has stopped the first thread.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.letter, b'T' | b't')
+    }
+
     /// These figures less what the process had used before the run.
     #[must_use]
     pub fn since(self, before: &UsedBefore) -> Self {

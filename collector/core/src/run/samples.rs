@@ -70,6 +70,11 @@ impl Completed {
     pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
         Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
     }
+
+    /// All commands of the sample's time.
+    pub(super) fn commands(&self) -> &[CommandSample] {
+        &self.commands
+    }
 }
 
 impl Samples {

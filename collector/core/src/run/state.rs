@@ -14,6 +14,7 @@ use super::rules::{self, Moment, Rules};
 use super::samples::{Completed, Parts, Samples};
 use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
+use super::time_spent::TimeSpent;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usable_at_start::usable_at_start;
@@ -50,6 +51,8 @@ pub struct RunState {
     pub(crate) cpu: CpuUsage,
     /// How busy the cores are that the run may use.
     pub(crate) cores: AllowedCores,
+    /// Where the wall time went.
+    pub(crate) time_spent: TimeSpent,
     /// GPUs over time.
     pub gpu: GpuState,
     /// The tree at each sample.
@@ -260,7 +263,10 @@ impl RunState {
                 self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }
             Observation::FreeSpace(answers) => self.samples.storage.add_space(now_ns, answers),
-            Observation::TaskTimes(times) => self.cores.add_tasks(*times),
+            Observation::ThreadStates(states) => {
+                self.cores.add_tasks(states.times);
+                self.time_spent.note(states);
+            }
             Observation::SignalReceived(received) => {
                 // A restarted collector is told of all signals again.
                 if self.signals.iter().all(|known| known.signal != received.signal) {
@@ -414,6 +420,7 @@ impl RunState {
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
+        self.time_spent.add(&self.tree, &sample, completed.commands(), self.start_ns);
         self.rules.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.

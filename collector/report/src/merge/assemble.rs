@@ -90,6 +90,7 @@ impl Merger {
             crashes: self.processes.crashes(),
             hints,
             contention: self.common.contention(),
+            time_spent: None,
             io: self.totals.io(),
             faults: self.totals.faults(),
             context_switches: self.totals.context_switches(),

@@ -158,6 +158,9 @@ fn filled() -> Vec<Report> {
         }
     }
     report.contention.reason = Some("not read".into());
+    let time_spent = report.time_spent.as_mut().unwrap();
+    time_spent.reason = Some("fewer than 20 samples".into());
+    time_spent.verdict.as_mut().unwrap().next_step = Some("give it more cores".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());
     report.max_ram_proportional.reason = Some("not read".into());
     report.processes.still_running_processes = vec![Running { pid: 1, command: "sccache".into() }];
@@ -459,6 +462,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         coverage: Coverage { elsewhere: Vec::new(), other_users: Vec::new(), ..original.coverage },
         wall_s: report.wall_s,
         contention: Contention::default(),
+        time_spent: None,
         hints: Hints { gpu_memory_reason: None, ..original.hints },
         allowed: Allowed { batch_system: None, ..original.allowed },
         host: Host { boot_id: None, ..original.host },

@@ -11,6 +11,7 @@ mod headline;
 mod next_job;
 mod nodes;
 mod processes;
+mod time_spent;
 mod usage;
 mod warnings;
 
@@ -47,6 +48,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
 fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
     let mut sections = Vec::from(gpu_tracker::sections(report, units));
     sections.extend([
+        time_spent::section(report, units),
         usage::cpu_time(report, units),
         contention::contention(&report.contention),
         usage::mean_ram(report, units),

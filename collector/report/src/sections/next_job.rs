@@ -194,7 +194,9 @@ fn remarks(report: &Report, units: Units) -> Vec<String> {
     {
         remarks.push("at least: how much it needs is not known".to_owned());
     }
-    if hints.cpus.is_some_and(|hint| hint.is_serial) {
+    if hints.cpus.is_some_and(|hint| hint.is_serial)
+        && report.time_spent.as_ref().is_none_or(|spent| spent.verdict.is_none())
+    {
         remarks.push(format!("it ran serially on {} cores", report.usable.cores.count));
     }
     if report.contention.is_contended == Some(true) {

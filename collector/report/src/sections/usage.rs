@@ -1,6 +1,6 @@
 //! What the tree used: CPU time, RAM, I/O, faults and switches.
 
-use super::{contention, nodes};
+use super::{contention, nodes, time_spent};
 use crate::document::{Block, Cell, Column, RamSpan, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
@@ -116,6 +116,7 @@ pub(super) fn switches(report: &Report) -> Section {
 /// Makes the summary's rows of CPU and RAM, and the heads of their columns.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let mut rows = vec![Block::Heads(&["used", "of"]), cpu_row(report, units)];
+    rows.extend(time_spent::row(report));
     rows.extend(contention::row(report));
     rows.push(ram_row(report, units));
     rows.extend(above_limit(report));

@@ -125,7 +125,7 @@ impl Handle {
             threads: stat.threads,
             virtual_bytes: stat.virtual_bytes,
             start_stack: stat.start_stack,
-            is_stopped: stat.is_stopped(),
+            letter: stat.state,
         };
         if stat.is_over() {
             let remains = proc_fs::remains_if_over(self.target.pid, &stat);

@@ -333,6 +333,11 @@ impl ProcRoot {
         parse_task_times(&self.read(pid, &format!("task/{task}/schedstat"))?)
     }
 
+    /// How long a thread ran and waited for a core, by the text of its schedstat.
+    pub(crate) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
+        parse_task_times(text)
+    }
+
     /// Reads the memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
     pub fn system_memory(&self) -> Option<(u64, u64)> {
         let memory = Meminfo::from_file(self.top_path("meminfo")).ok()?;

@@ -89,11 +89,6 @@ impl Stat {
         self.is_dead() && self.threads <= 1
     }
 
-    /// Whether a signal or a debugger has stopped the first thread.
-    pub fn is_stopped(&self) -> bool {
-        matches!(self.state, b'T' | b't')
-    }
-
     /// Whether it is a thread of the kernel (PF_KTHREAD).
     pub fn is_of_kernel(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;

@@ -21,6 +21,7 @@ mod run_limits;
 #[cfg(feature = "schema")]
 mod schema;
 mod series;
+mod time_spent;
 mod usable;
 mod warning;
 
@@ -61,6 +62,9 @@ pub use series::{
     CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
     Track,
 };
+pub use time_spent::{
+    CommandShare, CommandTime, StateTime, ThreadTime, TimeSpent, TimeState, Verdict, VerdictKind,
+};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 
@@ -100,6 +104,8 @@ pub struct Report {
     /// What others had of the allowed cores, on average.
     #[serde(default)]
     pub contention: Contention,
+    /// Where the wall time went; `None`: the run was not tracked.
+    pub time_spent: Option<TimeSpent>,
     /// I/O of storage, not of the page cache.
     #[serde(default)]
     pub io: Io,

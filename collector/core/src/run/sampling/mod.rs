@@ -11,16 +11,15 @@ pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-
 use rustc_hash::FxHashMap;
 
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
 use crate::model::groups::Groups;
-use crate::model::ids::{ImageGroup, Target};
+use crate::model::ids::ImageGroup;
 use crate::model::observation::{
-    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, Size, Vitals,
+    PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, Size, ThreadTarget,
+    Vitals,
 };
 use files::KnownPrograms;
 use footprint::{Estimate, Estimates, Readings, Tried};
@@ -102,8 +101,6 @@ pub struct CurrentSample {
     pub first: Vec<(ProcessId, u64)>,
     /// Processes that run another program than at their reading before.
     pub changed: Vec<ChangedProgram>,
-    /// CPU time of the processes that used some since their reading before, nanoseconds.
-    ran_ns: Vec<(ProcessId, u64)>,
     /// Arguments that were read, until [`Sampling::conclude`] gives them to the processes.
     args: FxHashMap<ProcessId, Vec<String>>,
     /// When the sample saw the last dead process, CLOCK_MONOTONIC nanoseconds. `None`: it saw none.
@@ -207,10 +204,6 @@ impl Sampling {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
         let (last_size, last_touched, last_ns) = (reading.size, reading.touched(), reading.at_ns);
-        let ran_ns = vitals.cpu_ns.unwrap_or(0).saturating_sub(reading.vitals.cpu_ns.unwrap_or(0));
-        if ran_ns > 0 {
-            self.current.ran_ns.push((id, ran_ns));
-        }
         let has_execd = reading.set_vitals(vitals);
         if has_execd {
             self.current.changed.push(ChangedProgram { id, since_ns: last_ns });
@@ -242,19 +235,21 @@ impl Sampling {
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// The processes that used most CPU time since the reading before, each with its number of threads, the busiest first. They are
-    /// at most `most`.
-    pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
-        let mut ran = self.current.ran_ns.clone();
-        ran.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
-        let with_threads =
-            |id: &ProcessId| Some((tree.get(*id)?.target()?, self.readings.get(id)?.vitals.threads));
-        ran.iter().filter_map(|(id, _)| with_threads(id)).take(most).collect()
+    /// The live processes, for a reading of their threads.
+    pub fn thread_targets(&self, tree: &Tree) -> Vec<ThreadTarget> {
+        let target = |id: &ProcessId| {
+            let reading = self.readings.get(id)?;
+            let Vitals { threads, letter, major_faults, .. } = reading.vitals;
+            // A process that rested has no reading in this sample.
+            let has_rested = reading.at_ns != self.current.at_ns;
+            Some(ThreadTarget { target: tree.get(*id)?.target()?, threads, letter, has_rested, major_faults })
+        };
+        self.alive.iter().filter_map(target).collect()
     }
 
     /// Whether all live processes were stopped when they were last read; false if there is none.
     pub(crate) fn are_all_stopped(&self) -> bool {
-        let is_stopped = |id| self.readings.get(id).is_some_and(|reading| reading.vitals.is_stopped);
+        let is_stopped = |id| self.readings.get(id).is_some_and(|reading| reading.vitals.is_stopped());
         !self.alive.is_empty() && self.alive.iter().all(is_stopped)
     }
 

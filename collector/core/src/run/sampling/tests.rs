@@ -493,25 +493,23 @@ fn cpu_clock_counts_by_its_growth() {
 }
 
 #[test]
-fn busiest_processes_are_those_that_ran_most_since_the_sample_before() {
+fn threads_to_read_are_those_of_live_processes_and_a_process_that_rested_is_marked() {
     let mut run = Run::new(Made::with(10));
     run.start(CHILD);
     let ids = run.tree.alive().to_vec();
-    let mut busiest = |cpu_ns: [u64; 2], most| {
+    let mut targets = |states: [ReadingState; 2]| {
         run.now_ns += S;
-        let reading = |(id, cpu_ns): (&ProcessId, u64)| {
-            let vitals = Vitals { cpu_ns: Some(cpu_ns), threads: cpu_ns, ..Vitals::default() };
-            Reading { id: *id, args: None, state: ReadingState::Alive(vitals, Some(Size::default())) }
-        };
-        let readings: Vec<_> = ids.iter().zip(cpu_ns).map(reading).collect();
+        let reading = |(id, state): (&ProcessId, ReadingState)| Reading { id: *id, args: None, state };
+        let readings: Vec<_> = ids.iter().zip(states).map(reading).collect();
         run.sampling.read(&mut run.tree, run.now_ns, &readings);
-        let busiest = run.sampling.busiest(&run.tree, most);
-        busiest.into_iter().map(|(target, threads)| (target.pid, threads)).collect::<Vec<_>>()
+        let targets = run.sampling.thread_targets(&run.tree);
+        targets.into_iter().map(|one| (one.target.pid, one.threads, one.has_rested)).collect::<Vec<_>>()
     };
-    assert_eq!(busiest([9, 3], 5), [(MAIN, 9), (CHILD, 3)]);
-    assert_eq!(busiest([10, 8], 5), [(CHILD, 8), (MAIN, 10)]);
-    assert_eq!(busiest([10, 9], 5), [(CHILD, 9)], "the first has rested");
-    assert_eq!(busiest([30, 30], 1), [(CHILD, 30)]);
+    let vitals = Vitals { threads: 3, ..Vitals::default() };
+    let alive = ReadingState::Alive(vitals, Some(Size::default()));
+    assert_eq!(targets([alive, alive]), [(MAIN, 3, false), (CHILD, 3, false)]);
+    assert_eq!(targets([ReadingState::Rested, alive]), [(MAIN, 3, true), (CHILD, 3, false)]);
+    assert_eq!(targets([ReadingState::Rested, ReadingState::Gone(S)]), [(MAIN, 3, true)]);
 }
 
 #[test]

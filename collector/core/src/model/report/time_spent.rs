@@ -1,0 +1,159 @@
+//! Where the wall time of a run went.
+
+use serde::{Deserialize, Serialize};
+
+use crate::named;
+
+named! {
+    /// What a run does at a moment: the first of these that holds for one of its threads.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum TimeState {
+        /// A thread has a core.
+        Computing = "computing",
+        /// A thread is ready to run, and none has a core.
+        WaitingForCore = "waiting_for_core",
+        /// For a disk, or a file system of the network.
+        Storage = "storage",
+        /// For memory that was swapped out, or that the kernel has to reclaim.
+        Swap = "swap",
+        /// For a socket.
+        Network = "network",
+        /// For a GPU.
+        Gpu = "gpu",
+        /// For a lock on a file.
+        FileLock = "file_lock",
+        /// For a lock of memory, such as a mutex.
+        Lock = "lock",
+        /// For the other end of a pipe, which is not of the run.
+        Pipe = "pipe",
+        /// For a terminal.
+        Terminal = "terminal",
+        /// For one of several events (poll, select, epoll).
+        Events = "events",
+        /// For a time, or a signal.
+        Sleeping = "sleeping",
+        /// A signal or a debugger has stopped it.
+        Stopped = "stopped",
+        /// Not known.
+        Unknown = "unknown",
+    }
+}
+
+/// Where the wall time went: what the run did at each moment, by the first of its states that held for one of its threads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TimeSpent {
+    /// How the shares are known.
+    pub basis: Option<String>,
+    /// Samples that read what threads do.
+    pub n_samples: u64,
+    /// The states that took time, in their order. The shares add up to 1.
+    pub states: Vec<StateTime>,
+    /// Mean number of cores in use while it computed.
+    pub cores_while_computing: Option<f64>,
+    /// The commands by the time that they decided, the longest first.
+    pub commands: Vec<CommandTime>,
+    /// What took most of the time; `None`: nothing did, or too little is known.
+    pub verdict: Option<Verdict>,
+    /// Why a part is unknown, or there is no verdict.
+    pub reason: Option<String>,
+}
+
+/// A state of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StateTime {
+    /// The state.
+    pub state: TimeState,
+    /// Part of the wall time, from 0 to 1.
+    pub share: f64,
+    /// Seconds.
+    pub s: f64,
+    /// The commands whose threads were in it, by their part of the wall time. They add up to `share`.
+    pub by_command: Vec<CommandShare>,
+}
+
+/// The part of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CommandShare {
+    /// Command name.
+    pub command: String,
+    /// Part of the wall time, from 0 to 1.
+    pub share: f64,
+}
+
+/// What the threads of a command did, thread-seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CommandTime {
+    /// Command name.
+    pub command: String,
+    /// Time that its threads spent in each state, thread-seconds.
+    pub states: Vec<ThreadTime>,
+    /// Time that they waited for others of the run: for a child, or for the other end of a pipe, thread-seconds.
+    pub waiting_for_others_s: f64,
+}
+
+/// Time of threads in a state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ThreadTime {
+    /// The state.
+    pub state: TimeState,
+    /// Thread-seconds.
+    pub s: f64,
+}
+
+/// What took most of the time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Verdict {
+    /// A state, `serial` (one core of several computed) or `gpu_starved` (a GPU was idle while the CPU computed).
+    pub kind: VerdictKind,
+    /// Part of the wall time, from 0 to 1.
+    pub share: f64,
+    /// The command that decided most of it.
+    pub command: Option<String>,
+    /// One sentence.
+    pub text: String,
+    /// What to change, where that is certain.
+    pub next_step: Option<String>,
+}
+
+named! {
+    /// The kind of a verdict.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum VerdictKind {
+        /// As many cores as the run may use computed, or how many there are is not known.
+        Computing = "computing",
+        /// One core of several computed.
+        Serial = "serial",
+        /// A GPU of the run was idle while its processes computed.
+        GpuStarved = "gpu_starved",
+        /// As the state.
+        WaitingForCore = "waiting_for_core",
+        /// As the state.
+        Storage = "storage",
+        /// As the state.
+        Swap = "swap",
+        /// As the state.
+        Network = "network",
+        /// As the state.
+        Gpu = "gpu",
+        /// As the state.
+        FileLock = "file_lock",
+        /// As the state.
+        Lock = "lock",
+        /// As the state.
+        Pipe = "pipe",
+        /// As the state.
+        Terminal = "terminal",
+        /// As the state.
+        Events = "events",
+        /// As the state.
+        Sleeping = "sleeping",
+        /// As the state.
+        Stopped = "stopped",
+    }
+}

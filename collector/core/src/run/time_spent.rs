@@ -1,0 +1,495 @@
+//! Where the wall time went: what the tree does at each moment, by the first [`TimeState`] that holds for one of its threads.
+//!
+//! The time between two readings of the threads is divided in two steps:
+//!
+//! - How long at least one thread was ready is known within bounds: no shorter than the longest time of one thread, and no longer than the
+//!   sum of all. Where the bounds differ, [`Bounded`] decides by how often a reading saw a ready thread. Of that time the tree computed as
+//!   long as its CPU time allows. For the rest its threads waited for a core.
+//! - In the rest of the time all threads were blocked. A reading that finds no thread ready tells in which state. What passes before such a
+//!   reading waits for it (`pending_ns`). A reading stands for three times its own length at most: if more is left at the end, the threads
+//!   were not as readings saw them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::sampling::Sample;
+use super::tree::Tree;
+use crate::model::ids::ProcessId;
+use crate::model::observation::{ProcessThreads, ThreadStates};
+use crate::model::report::TimeState;
+use crate::model::thread_state::ThreadState;
+use crate::model::tree_sample::CommandSample;
+
+/// Number of states.
+const STATES: usize = TimeState::ALL.len();
+/// Commands with sums of their own. The others share one.
+const MAX_COMMANDS: usize = 32;
+/// A reading that finds all threads blocked stands for this many times the time since the reading before, at most.
+const MOST_BLOCKED_PARTS: u64 = 3;
+
+/// A time in each state, nanoseconds.
+pub(crate) type ByState = [u64; STATES];
+
+/// One command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CommandSums {
+    /// Its name.
+    pub command: Arc<str>,
+    /// The wall time that it decided, nanoseconds.
+    pub wall_ns: ByState,
+    /// The time of its threads, nanoseconds.
+    pub thread_ns: ByState,
+    /// The time that its threads waited for others of the run, nanoseconds.
+    pub passive_ns: u64,
+    /// Time in which its threads were blocked, until a reading tells in which state, nanoseconds.
+    carried_ns: u64,
+}
+
+/// A time that is known within bounds, by a part of them that readings tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Bounded {
+    /// How much more than the lower bounds readings saw, nanoseconds. Older readings count less.
+    seen_ns: f64,
+    /// How far the bounds were apart, nanoseconds. Older ones count less.
+    room_ns: f64,
+}
+
+/// What is known of the time since the last reading.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Stretch {
+    length_ns: u64,
+    /// CPU time of commands, nanoseconds.
+    cpu_ns: Vec<(Arc<str>, u64)>,
+    /// CPU time of processes that ended, nanoseconds.
+    ended_cpu_ns: u64,
+    /// The longest that one of them computed, nanoseconds.
+    longest_ended_ns: u64,
+}
+
+/// Where the time of a run went.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct TimeSpent {
+    /// The commands that decided most time or have most threads.
+    pub commands: Vec<CommandSums>,
+    /// How many readings told what threads do.
+    pub readings: u64,
+    /// Threads of which the state was known at a reading, summed over the readings.
+    pub known_threads: u64,
+    /// All threads, summed over the readings.
+    pub threads: u64,
+    /// CPU time while the tree computed, nanoseconds.
+    pub cpu_ns: u64,
+    /// Time in which all threads were blocked, and of which no reading told the state yet, nanoseconds.
+    pub pending_ns: u64,
+    /// Time between readings, nanoseconds.
+    pub length_ns: u64,
+    /// How long readings saw a ready thread, nanoseconds, as far as its time is not in the states: each stands for the time since the reading
+    /// before.
+    bounded: Bounded,
+    open: Stretch,
+    /// What the last reading found, until the sample is complete.
+    #[serde(skip)]
+    reading: Option<ThreadStates>,
+    /// What the threads of live processes do. A restarted collector reads all of them anew.
+    #[serde(skip)]
+    live: FxHashMap<ProcessId, Vec<(ThreadState, u32)>>,
+}
+
+impl Bounded {
+    /// The time within these bounds, nanoseconds, in a stretch of `length_ns`; `is_seen`: its end was within that time.
+    fn time(&mut self, low_ns: u64, high_ns: u64, length_ns: u64, is_seen: bool) -> u64 {
+        /// Bounds that are nearer than this part of the time decide alone.
+        const NEAR: u64 = 100;
+        /// How much an older reading counts.
+        const DECAY: f64 = 0.97;
+        let room_ns = high_ns.saturating_sub(low_ns);
+        if room_ns <= length_ns / NEAR {
+            return high_ns;
+        }
+        let seen_ns = if is_seen { length_ns as f64 } else { 0.0 };
+        self.seen_ns = self.seen_ns * DECAY + seen_ns - low_ns as f64;
+        self.room_ns = self.room_ns * DECAY + room_ns as f64;
+        let part = (self.seen_ns / self.room_ns).clamp(0.0, 1.0);
+        low_ns + (room_ns as f64 * part) as u64
+    }
+}
+
+/// What the threads of a command do at a reading.
+#[derive(Debug, Default)]
+struct Threads {
+    ready: u64,
+    passive: u64,
+    pooled: u64,
+    by_state: ByState,
+    waited_ns: u64,
+}
+
+impl Threads {
+    fn add(&mut self, state: ThreadState, count: u32) {
+        let count = u64::from(count);
+        match state {
+            ThreadState::Ready => self.ready += count,
+            ThreadState::Passive => self.passive += count,
+            ThreadState::Pooled => self.pooled += count,
+            ThreadState::In(state) => self.by_state[state as usize] += count,
+        }
+    }
+
+    /// How many there are.
+    fn count(&self) -> u64 {
+        self.ready + self.passive + self.pooled + self.by_state.iter().sum::<u64>()
+    }
+}
+
+impl TimeSpent {
+    /// Takes in what the threads of the run do. It counts once the sample is complete.
+    pub(super) fn note(&mut self, states: &ThreadStates) {
+        for ProcessThreads { id, states, .. } in &states.changed {
+            self.live.insert(*id, states.clone());
+        }
+        self.reading = Some(states.clone());
+    }
+
+    /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read. `start_ns`: the
+    /// begin of the run, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn add(&mut self, tree: &Tree, sample: &Sample, commands: &[CommandSample], start_ns: u64) {
+        self.open.length_ns += sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
+        for CommandSample { command, cpu_ns, .. } in commands.iter().filter(|command| command.cpu_ns > 0) {
+            match self.open.cpu_ns.iter_mut().find(|(name, _)| name == command) {
+                Some((_, sum_ns)) => *sum_ns += cpu_ns,
+                None => self.open.cpu_ns.push((Arc::clone(command), *cpu_ns)),
+            }
+        }
+        for interval in &sample.intervals {
+            let cpu_ns = interval.cpu_ns.max(0).unsigned_abs();
+            let of_a_thread_ns = cpu_ns / interval.threads.max(1);
+            self.open.ended_cpu_ns += cpu_ns;
+            self.open.longest_ended_ns = self.open.longest_ended_ns.max(of_a_thread_ns);
+            if interval.is_process && !self.live.contains_key(&interval.id) {
+                let lived_ns = interval.end_ns.saturating_sub(interval.likely_start_ns);
+                self.command(&interval.command).thread_ns[TimeState::Unknown as usize] += lived_ns;
+            }
+        }
+        self.live.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
+        if let Some(reading) = self.reading.take() {
+            self.divide(tree, &reading);
+        }
+    }
+
+    /// Divides the time since the last reading among the states.
+    fn divide(&mut self, tree: &Tree, reading: &ThreadStates) {
+        let stretch = std::mem::take(&mut self.open);
+        let length_ns = stretch.length_ns;
+        let mut by_command: FxHashMap<Arc<str>, Threads> = FxHashMap::default();
+        for (id, states) in &self.live {
+            let Some(process) = tree.get(*id) else { continue };
+            let threads = by_command.entry(Arc::clone(&process.name.command)).or_default();
+            states.iter().for_each(|(state, count)| threads.add(*state, *count));
+        }
+        for ProcessThreads { id, waited_ns, .. } in &reading.changed {
+            if let Some(process) = tree.get(*id)
+                && let Some(threads) = by_command.get_mut(&process.name.command)
+            {
+                threads.waited_ns += waited_ns;
+            }
+        }
+        let cpu_ns: u64 = stretch.cpu_ns.iter().map(|(_, ns)| ns).sum();
+        let is_ready = by_command.values().any(|threads| threads.ready > 0);
+        let longest_ran_ns = reading.longest_ran_ns.max(stretch.longest_ended_ns).min(length_ns);
+        let longest_ready_ns = reading.longest_ready_ns.max(longest_ran_ns).min(length_ns);
+        let most_ready_ns = cpu_ns.saturating_add(reading.times.waited_ns).clamp(longest_ready_ns, length_ns);
+        // A reading misses processes that live shorter than it takes. They mostly run one after another.
+        let are_short = stretch.ended_cpu_ns > cpu_ns / 2;
+        let ready_ns = if are_short {
+            most_ready_ns
+        } else {
+            self.bounded.time(longest_ready_ns, most_ready_ns, length_ns, is_ready)
+        };
+        let computing_ns = cpu_ns.clamp(longest_ran_ns, ready_ns.max(longest_ran_ns));
+        self.readings += 1;
+        self.known_threads += u64::from(reading.known);
+        self.threads += u64::from(reading.total);
+        self.length_ns += length_ns;
+        self.cpu_ns += cpu_ns;
+        self.pending_ns += length_ns - ready_ns.min(length_ns);
+        self.credit(TimeState::Computing, computing_ns, &stretch.cpu_ns);
+        let waited: Vec<(Arc<str>, u64)> =
+            by_command.iter().map(|(name, threads)| (Arc::clone(name), threads.waited_ns)).collect();
+        self.credit(TimeState::WaitingForCore, ready_ns.saturating_sub(computing_ns), &waited);
+        if !is_ready {
+            let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
+            self.pending_ns -= blocked_ns;
+            let (state, holders) = deciding(&by_command);
+            self.credit(state, blocked_ns, &holders);
+        }
+        for (command, threads) in &by_command {
+            let cpu_ns = stretch.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns);
+            self.command(command).add_threads(threads, cpu_ns, length_ns);
+        }
+        self.merge_least();
+    }
+
+    /// Adds wall time in a state, shared among commands by these weights. Without any, it is nobody's.
+    fn credit(&mut self, state: TimeState, ns: u64, weights: &[(Arc<str>, u64)]) {
+        let all: u64 = weights.iter().map(|(_, weight)| weight).sum();
+        let mut left_ns = ns;
+        for (command, weight) in weights.iter().filter(|(_, weight)| *weight > 0) {
+            let part_ns = ((ns as f64 * *weight as f64 / all as f64) as u64).min(left_ns);
+            left_ns -= part_ns;
+            self.command(command).wall_ns[state as usize] += part_ns;
+        }
+        if left_ns > 0 {
+            // What rounding leaves is the first one's.
+            let first =
+                weights.iter().find(|(_, weight)| *weight > 0).map(|(command, _)| Arc::clone(command));
+            self.command(&first.unwrap_or_default()).wall_ns[state as usize] += left_ns;
+        }
+    }
+
+    /// The sums of a command.
+    fn command(&mut self, command: &Arc<str>) -> &mut CommandSums {
+        let index = self.commands.iter().position(|sums| sums.command == *command);
+        let index = index.unwrap_or_else(|| {
+            self.commands.push(CommandSums { command: Arc::clone(command), ..CommandSums::default() });
+            self.commands.len() - 1
+        });
+        &mut self.commands[index]
+    }
+
+    /// Adds the commands that decided least to one without a name, if there are too many.
+    fn merge_least(&mut self) {
+        if self.commands.len() <= MAX_COMMANDS + 1 {
+            return;
+        }
+        self.commands.sort_by_key(|sums| std::cmp::Reverse(sums.wall_ns.iter().sum::<u64>()));
+        for least in self.commands.split_off(MAX_COMMANDS) {
+            let others = self.command(&Arc::default());
+            for state in 0..STATES {
+                others.wall_ns[state] += least.wall_ns[state];
+                others.thread_ns[state] += least.thread_ns[state];
+            }
+            others.passive_ns += least.passive_ns;
+            others.carried_ns += least.carried_ns;
+        }
+    }
+
+    /// The wall time in each state so far, nanoseconds.
+    pub(crate) fn wall_ns(&self) -> ByState {
+        let mut sums = ByState::default();
+        for command in &self.commands {
+            for (sum, ns) in sums.iter_mut().zip(command.wall_ns) {
+                *sum += ns;
+            }
+        }
+        sums
+    }
+}
+
+impl CommandSums {
+    /// Adds the time of its threads in a stretch: `cpu_ns` of it they computed.
+    fn add_threads(&mut self, threads: &Threads, cpu_ns: u64, length_ns: u64) {
+        self.thread_ns[TimeState::Computing as usize] += cpu_ns;
+        self.thread_ns[TimeState::WaitingForCore as usize] += threads.waited_ns;
+        let ready_ns = cpu_ns.saturating_add(threads.waited_ns);
+        self.carried_ns += threads.count().saturating_mul(length_ns).saturating_sub(ready_ns);
+        let blocked = threads.count() - threads.ready;
+        if blocked == 0 {
+            return;
+        }
+        let ns = std::mem::take(&mut self.carried_ns);
+        let part_ns = |count: u64| (ns as f64 * count as f64 / blocked as f64) as u64;
+        for (sum, count) in self.thread_ns.iter_mut().zip(threads.by_state) {
+            *sum += part_ns(count);
+        }
+        self.thread_ns[TimeState::Lock as usize] += part_ns(threads.pooled);
+        self.passive_ns += part_ns(threads.passive);
+    }
+}
+
+/// The state that the tree is in while all threads are blocked, and how many threads each command has in it.
+fn deciding(by_command: &FxHashMap<Arc<str>, Threads>) -> (TimeState, Vec<(Arc<str>, u64)>) {
+    let holders = |count: &dyn Fn(&Threads) -> u64| -> Vec<(Arc<str>, u64)> {
+        let mut holders: Vec<_> =
+            by_command.iter().map(|(name, threads)| (Arc::clone(name), count(threads))).collect();
+        holders.retain(|(_, count)| *count > 0);
+        // In an order of its own, so that a replay gives the same.
+        holders.sort_unstable();
+        holders
+    };
+    for state in TimeState::ALL {
+        let holders = holders(&|threads| threads.by_state[state as usize]);
+        if !holders.is_empty() {
+            return (state, holders);
+        }
+    }
+    // Threads of a pool that wait for nobody else.
+    let pooled = holders(&|threads| threads.pooled);
+    if pooled.is_empty() { (TimeState::Unknown, pooled) } else { (TimeState::Lock, pooled) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::observation::{Observation, Reading, ReadingState, Size, TaskTimes, Vitals};
+    use crate::run::RunState;
+    use crate::run::tree::RunContext;
+    use crate::run::trust::Trust;
+    use crate::run::usage::CpuUsage;
+
+    const MS: u64 = 1_000_000;
+    const START: u64 = 50_000 * MS;
+
+    /// A run of one process, of which a sample is taken each 100 ms.
+    struct OneProcess {
+        run: RunState,
+        now_ns: u64,
+        cpu_ns: u64,
+    }
+
+    impl OneProcess {
+        fn new() -> Self {
+            let context = RunContext::of_test(100, 10, START);
+            let mut run =
+                RunState::new(context, CpuUsage::new(100 * MS, 2, START), Trust::new(START, 2, false), 5);
+            let command = "main".to_owned();
+            run.apply(START, &Observation::CommandStarted { pid: 1, start_ns: START, command });
+            Self { run, now_ns: START, cpu_ns: 0 }
+        }
+
+        /// Takes a sample: its one thread ran and waited so many milliseconds since the one before, and does this.
+        fn sample(&mut self, ran_ms: u64, waited_ms: u64, state: ThreadState) {
+            self.sample_of(&[(state, 1)], ran_ms, ran_ms, waited_ms);
+        }
+
+        /// Takes a sample: its threads do this, ran so long together, and one of them so long.
+        fn sample_of(&mut self, states: &[(ThreadState, u32)], ran_ms: u64, longest_ms: u64, waited_ms: u64) {
+            self.now_ns += 100 * MS;
+            self.cpu_ns += ran_ms * MS;
+            let id = self.run.tree.alive()[0];
+            let vitals = Vitals { cpu_ns: Some(self.cpu_ns), threads: 1, ..Vitals::default() };
+            let state = ReadingState::Alive(vitals, Some(Size::default()));
+            let changed = vec![ProcessThreads { id, states: states.to_vec(), waited_ns: waited_ms * MS }];
+            let threads = ThreadStates {
+                changed,
+                times: TaskTimes { ran_ns: ran_ms * MS, waited_ns: waited_ms * MS },
+                longest_ran_ns: longest_ms * MS,
+                longest_ready_ns: (longest_ms + waited_ms) * MS,
+                known: 1,
+                total: 1,
+            };
+            for observation in [
+                Observation::Readings(vec![Reading { id, args: None, state }]),
+                Observation::ThreadStates(threads),
+                Observation::Peaks(Vec::new()),
+                Observation::SampleRead,
+                Observation::SampleComplete,
+            ] {
+                self.run.apply(self.now_ns, &observation);
+            }
+        }
+
+        /// Percent of the time up to now in each state that has some, and that of which nothing is known yet.
+        fn percent(&self) -> (Vec<(TimeState, u64)>, u64) {
+            let spent = &self.run.time_spent;
+            let all_ns = self.now_ns - START;
+            let percent = |ns: u64| (ns * 100 + all_ns / 2) / all_ns;
+            let states = TimeState::ALL.into_iter().zip(spent.wall_ns().map(percent));
+            (states.filter(|(_, percent)| *percent > 0).collect(), percent(spent.pending_ns))
+        }
+    }
+
+    const READY: ThreadState = ThreadState::Ready;
+    const STORAGE: ThreadState = ThreadState::In(TimeState::Storage);
+    const LOCK: ThreadState = ThreadState::In(TimeState::Lock);
+    const SLEEPING: ThreadState = ThreadState::In(TimeState::Sleeping);
+
+    // Requirement: SLOW-1
+    #[test]
+    fn clocks_divide_the_time_and_readings_name_the_rest() {
+        let mut one = OneProcess::new();
+        for _ in 0..10 {
+            // Two of three readings find it at work: it ran for 60 ms of 100 and waited 10 ms for a core.
+            one.sample(60, 10, READY);
+            one.sample(60, 10, STORAGE);
+            one.sample(60, 10, READY);
+        }
+        let states = [(TimeState::Computing, 60), (TimeState::WaitingForCore, 10), (TimeState::Storage, 29)];
+        assert_eq!(one.percent(), (states.to_vec(), 1), "no reading has named the last 30 ms yet");
+    }
+
+    // Requirement: SLOW-1
+    #[test]
+    fn each_phase_has_its_state() {
+        let mut one = OneProcess::new();
+        (0..40).for_each(|_| one.sample(100, 0, READY));
+        (0..30).for_each(|_| one.sample(0, 0, SLEEPING));
+        (0..30).for_each(|_| one.sample(0, 0, LOCK));
+        let states = [(TimeState::Computing, 40), (TimeState::Lock, 30), (TimeState::Sleeping, 30)];
+        assert_eq!(one.percent(), (states.to_vec(), 0));
+    }
+
+    // Requirement: SLOW-1
+    #[test]
+    fn two_threads_compute_at_once_or_in_turns_as_readings_see_them() {
+        let mut at_once = OneProcess::new();
+        for _ in 0..50 {
+            at_once.sample_of(&[(READY, 2)], 100, 50, 0);
+            at_once.sample_of(&[(SLEEPING, 2)], 100, 50, 0);
+        }
+        let (states, _) = at_once.percent();
+        assert!((46..=56).contains(&states[0].1), "{states:?}");
+        let mut in_turns = OneProcess::new();
+        (0..100).for_each(|_| in_turns.sample_of(&[(READY, 1), (LOCK, 1)], 100, 50, 0));
+        assert_eq!(in_turns.percent(), (vec![(TimeState::Computing, 100)], 0));
+    }
+
+    // Requirement: SLOW-1
+    #[test]
+    fn first_state_that_holds_decides_and_whoever_waits_for_others_does_not() {
+        for (states, decides) in [
+            (vec![(ThreadState::Passive, 3), (SLEEPING, 1)], TimeState::Sleeping),
+            (vec![(ThreadState::Pooled, 8), (SLEEPING, 1)], TimeState::Sleeping),
+            (vec![(LOCK, 1), (SLEEPING, 1)], TimeState::Lock),
+            (vec![(LOCK, 1), (STORAGE, 1)], TimeState::Storage),
+            (vec![(ThreadState::Pooled, 8), (ThreadState::Passive, 1)], TimeState::Lock),
+            (vec![(ThreadState::Passive, 1)], TimeState::Unknown),
+        ] {
+            let mut one = OneProcess::new();
+            one.sample_of(&states, 0, 0, 0);
+            assert_eq!(one.percent().0, [(decides, 100)], "{states:?}");
+        }
+    }
+
+    #[test]
+    fn reading_stands_for_a_few_times_its_length_at_most() {
+        let mut one = OneProcess::new();
+        (0..99).for_each(|_| one.sample(50, 0, READY));
+        one.sample(50, 0, STORAGE);
+        let (states, left) = one.percent();
+        assert_eq!((states, left), (vec![(TimeState::Computing, 50), (TimeState::Storage, 3)], 47));
+    }
+
+    #[test]
+    fn commands_beyond_the_most_share_one_entry_and_nothing_is_lost() {
+        let mut spent = TimeSpent::default();
+        for number in 0..100_u64 {
+            spent.credit(TimeState::Computing, 10, &[(format!("step{number}").into(), 1)]);
+            spent.merge_least();
+        }
+        spent.credit(TimeState::Lock, 10, &[("a".into(), 1), ("b".into(), 2)]);
+        assert!(spent.commands.len() <= MAX_COMMANDS + 3, "{}", spent.commands.len());
+        assert_eq!(spent.wall_ns().iter().sum::<u64>(), 1010);
+    }
+
+    #[test]
+    fn time_of_threads_is_that_of_their_states() {
+        let mut one = OneProcess::new();
+        one.sample_of(&[(LOCK, 2), (READY, 1), (ThreadState::Passive, 1)], 90, 90, 10);
+        let [command] = one.run.time_spent.commands.as_slice() else { panic!("one command") };
+        let state_ms = |state: TimeState| command.thread_ns[state as usize] / MS;
+        let known = [TimeState::Computing, TimeState::WaitingForCore, TimeState::Lock].map(state_ms);
+        assert_eq!((known, command.passive_ns / MS), ([90, 10, 200], 100));
+    }
+}

@@ -1,0 +1,653 @@
+//! What the threads of the run do: the state of each, and how long it ran and waited for a core.
+//!
+//! | figure | source | cost (Linux 6.18) |
+//! |---|---|---|
+//! | ran, and waited for a core, nanoseconds | `task/TID/schedstat` (Documentation/scheduler/sched-stats.rst) | 0.4 us by a held file |
+//! | the kernel function in which it sleeps | `task/TID/wchan`; `0`: it is ready, or the kernel does not tell | 1.2 us by a held file |
+//! | its state, a letter | `stat`, which samples read of the first thread | 10 us of others |
+//!
+//! A process that used no CPU time since the sample before costs nothing: its threads do what they did. A thread that ran nearly all the
+//! time is ready, so its `wchan` is not read. What is left has a budget. If it does not last for all threads, each reading goes on where
+//! the one before stopped, and the others count as they were when they were last read.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::process::{Resource, getrlimit};
+
+use crate::model::ids::{ProcessId, Target};
+use crate::model::observation::{
+    Observation, ProcessThreads, TaskTimes, ThreadStates as Found, ThreadTarget,
+};
+use crate::model::report::TimeState;
+use crate::model::thread_state::{ThreadState, Wait};
+use crate::sys::proc_fs::{ProcRoot, read_held};
+
+/// Threads are read once in this time at most.
+const PERIOD_NS: u64 = 20_000_000;
+/// A run that is younger than this is not asked what it does: it is over before anybody asks why it is slow.
+const YOUNGEST_NS: u64 = 50_000_000;
+/// What readings may cost: one part in this many of the time.
+const BUDGET_PART: u64 = 200;
+/// What is saved up for a reading, at most, nanoseconds.
+const MOST_SAVED_NS: u64 = 5_000_000;
+/// What a thread costs whose files are held, nanoseconds.
+const HELD_NS: u64 = 2_000;
+/// What it costs to open the files of a thread, nanoseconds.
+const OPENED_NS: u64 = 20_000;
+/// What another look into its directory costs, nanoseconds: its state, or one of its descriptors.
+const LOOKED_NS: u64 = 10_000;
+/// The threads of a process are listed again after this time, even if there are as many as before.
+const LISTED_NS: u64 = 250_000_000;
+/// A thread of which the others of its process used this many times the CPU time is none that the process waits for.
+const POOLED_PART: u64 = 5;
+/// How many descriptors of a process are looked at for the other end of a pipe.
+const MAX_DESCRIPTORS: usize = 64;
+/// How many processes are looked at for the other end of a pipe.
+const MAX_PEERS: usize = 64;
+
+/// Reads what threads do.
+#[derive(Debug)]
+pub(crate) struct ThreadReader {
+    root: ProcRoot,
+    processes: FxHashMap<ProcessId, HeldProcess>,
+    /// When threads were last read, CLOCK_MONOTONIC nanoseconds; 0: never.
+    read_ns: u64,
+    /// CLOCK_MONOTONIC nanoseconds of the first reading after an earlier collector, which has counted times up to about then. 0:
+    /// there was no earlier one. `u64::MAX` before that reading.
+    counted_until_ns: u64,
+    /// What may be spent now, nanoseconds.
+    saved_ns: u64,
+    /// At which process the next reading begins.
+    first: usize,
+    /// This many files may be held.
+    most_held: usize,
+    held: usize,
+    /// This kernel tells in which function a thread sleeps.
+    has_functions: bool,
+    /// Whether the other end of a pipe is of the run, by the pipe's device and inode.
+    pipes: FxHashMap<(u64, u64), bool>,
+}
+
+/// A process whose threads were read.
+#[derive(Debug, Default)]
+struct HeldProcess {
+    threads: Vec<HeldThread>,
+    /// With which of them the next reading begins.
+    next: usize,
+    /// When its threads were listed, CLOCK_MONOTONIC nanoseconds.
+    listed_ns: u64,
+    /// What the core knows of its threads.
+    told: Vec<(ThreadState, u32)>,
+}
+
+/// A thread.
+#[derive(Debug)]
+struct HeldThread {
+    tid: u32,
+    /// Its schedstat and wchan. `None`: too many files are held.
+    files: Option<(File, File)>,
+    /// Its times at the last reading. `None`: it was not read yet.
+    times: Option<TaskTimes>,
+    /// CPU time, of which older one counts less, nanoseconds.
+    recent_ns: u64,
+    /// What it does. `None`: not known yet.
+    does: Option<Doing>,
+}
+
+/// What a thread does, before it is known what other threads do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Doing {
+    wait: Option<Wait>,
+    /// What [`Wait`] leaves open: of a pipe, whether its other end is of the run; of a socket or terminal, whether it is a terminal.
+    is_inner_or_terminal: bool,
+}
+
+/// A reading of the threads of one process.
+#[derive(Debug, Default)]
+struct Sums {
+    times: TaskTimes,
+    longest_ran_ns: u64,
+    longest_ready_ns: u64,
+    waited_ns: u64,
+}
+
+impl ThreadReader {
+    /// Prepares the first reading. `is_resumed`: an earlier collector has read the run's threads.
+    pub(crate) fn new(root: ProcRoot, is_resumed: bool) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Self {
+            root,
+            processes: FxHashMap::default(),
+            read_ns: 0,
+            counted_until_ns: if is_resumed { u64::MAX } else { 0 },
+            saved_ns: MOST_SAVED_NS,
+            first: 0,
+            most_held: usize::try_from(limit / 4).unwrap_or(usize::MAX),
+            held: 0,
+            has_functions: false,
+            pipes: FxHashMap::default(),
+        }
+    }
+
+    /// Reads what the threads of these processes do, if that is due at `now_ns` (CLOCK_MONOTONIC). `start_ns`: the begin of the run.
+    pub(crate) fn read(
+        &mut self,
+        now_ns: u64,
+        start_ns: u64,
+        targets: impl FnOnce() -> Vec<ThreadTarget>,
+    ) -> Option<Observation> {
+        let elapsed_ns = now_ns.saturating_sub(self.read_ns.max(start_ns));
+        if elapsed_ns < PERIOD_NS || now_ns.saturating_sub(start_ns) < YOUNGEST_NS {
+            return None;
+        }
+        // Only the first reading can change this: every later `now_ns` is larger.
+        self.counted_until_ns = self.counted_until_ns.min(now_ns);
+        self.read_ns = now_ns;
+        self.saved_ns = (self.saved_ns + elapsed_ns / BUDGET_PART).min(MOST_SAVED_NS);
+        self.pipes.clear();
+        let targets = targets();
+        self.forget_all_but(&targets);
+        let mut found = Found::default();
+        let count = targets.len();
+        let first = if count == 0 { 0 } else { self.first % count };
+        for index in (first..count).chain(0..first) {
+            let target = &targets[index];
+            found.total = found.total.saturating_add(u32::try_from(target.threads).unwrap_or(u32::MAX));
+            let had_budget = self.saved_ns > 0;
+            if had_budget || target.has_rested {
+                self.read_process(target, &targets, now_ns, elapsed_ns, &mut found);
+            }
+            if had_budget && self.saved_ns == 0 {
+                self.first = index;
+            }
+        }
+        Some(Observation::ThreadStates(found))
+    }
+
+    /// Closes the files of processes that are not among these.
+    fn forget_all_but(&mut self, targets: &[ThreadTarget]) {
+        let alive: FxHashSet<ProcessId> = targets.iter().map(|target| target.target.id).collect();
+        let mut closed = 0;
+        self.processes.retain(|id, process| {
+            let is_alive = alive.contains(id);
+            closed += if is_alive { 0 } else { process.files() };
+            is_alive
+        });
+        self.held -= closed;
+    }
+
+    /// Reads the threads of a process.
+    fn read_process(
+        &mut self,
+        target: &ThreadTarget,
+        all: &[ThreadTarget],
+        now_ns: u64,
+        elapsed_ns: u64,
+        found: &mut Found,
+    ) {
+        let id = target.target.id;
+        let mut process = self.processes.remove(&id).unwrap_or_default();
+        let is_known = !process.told.is_empty();
+        let mut sums = Sums::default();
+        if !(target.has_rested && is_known) {
+            self.list(&mut process, target, now_ns);
+            sums = self.read_threads(&mut process, target, all, elapsed_ns);
+        }
+        let states = process.states();
+        found.known += states.iter().map(|(_, count)| count).sum::<u32>();
+        found.times.ran_ns += sums.times.ran_ns;
+        found.times.waited_ns += sums.times.waited_ns;
+        found.longest_ran_ns = found.longest_ran_ns.max(sums.longest_ran_ns);
+        found.longest_ready_ns = found.longest_ready_ns.max(sums.longest_ready_ns);
+        if states != process.told || sums.waited_ns > 0 {
+            found.changed.push(ProcessThreads { id, states: states.clone(), waited_ns: sums.waited_ns });
+            process.told = states;
+        }
+        self.processes.insert(id, process);
+    }
+
+    /// Brings the list of a process's threads up to date.
+    fn list(&mut self, process: &mut HeldProcess, target: &ThreadTarget, now_ns: u64) {
+        let is_old = now_ns.saturating_sub(process.listed_ns) >= LISTED_NS;
+        let is_single = target.threads <= 1;
+        let has_changed = process.threads.len() as u64 != target.threads.max(1);
+        if !has_changed && (is_single || !is_old) {
+            return;
+        }
+        process.listed_ns = now_ns;
+        let pid = target.target.pid;
+        let tids = if is_single { vec![pid] } else { self.root.threads(pid) };
+        let alive: FxHashSet<u32> = tids.iter().copied().collect();
+        self.forget(process, |thread| !alive.contains(&thread.tid));
+        let known: FxHashSet<u32> = process.threads.iter().map(|thread| thread.tid).collect();
+        let new = tids.into_iter().filter(|tid| !known.contains(tid));
+        process.threads.extend(new.map(HeldThread::new));
+    }
+
+    /// Forgets some threads of a process, and closes their files.
+    fn forget(&mut self, process: &mut HeldProcess, is_gone: impl Fn(&HeldThread) -> bool) {
+        let before = process.files();
+        process.threads.retain(|thread| !is_gone(thread));
+        self.held -= before - process.files();
+    }
+
+    /// Reads the threads of a process, as far as the budget lasts. The next reading begins where this one stops.
+    fn read_threads(
+        &mut self,
+        process: &mut HeldProcess,
+        target: &ThreadTarget,
+        all: &[ThreadTarget],
+        elapsed_ns: u64,
+    ) -> Sums {
+        let mut sums = Sums::default();
+        let is_single = process.threads.len() == 1;
+        let may_be_counted = target.target.identity.latest_start_ns < self.counted_until_ns;
+        let count = process.threads.len();
+        let mut gone = FxHashSet::default();
+        for index in (process.next..count).chain(0..process.next.min(count)) {
+            if self.saved_ns == 0 {
+                process.next = index;
+                break;
+            }
+            let thread = &mut process.threads[index];
+            let Some(used) = self.times(target.target.pid, thread, may_be_counted) else {
+                gone.insert(thread.tid);
+                continue;
+            };
+            sums.add(used);
+            thread.recent_ns = thread.recent_ns - thread.recent_ns / 8 + used.ran_ns;
+            let letter = is_single.then_some(target.letter);
+            thread.does = Some(self.doing(target, thread, letter, used, elapsed_ns, all));
+        }
+        self.forget(process, |thread| gone.contains(&thread.tid));
+        sums
+    }
+
+    /// Reads how long a thread ran and waited since it was last read, or since its start. `None`: it is gone, or may not be read.
+    fn times(&mut self, pid: u32, thread: &mut HeldThread, may_be_counted: bool) -> Option<TaskTimes> {
+        let mut buffer = [0; 128];
+        if thread.files.is_none() {
+            let open = |file: &str| self.root.open(pid, &format!("task/{}/{file}", thread.tid)).ok();
+            let files = open("schedstat").zip(open("wchan"));
+            self.spend(OPENED_NS);
+            if self.held + 2 <= self.most_held && files.is_some() {
+                self.held += 2;
+                thread.files = files;
+            }
+        }
+        self.spend(HELD_NS);
+        let times = match &thread.files {
+            Some((schedstat, _)) => ProcRoot::parse_task_times(read_held(schedstat, &mut buffer)?)?,
+            None => self.root.task_times(pid, thread.tid)?,
+        };
+        let before_first = if may_be_counted { times } else { TaskTimes::default() };
+        let before = thread.times.replace(times).unwrap_or(before_first);
+        // A smaller time is that of another thread, which has this id by now.
+        let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        Some(TaskTimes {
+            ran_ns: grown(times.ran_ns, before.ran_ns),
+            waited_ns: grown(times.waited_ns, before.waited_ns),
+        })
+    }
+
+    /// Finds out what a thread does. `letter`: its state, if that is known; `used`: its times since it was last read.
+    fn doing(
+        &mut self,
+        target: &ThreadTarget,
+        thread: &HeldThread,
+        letter: Option<u8>,
+        used: TaskTimes,
+        elapsed_ns: u64,
+        all: &[ThreadTarget],
+    ) -> Doing {
+        const READY: Doing = Doing { wait: None, is_inner_or_terminal: false };
+        if letter == Some(b'R') || used.ran_ns > elapsed_ns - elapsed_ns / 10 {
+            return READY;
+        }
+        let is_as_before = used == TaskTimes::default();
+        if let Some(does) = thread.does.filter(|does| is_as_before && does.wait.is_some()) {
+            return does;
+        }
+        let pid = target.target.pid;
+        let mut buffer = [0; 128];
+        let held = thread.files.as_ref().and_then(|(_, wchan)| read_held(wchan, &mut buffer));
+        let opened = match held {
+            Some(_) => None,
+            None => self.root.read(pid, &format!("task/{}/wchan", thread.tid)),
+        };
+        let name =
+            std::str::from_utf8(held.or(opened.as_deref()).unwrap_or_default()).unwrap_or_default().trim();
+        let is_told = !matches!(name, "" | "0");
+        self.has_functions |= is_told;
+        let Some(wait) = Wait::in_function(name).filter(|_| is_told) else {
+            let is_ready_unless_hidden = !is_told && self.has_functions && used != TaskTimes::default();
+            if is_ready_unless_hidden {
+                return READY;
+            }
+            return match letter.or_else(|| self.letter(pid, thread.tid)) {
+                Some(b'R') | None => READY,
+                Some(letter) => Doing { wait: Some(Wait::in_state(letter)), ..READY },
+            };
+        };
+        let is_inner_or_terminal = match wait {
+            Wait::Pipe => self.is_inner_pipe(target.target, all),
+            Wait::SocketOrTerminal => self.reads_terminal(pid),
+            Wait::In(_) | Wait::Child => false,
+        };
+        Doing { wait: Some(wait), is_inner_or_terminal }
+    }
+
+    /// Reads the state of a thread, a letter.
+    fn letter(&mut self, pid: u32, tid: u32) -> Option<u8> {
+        self.spend(LOOKED_NS);
+        let stat = self.root.read(pid, &format!("task/{tid}/stat"))?;
+        crate::sys::proc_fs::Stat::parse(&stat).map(|stat| stat.state)
+    }
+
+    /// Whether a process waits for a terminal: it has one as its standard input, and no socket.
+    fn reads_terminal(&mut self, pid: u32) -> bool {
+        self.spend(LOOKED_NS);
+        let stdin = fs::read_link(self.root.path(pid, "fd/0"));
+        let is_terminal =
+            stdin.is_ok_and(|path| path.starts_with("/dev/pts") || path.starts_with("/dev/tty"));
+        is_terminal && !self.descriptors(pid).any(|(_, metadata)| metadata.file_type().is_socket())
+    }
+
+    /// Whether the other end of a pipe that a process has is of the run. A process can have several: one is enough.
+    fn is_inner_pipe(&mut self, target: Target, all: &[ThreadTarget]) -> bool {
+        let own: Vec<_> = self.pipe_ends(target.pid).collect();
+        self.spend(LOOKED_NS);
+        for (pipe, is_written) in own {
+            let is_inner = match self.pipes.get(&pipe) {
+                Some(is_inner) => *is_inner,
+                None => {
+                    self.spend(LOOKED_NS * all.len().min(MAX_PEERS) as u64);
+                    let mut peers = all.iter().take(MAX_PEERS).map(|peer| peer.target.pid);
+                    let is_inner = all.len() > MAX_PEERS
+                        || peers.any(|pid| {
+                            self.pipe_ends(pid).any(|(other, writes)| other == pipe && writes != is_written)
+                        });
+                    self.pipes.insert(pipe, is_inner);
+                    is_inner
+                }
+            };
+            if is_inner {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The pipes that a process has, by device and inode, and whether it may write to each.
+    fn pipe_ends(&self, pid: u32) -> impl Iterator<Item = ((u64, u64), bool)> {
+        let pipes = self.descriptors(pid).filter(|(_, metadata)| metadata.file_type().is_fifo());
+        pipes.map(|(is_written, metadata)| ((metadata.dev(), metadata.ino()), is_written))
+    }
+
+    /// The first descriptors of a process: whether each may be written to, and what it is open on.
+    fn descriptors(&self, pid: u32) -> impl Iterator<Item = (bool, fs::Metadata)> {
+        const OWNER_MAY_WRITE: u32 = 0o200;
+        let entries = fs::read_dir(self.root.path(pid, "fd")).into_iter().flatten().flatten();
+        entries.take(MAX_DESCRIPTORS).filter_map(|entry| {
+            let is_written = entry.metadata().ok()?.mode() & OWNER_MAY_WRITE != 0;
+            Some((is_written, fs::metadata(entry.path()).ok()?))
+        })
+    }
+
+    /// Takes the cost of a reading off the budget.
+    fn spend(&mut self, ns: u64) {
+        self.saved_ns = self.saved_ns.saturating_sub(ns);
+    }
+}
+
+impl HeldThread {
+    fn new(tid: u32) -> Self {
+        Self { tid, files: None, times: None, recent_ns: 0, does: None }
+    }
+}
+
+impl HeldProcess {
+    /// How many files are held.
+    fn files(&self) -> usize {
+        self.threads.iter().filter(|thread| thread.files.is_some()).count() * 2
+    }
+
+    /// What its threads do, as far as they were read, and how many of them do it.
+    fn states(&self) -> Vec<(ThreadState, u32)> {
+        let most_recent_ns = self.threads.iter().map(|thread| thread.recent_ns).max().unwrap_or(0);
+        let mut states: Vec<(ThreadState, u32)> = Vec::new();
+        for thread in &self.threads {
+            let Some(does) = thread.does else { continue };
+            let is_pooled = thread.recent_ns.saturating_mul(POOLED_PART) < most_recent_ns;
+            let state = match does.wait {
+                None => ThreadState::Ready,
+                Some(Wait::In(TimeState::Lock)) if is_pooled => ThreadState::Pooled,
+                Some(Wait::In(state)) => ThreadState::In(state),
+                Some(Wait::Child) => ThreadState::Passive,
+                Some(Wait::Pipe) if does.is_inner_or_terminal => ThreadState::Passive,
+                Some(Wait::Pipe) => ThreadState::In(TimeState::Pipe),
+                Some(Wait::SocketOrTerminal) if does.is_inner_or_terminal => {
+                    ThreadState::In(TimeState::Terminal)
+                }
+                Some(Wait::SocketOrTerminal) => ThreadState::In(TimeState::Network),
+            };
+            match states.iter_mut().find(|(known, _)| *known == state) {
+                Some((_, count)) => *count += 1,
+                None => states.push((state, 1)),
+            }
+        }
+        states
+    }
+}
+
+impl Sums {
+    /// Adds the times of a thread.
+    fn add(&mut self, used: TaskTimes) {
+        self.times.ran_ns += used.ran_ns;
+        self.times.waited_ns += used.waited_ns;
+        self.waited_ns += used.waited_ns;
+        self.longest_ran_ns = self.longest_ran_ns.max(used.ran_ns);
+        self.longest_ready_ns = self.longest_ready_ns.max(used.ran_ns.saturating_add(used.waited_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::ids::Identity;
+
+    const MS: u64 = 1_000_000;
+    /// Above the kernel's largest pid (PID_MAX_LIMIT): no real process is ever asked.
+    const PID: u32 = 5_000_100;
+
+    /// A /proc with one process, whose threads are made as they are put.
+    struct Made {
+        dir: tempfile::TempDir,
+        reader: ThreadReader,
+        now_ns: u64,
+    }
+
+    impl Made {
+        fn new(is_resumed: bool) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let reader = ThreadReader::new(ProcRoot::new(dir.path()), is_resumed);
+            Self { dir, reader, now_ns: 1000 * MS }
+        }
+
+        /// Writes how long a thread ran and waited, milliseconds, the function in which it sleeps, and its state.
+        fn put(&self, pid: u32, tid: u32, ran_ms: u64, waited_ms: u64, function: &str, letter: char) {
+            let task = self.dir.path().join(format!("{pid}/task/{tid}"));
+            fs::create_dir_all(&task).unwrap();
+            fs::write(task.join("schedstat"), format!("{} {} 1\n", ran_ms * MS, waited_ms * MS)).unwrap();
+            fs::write(task.join("wchan"), function).unwrap();
+            let stat = format!("{tid} (x) {letter} 1 1 1 0 -1 0 9 0 0 0 5 6 0 0 20 0 1 0 9 1 1 1 1 1 77\n");
+            fs::write(task.join("stat"), stat).unwrap();
+        }
+
+        fn target(&self, pid: u32, threads: u64, letter: char, has_rested: bool) -> ThreadTarget {
+            let identity =
+                Identity { pidfd_inode: 0, latest_start_ns: 5, is_start_rough: false, is_pid_held: false };
+            ThreadTarget {
+                target: Target { id: ProcessId(u64::from(pid)), pid, identity },
+                threads,
+                letter: letter as u8,
+                has_rested,
+                major_faults: 0,
+            }
+        }
+
+        /// Reads the threads 100 ms after the last time.
+        fn read(&mut self, targets: &[ThreadTarget]) -> Found {
+            self.now_ns += 100 * MS;
+            match self.reader.read(self.now_ns, 0, || targets.to_vec()) {
+                Some(Observation::ThreadStates(found)) => found,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// What the threads of this process do by the next reading.
+        fn states(&mut self, target: ThreadTarget) -> Vec<(ThreadState, u32)> {
+            self.read(&[target]);
+            self.reader.processes[&target.target.id].states()
+        }
+
+        fn path(&self, pid: u32, file: &str) -> std::path::PathBuf {
+            self.dir.path().join(pid.to_string()).join(file)
+        }
+
+        /// Gives a process a descriptor that is a link to this file.
+        fn link(&self, pid: u32, number: u32, to: &Path) {
+            fs::create_dir_all(self.path(pid, "fd")).unwrap();
+            std::os::unix::fs::symlink(to, self.path(pid, &format!("fd/{number}"))).unwrap();
+        }
+    }
+
+    const READY: ThreadState = ThreadState::Ready;
+
+    fn in_state(state: TimeState) -> ThreadState {
+        ThreadState::In(state)
+    }
+
+    // Requirement: SLOW-2
+    #[test]
+    fn thread_is_ready_or_in_the_state_of_its_function() {
+        let mut made = Made::new(false);
+        made.put(PID, PID, 5, 0, "hrtimer_nanosleep", 'S');
+        let sleeping = made.target(PID, 1, 'S', false);
+        assert_eq!(made.states(sleeping), [(in_state(TimeState::Sleeping), 1)]);
+        made.put(PID, PID, 15, 3, "futex_do_wait", 'S');
+        assert_eq!(made.states(sleeping), [(in_state(TimeState::Lock), 1)]);
+        // It is as before if it used no time, whatever the file says.
+        made.put(PID, PID, 15, 3, "do_epoll_wait", 'S');
+        assert_eq!(made.states(sleeping), [(in_state(TimeState::Lock), 1)]);
+        assert_eq!(made.states(made.target(PID, 1, 'R', false)), [(READY, 1)]);
+        made.put(PID, PID, 16, 3, "snafu_wait", 'D');
+        assert_eq!(made.states(made.target(PID, 1, 'D', false)), [(in_state(TimeState::Storage), 1)]);
+        made.put(PID, PID, 17, 3, "snafu_wait", 'S');
+        assert_eq!(made.states(sleeping), [(in_state(TimeState::Unknown), 1)]);
+        // It ran nearly all of the 100 ms.
+        made.put(PID, PID, 112, 3, "futex_do_wait", 'S');
+        assert_eq!(made.states(sleeping), [(READY, 1)]);
+    }
+
+    // Requirement: SLOW-2
+    #[test]
+    fn state_decides_where_the_kernel_names_no_function() {
+        let mut made = Made::new(false);
+        for (letter, state) in [
+            ('R', READY),
+            ('S', in_state(TimeState::Unknown)),
+            ('D', in_state(TimeState::Storage)),
+            ('T', in_state(TimeState::Stopped)),
+        ] {
+            made.put(PID, PID, 1, 0, "0", letter);
+            assert_eq!(made.states(made.target(PID, 1, letter, false)), [(state, 1)], "{letter}");
+            // So do the states of several threads, which are read one by one.
+            let of_two = PID + 10 + u32::from(letter as u8);
+            made.put(of_two, of_two, 1, 0, "0", letter);
+            made.put(of_two, of_two + 1, 1, 0, "0", letter);
+            assert_eq!(made.states(made.target(of_two, 2, 'S', false)), [(state, 2)], "{letter}");
+        }
+    }
+
+    // Requirement: SLOW-3
+    #[test]
+    fn idle_threads_of_a_pool_and_waits_within_the_run_are_no_waits_of_the_run() {
+        let mut made = Made::new(false);
+        made.put(PID, PID, 90, 0, "do_epoll_wait", 'S');
+        made.put(PID, PID + 1, 1, 0, "futex_do_wait", 'S');
+        made.put(PID, PID + 2, 80, 0, "futex_do_wait", 'S');
+        let states = made.states(made.target(PID, 3, 'S', false));
+        assert_eq!(states.len(), 3, "{states:?}");
+        for state in [in_state(TimeState::Events), ThreadState::Pooled, in_state(TimeState::Lock)] {
+            assert!(states.contains(&(state, 1)), "{states:?}");
+        }
+        let parent = PID + 50;
+        made.put(parent, parent, 1, 0, "do_wait", 'S');
+        assert_eq!(made.states(made.target(parent, 1, 'S', false)), [(ThreadState::Passive, 1)]);
+    }
+
+    // Requirement: SLOW-3
+    #[test]
+    fn pipe_is_a_wait_of_the_run_if_nobody_of_the_run_has_its_other_end() {
+        let mut made = Made::new(false);
+        let fifo = made.dir.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
+        made.put(PID, PID, 1, 0, "anon_pipe_read", 'S');
+        made.link(PID, 0, &fifo);
+        let alone = made.target(PID, 1, 'S', false);
+        // A link in a directory of a test may be written to, so it stands for an end that is written to.
+        assert_eq!(made.states(alone), [(in_state(TimeState::Pipe), 1)]);
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn times_count_since_the_reading_before_and_after_a_restart_from_the_first_one() {
+        let sums =
+            |found: Found| (found.times.ran_ns / MS, found.times.waited_ns / MS, found.longest_ready_ns / MS);
+        let mut made = Made::new(false);
+        made.put(PID, PID, 100, 10, "0", 'R');
+        made.put(PID, PID + 1, 50, 5, "0", 'R');
+        let target = made.target(PID, 2, 'S', false);
+        assert_eq!(sums(made.read(&[target])), (150, 15, 110));
+        made.put(PID, PID + 1, 70, 9, "0", 'R');
+        assert_eq!(sums(made.read(&[target])), (20, 4, 24));
+        let mut resumed = Made::new(true);
+        resumed.put(PID, PID, 100, 10, "0", 'R');
+        assert_eq!(sums(resumed.read(&[resumed.target(PID, 1, 'R', false)])), (0, 0, 0));
+        resumed.put(PID, PID, 130, 12, "0", 'R');
+        assert_eq!(sums(resumed.read(&[resumed.target(PID, 1, 'R', false)])), (30, 2, 32));
+    }
+
+    // Requirement: SLOW-4
+    #[test]
+    fn each_of_many_threads_has_its_turn_and_few_files_are_held() {
+        let mut made = Made::new(false);
+        made.reader.most_held = 20;
+        let threads = 1000;
+        for tid in PID..PID + threads {
+            made.put(PID, tid, 1, 0, "hrtimer_nanosleep", 'S');
+        }
+        let target = made.target(PID, u64::from(threads), 'S', false);
+        let first = made.read(&[target]);
+        assert!(first.known < threads && first.total == threads, "{first:?}");
+        let mut known = first.known;
+        for _ in 0..100 {
+            let next = made.read(&[target]).known;
+            assert!(next >= known);
+            known = next;
+        }
+        assert_eq!(known, threads);
+        assert!(made.reader.held <= 20);
+        // A process that has rested costs nothing, and one that is gone holds nothing.
+        made.reader.saved_ns = 0;
+        made.read(&[ThreadTarget { has_rested: true, ..target }]);
+        made.read(&[]);
+        assert_eq!((made.reader.held, made.reader.processes.len()), (0, 0));
+    }
+}
