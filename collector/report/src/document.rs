@@ -121,6 +121,11 @@ impl Cell {
 }
 
 impl Block {
+    /// Whether it is the picture of RAM over the run.
+    pub(super) fn is_ram_over_time(&self) -> bool {
+        matches!(self, Self::Row(_, cells) if cells.iter().any(|cell| matches!(cell, Cell::RamOverTime(..))))
+    }
+
     /// Makes a row of words.
     pub(super) fn text(label: &str, text: impl Into<String>) -> Self {
         Self::Row(label.to_owned(), vec![Cell::Text(Tone::Plain, text.into())])

@@ -32,6 +32,7 @@ use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
 use crate::sources::segment_name::SegmentName;
 use crate::sources::thread_states::ThreadReader;
+use crate::sources::waited_for::WaitLookup;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
@@ -75,6 +76,7 @@ pub(super) struct Readers {
     pub(super) gpu: GpuMonitor,
     machine: Machine,
     threads: ThreadReader,
+    waits: WaitLookup,
     io: IoUsage,
     free_spaces: FreeSpaces,
     segment_name: SegmentName,
@@ -118,6 +120,7 @@ impl Readers {
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.allowed.cpus.clone(), config.start.launcher_pid),
             threads: ThreadReader::new(root.clone(), is_resumed),
+            waits: WaitLookup::new(root.clone()),
             io: IoUsage::new(root.clone(), topmost_pid),
             free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
@@ -269,6 +272,7 @@ impl Readers {
         let observations = [
             gpus.map(|gpus| Observation::Gpu(Box::new(gpus))),
             self.machine.read(now_ns, is_last),
+            self.waits.read(now_ns, || run.time_spent.blocked(&run.tree)),
             self.read_io(run, now_ns, is_last),
             self.free_spaces.read(now_ns),
             self.segment_name.read(now_ns, is_last),

@@ -25,3 +25,4 @@ pub(crate) mod segment_name;
 pub(crate) mod signal_sender;
 mod taskstats;
 pub(crate) mod thread_states;
+pub(crate) mod waited_for;

@@ -11,7 +11,6 @@
 //! the one before stopped, and the others count as they were when they were last read.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::process::{Resource, getrlimit};
@@ -22,6 +21,7 @@ use crate::model::observation::{
 };
 use crate::model::report::TimeState;
 use crate::model::thread_state::{ThreadState, Wait};
+use crate::sys::descriptors::{Descriptor, descriptors};
 use crate::sys::proc_fs::{ProcRoot, read_held};
 
 /// Threads are read once in this time at most.
@@ -42,8 +42,6 @@ const LOOKED_NS: u64 = 10_000;
 const LISTED_NS: u64 = 250_000_000;
 /// A thread of which the others of its process used this many times the CPU time is none that the process waits for.
 const POOLED_PART: u64 = 5;
-/// How many descriptors of a process are looked at for the other end of a pipe.
-const MAX_DESCRIPTORS: usize = 64;
 /// How many processes are looked at for the other end of a pipe.
 const MAX_PEERS: usize = 64;
 
@@ -66,8 +64,8 @@ pub(crate) struct ThreadReader {
     held: usize,
     /// This kernel tells in which function a thread sleeps.
     has_functions: bool,
-    /// Whether the other end of a pipe is of the run, by the pipe's device and inode.
-    pipes: FxHashMap<(u64, u64), bool>,
+    /// Whether the other end of a pipe is of the run, by the pipe's name.
+    pipes: FxHashMap<String, bool>,
 }
 
 /// A process whose threads were read.
@@ -349,57 +347,49 @@ impl ThreadReader {
     /// Whether a process waits for a terminal: it has one as its standard input, and no socket.
     fn reads_terminal(&mut self, pid: u32) -> bool {
         self.spend(LOOKED_NS);
+        let mut open = descriptors(&self.root, pid).peekable();
         let stdin = fs::read_link(self.root.path(pid, "fd/0"));
         let is_terminal =
             stdin.is_ok_and(|path| path.starts_with("/dev/pts") || path.starts_with("/dev/tty"));
-        is_terminal && !self.descriptors(pid).any(|(_, metadata)| metadata.file_type().is_socket())
+        is_terminal && open.peek().is_some() && !open.any(|file| file.name.starts_with("socket:"))
     }
 
     /// Whether the other end of a pipe that a process has is of the run. A process can have several: one is enough.
     fn is_inner_pipe(&mut self, target: Target, all: &[ThreadTarget]) -> bool {
-        let own: Vec<_> = self.pipe_ends(target.pid).collect();
         self.spend(LOOKED_NS);
-        for (pipe, is_written) in own {
-            let is_inner = match self.pipes.get(&pipe) {
-                Some(is_inner) => *is_inner,
-                None => {
-                    self.spend(LOOKED_NS * all.len().min(MAX_PEERS) as u64);
-                    let mut peers = all.iter().take(MAX_PEERS).map(|peer| peer.target.pid);
-                    let is_inner = all.len() > MAX_PEERS
-                        || peers.any(|pid| {
-                            self.pipe_ends(pid).any(|(other, writes)| other == pipe && writes != is_written)
-                        });
-                    self.pipes.insert(pipe, is_inner);
-                    is_inner
-                }
-            };
-            if is_inner {
-                return true;
+        let own: Vec<Descriptor> = pipe_ends(&self.root, target.pid).collect();
+        own.into_iter().any(|pipe| match self.pipes.get(&pipe.name) {
+            Some(is_inner) => *is_inner,
+            None => {
+                let is_inner = self.has_peer(&pipe, all);
+                self.pipes.insert(pipe.name, is_inner);
+                is_inner
             }
-        }
-        false
-    }
-
-    /// The pipes that a process has, by device and inode, and whether it may write to each.
-    fn pipe_ends(&self, pid: u32) -> impl Iterator<Item = ((u64, u64), bool)> {
-        let pipes = self.descriptors(pid).filter(|(_, metadata)| metadata.file_type().is_fifo());
-        pipes.map(|(is_written, metadata)| ((metadata.dev(), metadata.ino()), is_written))
-    }
-
-    /// The first descriptors of a process: whether each may be written to, and what it is open on.
-    fn descriptors(&self, pid: u32) -> impl Iterator<Item = (bool, fs::Metadata)> {
-        const OWNER_MAY_WRITE: u32 = 0o200;
-        let entries = fs::read_dir(self.root.path(pid, "fd")).into_iter().flatten().flatten();
-        entries.take(MAX_DESCRIPTORS).filter_map(|entry| {
-            let is_written = entry.metadata().ok()?.mode() & OWNER_MAY_WRITE != 0;
-            Some((is_written, fs::metadata(entry.path()).ok()?))
         })
+    }
+
+    /// Whether one of these processes has the other end of a pipe. So it is if they are too many to look at.
+    fn has_peer(&mut self, pipe: &Descriptor, all: &[ThreadTarget]) -> bool {
+        if all.len() > MAX_PEERS {
+            return true;
+        }
+        self.spend(LOOKED_NS * all.len() as u64);
+        let mut ends = all.iter().flat_map(|peer| pipe_ends(&self.root, peer.target.pid));
+        ends.any(|end| end.name == pipe.name && end.is_written != pipe.is_written)
     }
 
     /// Takes the cost of a reading off the budget.
     fn spend(&mut self, ns: u64) {
         self.saved_ns = self.saved_ns.saturating_sub(ns);
     }
+}
+
+/// The descriptors of a process that can be those of a pipe. One with a name is open on a path. So is a file: two processes of which one
+/// reads a file and the other writes it look as if it were a pipe. A look at the file itself could wait for a file system.
+fn pipe_ends(root: &ProcRoot, pid: u32) -> impl Iterator<Item = Descriptor> {
+    let can_be_pipe =
+        |name: &str| name.starts_with("pipe:") || (name.starts_with('/') && !name.starts_with("/dev/"));
+    descriptors(root, pid).filter(move |file| can_be_pipe(&file.name))
 }
 
 impl HeldThread {
@@ -425,8 +415,8 @@ impl HeldProcess {
                 None => ThreadState::Ready,
                 Some(Wait::In(TimeState::Lock)) if is_pooled => ThreadState::Pooled,
                 Some(Wait::In(state)) => ThreadState::In(state),
-                Some(Wait::Child) => ThreadState::Passive,
-                Some(Wait::Pipe) if does.is_inner_or_terminal => ThreadState::Passive,
+                Some(Wait::Child) => ThreadState::Child,
+                Some(Wait::Pipe) if does.is_inner_or_terminal => ThreadState::InnerPipe,
                 Some(Wait::Pipe) => ThreadState::In(TimeState::Pipe),
                 Some(Wait::SocketOrTerminal) if does.is_inner_or_terminal => {
                     ThreadState::In(TimeState::Terminal)
@@ -588,7 +578,7 @@ mod tests {
         }
         let parent = PID + 50;
         made.put(parent, parent, 1, 0, "do_wait", 'S');
-        assert_eq!(made.states(made.target(parent, 1, 'S', false)), [(ThreadState::Passive, 1)]);
+        assert_eq!(made.states(made.target(parent, 1, 'S', false)), [(ThreadState::Child, 1)]);
     }
 
     // Requirement: SLOW-3

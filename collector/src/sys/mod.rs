@@ -1,6 +1,7 @@
 //! Thin wrappers of kernel interfaces: system calls, /proc, and the shared-memory segment.
 
 pub mod clock;
+pub(crate) mod descriptors;
 pub mod given_file;
 pub(crate) mod given_path;
 pub mod kernel;

@@ -38,3 +38,4 @@ pub mod style;
 pub mod thread_state;
 pub mod timestamp;
 pub mod tree_sample;
+pub mod waited_for;

@@ -16,6 +16,7 @@ use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
 use super::thread_state::ThreadState;
 use super::tree_sample::{IoBytes, Wants};
+use super::waited_for::WaitedFor;
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -146,6 +147,13 @@ pub enum Observation {
     FreeSpace(Vec<FreeSpace>),
     /// What the run's threads do, and how long they ran and waited for a core since each was last read.
     ThreadStates(ThreadStates),
+    /// What a process waits for.
+    WaitedFor {
+        /// The process.
+        id: ProcessId,
+        /// What was found.
+        what: WaitedFor,
+    },
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
     /// The command has ended, and the launcher waits for its tree (`--wait-all`).

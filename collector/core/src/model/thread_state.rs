@@ -12,9 +12,10 @@ use super::report::TimeState;
 pub enum ThreadState {
     /// It has a core, or waits for one.
     Ready,
-    /// It waits for another process or thread of the run, which decides what the run waits for: for a child, or for the other end
-    /// of a pipe.
-    Passive,
+    /// It waits for a child. What that does decides what the run waits for.
+    Child,
+    /// It waits for the other end of a pipe, which is of the run and decides.
+    InnerPipe,
     /// It waits on a futex, and has used little of its process's CPU time: mostly a thread of a pool that has no work.
     Pooled,
     /// It is blocked.

@@ -23,7 +23,7 @@ pub(crate) mod sink_troubles;
 pub mod state;
 mod steps;
 mod storage;
-pub(crate) mod time_spent;
+pub mod time_spent;
 pub mod tree;
 pub mod trust;
 pub mod usable_at_start;

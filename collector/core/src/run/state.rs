@@ -14,7 +14,7 @@ use super::rules::{self, Moment, Rules};
 use super::samples::{Completed, Parts, Samples};
 use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
-use super::time_spent::TimeSpent;
+use super::time_spent::{GpuMoment, TimeSpent};
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
 use super::usable_at_start::usable_at_start;
@@ -52,7 +52,7 @@ pub struct RunState {
     /// How busy the cores are that the run may use.
     pub(crate) cores: AllowedCores,
     /// Where the wall time went.
-    pub(crate) time_spent: TimeSpent,
+    pub time_spent: TimeSpent,
     /// GPUs over time.
     pub gpu: GpuState,
     /// The tree at each sample.
@@ -267,6 +267,11 @@ impl RunState {
                 self.cores.add_tasks(states.times);
                 self.time_spent.note(states);
             }
+            Observation::WaitedFor { id, what } => {
+                if let Some(process) = self.tree.get(*id) {
+                    self.time_spent.note_waited_for(&process.name.command, what);
+                }
+            }
             Observation::SignalReceived(received) => {
                 // A restarted collector is told of all signals again.
                 if self.signals.iter().all(|known| known.signal != received.signal) {
@@ -420,17 +425,29 @@ impl RunState {
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
-        self.time_spent.add(&self.tree, &sample, completed.commands(), self.start_ns);
-        self.rules.largest = self.largest_processes(&sample);
-        self.ram.add(&self.tree, &mut sample);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
+        let gpu = self.gpu_moment(&sample, &gpus);
+        self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, self.start_ns);
+        self.rules.largest = self.largest_processes(&sample);
+        self.ram.add(&self.tree, &mut sample);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
         self.decide(gpus);
+    }
+
+    /// How busy the GPUs are on which the run holds memory, and how much its owners compute. `None`: there are none, or no GPU tells.
+    fn gpu_moment(&self, sample: &Sample, gpus: &GpuSums) -> Option<GpuMoment> {
+        let held =
+            gpus.devices.iter().filter(|device| device.run_bytes.is_some_and(|bytes| bytes.combined > 0));
+        let busy_percent = held.filter_map(|device| device.busy_percent).reduce(f64::max)?;
+        let owners = sample.holders.iter().filter(|held| {
+            held.cpu_ns > 0 && self.gpu.usage.processes.held_bytes(held.id.0).is_some_and(|bytes| bytes > 0)
+        });
+        Some(GpuMoment { busy: busy_percent / 100.0, owners_cpu_ns: owners.map(|held| held.cpu_ns).sum() })
     }
 
     /// How many events were handed to the sinks. Steps of memory that come too often are only counted.

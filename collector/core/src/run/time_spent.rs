@@ -16,11 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::Sample;
 use super::tree::Tree;
-use crate::model::ids::ProcessId;
+use crate::model::ids::{ProcessId, Target};
 use crate::model::observation::{ProcessThreads, ThreadStates};
 use crate::model::report::TimeState;
 use crate::model::thread_state::ThreadState;
 use crate::model::tree_sample::CommandSample;
+use crate::model::waited_for::WaitedFor;
 
 /// Number of states.
 const STATES: usize = TimeState::ALL.len();
@@ -28,6 +29,9 @@ const STATES: usize = TimeState::ALL.len();
 const MAX_COMMANDS: usize = 32;
 /// A reading that finds all threads blocked stands for this many times the time since the reading before, at most.
 const MOST_BLOCKED_PARTS: u64 = 3;
+
+/// Files and locks that are remembered.
+const MAX_WAITED_FOR: usize = 16;
 
 /// A time in each state, nanoseconds.
 pub(crate) type ByState = [u64; STATES];
@@ -41,8 +45,10 @@ pub(crate) struct CommandSums {
     pub wall_ns: ByState,
     /// The time of its threads, nanoseconds.
     pub thread_ns: ByState,
-    /// The time that its threads waited for others of the run, nanoseconds.
-    pub passive_ns: u64,
+    /// The time that its threads waited for a child, nanoseconds.
+    pub child_ns: u64,
+    /// The time that they waited for a pipe whose other end is of the run, nanoseconds.
+    pub pipe_ns: u64,
     /// Time in which its threads were blocked, until a reading tells in which state, nanoseconds.
     carried_ns: u64,
 }
@@ -68,30 +74,59 @@ struct Stretch {
     longest_ended_ns: u64,
 }
 
+/// The GPUs on which the run holds memory, at a sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GpuMoment {
+    /// The part of the time in which the busiest of them was busy, from 0 to 1.
+    pub busy: f64,
+    /// CPU time of the processes that hold that memory, nanoseconds.
+    pub owners_cpu_ns: u64,
+}
+
+/// How the run used the time of its GPUs, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GpuSums {
+    /// It held GPU memory, and it is known how busy these GPUs were.
+    pub held_ns: u64,
+    /// One of them was busy.
+    pub busy_ns: u64,
+    /// They were idle, and the CPU computed.
+    pub idle_while_computing_ns: u64,
+}
+
 /// Where the time of a run went.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct TimeSpent {
+pub struct TimeSpent {
     /// The commands that decided most time or have most threads.
-    pub commands: Vec<CommandSums>,
+    pub(crate) commands: Vec<CommandSums>,
     /// How many readings told what threads do.
-    pub readings: u64,
+    pub(crate) readings: u64,
     /// Threads of which the state was known at a reading, summed over the readings.
-    pub known_threads: u64,
+    pub(crate) known_threads: u64,
     /// All threads, summed over the readings.
-    pub threads: u64,
+    pub(crate) threads: u64,
+    /// Wall time in which it computed, while it waited for a GPU in a loop included, nanoseconds.
+    pub(crate) computing_ns: u64,
     /// CPU time while the tree computed, nanoseconds.
-    pub cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
     /// Time in which all threads were blocked, and of which no reading told the state yet, nanoseconds.
-    pub pending_ns: u64,
+    pub(crate) pending_ns: u64,
     /// Time between readings, nanoseconds.
-    pub length_ns: u64,
+    pub(crate) length_ns: u64,
     /// How long readings saw a ready thread, nanoseconds, as far as its time is not in the states: each stands for the time since the reading
     /// before.
     bounded: Bounded,
     open: Stretch,
+    /// GPUs of the run.
+    pub(crate) gpu: GpuSums,
+    /// What commands were found to wait for, and how often.
+    pub(crate) waited_for: Vec<(Arc<str>, WaitedFor, u64)>,
     /// What the last reading found, until the sample is complete.
     #[serde(skip)]
     reading: Option<ThreadStates>,
+    /// The state that the last reading found to decide; `None`: a thread was ready.
+    #[serde(skip)]
+    decided: Option<TimeState>,
     /// What the threads of live processes do. A restarted collector reads all of them anew.
     #[serde(skip)]
     live: FxHashMap<ProcessId, Vec<(ThreadState, u32)>>,
@@ -116,11 +151,25 @@ impl Bounded {
     }
 }
 
+impl GpuSums {
+    /// Adds a stretch of the run, of which it computed for `computing_ns`. Returns how long a GPU was busy, nanoseconds.
+    fn add(&mut self, gpu: GpuMoment, computing_ns: u64, length_ns: u64) -> u64 {
+        let busy_ns = (length_ns as f64 * gpu.busy.clamp(0.0, 1.0)) as u64;
+        self.held_ns += length_ns;
+        self.busy_ns += busy_ns;
+        // Within a stretch nothing tells whether the CPU computed while the GPU was idle or while it was busy.
+        let idle_part = 1.0 - busy_ns as f64 / length_ns.max(1) as f64;
+        self.idle_while_computing_ns += (computing_ns as f64 * idle_part) as u64;
+        busy_ns
+    }
+}
+
 /// What the threads of a command do at a reading.
 #[derive(Debug, Default)]
 struct Threads {
     ready: u64,
-    passive: u64,
+    child: u64,
+    inner_pipe: u64,
     pooled: u64,
     by_state: ByState,
     waited_ns: u64,
@@ -131,7 +180,8 @@ impl Threads {
         let count = u64::from(count);
         match state {
             ThreadState::Ready => self.ready += count,
-            ThreadState::Passive => self.passive += count,
+            ThreadState::Child => self.child += count,
+            ThreadState::InnerPipe => self.inner_pipe += count,
             ThreadState::Pooled => self.pooled += count,
             ThreadState::In(state) => self.by_state[state as usize] += count,
         }
@@ -139,7 +189,7 @@ impl Threads {
 
     /// How many there are.
     fn count(&self) -> u64 {
-        self.ready + self.passive + self.pooled + self.by_state.iter().sum::<u64>()
+        self.ready + self.child + self.inner_pipe + self.pooled + self.by_state.iter().sum::<u64>()
     }
 }
 
@@ -154,7 +204,14 @@ impl TimeSpent {
 
     /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read. `start_ns`: the
     /// begin of the run, CLOCK_MONOTONIC nanoseconds.
-    pub(super) fn add(&mut self, tree: &Tree, sample: &Sample, commands: &[CommandSample], start_ns: u64) {
+    pub(super) fn add(
+        &mut self,
+        tree: &Tree,
+        sample: &Sample,
+        commands: &[CommandSample],
+        gpu: Option<GpuMoment>,
+        start_ns: u64,
+    ) {
         self.open.length_ns += sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
         for CommandSample { command, cpu_ns, .. } in commands.iter().filter(|command| command.cpu_ns > 0) {
             match self.open.cpu_ns.iter_mut().find(|(name, _)| name == command) {
@@ -174,12 +231,35 @@ impl TimeSpent {
         }
         self.live.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
         if let Some(reading) = self.reading.take() {
-            self.divide(tree, &reading);
+            self.divide(tree, &reading, gpu);
         }
     }
 
+    /// Notes what a process of this command was found to wait for. Beyond [`MAX_WAITED_FOR`], what was found least often is forgotten.
+    pub(super) fn note_waited_for(&mut self, command: &Arc<str>, what: &WaitedFor) {
+        let is_same = |(name, known, _): &&mut (Arc<str>, WaitedFor, u64)| name == command && known == what;
+        if let Some((.., times)) = self.waited_for.iter_mut().find(is_same) {
+            *times += 1;
+            return;
+        }
+        if self.waited_for.len() >= MAX_WAITED_FOR {
+            let least = (0..self.waited_for.len()).min_by_key(|index| self.waited_for[*index].2);
+            least.map(|index| self.waited_for.remove(index));
+        }
+        self.waited_for.push((Arc::clone(command), what.clone(), 1));
+    }
+
+    /// A live process that is blocked, if the last reading found all threads blocked: one of those that decided its state.
+    pub fn blocked(&self, tree: &Tree) -> Option<(Target, TimeState)> {
+        let state = self.decided?;
+        let is_in =
+            |states: &[(ThreadState, u32)]| states.iter().any(|(known, _)| *known == ThreadState::In(state));
+        let mut in_state = self.live.iter().filter(|(_, states)| is_in(states));
+        Some((in_state.find_map(|(id, _)| tree.get(*id)?.target())?, state))
+    }
+
     /// Divides the time since the last reading among the states.
-    fn divide(&mut self, tree: &Tree, reading: &ThreadStates) {
+    fn divide(&mut self, tree: &Tree, reading: &ThreadStates, gpu: Option<GpuMoment>) {
         let stretch = std::mem::take(&mut self.open);
         let length_ns = stretch.length_ns;
         let mut by_command: FxHashMap<Arc<str>, Threads> = FxHashMap::default();
@@ -212,17 +292,34 @@ impl TimeSpent {
         self.known_threads += u64::from(reading.known);
         self.threads += u64::from(reading.total);
         self.length_ns += length_ns;
+        self.computing_ns += computing_ns;
         self.cpu_ns += cpu_ns;
         self.pending_ns += length_ns - ready_ns.min(length_ns);
-        self.credit(TimeState::Computing, computing_ns, &stretch.cpu_ns);
+        // CUDA waits in a loop for its GPU, unless told otherwise. To the kernel that is computing.
+        let busy_ns = gpu.map_or(0, |gpu| self.gpu.add(gpu, computing_ns, length_ns));
+        let spins = gpu.is_some_and(|gpu| {
+            cpu_ns <= length_ns + length_ns / 10 && gpu.owners_cpu_ns >= cpu_ns - cpu_ns / 10
+        });
+        let spun_ns = if spins { computing_ns.min(busy_ns) } else { 0 };
+        self.credit(TimeState::Gpu, spun_ns, &stretch.cpu_ns);
+        self.credit(TimeState::Computing, computing_ns - spun_ns, &stretch.cpu_ns);
         let waited: Vec<(Arc<str>, u64)> =
             by_command.iter().map(|(name, threads)| (Arc::clone(name), threads.waited_ns)).collect();
         self.credit(TimeState::WaitingForCore, ready_ns.saturating_sub(computing_ns), &waited);
+        self.decided = None;
         if !is_ready {
             let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
             self.pending_ns -= blocked_ns;
             let (state, holders) = deciding(&by_command);
-            self.credit(state, blocked_ns, &holders);
+            // Its libraries wait for a GPU in poll(2) or on a lock, too.
+            let can_be_gpu = matches!(
+                state,
+                TimeState::Events | TimeState::Lock | TimeState::Sleeping | TimeState::Unknown
+            );
+            let for_gpu_ns = if can_be_gpu { blocked_ns.min(busy_ns - spun_ns) } else { 0 };
+            self.credit(TimeState::Gpu, for_gpu_ns, &holders);
+            self.credit(state, blocked_ns - for_gpu_ns, &holders);
+            self.decided = Some(state);
         }
         for (command, threads) in &by_command {
             let cpu_ns = stretch.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns);
@@ -270,20 +367,10 @@ impl TimeSpent {
                 others.wall_ns[state] += least.wall_ns[state];
                 others.thread_ns[state] += least.thread_ns[state];
             }
-            others.passive_ns += least.passive_ns;
+            others.child_ns += least.child_ns;
+            others.pipe_ns += least.pipe_ns;
             others.carried_ns += least.carried_ns;
         }
-    }
-
-    /// The wall time in each state so far, nanoseconds.
-    pub(crate) fn wall_ns(&self) -> ByState {
-        let mut sums = ByState::default();
-        for command in &self.commands {
-            for (sum, ns) in sums.iter_mut().zip(command.wall_ns) {
-                *sum += ns;
-            }
-        }
-        sums
     }
 }
 
@@ -304,7 +391,8 @@ impl CommandSums {
             *sum += part_ns(count);
         }
         self.thread_ns[TimeState::Lock as usize] += part_ns(threads.pooled);
-        self.passive_ns += part_ns(threads.passive);
+        self.child_ns += part_ns(threads.child);
+        self.pipe_ns += part_ns(threads.inner_pipe);
     }
 }
 
@@ -395,9 +483,17 @@ mod tests {
             let spent = &self.run.time_spent;
             let all_ns = self.now_ns - START;
             let percent = |ns: u64| (ns * 100 + all_ns / 2) / all_ns;
-            let states = TimeState::ALL.into_iter().zip(spent.wall_ns().map(percent));
+            let states = TimeState::ALL.into_iter().zip(wall_ns(spent).map(percent));
             (states.filter(|(_, percent)| *percent > 0).collect(), percent(spent.pending_ns))
         }
+    }
+
+    /// The wall time in each state so far, nanoseconds.
+    fn wall_ns(spent: &TimeSpent) -> ByState {
+        let mut sums = ByState::default();
+        let all = spent.commands.iter().flat_map(|command| command.wall_ns.into_iter().enumerate());
+        all.for_each(|(state, ns)| sums[state] += ns);
+        sums
     }
 
     const READY: ThreadState = ThreadState::Ready;
@@ -449,12 +545,12 @@ mod tests {
     #[test]
     fn first_state_that_holds_decides_and_whoever_waits_for_others_does_not() {
         for (states, decides) in [
-            (vec![(ThreadState::Passive, 3), (SLEEPING, 1)], TimeState::Sleeping),
+            (vec![(ThreadState::Child, 3), (SLEEPING, 1)], TimeState::Sleeping),
             (vec![(ThreadState::Pooled, 8), (SLEEPING, 1)], TimeState::Sleeping),
             (vec![(LOCK, 1), (SLEEPING, 1)], TimeState::Lock),
             (vec![(LOCK, 1), (STORAGE, 1)], TimeState::Storage),
-            (vec![(ThreadState::Pooled, 8), (ThreadState::Passive, 1)], TimeState::Lock),
-            (vec![(ThreadState::Passive, 1)], TimeState::Unknown),
+            (vec![(ThreadState::Pooled, 8), (ThreadState::InnerPipe, 1)], TimeState::Lock),
+            (vec![(ThreadState::Child, 1)], TimeState::Unknown),
         ] {
             let mut one = OneProcess::new();
             one.sample_of(&states, 0, 0, 0);
@@ -480,16 +576,16 @@ mod tests {
         }
         spent.credit(TimeState::Lock, 10, &[("a".into(), 1), ("b".into(), 2)]);
         assert!(spent.commands.len() <= MAX_COMMANDS + 3, "{}", spent.commands.len());
-        assert_eq!(spent.wall_ns().iter().sum::<u64>(), 1010);
+        assert_eq!(wall_ns(&spent).iter().sum::<u64>(), 1010);
     }
 
     #[test]
     fn time_of_threads_is_that_of_their_states() {
         let mut one = OneProcess::new();
-        one.sample_of(&[(LOCK, 2), (READY, 1), (ThreadState::Passive, 1)], 90, 90, 10);
+        one.sample_of(&[(LOCK, 2), (READY, 1), (ThreadState::Child, 1)], 90, 90, 10);
         let [command] = one.run.time_spent.commands.as_slice() else { panic!("one command") };
         let state_ms = |state: TimeState| command.thread_ns[state as usize] / MS;
         let known = [TimeState::Computing, TimeState::WaitingForCore, TimeState::Lock].map(state_ms);
-        assert_eq!((known, command.passive_ns / MS), ([90, 10, 200], 100));
+        assert_eq!((known, command.child_ns / MS), ([90, 10, 200], 100));
     }
 }

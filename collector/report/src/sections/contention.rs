@@ -1,5 +1,6 @@
 //! Contention: how many CPU cores programs outside of the run kept busy meanwhile, and whether the run had to wait for them.
 
+use super::time_spent;
 use crate::document::{Block, Section};
 use crate::figures::short;
 use crate::model::report::{Contention, Report};
@@ -33,6 +34,9 @@ pub(super) fn contention(contention: &Contention) -> Section {
 /// Makes the row below the one of the cores that the run used. `None`: as far as is known, others did not keep it from using more.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let contention = Some(&report.contention).filter(|contention| contention.is_contended == Some(true))?;
+    if time_spent::hardly_waited_for_cores(report) {
+        return None;
+    }
     Some(Block::text("", format!("others had {}", others(contention)?)))
 }
 
@@ -52,6 +56,7 @@ mod tests {
 
     fn texts(is_contended: Option<bool>) -> [String; 2] {
         let mut report = full();
+        report.time_spent = None;
         report.contention = Contention {
             is_contended,
             allowed_cores: Some(2),

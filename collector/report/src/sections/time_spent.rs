@@ -37,7 +37,7 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     let spent = report.time_spent.as_ref()?;
     if let Some(verdict) = &spent.verdict {
         let next_step = verdict.next_step.iter().map(|step| format!("; {step}"));
-        return Some(Block::text("Time", verdict.text.clone() + &next_step.collect::<String>()));
+        return Some(Block::Paragraph("Time", verdict.text.clone() + &next_step.collect::<String>()));
     }
     let mut states: Vec<&StateTime> =
         spent.states.iter().filter(|state| state.share >= LEAST_SHARE).collect();
@@ -47,6 +47,16 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     states.sort_by(|a, b| b.share.total_cmp(&a.share));
     let parts: Vec<String> = states.into_iter().take(MAX_NAMED).map(part).collect();
     Some(Block::text("Time", parts.join(", ")))
+}
+
+/// Whether the run is known to have waited for a core for less than a tenth of its time.
+pub(super) fn hardly_waited_for_cores(report: &Report) -> bool {
+    const LEAST_SHARE: f64 = 0.1;
+    report.time_spent.as_ref().is_some_and(|spent| {
+        let mut states = spent.states.iter();
+        let waited = states.find(|state| state.state == TimeState::WaitingForCore);
+        spent.n_samples > 0 && waited.is_none_or(|state| state.share < LEAST_SHARE)
+    })
 }
 
 /// Formats a state's part of the time: `storage 41%`.
@@ -97,7 +107,10 @@ fn threads(spent: &TimeSpent, units: Units) -> Table {
     let seconds = |s: f64| units.seconds(s);
     let rows = spent.commands.iter().filter(|command| !command.command.is_empty()).map(|command| {
         let states = command.states.iter().map(|time| (label(time.state), time.s));
-        let others = [("waiting for others of the run", command.waiting_for_others_s)];
+        let others = [
+            ("waiting for a child", command.waiting_for_children_s),
+            ("waiting for a pipe of the run", command.waiting_for_pipes_s),
+        ];
         let mut times: Vec<_> = states.chain(others).filter(|(_, s)| *s >= 0.001).collect();
         times.sort_by(|a, b| b.1.total_cmp(&a.1));
         let times: Vec<String> =

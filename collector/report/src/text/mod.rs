@@ -9,6 +9,7 @@ pub(crate) mod terminal;
 use layout::{Arrangement, lay_out};
 use terminal::Look;
 
+use super::document::Block;
 use super::units::Units;
 use super::{quote, sections};
 use crate::model::report::{Report, Topic};
@@ -37,8 +38,16 @@ fn full(report: &Report, style: &Style) -> String {
 fn summary(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
     let lines = |free_lines| {
-        let blocks = sections::summary(report, units, style, free_lines);
-        lay_out(&blocks, Look { console: style.console }, Arrangement::Columns)
+        let mut blocks = sections::summary(report, units, style, free_lines);
+        let lay_out =
+            |blocks: &[Block]| lay_out(blocks, Look { console: style.console }, Arrangement::Columns);
+        let lines = lay_out(&blocks);
+        if lines.len() < MOST_LINES {
+            return lines;
+        }
+        // The picture of RAM says least of what must not be missing.
+        blocks.retain(|block| !block.is_ram_over_time());
+        lay_out(&blocks)
     };
     // The summary is laid out twice: first without free lines, to see how many are left. The 1 is the empty line at its beginning.
     let free_lines = MOST_LINES.saturating_sub(1 + lines(0).len());

@@ -23,6 +23,8 @@ VERDICT_SAMPLES = 20
 VERDICT_S = 1.0
 # What the number of cores may be off, in parts of it.
 CORES = 0.15
+# A run that computes on no more cores is serial.
+SERIAL_CORES = 1.1
 # Below this share of computing, the number of cores is not compared.
 CORES_FROM = 0.2
 
@@ -123,22 +125,29 @@ def compare_verdict(report: TimeSpent, wall_s: float, truth: Truth) -> list[Comp
         return [Comparison("verdict", found, f"none of {samples} samples in {wall_s:.1f} s", verdict is None)]
     if truth.verdict is not None:
         kind, command = truth.verdict
-        holds = verdict is not None and verdict["kind"] == kind and program_of(verdict) == command
+        holds = verdict is not None and state_of(report, verdict) == kind and program_of(verdict) == command
         return [Comparison("verdict", found, f"{kind} ({command})", holds)]
     leader = truth.leader()
     if leader is None:
         return []
     state, share = leader
     if share >= CLEAR:
-        return [Comparison("verdict", found, state, verdict is not None and verdict["kind"] == state)]
+        return [Comparison("verdict", found, state, verdict is not None and state_of(report, verdict) == state)]
     good = [
         other
         for other, known in truth.shares.items()
         if known.low > 0 and known.low >= share - tolerance(known, samples, wall_s)
     ]
     # A kind that is no state says that the time is shared.
-    holds = verdict is None or verdict["kind"] not in STATES or verdict["kind"] in good
+    kind = None if verdict is None else state_of(report, verdict)
+    holds = kind is None or kind not in STATES or kind in good
     return [Comparison("verdict", found, f"none, shared, or {' or '.join(good)}", holds)]
+
+
+def state_of(report: TimeSpent, verdict: Verdict) -> str:
+    """The state that a verdict is about. That one core of several computes is computing, if no more did."""
+    is_one_core = (report["cores_while_computing"] or 0) <= SERIAL_CORES
+    return "computing" if verdict["kind"] == "serial" and is_one_core else verdict["kind"]
 
 
 def program_of(verdict: Verdict) -> str:

@@ -63,7 +63,7 @@ pub use series::{
     Track,
 };
 pub use time_spent::{
-    CommandShare, CommandTime, StateTime, ThreadTime, TimeSpent, TimeState, Verdict, VerdictKind,
+    CommandShare, CommandTime, GpuTime, StateTime, ThreadTime, TimeSpent, TimeState, Verdict, VerdictKind,
 };
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};

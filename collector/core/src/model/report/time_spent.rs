@@ -51,12 +51,28 @@ pub struct TimeSpent {
     pub states: Vec<StateTime>,
     /// Mean number of cores in use while it computed.
     pub cores_while_computing: Option<f64>,
+    /// The GPUs of the run, and what it did meanwhile; `None`: it held no GPU memory, or no GPU tells how busy it is.
+    pub gpu: Option<GpuTime>,
     /// The commands by the time that they decided, the longest first.
     pub commands: Vec<CommandTime>,
     /// What took most of the time; `None`: nothing did, or too little is known.
     pub verdict: Option<Verdict>,
     /// Why a part is unknown, or there is no verdict.
     pub reason: Option<String>,
+}
+
+/// How a run used the time of its GPUs. Parts of the time in which it held GPU memory, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GpuTime {
+    /// Time in which it held GPU memory, seconds.
+    pub s: f64,
+    /// One of these GPUs was busy.
+    pub busy_share: f64,
+    /// They were idle, and the CPU computed.
+    pub idle_while_computing_share: f64,
+    /// They were idle, and the CPU did not compute.
+    pub idle_while_waiting_share: f64,
 }
 
 /// A state of a run.
@@ -91,8 +107,10 @@ pub struct CommandTime {
     pub command: String,
     /// Time that its threads spent in each state, thread-seconds.
     pub states: Vec<ThreadTime>,
-    /// Time that they waited for others of the run: for a child, or for the other end of a pipe, thread-seconds.
-    pub waiting_for_others_s: f64,
+    /// Time that they waited for a child, thread-seconds.
+    pub waiting_for_children_s: f64,
+    /// Time that they waited for a pipe whose other end is of the run, thread-seconds.
+    pub waiting_for_pipes_s: f64,
 }
 
 /// Time of threads in a state.

@@ -1,0 +1,177 @@
+//! A verdict in one sentence, and what to change where that is certain.
+
+use std::sync::Arc;
+
+use crate::model::report::{Report, StateTime, TimeSpent, TimeState, VerdictKind};
+use crate::model::waited_for::WaitedFor;
+
+/// A command that waited for pipes for this part of the wall time waited for the one that computed.
+const LEAST_WAIT: f64 = 0.5;
+/// Maximum number of commands that are named as waiting.
+const MAX_WAITING: usize = 3;
+/// A file or lock that was found this many times is named, if it was found at most of the looks.
+const LEAST_FOUND: u64 = 2;
+
+/// What a verdict is made of.
+pub(super) struct Said<'a> {
+    pub kind: VerdictKind,
+    /// The state that took most of the time.
+    pub most: &'a StateTime,
+    /// The command that decided most of it. `None`: no single one did.
+    pub command: Option<&'a str>,
+    pub time_spent: &'a TimeSpent,
+    /// What commands were found to wait for, and how often.
+    pub waited_for: &'a [(Arc<str>, WaitedFor, u64)],
+    pub report: &'a Report,
+}
+
+impl Said<'_> {
+    /// The verdict in one sentence.
+    pub(super) fn sentence(&self) -> String {
+        let who = self.command.unwrap_or("the run");
+        let share = percent(self.share());
+        let waited = |for_what: &str| format!("{who} waited for {for_what} {share}");
+        match self.kind {
+            VerdictKind::Serial | VerdictKind::Computing => self.computed(who, &share),
+            VerdictKind::GpuStarved => {
+                let idle = self.time_spent.gpu.map_or(0.0, |gpu| gpu.idle_while_computing_share);
+                format!("the GPU was idle {} while {who} computed on {}", percent(idle), self.cores_used())
+            }
+            VerdictKind::WaitingForCore => waited("a core") + &self.why_no_core(),
+            VerdictKind::Storage => waited("storage") + &self.file(),
+            VerdictKind::Swap => waited("memory that was swapped out, or reclaimed,"),
+            VerdictKind::Network => waited("the network"),
+            VerdictKind::Gpu => waited("the GPU"),
+            VerdictKind::FileLock => waited("a lock on a file") + &self.lock(),
+            VerdictKind::Lock => waited("a lock"),
+            VerdictKind::Pipe => waited("a pipe from outside of the run"),
+            VerdictKind::Terminal => waited("the terminal"),
+            VerdictKind::Events => waited("events (poll, select, epoll)"),
+            VerdictKind::Sleeping => format!("{who} slept {share}"),
+            VerdictKind::Stopped => format!("{who} was stopped {share}"),
+        }
+    }
+
+    /// What to change, where that is certain.
+    pub(super) fn next_step(&self) -> Option<String> {
+        match self.kind {
+            VerdictKind::WaitingForCore if self.is_held_by_quota() => {
+                Some("a larger CPU quota makes it faster".into())
+            }
+            VerdictKind::Storage => match self.found() {
+                Some(WaitedFor::File { is_synced: true, .. }) => {
+                    Some("fewer, larger writes wait less".into())
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The part of the time in which the command that is named was in the state, or the run if none is.
+    fn share(&self) -> f64 {
+        let Some(command) = self.command else { return self.most.share };
+        let mut times = self.time_spent.commands.iter().filter(|time| time.command == command);
+        let of_state = times.find_map(|time| time.states.iter().find(|time| time.state == self.most.state));
+        let part = of_state.map_or(self.most.share, |time| time.s / self.report.wall_s);
+        // Several threads of a command can have more than all of the time.
+        part.min(self.most.share)
+    }
+
+    /// Says how much a command computed, on how many cores, and who waited for it.
+    fn computed(&self, who: &str, share: &str) -> String {
+        let waiting = self.waiting();
+        let waiting = match waiting.as_slice() {
+            [] => String::new(),
+            [one] => format!("; {one} waited for it"),
+            [others @ .., last] => format!("; {} and {last} waited for it", others.join(", ")),
+        };
+        format!("{who} computed {share} on {}{waiting}", self.cores_used())
+    }
+
+    /// How many cores computed, of those that the run may use: `1 of 16 cores`.
+    fn cores_used(&self) -> String {
+        let all = self.report.usable.cores.count;
+        let used = match self.kind {
+            VerdictKind::Serial => 1.0,
+            _ => self.time_spent.cores_while_computing.unwrap_or(1.0).min(all.max(1.0)),
+        };
+        let plural = if (all - 1.0).abs() < 0.005 { "" } else { "s" };
+        format!("{} of {} core{plural}", tenths(used), tenths(all))
+    }
+
+    /// The commands that waited for pipes of the run most of the time, while the named one computed.
+    fn waiting(&self) -> Vec<&str> {
+        let least_s = self.report.wall_s * LEAST_WAIT;
+        let waited = self.time_spent.commands.iter().filter(|time| time.waiting_for_pipes_s >= least_s);
+        let others = waited.map(|time| time.command.as_str()).filter(|name| Some(*name) != self.command);
+        others.take(MAX_WAITING).collect()
+    }
+
+    /// Why the run waited for a core, as far as that is known.
+    fn why_no_core(&self) -> String {
+        let contention = &self.report.contention;
+        match (contention.is_contended, contention.others_cores, contention.allowed_cores) {
+            (Some(true), Some(others), Some(all)) => {
+                format!(": others used {} of {all} cores", tenths(others))
+            }
+            _ if self.is_held_by_quota() => ": its CPU quota was used up".into(),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether a CPU quota kept it from running, and not others.
+    fn is_held_by_quota(&self) -> bool {
+        self.report.allowed.cpu_millicores.known().is_some()
+            && self.report.contention.is_contended != Some(true)
+    }
+
+    /// Names the file, its file system, and whether each write was synced. Nothing if no file is known.
+    fn file(&self) -> String {
+        let Some(WaitedFor::File { path, file_system, is_written, is_synced }) = self.found() else {
+            return String::new();
+        };
+        let system = file_system.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let how = match (is_written, is_synced) {
+            (true, true) => ", each write synced",
+            _ => "",
+        };
+        format!(": {path}{system}{how}")
+    }
+
+    /// Names the lock's file and its holder. Nothing if neither is known.
+    fn lock(&self) -> String {
+        let Some(WaitedFor::Lock { path, holder }) = self.found() else { return String::new() };
+        let held = holder.as_ref().map(|(pid, name)| format!("held by {name} (pid {pid})"));
+        match (path, held) {
+            (Some(path), Some(held)) => format!(": {path}, {held}"),
+            (Some(path), None) => format!(": {path}"),
+            (None, Some(held)) => format!(", {held}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// What the command was found to wait for at most looks of this kind. `None`: at most looks it was something else.
+    fn found(&self) -> Option<&WaitedFor> {
+        let is_of_state = |what: &WaitedFor| match what {
+            WaitedFor::File { .. } => self.most.state == TimeState::Storage,
+            WaitedFor::Lock { .. } => self.most.state == TimeState::FileLock,
+        };
+        let of_command = |name: &str| self.command.is_none_or(|command| command == name);
+        let looks = self.waited_for.iter().filter(|(name, what, _)| of_command(name) && is_of_state(what));
+        let all: u64 = looks.clone().map(|(.., times)| times).sum();
+        let (_, what, times) = looks.max_by_key(|(.., times)| *times)?;
+        (*times >= LEAST_FOUND && *times * 2 > all).then_some(what)
+    }
+}
+
+/// `41% of the time`.
+fn percent(share: f64) -> String {
+    format!("{:.0}% of the time", share * 100.0)
+}
+
+/// A number with a decimal if it is not whole.
+fn tenths(number: f64) -> String {
+    let rounded = (number * 10.0).round() / 10.0;
+    if rounded.fract() == 0.0 { format!("{rounded:.0}") } else { format!("{rounded:.1}") }
+}

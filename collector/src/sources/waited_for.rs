@@ -1,0 +1,205 @@
+//! What the run waits for: the file that a blocked process reads or writes, or the holder of the lock that it waits for.
+//!
+//! One process is looked at, twice a second at most: one whose wait decides what the run does. The kernel does not say on which file a
+//! thread sleeps. It is the file whose offset moved since the look before, or the only one that is open.
+
+use std::fs;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::ids::{ProcessId, Target};
+use crate::model::observation::Observation;
+use crate::model::report::TimeState;
+use crate::model::waited_for::WaitedFor;
+use crate::sys::clock::Timer;
+use crate::sys::descriptors::{Descriptor, Position, descriptors};
+use crate::sys::proc_fs::ProcRoot;
+
+/// A process is looked at once in this time at most.
+const PERIOD_NS: u64 = 500_000_000;
+/// File systems of the kernel itself: a file there is not on storage.
+const NOT_STORED: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/run/"];
+
+/// Looks up what the run waits for.
+#[derive(Debug)]
+pub(crate) struct WaitLookup {
+    root: ProcRoot,
+    timer: Timer,
+    /// The process that was looked at last.
+    process: Option<ProcessId>,
+    /// The offsets of its files then, by number of the descriptor.
+    positions: FxHashMap<u32, u64>,
+}
+
+/// A file that a process has open.
+struct OpenFile {
+    descriptor: Descriptor,
+    position: Position,
+}
+
+impl WaitLookup {
+    /// Prepares the first look.
+    pub(crate) fn new(root: ProcRoot) -> Self {
+        Self { root, timer: Timer::default(), process: None, positions: FxHashMap::default() }
+    }
+
+    /// Looks what a process waits for, if a look is due at `now_ns` (CLOCK_MONOTONIC). `blocked` gives a process whose wait decides what
+    /// the run does, and its state. `None`: no look is due, there is no such process, or what it waits for is not known.
+    pub(crate) fn read(
+        &mut self,
+        now_ns: u64,
+        blocked: impl FnOnce() -> Option<(Target, TimeState)>,
+    ) -> Option<Observation> {
+        if !self.timer.is_due(now_ns, PERIOD_NS) {
+            return None;
+        }
+        let (target, state) = blocked()?;
+        let what = match state {
+            TimeState::Storage => self.file(target)?,
+            TimeState::FileLock => self.lock(target.pid)?,
+            _ => return None,
+        };
+        Some(Observation::WaitedFor { id: target.id, what })
+    }
+
+    /// The file that a process reads or writes: the one whose offset moved farthest since the look before, or else the only one.
+    fn file(&mut self, target: Target) -> Option<WaitedFor> {
+        let open: Vec<OpenFile> = self.open_files(target.pid);
+        let before = if self.process == Some(target.id) {
+            std::mem::take(&mut self.positions)
+        } else {
+            FxHashMap::default()
+        };
+        self.process = Some(target.id);
+        self.positions = open.iter().map(|file| (file.descriptor.number, file.position.position)).collect();
+        let moved = |file: &OpenFile| {
+            let before = before.get(&file.descriptor.number)?;
+            Some(file.position.position.abs_diff(*before)).filter(|moved| *moved > 0)
+        };
+        let farthest =
+            open.iter().filter_map(|file| Some((moved(file)?, file))).max_by_key(|(moved, _)| *moved);
+        let file = match (farthest, open.as_slice()) {
+            (Some((_, file)), _) => file,
+            (None, [only]) => only,
+            (None, _) => return None,
+        };
+        Some(WaitedFor::File {
+            path: file.descriptor.name.clone(),
+            file_system: self.file_system(target.pid, file.position.mount),
+            is_written: file.descriptor.is_written,
+            is_synced: file.position.flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+        })
+    }
+
+    /// The files on storage that a process has open.
+    fn open_files(&self, pid: u32) -> Vec<OpenFile> {
+        let is_stored = |file: &Descriptor| {
+            file.name.starts_with('/') && !NOT_STORED.iter().any(|start| file.name.starts_with(start))
+        };
+        let stored = descriptors(&self.root, pid).filter(is_stored);
+        stored
+            .filter_map(|descriptor| {
+                let position = Position::read(&self.root, pid, descriptor.number)?;
+                Some(OpenFile { descriptor, position })
+            })
+            .collect()
+    }
+
+    /// The type of the file system of a mount, as the process with this pid sees it.
+    fn file_system(&self, pid: u32, mount: u64) -> Option<String> {
+        let text = self.root.read(pid, "mountinfo")?;
+        let text = String::from_utf8_lossy(&text);
+        // proc_pid_mountinfo(5): the id is the first field, and the type the first after the separator.
+        let line = text.lines().find(|line| line.split(' ').next() == Some(&mount.to_string()))?;
+        line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
+    }
+
+    /// The lock that a process waits for.
+    fn lock(&self, pid: u32) -> Option<WaitedFor> {
+        let text = fs::read_to_string(self.root.top_path("locks")).ok()?;
+        let (holder, inode) = blocker(&text, pid)?;
+        let open = descriptors(&self.root, pid).filter(|file| file.name.starts_with('/'));
+        let mut of_inode = open.filter(|file| {
+            Position::read(&self.root, pid, file.number).is_some_and(|position| position.inode == inode)
+        });
+        let path = of_inode.next().map(|file| file.name);
+        let holder = holder.and_then(|holder| {
+            let name = self.root.read(holder, "comm")?;
+            Some((holder, String::from_utf8_lossy(&name).trim_end().to_owned()))
+        });
+        Some(WaitedFor::Lock { path, holder })
+    }
+}
+
+/// Who holds the lock that a process waits for, and the inode of its file, from the text of /proc/locks (proc_locks(5)). A waiter has an
+/// arrow, and follows the lock that it waits for. The holder is `None` if it is not of this pid namespace.
+fn blocker(text: &str, pid: u32) -> Option<(Option<u32>, u64)> {
+    let mut holder = None;
+    for line in text.lines() {
+        let mut fields = line.split_ascii_whitespace().skip(1).peekable();
+        let is_waiter = fields.next_if_eq(&"->").is_some();
+        let (of, inode) = (fields.nth(3)?, fields.next()?);
+        let of: Option<u32> = of.parse().ok();
+        if !is_waiter {
+            holder = of;
+        } else if of == Some(pid) {
+            return Some((holder.filter(|pid| *pid > 0), inode.rsplit(':').next()?.parse().ok()?));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, SeekFrom, Write};
+
+    use super::*;
+    use crate::model::ids::Identity;
+
+    // Requirement: SLOW-5
+    #[test]
+    fn waiter_follows_the_lock_that_it_waits_for() {
+        let text = "1: FLOCK  ADVISORY  WRITE 9427 fe:00:10232642 0 EOF\n\
+                    1: -> FLOCK  ADVISORY  WRITE 77 fe:00:10232642 0 EOF\n\
+                    2: POSIX  ADVISORY  READ -1 fe:00:5 0 EOF\n\
+                    2: -> POSIX  ADVISORY  WRITE 78 fe:00:5 0 EOF\n";
+        assert_eq!(blocker(text, 77), Some((Some(9427), 10_232_642)));
+        assert_eq!(blocker(text, 78), Some((None, 5)));
+        assert_eq!((blocker(text, 9427), blocker("", 1), blocker("1: x", 1)), (None, None, None));
+    }
+
+    fn own_target() -> Target {
+        let identity =
+            Identity { pidfd_inode: 0, latest_start_ns: 0, is_start_rough: false, is_pid_held: false };
+        Target { id: ProcessId(1), pid: std::process::id(), identity }
+    }
+
+    // Requirement: SLOW-5
+    #[test]
+    fn file_is_the_one_whose_offset_moved() {
+        let mut still = tempfile::NamedTempFile::new().unwrap();
+        let mut moved = tempfile::NamedTempFile::new().unwrap();
+        still.as_file_mut().seek(SeekFrom::Start(7)).unwrap();
+        let mut lookup = WaitLookup::new(ProcRoot::default());
+        let mut look = |now_ns: u64| lookup.read(now_ns, || Some((own_target(), TimeState::Storage)));
+        look(PERIOD_NS);
+        moved.as_file_mut().write_all(&[0; 1 << 20]).unwrap();
+        assert!(look(PERIOD_NS + 1).is_none(), "no look is due");
+        let Some(Observation::WaitedFor {
+            id,
+            what: WaitedFor::File { path, file_system, is_written, is_synced },
+        }) = look(2 * PERIOD_NS)
+        else {
+            panic!("no file")
+        };
+        assert_eq!((id, path.as_str()), (ProcessId(1), moved.path().to_str().unwrap()));
+        assert!(file_system.is_some() && is_written && !is_synced);
+    }
+
+    #[test]
+    fn nothing_is_looked_up_of_other_states() {
+        let mut lookup = WaitLookup::new(ProcRoot::default());
+        assert!(lookup.read(PERIOD_NS, || Some((own_target(), TimeState::Lock))).is_none());
+        assert!(lookup.read(3 * PERIOD_NS, || None).is_none());
+    }
+}
