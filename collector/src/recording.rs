@@ -119,6 +119,7 @@ fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
         (fixed.cores, fixed.ram_capacity) =
             reader.first_row("static_data", columns, |row| Ok((whole(row, 0)?, number(row, 1)?)))?;
     }
+    // `data` has a row for each sample.
     let names = reader.columns("data")?;
     let mut rows: Vec<Vec<Option<f64>>> = Vec::new();
     reader.rows("data", &names, |row| {
@@ -178,6 +179,7 @@ fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
 
 /// Reads the table `processes`, which gpu_tracker does not have, and sorts the processes by their starts.
 fn processes(reader: &DatabaseReader) -> Result<Vec<RecordedProcess>, String> {
+    // The numbers are places in [`PROCESS`]. The table has no GPU memory of processes.
     let process = |row: &Row| {
         Ok(RecordedProcess {
             pid: row.get(0)?,

@@ -130,7 +130,7 @@ fn end_at(at_ns: u64, config: &Config, segment: Option<&Segment>, is_cut_short: 
 /// Takes a last sample, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `living` reads the processes that still live. `None`: no process
 /// lives, or none can be seen, so the sample is empty.
 fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
-    // All records that the run's files have were applied when they were loaded.
+    // All records that the run's files have were applied when they were loaded, so none can change a process any more.
     run.apply(at_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Even an empty sample is of use: with it, processes that ended since the last one enter the figures over time.
     if let Some(mut passes) = living {
@@ -177,7 +177,7 @@ impl Recovered {
     /// # Errors
     /// If it can't be written. Nothing of it is left then.
     pub fn write_bundle(&self) -> io::Result<()> {
-        bundle::of_recovered(&self.config, &self.report)
+        bundle::write_recovered(&self.config, &self.report)
     }
 
     /// Removes what the run left besides its session's files: its cgroup and the locks of its reports. To be called after the report

@@ -23,6 +23,7 @@ pub fn around_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = shim.as_ptr().addr() - preload.as_ptr().addr();
     let (before, rest) = preload.split_at_checked(at)?;
     let after = rest.get(shim.len()..)?;
+    // The separator after the shim goes, or the one before it if the shim is last.
     Some(match (before.split_last(), after.split_first()) {
         (_, Some((_, after))) => (before, after),
         (Some((_, before)), None) => (before, after),

@@ -130,6 +130,7 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
         None
     });
     options.report.spare = keep::spare_places(&keep::own_variable);
+    // It does nothing unless this is an agent: the launcher on another node of a run.
     match nodes::prepare_agent(&mut options) {
         Ok(None) => {}
         Ok(Some(status)) => return Ok(status),

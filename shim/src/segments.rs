@@ -67,6 +67,7 @@ fn map(path: &[u8], user: u32) -> Option<&'static Header> {
     let address = address?;
     // SAFETY: the mapping is page-aligned and larger than a Header, for which any bytes are valid.
     let header = unsafe { &*address.cast::<Header>() };
+    // If the first access were a read, the kernel would map up to 15 more pages.
     header.fault_in_for_writing();
     if header.is_compatible() && header.is_open() {
         sys::dont_dump(address, TRACKED_SIZE);

@@ -54,6 +54,7 @@ pub(crate) fn ask() -> Visible {
     // F_OK, not R_OK: a segment that another user can't open is still visible.
     let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     let is_accessible = |path: &[u8], mode, flags| {
+        // Each value reaches to the end of its entry of the environment, where the NUL is.
         let path = path.as_ptr().cast();
         if IS_LANDLOCKED.load(Relaxed) { sys::can_open(path, flags) } else { sys::is_there(path, mode) }
     };

@@ -48,7 +48,7 @@ pub fn event_in_words(event: &RunEvent) -> String {
     }
 }
 
-/// Says the figure that an event is about, and how large it was.
+/// Says the figure that an event is about, and how large it was. When a GPU works again, it has no idle time, so none is said.
 fn figure(event: &RunEvent) -> String {
     let amount = amount(event);
     match event.quantity.zip(event.unit) {

@@ -29,10 +29,12 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     if max_width < LEAST_WORDS {
         return cut(&whole, max_width);
     }
+    // The rest of the columns is for the count of the words that are left out.
     let left = max_width.saturating_sub(" ... 1000 more".len());
     let fitting = count_fitting(&shown, left);
     // An operand among the first words is shown with them.
     let place = operand(words).filter(|at| *at >= fitting);
+    // It gets at most two thirds of the columns, so that first words keep some.
     let with_end = |at: usize| Some((at, end_of_path(words[at].as_ref(), left * 2 / 3)?));
     let Some((at, operand)) = place.and_then(with_end) else { return cut_words(&shown, fitting, max_width) };
     let room = left.saturating_sub(width(&operand) + GAP.len());
@@ -99,6 +101,7 @@ fn end_of_path(path: &str, max_width: usize) -> Option<String> {
     let least = path.len().saturating_sub(max_width * MAX_BYTES);
     let first = (least..=path.len()).find(|at| path.is_char_boundary(*at))?;
     let starts = path[first..].match_indices('/').map(|(at, _)| first + at + 1);
+    // The whole path is the longest candidate, unless its beginning was left out.
     let whole = (first == 0).then_some(0);
     let ends = whole.into_iter().chain(starts).filter(|at| *at < path.len()).map(|at| word(&path[at..]));
     ends.into_iter().find(|end| width(end) <= max_width)

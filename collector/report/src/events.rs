@@ -120,7 +120,7 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
     let mut all = Vec::new();
     for process in recording.processes.iter().flatten() {
-        all.extend(of_process(process, at_s));
+        all.extend(start_and_end(process, at_s));
     }
     for &(ns, bytes) in &recording.revisions {
         all.push(new_event(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes)));
@@ -128,18 +128,18 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     if let Some(report) = report {
         all.extend(peak(report));
         // The file tells the start of each process, so the start of the command would be there twice.
-        all.extend(of_run(report).filter(|event| event.kind != START));
+        all.extend(listed_events(report).filter(|event| event.kind != START));
     }
     filtered(all, filter)
 }
 
 /// The events that a report without a tracking file tells, in the order of their times.
 pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
-    filtered(peak(report).into_iter().chain(of_run(report)).collect(), filter)
+    filtered(peak(report).into_iter().chain(listed_events(report)).collect(), filter)
 }
 
 /// The events of the run that the report lists, except the RAM peak: [`peak`] makes that, also for a report without such a list.
-fn of_run(report: &Report) -> impl Iterator<Item = Event> {
+fn listed_events(report: &Report) -> impl Iterator<Item = Event> {
     let events = report.events.iter().flat_map(|events| &events.list);
     events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {
         pid: event.pid,
@@ -168,7 +168,7 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
 }
 
 /// The start and the end of a process. `at_s` converts a time of the file to seconds after the start of the run.
-fn of_process(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
+fn start_and_end(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
     let kind = if process.is_still_running {
         Recorded::StillRunning
     } else if process.exit.signal.is_some() {

@@ -70,7 +70,7 @@ pub(super) fn thousands(whole: f64) -> String {
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
-        // Three significant digits: with three decimals there would be at most one.
+        // Three significant digits. The three decimals of the next arm would show at most one of them.
         1e-12..0.009_995 => (2.0 - f64::log10(largest).floor()) as usize,
         ..9.9995 => 3,
         ..99.995 => 2,
@@ -105,6 +105,7 @@ pub fn bytes(bytes: u64) -> String {
 pub fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match s {
+        // From 59.95 on, `short` would write `60.0 s`.
         _ if seconds < 59.95 => format!("{} s", short(seconds)),
         ..3600 => format!("{} min {} s", s / 60, s % 60),
         _ => duration(seconds.round()),

@@ -235,11 +235,12 @@ impl GpuTracker {
             shared_rss: ram(set.shared_bytes),
         };
         let cpu = &report.cpu;
-        let percentages = |percent: Percent, units: Option<u32>| Percentages {
+        // `of`: the number of cores or GPUs.
+        let percentages = |percent: Percent, of: Option<u32>| Percentages {
             max_sum_percent: percent.max_sum.or(unknown_figure),
-            max_hardware_percent: percent.max_hardware(units).or(unknown_figure),
+            max_hardware_percent: percent.max_hardware(of).or(unknown_figure),
             mean_sum_percent: percent.mean_sum.or(unknown_figure),
-            mean_hardware_percent: percent.mean_hardware(units).or(unknown_figure),
+            mean_hardware_percent: percent.mean_hardware(of).or(unknown_figure),
         };
         let of_expected = |percent| percentages(percent, Some(cpu.expected_cores));
         let threads = |threads: Option<u64>| threads.or(unknown.map(u64::from));

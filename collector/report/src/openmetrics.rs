@@ -135,6 +135,7 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     );
     metrics.add_one(("cpu_seconds_total", Counter, "CPU time of all processes."), report.cpu_time.total_s);
     metrics.add_one(
+        // Not known of a run that was not tracked: its launcher has counted only the processes that it waited for.
         ("processes_total", Counter, "Processes that ever lived."),
         report.coverage.untracked_reason.is_none().then_some(report.processes.total as f64),
     );

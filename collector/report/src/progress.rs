@@ -15,6 +15,7 @@ use crate::model::tree_sample::{GpuSample, TreeSample};
 /// have; GPUs that do not fit are only counted.
 pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     let [cpu, all_cpu] = [now.cpu.combined.percent, now.system.cpu_percent].map(percent);
+    // `end` is the value at the sample; since the sample before, it can have been larger.
     let ram = Some(now.footprint_bytes.combined.end);
     let processes = now.processes.end;
     let mut line = format!(

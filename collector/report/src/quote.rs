@@ -86,7 +86,8 @@ pub(super) fn csv_plain<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// Escapes what Markdown would act on. A backslash before any of ASCII's punctuation makes it that character.
+/// Escapes the punctuation on which Markdown acts anywhere in a line, in a table too, and with which GitHub makes links (`@`, `#`,
+/// `:`): a backslash before it makes it that character. What acts only at the begin of a line, such as `-`, stays as it is.
 pub(crate) fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in escape(text).chars() {

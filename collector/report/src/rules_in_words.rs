@@ -15,7 +15,8 @@ const LONGEST_COMMAND: usize = 40;
 /// A line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
 pub fn limit_in_words(limit: &Rule, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.unit();
-    let amount = with_unit(unit.of_report(exceeded.by.amount as f64), Some(unit), None);
+    // A rule counts times in nanoseconds, a report in seconds.
+    let amount = with_unit(unit.in_report_unit(exceeded.by.amount as f64), Some(unit), None);
     let held = exceeded.largest.as_ref().map(|process| held_most(process, bytes));
     format!(
         "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
@@ -35,10 +36,11 @@ pub(crate) fn held_most(process: &LargestProcess, bytes: impl Fn(u64) -> String)
     format!("; {pid}({command}) held most {memory}, {}", bytes(held))
 }
 
-/// Says how much there is of the quantity of a rule. `amount`: how much, with its unit. A
-/// limit of wall time needs no amount.
+/// Says how much there is of the quantity of a rule. `amount`: how much, with its unit; that of a number of processes has the word
+/// itself. A limit of wall time needs no amount.
 pub(crate) fn figure(quantity: Quantity, unit: Unit, amount: &str) -> String {
     match quantity {
+        // `Growth` is an alert on memory that rises all the time. On a GPU, its events have the quantity `GpuRam`.
         Quantity::Ram | Quantity::Growth => format!("{amount} of RAM"),
         Quantity::GpuRam => format!("{amount} of GPU RAM"),
         Quantity::Cpu if unit == Unit::Percent => format!("{amount} of the cores in use"),
@@ -61,6 +63,7 @@ pub(crate) fn limit_title(quantity: Quantity) -> &'static str {
         Quantity::Processes => "PROCESS LIMIT",
         Quantity::Stall => "STALLED",
         Quantity::GpuIdle => "GPU IDLE",
+        // Only alerts watch these two.
         Quantity::Disk | Quantity::Growth => "LIMIT",
     }
 }

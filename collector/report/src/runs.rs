@@ -74,6 +74,7 @@ pub fn row(file: String, report: &Report) -> RunRow {
             Some(0) => amount(None, None),
             _ => amount(float(gpu_ram.combined_bytes), float(gpu_ram.system_capacity_bytes)),
         },
+        // Hints of a run that says too little of a job, such as one that is not over, are withheld for that reason.
         hint: (!options.is_empty() && hints.withheld.is_none()).then_some(options),
     }
 }
@@ -111,6 +112,7 @@ pub fn sort(runs: &mut [RunRow], by: SortBy) {
     };
     match by {
         SortBy::Name => runs.sort_by(|a, b| a.file.cmp(&b.file)),
+        // -1 is below all known figures.
         _ => runs.sort_by(|a, b| figure(b).unwrap_or(-1.0).total_cmp(&figure(a).unwrap_or(-1.0))),
     }
 }
@@ -142,6 +144,7 @@ pub fn text(runs: &[RunRow], max_width: usize) -> String {
     // The two columns of names share what the figures leave. That of the report gets at most half of it.
     let room = room(&columns).max(LEAST_NAMES) - GAP;
     let files: Vec<String> = column(runs, |run| quote::escape(&run.file));
+    // At least 6, the width of the head `report`.
     let file_width = files.iter().map(|file| quote::width(file)).max().unwrap_or(0).max(6).min(room / 2);
     let command =
         |run: &RunRow| quote::escape(&command_line::process(Some(&run.command), UNKNOWN, room - file_width));

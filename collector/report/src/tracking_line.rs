@@ -91,6 +91,7 @@ impl Line {
             combined: ram.combined.footprint_bytes,
         };
         let maximum = |bytes: Option<u64>, told: RamMaximum| {
+            // The last sample has a source only for its own figure.
             let source = (Some(told.bytes) == bytes).then_some(told.source);
             bytes.map(|bytes| Maximum { bytes, source })
         };

@@ -55,6 +55,7 @@ pub(super) fn size(path: &Path) -> u64 {
 /// # Errors
 /// If it is not this user's alone, or can't be opened or made.
 pub(super) fn open(path: &Path, creates: bool) -> io::Result<File> {
+    // Another user can have put a link or a fifo there: no link is followed, and no process at the other end is waited for.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     match openat(CWD, path, flags, Mode::empty()) {
         Err(Errno::NOENT) if creates => {

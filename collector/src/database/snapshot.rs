@@ -129,6 +129,7 @@ pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
     if found.len() > MAX_BYTES {
         return Err(NotOpened::TooLarge(found.len()));
     }
+    // A writer may be in a transaction.
     until(|| locks::share(&database))?;
     for kind in [Log::Journal, Log::WriteAhead] {
         let mut log_name = name.to_owned();
@@ -246,12 +247,13 @@ fn completed(database: &File, log: &File, kind: Log) -> Result<Result<File, Unus
     Ok(Ok(database_copy))
 }
 
-/// Copies a file to one without a name. Holes stay holes, so that a copy takes no more room than the file.
+/// Copies a file to one without a name, in /tmp or else in memory. Holes stay holes, so that a copy takes no more room than the file.
 fn copy(file: &File) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let on_disk = openat(CWD, "/tmp", flags, Mode::RUSR | Mode::WUSR);
     let made = on_disk.or_else(|_| memfd_create("gpu-track-database", MemfdFlags::CLOEXEC));
     let mut copy = File::from(made?);
+    // `check` has refused a larger file. One that has grown since is cut here; `completed` drops the copy, since the length changed.
     let length = file.metadata()?.len().min(MOST_COPIED);
     copy.set_len(length)?;
     let mut at = 0;

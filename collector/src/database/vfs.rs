@@ -125,7 +125,8 @@ fn journal_path(name: &CStr) -> Option<&Path> {
     (path.is_absolute() && name.to_bytes().ends_with(journal::SUFFIX.as_bytes())).then_some(path)
 }
 
-/// Opens a file. See sqlite3_vfs.
+/// SQLite's `xOpen`: opens a database or the log of one. A database to write, which has an absolute path, is left to SQLite's own VFS.
+/// A file without a name, which is a temporary one, and a name that stands for no file are refused.
 unsafe extern "C" fn open_file(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -158,11 +159,13 @@ unsafe extern "C" fn open_file(
         file.cast::<OpenFile>().write(OpenFile {
             head: sqlite3_file { pMethods: &raw const METHODS },
             file: opened,
+            // Pages of a damaged database can lead to each other, so what is read of it is bounded.
             readable: if is_read {
                 LEAST_READABLE.saturating_add(size.saturating_mul(READS))
             } else {
                 u64::MAX
             },
+            // A database that is written here is a copy that SQLite completes from its log. No log makes it larger than a copy may be.
             most: if is_database { MOST_COPIED } else { u64::MAX },
             // SQLite then neither locks the file nor looks for logs: `snapshot` has done both.
             characteristics: if is_read { ffi::SQLITE_IOCAP_IMMUTABLE } else { 0 },
@@ -180,6 +183,7 @@ unsafe extern "C" fn delete(_: *mut sqlite3_vfs, name: *const c_char, _sync_dire
     let name = unsafe { CStr::from_ptr(name) };
     let result = match (journal_path(name), file_of(name)) {
         (Some(path), _) => journal::delete(path),
+        // A log that is known by its descriptor has no name that could be removed.
         (None, Some(log)) => log.set_len(0),
         (None, None) => Err(io::ErrorKind::PermissionDenied.into()),
     };

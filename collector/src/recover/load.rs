@@ -83,7 +83,7 @@ pub(super) fn load_run(
     read_rest(unread, position, state, &mut run, now_ns);
     // An overwritten segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
-    // A collector had read records and removed them from the ring, but there is no snapshot with what they said.
+    // A collector had read records and removed them from the ring, but no snapshot (number 0: there is none) has what they said.
     let is_lost = snapshot_number == 0 && run.health.is_state_lost;
     let has_no_process = run.tree.counts().created == 0;
     if is_lost || has_no_process {
@@ -177,7 +177,7 @@ pub(super) fn note_the_dead(
     for id in run.tree.alive().to_vec() {
         let Some(process) = run.tree.get(id) else { continue };
         let Some(target) = process.target() else { continue };
-        // Another process may have its pid by now.
+        // Another process may have its pid by now. Its start tells that, or the inode of its pidfd if one was noted.
         let is_same_process =
             |start_ns| target.identity.can_be_shown(start_ns, || pidfd::inode(target.pid).unwrap_or(0));
         let stat = root.stat(target.pid);
@@ -185,6 +185,7 @@ pub(super) fn note_the_dead(
             has_living = true;
         } else {
             let at_ns = process.end.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
+            // It counts as gone from /proc. Figures of a zombie (`remains`) were not read.
             let ended = Observation::Ended { id, at_ns, gone_ns: Some(at_ns), remains: None };
             run.apply(now_ns, &ended);
         }

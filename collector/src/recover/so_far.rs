@@ -132,7 +132,7 @@ impl SoFar {
     /// If it can't be written. Nothing of it is left then.
     pub fn write_bundle(&self, bundles: &Bundles, asked: &Asked) -> io::Result<PathBuf> {
         let live = LiveFile::open(&live::path_of(&self.segment)).ok();
-        bundle::of_asked(
+        bundle::write_asked(
             &self.config,
             bundles,
             &self.report,

@@ -64,10 +64,13 @@ impl Session {
             stage,
             command_exit: self.told.exit,
             dropped_events: self.segment.ring().dropped(),
+            // Processes of the tree have counted the programs that they started without the shim.
             shimless: self.segment.shimless_programs(),
+            // A process has truncated the segment's file, so its records are lost.
             is_truncated: self.segment.is_lost(),
             cgroups: cgroup::usage(&self.config.cgroups),
             full_disks: self.full_disks(stage),
+            // For the report of a run without a collector only.
             largest_rss_bytes: None,
         }
     }
@@ -103,11 +106,11 @@ impl Session {
         }
         let end_ns = self.take_in_rest();
         let end = self.run_end(end_ns, Stage::Over);
-        // This only writes the end to the file of `--journal`.
-        self.run.end(&end);
+        self.run.end_journal(&end);
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
-        sinks::warn_where_report_cannot(&self.config, &report);
+        // gpu_tracker's format has no place for warnings. Where no report has one, they go to stderr.
+        sinks::print_warnings_beside_report(&self.config, &report);
         // If this collector is killed from here on, the next one only cleans up.
         self.checkpoint.state().note_reported();
         if self.told.exit.is_none()
@@ -129,6 +132,7 @@ impl Session {
     fn take_in_rest(&mut self) -> u64 {
         let sampled_ns = self.take_last_sample();
         let end_ns = self.told.exit.map_or(sampled_ns, |exit| exit.at_ns);
+        // The last window over which CPU utilisation is measured ends with the run.
         self.run.apply_now(Observation::WindowsEnd { end_ns });
         self.readers.note_survivors(&mut self.run);
         self.take_last_records();
@@ -181,14 +185,15 @@ impl Session {
         self.segment.close();
         // From now on no process needs to find the segment by its name.
         let _ = self.segment.named().unlink();
-        // This also brings the last records of processes that the sample found dead.
+        // The wait also brings the last records of processes that the sample found dead.
+        // If there is no time to read all records, the report says how many are missing.
         if !self.pump.await_last(clock::monotonic_ns()) {
             self.run.apply_now(Observation::Unread(self.pump.unread()));
         }
         let complete_ns = self.drain();
         // The loop does not run again, so all ended processes are looked for now.
         self.finalize(complete_ns, AbsenceCheck::All);
-        // One more sample brings what these processes used since the last one into the figures over time.
+        // The time that ended processes lived since the last sample waits for a sample, which brings it into the figures over time.
         if !self.run.tree.waiting_intervals().is_empty() {
             self.sample(Terms::default());
         }

@@ -31,6 +31,7 @@ fn allowed_bytes(limit: &Rule, config: &Config, root: &ProcRoot) -> Option<u64> 
             let whole = usable_at_start(config, &host::of_this_machine(root, attached)).memory.bytes?;
             Some((whole as f64 * percent / 100.0) as u64)
         }
+        // Memory that rises all the time: only an alert has this threshold, and here are limits.
         Threshold::Rise => None,
     }
 }

@@ -73,6 +73,7 @@ impl Session {
         let sources = Sources {
             segment: Arc::clone(&segment),
             journal: checkpoint.state(),
+            // How far an earlier collector has read.
             begin: run.found,
             connector: connector.map_err(SessionError::Inbox)?,
             dropped: run.health.connector.dropped,
@@ -127,7 +128,7 @@ fn begin_journal(run: RunState, config: &Config, host: &HostInfo) -> JournaledRu
     run
 }
 
-/// Opens the outputs of the run, and tells the core what they take.
+/// Opens the outputs of the run. Tells the core which could not be opened, and which items (samples, events and others) they want.
 fn open_sinks(
     run: &mut JournaledRun,
     config: &Config,
@@ -138,8 +139,8 @@ fn open_sinks(
     let usable = usable_at_start(config, host);
     let segment = (segment.named().path(), segment.header().session_id);
     let context = SinkContext { config, host, usable: &usable, segment };
-    let (sinks, seen) = Sinks::open(&context, &run.samples.outbox);
-    seen.into_iter().for_each(|observation| run.apply(now_ns, observation));
+    let (sinks, observations) = Sinks::open(&context, &run.samples.outbox);
+    observations.into_iter().for_each(|observation| run.apply(now_ns, observation));
     sinks
 }
 
@@ -156,7 +157,8 @@ fn members(run: &RunState, config: &Config) -> Members {
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
     let attached = config.attached.map(|process| process.pid);
     let known = run.tree.host_pids().chain(unknown_main).chain(attached);
-    // A collector that replaces another one knows the command's pid from its configuration.
+    // The launcher is about to start the command: the next child that it forks is that. A collector that replaces another one knows
+    // the command's pid from its configuration.
     let starts_command = config.restarts == 0 && attached.is_none() && !config.command.is_empty();
     let launcher = Launcher { pid: config.start.launcher_pid, starts_command };
     Members::new(known, std::process::id(), launcher)

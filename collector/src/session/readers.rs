@@ -99,6 +99,7 @@ impl Readers {
         // An attached process is no child of the launcher, nor is what descends from it.
         let has_command = config.attached.is_none();
         let topmost_pid = has_command.then_some(config.start.launcher_pid);
+        // They tell orphans of the tree, which the launcher adopts, from its own helpers, such as collectors.
         let helpers = has_command.then(|| Helpers::new(segment.named().path()));
         Self {
             scans: config.discovery.uses(Layer::Scan),
@@ -139,7 +140,7 @@ impl Readers {
                         && program::is_uninstrumented(&self.root, target.pid, &seen.program)
                     {
                         // No record will tell of the program's exit, but the kernel's account will.
-                        self.accounts.read_at(now_ns);
+                        self.accounts.ask(now_ns);
                     }
                     Observation::Program(ProgramSeen { is_answer: true, ..seen })
                 }
@@ -172,9 +173,10 @@ impl Readers {
             let can_exit =
                 has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && run.tree.has_uninstrumented());
             if can_exit {
-                self.accounts.read_at(now_ns);
+                self.accounts.ask(now_ns);
             }
         }
+        // `accounted` finds the process that an account is about.
         let mut exits = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));
         exits.extend(self.exits.take(|id| run.tree.get(id).is_some()));
         for exit in exits {
@@ -200,6 +202,7 @@ impl Readers {
     /// Tells the core whether pids that only records name belong to the tree. Foreign processes must not be measured.
     pub(super) fn check_memberships(&self, run: &mut JournaledRun, now_ns: u64) {
         for target in run.membership_requests() {
+            // An ancestor that only a record names, which can be forged, proves nothing.
             let is_known = |pid| pid == self.launcher_pid || run.tree.is_proven(pid);
             let is_member = self.membership.is_member(target.pid, is_known);
             run.apply(now_ns, Observation::Membership { id: target.id, is_member });
@@ -245,6 +248,7 @@ impl Readers {
                 run.apply_now(observation);
             }
         }
+        // `start_stack`: the bottom of the stack at that first sight. Another one shows an exec.
         for (id, start_stack) in run.sampling.current.first.clone() {
             if Instant::now() > deadline {
                 break;

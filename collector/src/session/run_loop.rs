@@ -70,6 +70,7 @@ impl Session {
                 self.sample(terms);
                 self.give_orders(messages);
             }
+            // On the grid: a sample of the user's interval, and not one more that ended processes have called for.
             let is_on_grid = matches!(decision, Decision::Sample(terms) if terms.is_on_grid);
             self.checkpoint.save_if_due(&self.run, is_on_grid);
             if self.is_over(messages, decision) {

@@ -45,6 +45,7 @@ impl Told {
                 run.apply_now(Observation::OrderAnswered { id, result, excess });
             }
             Message::TreeEnded(end) => run.apply_now(Observation::TreeEnded(end)),
+            // `epoch`: the number of the order by which the alert ran the command.
             Message::AlertCommandFailed { alert, epoch, monotonic_ns: at_ns, failure } => {
                 run.apply_now(Observation::AlertCommandFailed { alert, epoch, at_ns, failure });
             }

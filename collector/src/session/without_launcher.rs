@@ -48,6 +48,7 @@ impl OwnEnder {
             // If the ender can't be started, the order has no answer, so the core issues it again.
             if self.start(&tree) {
                 self.tree = Some((tree, Instant::now() + kill_after));
+                // By how much the limit was exceeded.
                 let (result, excess) = (OrderResult::Done, order.action.excess());
                 run.apply_now(Observation::OrderAnswered { id: order.id, result, excess });
             }

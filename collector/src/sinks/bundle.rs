@@ -149,7 +149,7 @@ pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// If it can't be written. Nothing of it is left then.
-pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
+pub(crate) fn write_recovered(config: &Config, report: &Report) -> io::Result<()> {
     let Some(bundles) = &config.tracking.bundles else { return Ok(()) };
     let occasion = Occasion {
         trigger: "recovered".to_owned(),
@@ -165,7 +165,7 @@ pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
 ///
 /// # Errors
 /// If it can't be written. Nothing of it is left then.
-pub(crate) fn of_asked(
+pub(crate) fn write_asked(
     config: &Config,
     bundles: &Bundles,
     report: &Report,

@@ -166,6 +166,7 @@ impl Sink for LiveRing {
                 file.put_summary(now.at_ns, &summary);
             }
         }
+        // `end` is the value at the sample; since the sample before, it can have been larger.
         file.push(Sample {
             monotonic_ns: now.at_ns,
             main_bytes: now.footprint_bytes.main.end,

@@ -32,7 +32,7 @@ use crate::run::RunState;
 use crate::run::outbox::Outbox;
 pub use live_ring::{cpu_percent as live_cpu_percent, figures as live_figures};
 pub(crate) use progress::write_if_room;
-pub(crate) use report_file::warn_where_report_cannot;
+pub(crate) use report_file::print_warnings_beside_report;
 pub use report_file::{has_files, write_everywhere, write_files};
 pub(crate) use sink::SinkContext;
 use sink::{Resume, Sink};

@@ -60,7 +60,7 @@ pub fn write_files(config: &ReportConfig, report: &Report) -> io::Result<()> {
 pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
     let kept = config.report.keep.as_ref().and_then(Kept::prepare);
     let written = ReportFile { config: config.report.clone(), kept }.report(report, report.stage);
-    warn_where_report_cannot(config, report);
+    print_warnings_beside_report(config, report);
     written
 }
 
@@ -74,10 +74,11 @@ fn fail_if_any(problems: Vec<String>) -> io::Result<()> {
     if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
 }
 
-/// Writes to stderr what gpu_tracker's format leaves out: the warnings, and which figures are 0 only because they are unknown.
+/// Writes to stderr what gpu_tracker's format leaves out: the warnings, and which figures are 0 only because they are unknown. The lines
+/// have the form of Python's logging, as those of gpu_tracker do.
 ///
 /// Writes nothing if any report has a format with a place for warnings, or if logs are disabled.
-pub(crate) fn warn_where_report_cannot(config: &Config, report: &Report) {
+pub(crate) fn print_warnings_beside_report(config: &Config, report: &Report) {
     if config.report.targets.iter().any(|target| is_complete(&target.format)) || config.tracking.disable_logs
     {
         return;

@@ -72,6 +72,7 @@ fn full_disk(directory: &Directory) -> Option<DiskFull> {
 
 /// The space that this user may still fill, bytes. `None`: the file system has no blocks at all, as /proc.
 fn available_bytes(found: &rustix::fs::StatVfs) -> Option<u64> {
+    // `f_bavail` lacks the blocks that are reserved for root.
     let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
 }

@@ -76,7 +76,7 @@ struct Account {
 impl ExitAccounts {
     /// Asks for accounts: they are read for [`IDLE_NS`] from `now_ns` on (CLOCK_MONOTONIC, nanoseconds). If the kernel refuses, no
     /// accounts are read.
-    pub(crate) fn read_at(&mut self, now_ns: u64) {
+    pub(crate) fn ask(&mut self, now_ns: u64) {
         self.asked_ns = now_ns;
         if self.readers.is_none() && !self.is_refused {
             self.readers = Readers::start().ok();
@@ -215,7 +215,8 @@ impl Account {
     fn with_clock(account: &taskstats::Account) -> Self {
         // A clock that is not ahead tells no more than the account.
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
-        // Other threads may still exit on other CPUs, and the clock lacks the time since their last tick.
+        // Other threads may still exit on other CPUs, and the clock lacks the time since their last tick. An account with `thread` is
+        // that of the only thread.
         let is_last = || ProcRoot::default().stat(account.pid).is_some_and(|stat| stat.threads == 1);
         let is_cpu_whole = clock_ns.is_some() && (account.thread.is_some() || is_last());
         let read_ns = clock::monotonic_ns();
@@ -223,6 +224,7 @@ impl Account {
             pid: account.pid,
             start_ns: read_ns.saturating_sub(account.elapsed_us.saturating_mul(1000)),
             read_ns,
+            // A figure of 0 is one that the account lacks.
             figures: ExitAccount {
                 cpu_ns: clock_ns.or(Some(account.cpu_ns)).filter(|cpu_ns| *cpu_ns > 0),
                 is_cpu_whole,

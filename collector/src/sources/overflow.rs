@@ -86,6 +86,7 @@ impl Overflow {
                 self.is_damaged = true;
                 break;
             };
+            // The mark tells this position from one in the ring.
             let stored = StoredRecord { position: OVERFLOW_MARK | self.next, origin, event };
             self.read.push_back(((stored, words), before));
             self.next += 1;

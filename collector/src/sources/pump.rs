@@ -264,7 +264,7 @@ impl Pump {
         let (newcomers, received) = std::sync::mpsc::channel();
         let socket = connector.as_ref().and_then(Connector::socket);
         let pending = journal.events(begin.events);
-        // If an earlier collector got events, they arrive.
+        // Where events are forbidden, the kernel sends none at all. An earlier collector got some, so they arrive.
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
         let backlog = Backlog { pending, has_proof, dropped };

@@ -111,6 +111,7 @@ impl RecordReader {
                     if now_ns.saturating_sub(since) < WRITER_GRACE_NS {
                         return false;
                     }
+                    // If the slot can't be retired, it has changed just now, and the next turn reads it.
                     if ring.retire(self.position) {
                         self.advance();
                     }

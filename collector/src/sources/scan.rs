@@ -167,6 +167,7 @@ impl Scanner {
         let (target, known) = table.target(id).zip(table.program(id))?;
         // Another process may have the pid by now.
         let stat = self.root.stat(target.pid).filter(|stat| self.is_shown(&target, stat))?;
+        // A FORK record said that it is a copy of its parent. It may have exec'd a program that writes no record.
         let is_other_by_now = || {
             known.origin == ProgramOrigin::ForkCopy
                 && runs_other_than(&self.root, target.pid, known.live_parent_pid)

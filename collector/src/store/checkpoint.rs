@@ -33,6 +33,7 @@ pub(crate) fn load(
     new: impl FnOnce() -> RunState,
 ) -> (u64, RunState) {
     let (sequence, mut run_state) = state.load().unwrap_or_else(|| (0, new()));
+    // The snapshot includes the first `found.count` entries of the journal.
     let journal = state.journal(run_state.found.count);
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, first_unread);
@@ -101,6 +102,7 @@ impl CheckpointWriter {
     /// Writes the new items of the outbox to the state file. Called before the sinks get them, so that the next collector knows
     /// all that a sink has. If there is no space, discards the content of the state file.
     pub(crate) fn keep(&mut self, outbox: &mut Outbox) {
+        // Where the next item goes in the state file. `kept` is the number of that item.
         let mut at = outbox.kept_at;
         for (_, item) in outbox.since(self.kept) {
             // If there was no space, nothing is kept, and the next collector reports the loss.

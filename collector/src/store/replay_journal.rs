@@ -139,7 +139,7 @@ impl JournaledRun {
     }
 
     /// Writes the end of the run to the journal, and closes the journal. Called just before the report is made.
-    pub fn end(&mut self, end: &RunEnd) {
+    pub fn end_journal(&mut self, end: &RunEnd) {
         self.note(&Part::End(end.clone()));
         if let Some(mut journal) = self.journal.take() {
             // If this fails, a replay says that the end is missing.
@@ -195,6 +195,7 @@ fn read<T: DeserializeOwned>(file: &mut impl Read) -> Result<T, ReplayError> {
     let mut length = [0; 4];
     read_whole(file, &mut length)?;
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(LONGEST_PART);
+    // A longer part is damage. The limit keeps it from filling the memory.
     let mut bytes = vec![0; length.min(LONGEST_PART)];
     read_whole(file, &mut bytes)?;
     Ok(postcard::from_bytes(&bytes)?)

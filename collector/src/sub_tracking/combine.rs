@@ -98,6 +98,7 @@ fn to_csv(
 fn to_database(target: &Path, copy_marks: impl FnOnce(TakeMark) -> Result<(), String>) -> Result<(), String> {
     let failed = |error: rusqlite::Error| unwritable(target, error);
     let path = fs::canonicalize(target).map_err(|error| unwritable(target, error))?;
+    // No other user's file may be where SQLite would put its journal.
     database::check_journal(&path).map_err(|error| unwritable(target, error))?;
     let mut connection = database::open_to_write(&path).map_err(failed)?;
     let transaction = connection.transaction().map_err(failed)?;

@@ -89,10 +89,10 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Reads the head of the file. Returns the names of its columns, and the index of each of `wanted` among them.
+    /// Reads the first row, which names the columns. Returns all names, and for each column in `wanted` its index among them.
     ///
     /// # Errors
-    /// If the head can't be read, or lacks a column. Then `lacks` makes the error of its name.
+    /// If the row can't be read, or lacks a column of `wanted`: for the first one that it lacks, `lacks` makes the text from its name.
     pub(super) fn head(
         &mut self,
         wanted: &[&str],
@@ -100,7 +100,7 @@ impl<R: BufRead> Rows<R> {
     ) -> Result<(Vec<String>, Vec<usize>), String> {
         let names = match self.next().map_err(unreadable)? {
             Next::Row => self.texts(),
-            // An empty file lacks all columns. The first one is named.
+            // The file is empty, or ends within its first row. So it lacks all columns.
             Next::End | Next::Torn(_) => Vec::new(),
         };
         let index = |column: &&str| names.iter().position(|name| name == column).ok_or_else(|| lacks(column));

@@ -24,8 +24,8 @@ pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "positio
 /// returned as it is, and ends the reading.
 pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     match Form::from_extension(path)? {
-        Form::Csv => of_csv(path, take),
-        Form::Sqlite => of_database(path, take).map(|()| 0),
+        Form::Csv => read_csv(path, take),
+        Form::Sqlite => read_database(path, take).map(|()| 0),
     }
 }
 
@@ -44,7 +44,7 @@ fn lacks_column(column: &str) -> String {
 }
 
 /// Does what [`read`] does, for a CSV file.
-fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
+fn read_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     let mut rows = Rows::new(BufReader::new(given_file::open_rows(path)?));
     let (head, indices) = rows.head(&COLUMNS, lacks_column)?;
     rows.each(|row| {
@@ -72,7 +72,7 @@ fn mark(cells: &[Vec<u8>], indices: &[usize]) -> Option<Mark> {
 }
 
 /// Does what [`read`] does, for the table `data` of a database. A row there is never torn.
-fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<(), String> {
+fn read_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<(), String> {
     let reader = DatabaseReader::open(path)?;
     let names = reader.columns("data")?;
     if let Some(missing) = COLUMNS.iter().find(|column| !names.iter().any(|name| name == *column)) {
@@ -90,6 +90,7 @@ fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) ->
 fn mark_of_row(row: &Row) -> rusqlite::Result<Option<Mark>> {
     let name = match row.get_ref(1)? {
         ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        // Another program can have stored a name of digits as a number.
         ValueRef::Integer(number) => Some(number.to_string()),
         _ => None,
     };

@@ -20,13 +20,13 @@ use crate::sys::given_file;
 /// If the file can't be read or has another form. The error is a text to put after the file's name.
 pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     match Form::from_extension(path)? {
-        Form::Csv => of_csv(path, blocks),
-        Form::Sqlite => Ok((of_database(path, blocks)?, 0)),
+        Form::Csv => analyze_csv(path, blocks),
+        Form::Sqlite => Ok((analyze_database(path, blocks)?, 0)),
     }
 }
 
 /// Does what [`analyze`] does, for a CSV file.
-fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
+fn analyze_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     let mut rows = Rows::new(BufReader::new(given_file::open_rows(path)?));
     let mut next_line = || match rows.next().map_err(unreadable)? {
         Next::Row => Ok(rows.texts()),
@@ -75,7 +75,7 @@ fn cell(bytes: &[u8]) -> Cell {
 }
 
 /// Does what [`analyze`] does, for the table `data` of a database. A row there is never torn.
-fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
+fn analyze_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     let reader = DatabaseReader::open(path)?;
     let static_data = static_data(&reader)?;
     let names = reader.columns("data")?;
@@ -97,7 +97,8 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     Ok(analyzer.finish(static_data))
 }
 
-/// The samples of a database as CSV: the names of the columns, and a line for each row. What is no number and no text is empty.
+/// The samples of a database as CSV, for the Python module, which reads tables with pandas: the names of the columns, and a line for
+/// each row. What is no number and no text is empty.
 ///
 /// # Errors
 /// If the file can't be read or has another form. The error is a line that names it.

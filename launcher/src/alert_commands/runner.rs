@@ -82,7 +82,7 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
         launcher.to_str()?.parse().ok().and_then(Pid::from_raw).filter(|pid| getppid() == Some(*pid))?;
     let most_ms = most_ms.to_str()?.parse().ok()?;
     close_inherited();
-    // The launcher blocks all signals, and CMD would inherit that.
+    // The launcher blocks all signals but those of faults, and CMD would inherit that.
     signals::restore(&signals::set(&[]));
     rustix::thread::set_name(c"gpu-track-alert").ok();
     // Otherwise orphans of CMD would become the launcher's children.

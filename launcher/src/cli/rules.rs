@@ -168,6 +168,7 @@ fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Res
             Threshold::Percent(percent.ok_or_else(|| ValueError::new(value, allowed))?)
         }
         Unit::Processes => match value.parse() {
+            // Above LARGEST, an f64, in which figures are compared, can't hold every whole number.
             Ok(count) if count > 0 && count as f64 <= LARGEST => Threshold::Amount(count),
             _ => return Err(ValueError::new(value, "a whole number, at least 1")),
         },

@@ -43,6 +43,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
             slurm_step::say_ready(None);
             return Ok(Some(ExitCode::SUCCESS));
         }
+        // `become_command` undoes this, and what Rust's runtime has changed: the daemon gets the signal state that was inherited.
         let inherited = InheritedState::replace(&signals::all_but_faults());
         return Err(spawn::become_command(&options.command.words, &inherited));
     };

@@ -204,7 +204,8 @@ pub(super) fn or_else(agent: &str, line: &str, otherwise: &str) -> String {
 }
 
 /// The command line by which Open MPI starts this daemon. Open MPI puts it in double quotes where a daemon starts further
-/// ones. So it may not have `"`, `$` and backtick: they are written in octal, and printf makes the script of them.
+/// ones. So it may not have `"`, `$` and backtick: they are written in octal, and printf makes the script of them. `"$@"` in the script
+/// is the daemon's command line: its arguments, which `sh -s` takes.
 fn daemon_command(agent: &str, directory: &Path, daemon: &str) -> String {
     let script = or_itself(agent, directory, "\"$@\"").replace('"', r"\042").replace('$', r"\044");
     format!("printf '{script}' | sh -s {daemon}")

@@ -13,20 +13,22 @@ use crate::process::signals;
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// What `work` returns, or `None` if it takes longer than `limit`. The work then goes on, in a thread that ends with the
-/// process. Where no thread can be started, the work is done in this one, without a limit.
+/// Does `work` in a thread of its own, and returns its result. `None`: it takes longer than `limit`, and goes on in that thread, which
+/// ends with the process. Where no thread can be started, the work is done in this one, without a limit.
 ///
-/// The thread blocks all signals: one that it took would end the process although the launcher has blocked it.
+/// The thread blocks all signals but those of faults. The kernel gives a signal to any thread that does not block it, and it would end
+/// the process although the launcher's own thread blocks it.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl Fn() -> T + Clone + Send + 'static,
 ) -> Option<T> {
     let (sender, result) = mpsc::sync_channel(1);
+    // A copy: it is lost if no thread can be started.
     let in_thread = work.clone();
     // Sending fails if nothing waits any more.
     match aside(move || drop(sender.send(in_thread()))) {
         Ok(()) => result.recv_timeout(limit).ok(),
-        // A limit of processes or of memory.
+        // No thread: a limit of processes or of memory is reached.
         Err(_) => Some(unlimited(work)),
     }
 }

@@ -51,6 +51,7 @@ pub(crate) fn take_part() -> io::Result<Part> {
     if child > 0 {
         return Ok(Part::Relay(serve(MainProcess { pid: child.cast_unsigned() }, &signals)));
     }
+    // The fork's error, if it failed. It is read before another call replaces it.
     let error = io::Error::last_os_error();
     inherited.undo();
     if child < 0 {

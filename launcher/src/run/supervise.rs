@@ -260,6 +260,7 @@ impl<A: Account> Supervisor<A> {
             }
             return;
         }
+        // A helper is an ender, or a process of the command of `--on-alert`.
         if self.executor.is_helper(change.pid) {
             self.foreign_cpu_us += cpu_us(&change.usage);
             self.executor.helper_ended(change.pid, change.status);

@@ -173,7 +173,7 @@ impl Account for Untracked {
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
         let (done, is_done) = channel::<()>();
-        // The thread gets copies. Where it can't be started, the report is written from here.
+        // The thread gets copies, since the report is written from here where it can't be started. Its drop of `done` ends the wait below.
         let writer = std::thread::Builder::new().spawn({
             let (config, report) = (config.clone(), report.clone());
             move || {

@@ -214,6 +214,7 @@ fn save_peak() {
     if pid != state::PID.load(Relaxed) {
         return;
     }
+    // Before Linux 6.2, ru_maxrss lacks this thread's last page faults.
     rss::flush_thread_rss();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     if max_rss_kib > state::MAX_RSS_KIB.load(Relaxed) {

@@ -65,6 +65,7 @@ fn write_exit(status: c_int, flags: u8) {
         return;
     }
     if !is_borrowed {
+        // Before Linux 6.2, ru_maxrss lacks this thread's last page faults.
         rss::flush_thread_rss();
     }
     // The process's usage after this point is in no record.

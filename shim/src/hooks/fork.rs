@@ -50,6 +50,7 @@ extern "C" fn in_child() {
         state::FILTERED_PID.store(state::UNKNOWN_PID, Relaxed);
         return;
     }
+    // If the first access were a read, the kernel would map up to 15 more pages.
     state::sessions().for_each(Header::fault_in_for_writing);
     let parent = state::FORK_CALLER.load(Relaxed);
     // If this is true, a raw clone system call has made the parent, in a namespace that the state does not have (see

@@ -173,6 +173,7 @@ fn install_filter(call: &dyn Fn() -> c_long) -> c_long {
         env_repair::prepare_for_filter();
         // A vfork child's peak would be noted for its parent.
         if pid == state::PID.load(Relaxed) {
+            // Before Linux 6.2, ru_maxrss lacks this thread's last page faults.
             rss::flush_thread_rss();
             let now_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
             peak_before_kib = Some(state::MAX_RSS_KIB.swap(now_kib, Relaxed));

@@ -209,6 +209,7 @@ fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
         return;
     }
     let (pid, reaper_max_rss_kib) = if state::may_call_kernel() {
+        // Before Linux 6.2, ru_maxrss lacks this thread's last page faults.
         rss::flush_thread_rss();
         (sys::getpid(), sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64)
     } else {

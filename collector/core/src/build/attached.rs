@@ -15,7 +15,7 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
         pid: process.pid,
         command: match (main, inputs.config.command.first()) {
             (Some(main), _) => main.command.to_string(),
-            // The run did not track it: the base name of its program by its arguments.
+            // The run did not track it: the base name of its program by its arguments, or empty without any.
             (None, program) => program.map_or("", |program| base_name(program)).to_owned(),
         },
         since: timestamp::representable(inputs.config.start.date(run.start_ns)),

@@ -10,7 +10,7 @@ use crate::run::rules::alerts::Alert;
 pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
     let entry = |alert: &Alert| {
         let quantity = alert.rule.quantity;
-        // An alert of growth never has a threshold, so it works without one.
+        // Growth is judged without a threshold: its `allowed` only tells what the run may use. `unknown` says why a figure is not known.
         let reason = (alert.allowed.is_none() && quantity != Quantity::Growth)
             .then(|| quantity.row().unknown.to_owned());
         AlertUse {

@@ -372,7 +372,7 @@ fn max_sm(used: &ProcessGpuUse) -> Option<f64> {
 }
 
 /// Adds to each command what its processes used of GPUs.
-pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
+pub(super) fn with_gpu_use(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
     let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
     for used in usage.processes.by_id.values() {
         let command = by_name.entry(&used.command).or_default();

@@ -93,6 +93,7 @@ fn not_in_report(report: &Report) -> Option<String> {
     }
     let missing = coverage.elsewhere.iter().filter(|entry| is_whole_run || entry.kind != ElsewhereKind::Node);
     let mut programs: Vec<&str> = missing.map(|entry| entry.program.as_str()).collect();
+    // Equal ones mostly stand together: the entries are sorted by kind and program, except that nodes are sorted by name.
     programs.dedup();
     let programs = programs.join(", ");
     (!programs.is_empty()).then(|| format!("what {programs} started elsewhere is not in this report"))
@@ -150,7 +151,8 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
     let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !can_be_cache(*peak));
     let combined = report.max_ram.combined.footprint_bytes;
-    // The kernel charges the tree's RAM to its cgroup. So a charge below that RAM must be that of another cgroup.
+    // The kernel charges the tree's RAM to its cgroup. So a charge below that RAM must be that of another cgroup. If that RAM is unknown
+    // (`None`, which is less than any charge), the charge counts.
     let (basis, basis_bytes, factor) = match charged {
         // What a killed process would have needed is unknown. It is more than the limit.
         _ if was_short => {

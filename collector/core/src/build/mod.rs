@@ -43,6 +43,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let on_gpus = &inputs.run.gpu.usage;
     let gpus = gpu::gpus(on_gpus, inputs.run.start_ns);
     let gpu = gpu::gpu(on_gpus);
+    // If a driver failed, the number of GPUs is unknown, and `gpus` may lack some.
     let usable = usable(inputs, gpu.expected_gpus.is_some().then_some(gpus.as_slice()));
     let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
     let own = &inputs.run.totals.own_usage;
@@ -74,6 +75,7 @@ pub fn report(inputs: &Inputs) -> Report {
         started_at: timestamp::representable(inputs.config.start.date(inputs.run.start_ns)),
         wall_s,
         host: inputs.host_info.host.clone(),
+        // The number of out-of-memory kills tells how many of the processes that SIGKILL ended were killed by the kernel.
         crashes: Some(inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0))),
         usable,
         hints: Hints::default(),
@@ -171,7 +173,7 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
         max_concurrent: Some(run.ram.max_processes.max(least_at_once)),
         still_running: Some(run.totals.survivors.count),
         still_running_processes: run.totals.survivors.listed.clone(),
-        by_command: gpu::with_gpu_columns(on_gpus, run.totals.by_command()),
+        by_command: gpu::with_gpu_use(on_gpus, run.totals.by_command()),
         heaviest: gpu::heaviest(on_gpus, &run.totals, run.start_ns),
         max_sm_percent: gpu::max_sm_percent(on_gpus),
     }
@@ -260,6 +262,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         if is_off { Some("switched off".into()) } else { inputs.run.health.connector.absent.clone() };
     let seen = &inputs.run.totals.coverage;
     let floor = &inputs.run.totals.floors.combined;
+    // By this, the list of other nodes leaves out this machine.
     let here = Here {
         hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
         job: &inputs.host_info.allowed.job(),
@@ -308,6 +311,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
+    // In a run that attached, no layer counts as lacking: that run has a reason of its own.
     let lacks = |layer| inputs.config.attached.is_none() && !inputs.config.discovery.uses(layer);
     let has_no_preload = lacks(Layer::Preload);
     let reason = if inputs.config.discovery.untracked.is_some() {
@@ -544,7 +548,7 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
 /// but are no descendants of the launcher, so it did not reap them.
 ///
 /// That is certain if the connector saw that no process of the tree started them. Otherwise a process without the shim may have
-/// started and reaped them. Then the sum lacks their time only if it is below the total, and is not below a total without them.
+/// started and reaped them. Then the sum lacks their time if it is below the total, but not below the total less their time.
 fn lacks_joined(inputs: &Inputs, kernel_us: u64) -> bool {
     let counts = inputs.run.tree.counts();
     if counts.joined_unreaped == 0 {

@@ -23,7 +23,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
             limit: limit.words.clone(),
             quantity: limit.quantity,
             unit,
-            allowed: allowed.map(|amount| unit.of_report(amount)),
+            allowed: allowed.map(|amount| unit.in_report_unit(amount)),
             action: match limit.response {
                 Response::End => "end".to_owned(),
                 Response::Tell => "tell".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
             enforced_by: enforcer(inputs, limit),
             reason: reason(inputs, limit, gpu.expected),
             exceeded_at_s: exceeded.map(|exceeded| run.since_start_s(exceeded.by.at_ns)),
-            amount: exceeded.map(|exceeded| unit.of_report(exceeded.by.amount as f64)),
+            amount: exceeded.map(|exceeded| unit.in_report_unit(exceeded.by.amount as f64)),
         }
     };
     run.rules.limits().map(entry).collect()
@@ -44,7 +44,9 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     let Some((limit, exceeded)) = run.rules.that_ended() else {
         return killed_by_kernel(inputs, cgroup, max_ram);
     };
+    // The unit of a report, to which `in_report_unit` converts amounts.
     let unit = limit.unit();
+    // The most memory that the run had, from which the overshoot is computed. Other quantities have none.
     let most = match limit.quantity {
         Quantity::Ram => max_ram.combined.footprint_bytes,
         Quantity::GpuRam => match limit.threshold {
@@ -58,8 +60,8 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
         limit: limit.words.clone(),
         quantity: limit.quantity,
         unit,
-        allowed: unit.of_report(exceeded.by.allowed as f64),
-        amount: unit.of_report(exceeded.by.amount as f64),
+        allowed: unit.in_report_unit(exceeded.by.allowed as f64),
+        amount: unit.in_report_unit(exceeded.by.amount as f64),
         at_s: Some(run.since_start_s(exceeded.by.at_ns)),
         enforced_by: if limit.quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
         overshoot_bytes: most.map(|most| most.saturating_sub(exceeded.by.allowed)),
@@ -90,8 +92,8 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
             limit: limit.words.clone(),
             quantity: limit.quantity,
             unit,
-            allowed: unit.of_report(allowed as f64),
-            amount: unit.of_report(amount as f64),
+            allowed: unit.in_report_unit(allowed as f64),
+            amount: unit.in_report_unit(amount as f64),
             at_s: None,
             enforced_by: Enforcer::Kernel,
             overshoot_bytes: Some(amount.saturating_sub(allowed)),

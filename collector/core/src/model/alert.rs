@@ -149,6 +149,7 @@ impl fmt::Display for AlertCommandFailure {
                 if left > 0 { write!(f, ", but {left} of its processes could not be") } else { Ok(()) }
             }
             Self::NotStarted(errno) => {
+                // Without the "(os error 2)" that Rust puts after the words.
                 let error = std::io::Error::from_raw_os_error(errno).to_string();
                 write!(f, "could not be started: {}", without_numbers(&error))
             }

@@ -16,6 +16,8 @@ pub fn without_numbers(text: &str) -> String {
         let error = number.map(|number: i32| io::Error::from_raw_os_error(number).to_string());
         // The error of this number, if its words stand before the mark.
         let error = error.filter(|error| text[..text.len() - from_mark.len()].ends_with(words_alone(error)));
+        // How many bytes of `from_mark` are done with: the mark with number and parenthesis, which is left out, or the mark alone, which
+        // is kept.
         let taken_bytes = match error {
             Some(error) => error.len() - words_alone(&error).len(),
             None => {

@@ -140,7 +140,8 @@ pub enum Observation {
         sum: Option<IoBytes>,
         /// Written bytes of `sum` that never reached storage, because their file was truncated or removed before. `None`: as `sum`.
         cancelled: Option<u64>,
-        /// It is the first reading of this collector, so it only shows where later ones begin.
+        /// It is the first reading of this collector, which only shows where later ones begin. In a run that attached to a process, the
+        /// run's first reading also has I/O of the run: what is above the I/O from before the attach.
         is_first: bool,
     },
     /// File systems have answered how much space they have.

@@ -93,7 +93,7 @@ named! {
 
 impl Unit {
     /// An amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
-    pub fn of_report(self, amount: f64) -> f64 {
+    pub fn in_report_unit(self, amount: f64) -> f64 {
         if self == Self::Seconds { amount / 1e9 } else { amount }
     }
 }

@@ -145,8 +145,8 @@ impl GpuSums {
         // The parts (MIG) of a device report their utilisation in its place.
         let has_parts =
             |device: &Device| self.devices.iter().any(|part| part.device.parent.as_ref() == Some(&device.id));
-        let mut whole = self.devices.iter().filter(|sample| !has_parts(&sample.device));
-        whole.all(|sample| sample.busy_percent.is_some()).then_some(true)
+        let mut reporting = self.devices.iter().filter(|sample| !has_parts(&sample.device));
+        reporting.all(|sample| sample.busy_percent.is_some()).then_some(true)
     }
 
     /// The memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.

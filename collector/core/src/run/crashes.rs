@@ -66,7 +66,7 @@ impl Crashes {
     /// signal on, only the child counts.
     pub(super) fn add_if_crashed(&mut self, process: &ProcessSummary) {
         let Some(signal) = process.exit.signal else { return };
-        // `list` compares the number of SIGKILLs with the kernel's count.
+        // Which of these the kernel sent for lack of memory is not known here: `list` compares their number with the kernel's count.
         if signal == SIGKILL {
             self.count(signal, &process.name.command);
             return;
@@ -123,6 +123,7 @@ impl Crashes {
             signal_name: signal_name(signal),
             count,
             is_probe: command.is_some_and(is_probe),
+            // Only reports that are merged from those of several nodes have places.
             places: Vec::new(),
         };
         let of_sigkill = self.counts.iter().filter(|((signal, _), _)| *signal == SIGKILL);

@@ -23,7 +23,7 @@ pub(crate) struct RunEvents {
     has_started: bool,
     /// The limits that were noted as exceeded, by their index.
     exceeded: Vec<usize>,
-    /// The runs of the command of `--on-alert` whose failure was noted, by the epochs of their orders.
+    /// The runs of the command of `--on-alert` whose failure was noted, by the numbers (epochs) of their orders.
     failed: BTreeSet<u32>,
     /// Events that no sink has got yet.
     #[serde(skip)]
@@ -49,11 +49,12 @@ impl RunEvents {
             }
             self.exceeded.push(index);
             let unit = limit.unit();
+            // The amounts are converted: a rule has times in nanoseconds, a report in seconds.
             self.add(RunEvent {
                 rule: Some(limit.words.clone()),
                 unit: Some(unit),
-                amount: Some(unit.of_report(exceeded.by.amount as f64)),
-                allowed: Some(unit.of_report(exceeded.by.allowed as f64)),
+                amount: Some(unit.in_report_unit(exceeded.by.amount as f64)),
+                allowed: Some(unit.in_report_unit(exceeded.by.allowed as f64)),
                 ..RunEvent::new(seconds(start_ns, exceeded.by.at_ns), EventKind::Limit)
             });
         }
@@ -87,10 +88,10 @@ impl RunEvents {
 
     /// Adds the event of a jump of RAM from the sample before to this one, if there was such a jump.
     pub(super) fn note_jump(&mut self, rules: &Rules, sample: &TreeSample, start_ns: u64) {
-        let (allowed, ram) = (rules.most_ram(), sample.footprint_bytes.combined.end);
-        if let Some(jump) = self.jumps.add_sample(sample.at_ns, ram, allowed, rules.interval_ns) {
+        let (most_bytes, now_bytes) = (rules.most_ram(), sample.footprint_bytes.combined.end);
+        if let Some(jump) = self.jumps.add_sample(sample.at_ns, now_bytes, most_bytes, rules.interval_ns) {
             let event = event_of(&jump, start_ns, EventKind::Jump, Quantity::Ram);
-            self.add_step(RunEvent { allowed: allowed.map(|bytes| bytes as f64), ..event }, jump.is_told);
+            self.add_step(RunEvent { allowed: most_bytes.map(|bytes| bytes as f64), ..event }, jump.is_told);
         }
     }
 
@@ -98,6 +99,7 @@ impl RunEvents {
     pub(super) fn note_gpu_steps(&mut self, usage: &mut GpuUsage, start_ns: u64) {
         for (found, device, process) in usage.take_steps() {
             let kind = match process {
+                // A step of the memory of all processes together.
                 None => EventKind::Jump,
                 Some(_) if found.to > found.from => EventKind::Allocation,
                 Some(_) => EventKind::Deallocation,
@@ -114,7 +116,7 @@ impl RunEvents {
         }
     }
 
-    /// Adds the event of a step of memory if it is told. Otherwise the event is only counted.
+    /// Adds the event of a step of memory. Where such steps come too often, it is not told, but only counted.
     fn add_step(&mut self, event: RunEvent, is_told: bool) {
         if is_told {
             self.add(event);

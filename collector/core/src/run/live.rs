@@ -37,7 +37,7 @@ impl LargestLive {
         Self { at_ns: sample.at_ns, chosen, others: others as u64 }
     }
 
-    /// What is known of the chosen processes now. Those that ended since the sample are left out.
+    /// What is known of the chosen processes now, for programs that watch the run. Those that ended since the sample are left out.
     pub(super) fn processes(&self, tree: &Tree, gpu: &GpuUsage) -> LiveProcesses {
         let are_gpus_known = gpu.knows_process_memory(self.at_ns);
         let live = |(id, rss_bytes): &(ProcessId, u64)| {

@@ -112,6 +112,7 @@ impl Outbox {
         if self.items.len() > MAX_ITEMS
             && let Some(dropped) = self.items.pop_front()
         {
+            // Sinks keep what they were given in queues of their own.
             if self.first >= self.given {
                 self.missed.add(&dropped);
             }

@@ -160,6 +160,7 @@ impl RunState {
         let are_forks_counted = config.start.forks_before.is_some();
         let trust = Trust::new(start_ns, cores, are_forks_counted);
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
+        // The launcher carries no shim, so no record tells which arguments it starts the command with.
         if config.attached.is_none() {
             run.tree.expect_command(&config.command);
         }
@@ -216,6 +217,7 @@ impl RunState {
             Observation::Program(seen) => self.apply_program(seen),
             Observation::Exec { id, by_ns } => self.tree.observe_exec(*id, *by_ns),
             Observation::Membership { id, is_member } => {
+                // `None`: it is not known yet, so the session asks again.
                 if let Some(is_member) = is_member {
                     self.tree.prove(*id, *is_member, now_ns);
                 }
@@ -288,6 +290,7 @@ impl RunState {
                 }
                 self.pass_on_events();
             }
+            // The launcher obeys no order any more: runs of the alert command that it has not answered have failed.
             Observation::OrdersEnd => {
                 let at_s = self.since_start_s(now_ns);
                 if let Some(events) = &mut self.events {
@@ -300,6 +303,7 @@ impl RunState {
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
             Observation::Unread(unread) => self.health.unread = *unread,
             Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
+            // The readings of GPUs that follow name pids, which are resolved by the processes of now.
             Observation::GpuTick => self.gpu.remember_processes(&self.tree),
             Observation::Gpu(observation) => {
                 self.gpu.apply(observation);
@@ -311,11 +315,13 @@ impl RunState {
                 self.pass_on_events();
             }
             Observation::GpuEnd => self.gpu.finish(&self.tree),
+            // A process lives on at the end of the run. No record will tell its block I/O, so the session has read it.
             Observation::Survivor { id, blocks } => {
                 if let Some(process) = self.tree.get_mut(*id) {
                     process.observed.blocks = process.blocks_of_run(*blocks);
                 }
             }
+            // CPU utilisation is measured over windows of time. The last one ends with the run.
             Observation::WindowsEnd { end_ns } => {
                 let window_percent = self.cpu.finish(*end_ns);
                 self.samples.note_last_window(window_percent);
@@ -418,6 +424,7 @@ impl RunState {
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
+        // CPU utilisation in a window of time, if one ends with this sample.
         let window_percent = self.cpu.add(&sample);
         self.samples.add_cpu(&sample);
         if self.samples.outbox.wants.live {
@@ -463,6 +470,7 @@ impl RunState {
         }
         let Some(sample) = self.now().map(|sample| TreeSample { gpu, ..sample }) else { return };
         let start_ns = self.start_ns;
+        // Stopped by a signal (Ctrl-Z): such time does not count as idle.
         let are_all_stopped = self.sampling.are_all_stopped();
         if let Some(events) = &mut self.events {
             events.note_jump(&self.rules, &sample, start_ns);

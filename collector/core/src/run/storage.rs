@@ -102,7 +102,8 @@ impl Storage {
         let Some(sum) = sum else { return };
         let bytes_before_attach = before_attach.map_or(IoBytes::default(), |before| before.bytes);
         match &mut self.io {
-            // This collector replaced a killed one, and counts from here on.
+            // This collector replaced a killed one. What was read and written since that one's last reading is dropped: no reading
+            // dates it. Records tell it in the end (`note_known`).
             Some(io) if is_first => (io.last_sum, io.deficit) = (sum, IoBytes::default()),
             Some(io) => {
                 // Processes that were found since the last reading are in this sum, with what they did before the attach.

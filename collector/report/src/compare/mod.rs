@@ -168,7 +168,7 @@ fn metric(
 
 /// A sentence for each thing that makes the runs hard to compare.
 fn remarks(runs: &[Run]) -> Vec<String> {
-    let mut remarks = Vec::from_iter(of_several_machines(runs.iter().map(|run| &run.report)));
+    let mut remarks = Vec::from_iter(machines_remark(runs.iter().map(|run| &run.report)));
     for run in runs {
         let file = &run.file;
         match run.report.stage {
@@ -191,7 +191,7 @@ fn remarks(runs: &[Run]) -> Vec<String> {
 }
 
 /// A remark if the reports are not all of one machine: name, cores and RAM tell machines apart.
-pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Report>) -> Option<String> {
+pub(crate) fn machines_remark<'a>(mut reports: impl Iterator<Item = &'a Report>) -> Option<String> {
     let machine = |report: &'a Report| (&report.host.hostname, report.host.cores, report.host.ram_bytes);
     let first = machine(reports.next()?);
     reports.any(|report| machine(report) != first).then(|| "Not all runs are of the same machine.".to_owned())

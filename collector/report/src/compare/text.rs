@@ -19,11 +19,13 @@ pub fn text(comparison: &Comparison) -> String {
 pub fn markdown(comparison: &Comparison) -> String {
     let ways = comparison.ways.len();
     let line = |row: &Vec<String>| {
+        // The row with the name of a command has that cell alone, but a row of Markdown has one for each column.
         let empty = std::iter::repeat_n(String::new(), (ways + 1).saturating_sub(row.len()));
         let cells = row.iter().map(|cell| quote::markdown(cell.trim())).chain(empty);
         format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
     };
     let mut lines: Vec<String> = rows(comparison, "").iter().map(line).collect();
+    // Below the heads, Markdown has a row of dashes.
     lines.insert(1.min(lines.len()), format!("|{}", " --- |".repeat(ways + 1)));
     // Each remark is a paragraph of its own.
     lines.extend(comparison.remarks.iter().map(|remark| format!("\n{}", quote::markdown(remark))));

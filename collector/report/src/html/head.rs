@@ -2,7 +2,7 @@
 
 use super::escape::escape;
 
-/// Colours, columns and sizes. Like [`SCRIPT`], it has no character that XML would escape.
+/// Colours, columns and sizes. Like [`SCRIPT`], it has no `<` and no `&`: HTML takes them here as they are, XML does not.
 pub(super) const STYLE: &str = include_str!("page.css");
 /// Sorts tables, and shows the values under the pointer.
 pub(super) const SCRIPT: &str = include_str!("page.js");

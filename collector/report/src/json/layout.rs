@@ -46,6 +46,7 @@ impl Formatter for Layout<'_> {
 
     fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.begin_text_or_nested(writer)?;
+        // One line, until the first entry turns out to be a text, list or object.
         self.lists.push(false);
         self.pretty.begin_array(writer)
     }

@@ -49,7 +49,7 @@ fn nothing(points: usize) -> Track {
     Track { min: zeros.clone(), mean: zeros.clone(), max: zeros }
 }
 
-/// Notes that nothing ran on the node of this report: what the run used there is known to be 0.
+/// Notes that nothing ran on the node of this report: what the run used there is known to be 0. The figures of GPUs stay.
 fn note_idle(report: &mut Report) {
     (report.max_ram.main, report.max_ram.descendants, report.max_ram.combined) = (NO_RAM, NO_RAM, NO_RAM);
     report.max_ram_at_most = Groups { main: Some(0), descendants: Some(0), combined: Some(0) };

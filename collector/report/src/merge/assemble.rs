@@ -31,7 +31,8 @@ const MOST_MISSING: usize = 2000;
 const NO_SHARING: &str = "reports don't have it over time, so that of all nodes together is unknown";
 
 impl Merger {
-    /// Makes the merged report. All reports are added, and the last node and machine are closed.
+    /// Makes the merged report. All reports are added, and the last node and machine are closed. What is empty here although the
+    /// nodes have it, such as events, is only in their reports.
     pub(super) fn assemble(mut self) -> Report {
         let grid = self.plan.grid;
         let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
@@ -45,7 +46,7 @@ impl Merger {
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
         let unseen_ranks = self.ranks.unseen();
         let of_totals = self.totals.coverage();
-        // What was started on a node that has a report is in the figures.
+        // Work that the run started outside of its tree (`elsewhere`). What was started on a node with a report is in the figures.
         let is_missing = |started: &StartedElsewhere| match (started.kind, &started.target) {
             (ElsewhereKind::Node, Some(name)) => missing.names.iter().any(|node| short(node) == short(name)),
             (ElsewhereKind::Node, None) => missing.count > 0,
@@ -250,6 +251,7 @@ impl Merger {
     /// The CPU utilization. The mean is over `wall_us`; it is unknown if that is 0. Threads are not summed.
     fn cpu(&self, wall_us: u64) -> Cpu {
         let max = by_group(&self.sums.cpu, |sum| sum.at_least(Scale::Percent));
+        // The known maximum is a lower bound. It can be below the mean, which raises it then.
         let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {
             max_sum: at_least_mean(max, mean_sum),
             mean_sum,

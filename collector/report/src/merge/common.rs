@@ -124,7 +124,8 @@ fn keep_equal<T: PartialEq>(value: &mut Option<T>, other: &Option<T>) {
     }
 }
 
-/// The larger of each hint, and the sum of the GPUs. A hint that one report does not have is unknown for all.
+/// The larger of each hint, and the sum of the GPUs. A hint that one report does not have is unknown for all. Of the reasons for
+/// which hints are not shown or missing, the first is kept.
 fn larger(all: Hints, other: &Hints) -> Hints {
     Hints {
         withheld: all.withheld.or_else(|| other.withheld.clone()),

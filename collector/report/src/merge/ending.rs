@@ -45,6 +45,7 @@ impl Endings {
         self.wait_interrupted.add(*wait_interrupted);
         if report.ending.is_success() {
             self.succeeded += 1;
+        // At a limit of the run, a command can exit with 0 and has failed all the same.
         } else if is_failure(*exit) || report.ending.is_by_limit() {
             let is_before = |failed: &Failure| (end_us, file) < (failed.end_us, failed.file.as_str());
             if self.failed.as_ref().is_none_or(is_before) {

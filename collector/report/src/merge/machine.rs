@@ -157,6 +157,7 @@ impl Machines {
         self.gpu_ram.raise_largest(report.max_gpu_ram.system_bytes.unwrap_or(0));
         let busy = report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent));
         self.gpu_busy.raise_largest(busy);
+        // Without parts of a GPU (MIG instances), whose memory is in that of their GPU.
         let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
         for seen in &mut self.open.gpu_ram {
             // How many of these GPUs the report has.

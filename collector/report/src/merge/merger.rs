@@ -134,6 +134,7 @@ impl Merger {
     /// machine than the one before, that one is closed.
     pub fn add(&mut self, number: usize, read: ReadReport) {
         let report = part_of_run(&self.plan, number, read);
+        // `is_apart`: the report is too far in time from the others, or too long, to have a place on their time axis.
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
         self.open_node(self.plan.node(number));
         self.files.read += 1;
@@ -234,6 +235,7 @@ impl Merger {
         let is_all = self.files.unread == 0 && self.ranks.unseen().is_none();
         let report = match only.filter(|_| is_all) {
             Some(mut report) => {
+                // The directory is named only for reports that are still to be merged.
                 if let Some(part) = &mut report.node_part {
                     part.directory = None;
                 }

@@ -42,7 +42,7 @@ pub use merger::{MergedReport, Merger};
 pub use plan::{Plan, Source};
 pub use quantity::MOST_CLOCK_OFFSET_S;
 pub use ranks::csv as ranks_csv;
-pub(crate) use ranks::of_report as ranks_of_report;
+pub(crate) use ranks::ranks_of_report;
 
 use crate::model::report::Report;
 use crate::read::ReadReport;

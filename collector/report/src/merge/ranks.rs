@@ -60,7 +60,7 @@ struct OpenRank {
 }
 
 /// Sums up the ranks of a report of one node. `None`: its command started none.
-pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
+pub(crate) fn ranks_of_report(report: &Report) -> Option<Ranks> {
     // Ranks that a command started have no series, so any grid will do. It begins at 0, from which their times count.
     let (grid, start_us) = (Grid::over(0, 1), 0);
     let mut table = RankTable::new(grid);
@@ -93,6 +93,7 @@ impl RankTable {
             if let Some(OpenRank { series: Some(series), .. }) = rank {
                 series.add(quantities);
             }
+            // The new series can be one too many.
             let all = self.open.iter_mut();
             self.sampling.limit(
                 all.flat_map(|((.., rank), open)| open.iter_mut().map(|open| (*rank, &mut open.series))),

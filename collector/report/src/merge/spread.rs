@@ -9,6 +9,7 @@ pub(super) fn spread<'a, P: Clone + 'a>(values: impl Iterator<Item = (f64, &'a P
     let mut values = values.peekable();
     let (first, place) = *values.peek()?;
     let (mut min, mut max) = ((first, place), (first, place));
+    // The sum is one of whole millionths, so that the order of the values changes nothing.
     let (mut sum, mut count) = (0_u128, 0_u32);
     for (value, place) in values {
         sum = sum.saturating_add(millionths(value));

@@ -57,6 +57,7 @@ impl Quantities {
             std::array::from_fn(|at| axis.quantity(&[tracks[at]], scale, max[at], at_most[at]))
         };
         let max_concurrent = float(report.processes.max_concurrent);
+        // Without parts of a GPU (MIG instances), whose memory is in that of their GPU.
         let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
         let of_devices = series.gpus.iter().filter(|gpu| devices.contains(&gpu.id.as_str()));
         let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu[GpuFigure::MemoryRun]).collect();

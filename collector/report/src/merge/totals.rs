@@ -308,6 +308,7 @@ impl Totals {
     /// How the processes are known, without what is known of nodes and ranks.
     pub(super) fn coverage(&self) -> Coverage {
         let [preload, wait, subreaper, scan, connector] = self.layers.map(Known::count);
+        // The merged run counts as untracked only if no report was tracked.
         let is_any_tracked = self.untracked.count < self.reports;
         Coverage {
             untracked_reason: self.untracked.text(self.reports).filter(|_| !is_any_tracked),
@@ -331,7 +332,8 @@ fn add_user(all: &mut Vec<OtherUser>, user: OtherUser) {
     }
 }
 
-/// Adds what was started elsewhere. If [`MOST_ELSEWHERE`] entries are kept already, it is added to one of the same program.
+/// Adds work that a run started outside of its tree, such as a container.
+/// If [`MOST_ELSEWHERE`] entries are kept already, it is added to one of the same program.
 fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
     let started = StartedElsewhere {
         program: cut(&started.program),

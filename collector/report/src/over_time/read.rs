@@ -138,7 +138,7 @@ impl From<EndedProcess> for RecordedProcess {
 }
 
 /// The columns of a report and of samples: RAM, CPU, processes, I/O, then those of each GPU. [`from_report`],
-/// [`tree_values`] and [`GpuFigure`] have this order.
+/// [`tree_values`] and [`GpuFigure`] have this order. The `row` of a figure says how its values at several points become one.
 fn columns(gpus: usize) -> Vec<Column> {
     let column = |name: String, joining| Column { name, joining };
     let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Joining::Largest));
@@ -234,8 +234,8 @@ fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
     samples.chunks(2).filter_map(join).collect()
 }
 
-/// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. That sample can end later than
-/// `at_ns`, because a sample of a file can be several of the run's, joined.
+/// Raises the largest RAM (footprint: a page that several processes share counts once) of the sample in whose time `at_ns` is,
+/// CLOCK_MONOTONIC nanoseconds. That sample can end later than `at_ns`, because a sample of a file can be several of the run's, joined.
 fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u64>) {
     let at = samples.partition_point(|sample| sample.at_ns < at_ns);
     if let Some(sample) = samples.get_mut(at) {
@@ -268,6 +268,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
+            // The `row` of a figure says how it is read from a sample.
             let of_gpu = GpuFigure::ALL.map(|figure| (figure.row().value)(gpu));
             let at = first_of_gpus + numbers[&*gpu.device.id] * of_gpu.len();
             values[at..at + of_gpu.len()].copy_from_slice(&of_gpu);

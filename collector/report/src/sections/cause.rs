@@ -146,6 +146,7 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
         (_, Some(false)) => "; SIGTERM ended all processes",
         (_, None) => "",
     };
+    // Processes that could not be ended.
     let left = end.left.filter(|left| *left > 0);
     let left = left.map(|left| format!(", but for {}", counts_in_words::processes(left.into())));
     format!(

@@ -47,7 +47,7 @@ pub(super) fn run_limits(report: &Report, units: Units) -> Section {
             _ => String::new(),
         };
         let exceeded = match (limit.allowed, limit.exceeded_at_s) {
-            // Such a limit is a percentage of memory whose size is unknown.
+            // The limit is a percentage of something, such as the usable memory, whose size is unknown.
             (None, _) => "did not act: the whole is not known".to_owned(),
             (_, None) => "not exceeded".to_owned(),
             (_, Some(at_s)) => {

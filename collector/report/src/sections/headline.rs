@@ -74,6 +74,7 @@ fn end(report: &Report) -> EndInWords {
         return end;
     }
     let (brief, full) = (end.brief.trim_end_matches(','), end.full.trim_end_matches(','));
+    // The command may have succeeded, but the wait for the processes that it left was interrupted.
     let brief = brief.strip_prefix("OK, ").unwrap_or(brief);
     let tone = if end.tone == Tone::Good { Tone::Caution } else { end.tone };
     EndInWords::new(
@@ -87,6 +88,7 @@ fn end(report: &Report) -> EndInWords {
 fn unknown_end(report: &Report) -> Option<EndInWords> {
     let is_over = report.stage == Stage::Over;
     let is_merged = report.merged.is_some();
+    // Launcher and collector were killed. The command's end is unknown, but with no process left it does not still run.
     if report.stage == Stage::Recovered && report.processes.still_running == Some(0) {
         return Some(EndInWords::new(Tone::Caution, "TRACKING KILLED", "tracking was killed"));
     }

@@ -36,6 +36,7 @@ pub(super) fn next_job(report: &Report, units: Units) -> Section {
         .text("Time", hints.time.map(|hint| time(&hint, report, units)))
         .text("CPUs", hints.cpus.map(cpus))
         .text("GPUs", hints.gpus.as_ref().map(|hint| format!("{} of {} were busy", hint.count, hint.given)))
+        // In a section without a title, it is a detail of the row above.
         .section(Section::default().section(held_idle))
         .text("GPU memory", hints.gpu_memory.as_ref().map(|hint| gpu_memory(hint, units)))
         .text("sbatch", unless_empty(slurm(hints)))

@@ -182,7 +182,8 @@ fn short_name(node: &str) -> String {
     quote::cut(&quote::escape(node), NAME_COLUMNS)
 }
 
-/// Makes the section of the nodes.
+/// Makes the section of the nodes; empty in the report of one. Its table begins with the nodes that have no final report. After them
+/// come the others; both have most RAM first.
 pub(super) fn nodes(report: &Report, units: Units) -> Section {
     let section = Section::new("Nodes");
     let Some(merged) = &report.merged else { return section };
@@ -243,6 +244,7 @@ pub(super) fn ranks(report: &Report, units: Units) -> Section {
     let missing = (!missing.is_empty()).then(|| missing.join(", "));
     section
         .text("With figures", format!("{} of {}", ranks.seen, ranks.expected))
+        // A merged report has it in the section of the nodes.
         .text("Imbalance", if report.merged.is_none() { imbalance_of_ranks(report) } else { None })
         .text("Without figures", missing)
         .section(Section::new("Heaviest").table(ranks_table(&ranks.heaviest, units)))

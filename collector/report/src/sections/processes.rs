@@ -201,6 +201,7 @@ pub(super) fn row(report: &Report) -> Option<Block> {
 /// Counts how the processes' CPU times are known: `20 exact, 2 unknown`. `None`: all are known exactly.
 fn inexact_cpu(report: &Report) -> Option<String> {
     let Coverage { exact, sampled, unknown, .. } = report.coverage;
+    // A sum above the kernel's own sum shows that some of its CPU times are too large.
     let is_exact = exact == report.processes.total && report.cpu_time.above_kernel_s().is_none();
     (!is_exact).then(|| counts(&[(exact, "exact"), (sampled, "sampled"), (unknown, "unknown")]))
 }

@@ -185,6 +185,7 @@ fn ram_row(report: &Report, units: Units) -> Block {
     let Some(peak) = report.max_ram.combined.footprint_bytes else { return Block::text(LABEL, "not known") };
     let memory = &report.usable.memory;
     let note = match memory.source {
+        // Without tracking, only the peaks of the processes that the launcher waited for are known, not their sum.
         _ if report.coverage.untracked_reason.is_some() => "of one process",
         Some(MemorySource::Cgroup) => "limit",
         Some(MemorySource::Slurm) => "Slurm",

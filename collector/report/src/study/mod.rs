@@ -15,7 +15,7 @@ mod text;
 
 use serde::Serialize;
 
-use crate::compare::of_several_machines;
+use crate::compare::machines_remark;
 use crate::model::report::Report;
 use crate::quantities::{self, QUANTITIES, Quantity};
 use crate::quote;
@@ -241,7 +241,7 @@ fn remarks(reports: &[&Report]) -> Vec<String> {
     let uncounted = reason.map(|reason| {
         format!("Short processes may be missing in the figures of {uncounted} of {all} runs: {reason}.")
     });
-    [of_several_machines(reports.iter().copied()), contended, uncounted].into_iter().flatten().collect()
+    [machines_remark(reports.iter().copied()), contended, uncounted].into_iter().flatten().collect()
 }
 
 /// A form of a study: its name, and what writes it.

@@ -8,12 +8,12 @@ use crate::statistics::least_runs;
 
 /// The sentences. There are none for a single variant.
 pub(super) fn sentences(study: &Study) -> Vec<String> {
-    study.shown_quantities().flat_map(|row| of_row(study, row)).collect()
+    study.shown_quantities().flat_map(|row| sentences_of(study, row)).collect()
 }
 
 /// The sentences about one quantity, one for each verdict that a variant has: less than the first, more, no difference,
 /// too few runs.
-fn of_row(study: &Study, row: &Row) -> Vec<String> {
+fn sentences_of(study: &Study, row: &Row) -> Vec<String> {
     let first = study.variants.first().map_or("", |variant| variant.name.as_str());
     let [less, more] = quantities::named(row.quantity).map_or(["", ""], |quantity| quantity.less_and_more);
     // Each comparison with the first variant is a test. The more tests there are, the more runs each needs.

@@ -37,7 +37,7 @@ pub(super) fn rows(
     head: impl Fn(&str) -> String,
     cell: impl Fn(&StudyCell) -> String,
 ) -> Vec<Vec<String>> {
-    let columns: Vec<StudyColumn> = study.shown_quantities().map(of_row).collect();
+    let columns: Vec<StudyColumn> = study.shown_quantities().map(column_of).collect();
     let heads = columns.iter().map(|column| head(&column.head));
     let mut rows = vec![["variant", "runs"].map(str::to_owned).into_iter().chain(heads).collect()];
     for (at, (name, variant)) in names.into_iter().zip(&study.variants).enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn rows(
 }
 
 /// The column of a quantity.
-fn of_row(row: &Row) -> StudyColumn {
+fn column_of(row: &Row) -> StudyColumn {
     let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
     let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
     // Both are written together, so that they have one unit and the same decimals: a cell shows both.

@@ -45,6 +45,7 @@ fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String 
         .map_or(String::new(), |percent| format!("{percent:.3}"));
     let Sample { main_bytes, descendants_bytes, combined_bytes, processes, threads, monotonic_ns, .. } =
         sample;
+    // The empty cells are those of figures that the live file lacks.
     format!(
         "{:.6},{main_bytes},{descendants_bytes},{combined_bytes},,,,{cpu_percent},,{processes},{threads},{monotonic_ns}\n",
         since_epoch.as_secs_f64()

@@ -256,6 +256,7 @@ fn rounded(percent: f64, cores: u32) -> Value {
 /// The value of `max_ram_source`, which says what shows the largest RAM. If the groups differ, the last one in the order of
 /// [`MaximumSource`] counts.
 fn source_number(max_ram: Groups<RamMaximum>) -> u64 {
+    // A sample, a record that came after its sample had closed, or a process that held this much at an unknown time.
     let last_source = max_ram.values().map(|max| max.source).into_iter().max();
     match last_source.unwrap_or_default() {
         MaximumSource::Sample => 0,

@@ -153,6 +153,7 @@ impl TraceFile {
         add_to_last(&mut packets, Name::RowEnd, key_ns);
         if self.write(packets)? {
             self.written_max_ram = Some(sample.max_ram);
+            // The footprint is the RAM of a group of processes, in which a page that several of them share counts once.
             let footprint_bytes = sample.footprint_bytes.map(|span| span.max);
             self.written.add_row(WrittenRow { begin_ns, key_ns, footprint_bytes });
         }

@@ -108,6 +108,7 @@ impl Sampler {
         budget: &mut Budget,
         credit_ns: i64,
     ) -> SharingReadings {
+        // The sum is `Some` only if the pages of all targets are to be counted one by one, by pagemap.
         let bytes_by_pages = order.iter().map(|target| match target.source {
             SharingSource::Pages { bytes, .. } => Some(bytes),
             SharingSource::Rollup | SharingSource::Smaps => None,

@@ -90,6 +90,7 @@ impl AddressSpace {
     pub(crate) fn open(root: &ProcRoot, pid: u32, rss_bytes: u64, with_anonymous: bool) -> io::Result<Self> {
         let page_map = root.open(pid, "pagemap")?;
         let text = read_whole(&root.open(pid, "maps")?, MAX_TEXT_BYTES)?;
+        // Empty: the process has no memory any more. Of this length: the text is cut off.
         if text.is_empty() || text.len() as u64 == MAX_TEXT_BYTES {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -187,6 +188,7 @@ impl AddressSpace {
         let pieces = std::mem::take(&mut self.pieces);
         if let Some(mapping) = self.mappings.get(self.next) {
             let pieces = (pieces.len() <= MAX_PIECES).then_some(pieces);
+            // `count_page` adds pages of the file alone to the mapping's sizes, so none of its PSS is anonymous.
             mapping.add_pages_of_file(&mut self.count.files, 0, |_| pieces.clone());
         }
         self.next += 1;

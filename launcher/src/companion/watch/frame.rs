@@ -14,7 +14,7 @@ use super::peaks::Peaks;
 /// What one look at the source of a run finds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Reading {
-    /// What does not change, as far as it is known yet.
+    /// The run as a whole, as far as it is known yet.
     pub(super) run: Run,
     /// The run at the moment of the look.
     pub(super) frame: Frame,
@@ -24,7 +24,7 @@ pub(super) struct Reading {
     pub(super) peaks: Peaks,
 }
 
-/// What does not change while a run goes on.
+/// A run as a whole. While it goes on, only the number of restarts changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Run {
     /// The command and its arguments.

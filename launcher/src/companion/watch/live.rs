@@ -30,8 +30,7 @@ pub(super) struct Live {
     summary: Option<Summary>,
     /// The time of the summary, CLOCK_MONOTONIC nanoseconds.
     summary_ns: u64,
-    /// The newest sample that a reading has told for the history: its number, and its time, CLOCK_MONOTONIC nanoseconds. `None`:
-    /// there is none yet.
+    /// The newest sample that a reading has put into the history, with its number. `None`: there is none yet.
     newest_in_history: Option<(u64, Sample)>,
 }
 

@@ -81,7 +81,7 @@ impl Summary {
         serde_json::from_str(text).ok()
     }
 
-    /// What does not change during the run.
+    /// The run as a whole: the command, what it may use, and how many collectors of the run were killed.
     pub(super) fn run(&self) -> Run {
         let mut command = self.command.clone();
         if self.command_words_left_out > 0 {

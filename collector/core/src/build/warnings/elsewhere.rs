@@ -103,6 +103,7 @@ fn started(
     if entries.is_empty() {
         return None;
     }
+    // The entries of a kind are sorted by program, so equal ones stand together.
     let mut programs: Vec<_> = entries.iter().map(|entry| entry.program.as_str()).collect();
     programs.dedup();
     let mut names: Vec<_> = entries.iter().filter_map(|entry| entry.target.as_deref()).collect();

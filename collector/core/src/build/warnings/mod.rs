@@ -147,6 +147,7 @@ fn limited_address_space(inputs: &Inputs, report: &Report) -> Option<String> {
     };
     let has_failed =
         report.ending.exit.signal.is_some() || report.ending.exit.code.is_some_and(|code| code != 0);
+    // The process that came nearest to its limit.
     let process = inputs.run.failures.near_address_space.as_ref()?;
     let used = process.address_space_used();
     let limit = process.bounds.limits.address_space_bytes?;
@@ -484,6 +485,7 @@ fn ram_at_most(inputs: &Inputs, report: &Report) -> Option<String> {
     let is_any_killed = !inputs.run.failures.by_signal.is_empty();
     let certain = report.max_ram.combined.footprint_bytes?;
     let at_most = report.max_ram_at_most.combined?;
+    // Not below 0: `max_ram_at_most` is raised to what is certain.
     let more = at_most - certain;
     // Most of the difference is of pages that nothing tells apart, and not of times between two samples.
     let is_sharing_unread = inputs.run.ram.unseen_bytes > more / 2;

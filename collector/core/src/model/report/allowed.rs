@@ -28,8 +28,8 @@ impl Limit {
         }
     }
 
-    /// Parses a limit in a kernel file: "max" or a number. A number of at least `unlimited_from` means "no limit", too. `None`: the
-    /// text is neither.
+    /// Parses a limit in a kernel file: "max" or a number. A number of at least `unlimited_from` means "no limit", too, as cgroup v1
+    /// writes a huge one for that. `None`: the text is neither.
     pub fn parse(text: &str, unlimited_from: u64) -> Option<Self> {
         let text = text.trim();
         if text == "max" {

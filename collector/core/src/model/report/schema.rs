@@ -31,6 +31,7 @@ impl JsonSchema for GpuSeries {
             "id".into(),
             json_schema!({ "type": "string", "description": "As in `gpus[].id`." }).into(),
         );
+        // schemars lists the values of an enum under `oneOf`: the name of each as `const`, its doc comment as `description`.
         for figure in
             GpuFigure::json_schema(generator).get("oneOf").and_then(Value::as_array).into_iter().flatten()
         {

@@ -205,6 +205,7 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
         }
         let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
         let missing: Vec<_> = GpuFigure::ALL.into_iter().filter(|figure| tracks[*figure].is_none()).collect();
+        // If more are missing, no earlier release has written this.
         if let Some(figure) = missing.get(MOST_MISSING) {
             return Err(A::Error::missing_field(figure.name()));
         }

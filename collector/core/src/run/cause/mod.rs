@@ -70,7 +70,7 @@ pub(crate) struct Evidence<'a> {
     pub signals: &'a [SignalReceived],
     /// Out-of-memory kills during the run: in the command's own cgroup, or else in the launcher's. `None`: not known.
     pub oom_kills: Option<u64>,
-    /// `oom_kills` is that of the command's own cgroup, so no process outside the tree was killed.
+    /// The command has a cgroup of its own, and `oom_kills` counts only the kills there: they all hit processes of the tree.
     pub is_own_cgroup: bool,
     /// The cgroups with a memory limit, innermost first.
     pub memory_limits: &'a [MemoryLimitUse],
@@ -187,6 +187,7 @@ impl Evidence<'_> {
             } else {
                 return None;
             };
+            // The launcher passes the signal on to the command.
             let process = self.failures.main.as_ref().map(|main| self.dead_process(main));
             let signal = received.signal;
             Some(TimeLimit { process, signal, signal_name: signal_name(signal), set_by, limit_s })
@@ -283,7 +284,7 @@ impl Evidence<'_> {
     }
 
     /// Finds the last process of the tree that a fatal signal ended, if the command failed soon after. A process that SIGKILL
-    /// ended within [`Policy::PROBE_NS`] was a probe of its parent, and is left out.
+    /// ended within [`Policy::PROBE_NS`] of its start was a probe of its parent, and is left out.
     fn signal_of_another(&self) -> Option<FatalSignal> {
         let is_probe =
             |process: &ProcessSummary, signal| signal == SIGKILL && process.wall_ns < Policy::PROBE_NS;

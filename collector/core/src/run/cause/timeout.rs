@@ -12,6 +12,7 @@ pub(super) fn limit_s(args: &[String]) -> Option<f64> {
 /// The number of the signal that `timeout` sends at its limit: SIGTERM unless an option names another. `None`: the name
 /// is unknown.
 pub(super) fn signal(args: &[String]) -> Option<i32> {
+    // A letter, and what getopt takes for `--signal`.
     let names = ["s", "si", "sig", "sign", "signa", "signal"];
     let Some(name) = parse(args).value(&names) else { return Some(libc::SIGTERM) };
     if let Ok(number) = name.parse() {

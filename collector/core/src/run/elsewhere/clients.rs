@@ -106,6 +106,7 @@ fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     let (options, has_target) = match (group, verb.as_str()) {
         (_, "run" | "exec") => (Options::parse(rest, docker_run_option), true),
         (_, "start" | "restart") => (Options::parse(rest, docker_start_option), true),
+        // Of the options of these, only `--help` matters.
         (_, "up" | "build" | "bake" | "deploy") | ("service", "create") | ("kube", "play") => {
             (Options::parse(rest, docker_start_option), false)
         }
@@ -170,7 +171,7 @@ fn parallel(args: &[String]) -> Option<Started<'_>> {
         value_if_among(name, names)
     });
     let logins = options.value(&["S", "sshlogin"]);
-    // `:` is this machine.
+    // `:` is this machine, and `4/:` is this machine with 4 jobs at once.
     let is_elsewhere = logins.is_some_and(|logins| logins.split(',').any(|login| !login.ends_with(':')))
         || options.has_any(&["sshloginfile", "slf"]);
     is_elsewhere.then_some(Started { kind: Host, target: logins })

@@ -60,6 +60,7 @@ impl Elsewhere {
         if self.nodes.add(program, args, starter) {
             return;
         }
+        // Some arguments had no room in the record. If the others tell nothing, the program tells what is likely.
         let is_cut = args.last().is_some_and(|last| last == CUT);
         let started = clients::started(program, args).or_else(|| clients::likely(program).filter(|_| is_cut));
         let Some(started) = started.filter(|_| !is_part_of_other(call)) else { return };
@@ -115,7 +116,7 @@ pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String
     let Some(used) = arguments.get(..end).filter(|used| !used.is_empty()) else { return Vec::new() };
     let mut arguments: Vec<_> =
         used.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
-    // The last one has no NUL after it.
+    // No NUL follows the last one, so it may be cut itself.
     if used.len() == ARGUMENT_BYTES {
         arguments.pop();
         arguments.push(CUT.to_owned());

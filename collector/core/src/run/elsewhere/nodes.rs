@@ -130,7 +130,7 @@ impl RemoteStarts {
         let (named_by_job, unnamed) = self.nodes_of_sruns(here);
         names.extend(named_by_job);
         names.retain(|name| !here.is_named(name));
-        // The unnamed machines can be those that other arguments named.
+        // The unnamed machines can be the named ones, so the two are not added up.
         let unseen = (names.len() as u64).max(unnamed);
         (unseen > 0).then(|| Nodes { unseen, unseen_names: names.into_iter().collect() })
     }

@@ -38,8 +38,9 @@ impl GpuState {
         if self.is_active { self.table.pids() } else { GpuPids::default() }
     }
 
-    /// Takes in what the backends read, and which of them hang or have ended. First come the facts about pids, by which the process
-    /// lists are resolved. Processes that ended too long ago are forgotten last, so that the lists can still name them.
+    /// Takes in what the backends read, and which of them hang or have ended. First comes what /proc says of the pids that drivers name,
+    /// by which the process lists are resolved. Processes that ended too long ago are forgotten last, so that the lists can still name
+    /// them.
     pub(crate) fn apply(&mut self, observation: &GpuObservation) {
         self.table.epoch_us = observation.epoch_us;
         self.usage.interval_ns = observation.interval_ns;
@@ -72,7 +73,7 @@ impl GpuState {
     }
 
     /// Takes in a finalized process: its figures are final. Returns its GPU memory peak, bytes; 0: no driver reported its memory.
-    /// `None`: no driver named the process.
+    /// `None`: no driver named the process, or there is no driver.
     pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
         if !self.is_active {
             return None;
@@ -81,12 +82,12 @@ impl GpuState {
         self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// Ends the run: takes in that the processes that are not forgotten ended, as if running ones ended, too. No more observations
-    /// come. A process can have ended without being finalized, as where its reaper writes no record. The table lacks it if it lived
-    /// between two observations.
+    /// Ends the run, after the last observation: counts each process that is not forgotten as ended, running ones, too.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.remember_processes(tree);
         if self.is_active {
+            // A process can have ended without being finalized, as where its reaper writes no record. The table lacks it if it lived
+            // between two observations, so it is taken from the tree.
             let is_unknown = |entry: &PidEntry| !self.table.entries.contains_key(&entry.id);
             let unknown: Vec<PidEntry> = tree.ended().map(PidEntry::of).filter(is_unknown).collect();
             for process in self.table.entries.values().chain(&unknown) {

@@ -236,9 +236,9 @@ impl PidTable {
     }
 
     /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC
-    /// nanoseconds. If none had, the id can be a pid of another pid namespace: then finds the only process with this pid in its
-    /// own namespace. `is_taken` returns whether a process outside the run has the pid in the collector's namespace and could use a GPU.
-    /// Then the id means that process, and the result is `None`.
+    /// nanoseconds. If several had, one after another, the last is found. If none had, the id can be a pid of another pid namespace:
+    /// then finds the only process with this pid in its own namespace. `is_taken` returns whether a process outside the run has the
+    /// pid in the collector's namespace and could use a GPU. Then the id means that process, and the result is `None`.
     fn resolve(
         &self,
         pid: u32,
@@ -261,9 +261,9 @@ impl PidTable {
         }
     }
 
-    /// Finds the process that an accounting entry is about. It had this pid, or a thread of this id, when the entry began:
-    /// `started_us`, CLOCK_REALTIME microseconds. Drivers date entries a little wrong, so the process may have started a little
-    /// later, or ended a little earlier.
+    /// Finds the process that an accounting entry (what a driver in accounting mode keeps of a process that used the device) is
+    /// about. It had this pid, or a thread of this id, when the entry began: `started_us`, CLOCK_REALTIME microseconds. Drivers date
+    /// entries a little wrong, so the process may have started a little later, or ended a little earlier.
     pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
         let at_us = started_us.saturating_sub(self.epoch_us);
         let slack_us = GpuPolicy::ACCOUNTING_SLACK_US;
@@ -307,8 +307,8 @@ impl<'a> PidResolver<'a> {
 
     /// Whether a pid that names no process of the run in the collector's pid namespace may mean one in another namespace. It may if
     /// no process here (in the collector's namespace) has the pid. If a process here has it, the driver may mean another one only
-    /// if the collector is in a container or sandbox, and the process here has no GPU open or is gone. To the driver, all of a
-    /// gVisor sandbox is a single process.
+    /// if the collector is in a container or sandbox (all of a gVisor sandbox is a single process to the driver), and the process
+    /// here has no GPU open or is gone.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {

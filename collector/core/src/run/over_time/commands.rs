@@ -69,11 +69,11 @@ impl CommandTracks {
     /// CPU utilisation.
     fn put(&mut self, at: AxisPosition, now: Option<&CommandSample>) {
         let ram = now.map(|now| Values::single(now.added_bytes as f64));
-        let is_seen = now.is_none_or(|now| now.processes > 0);
+        let is_ram_known = now.is_none_or(|now| now.processes > 0);
         let cpu = now
             .filter(|_| at.sample_length_s > 0.0)
             .map(|now| cpu_percent(now.cpu_ns as f64, at.sample_length_s));
-        if is_seen {
+        if is_ram_known {
             self.ram_bytes.put(at, ram);
         } else {
             self.ram_bytes.put_unknown(at.point, at.point_length_s);

@@ -21,7 +21,7 @@ const CRITICAL_PERCENT: f64 = 95.0;
 pub(crate) struct Alert {
     pub(crate) rule: Rule,
     pub(crate) state: Hysteresis,
-    /// The threshold when the figure was last known, in the unit of a report.
+    /// The threshold (of growth: what the run may use) when the figure was last known, in the unit of a report.
     pub(crate) allowed: Option<f64>,
     /// For an alert of growth: which memory rose last.
     grown: MemoryKind,
@@ -35,12 +35,13 @@ pub(crate) struct Alert {
 #[derive(Debug, Clone, Copy)]
 struct AlertFigure {
     amount: f64,
-    /// `None`: the alert is one of growth, and what the run may use is not known.
+    /// The threshold, at which the alert goes on; of growth, which has none, what the run may use. `None`: that is not known.
     allowed: Option<f64>,
+    /// On which side of the threshold the amount is.
     side: Side,
     /// How fast memory rises. Only alerts of growth and of RAM tell it. `None`: it does not rise all the time.
     rise: Option<Rise>,
-    /// What the run may use, if memory rises: bytes.
+    /// All memory that the run may use, bytes: at this amount, memory that rises is full. `None`: not known.
     usable: Option<f64>,
 }
 
@@ -97,6 +98,7 @@ impl Rules {
 
     /// Orders what is done when an alert, given by its index, goes on or off.
     fn order_telling(&mut self, alert: u32, event: &RunEvent, orders: &mut Orders) {
+        // The number of these orders: with it, each has an id of its own.
         let epoch = self.next_epoch;
         self.next_epoch = self.next_epoch.saturating_add(1);
         let action = Action::TellEvent(event.clone());
@@ -129,10 +131,12 @@ impl Rules {
             alert.state.take_unknown();
             return None;
         };
+        // The unit of a report, to which `in_report_unit` converts amounts.
         let unit = alert.rule.unit();
-        let allowed = figure.allowed.map(|allowed| unit.of_report(allowed));
+        let allowed = figure.allowed.map(|allowed| unit.in_report_unit(allowed));
         alert.allowed = allowed.or(alert.allowed);
         let change = alert.state.take(figure.side, sample.at_ns);
+        // How much is left until memory is full, and not until the threshold.
         let left_bytes = figure.usable.map(|usable| (usable - figure.amount).max(0.0));
         // Events of growth on a GPU are about its memory.
         let quantity =
@@ -141,7 +145,7 @@ impl Rules {
             rule: Some(alert.rule.words.clone()),
             quantity: Some(quantity),
             unit: Some(unit),
-            amount: Some(unit.of_report(figure.amount)),
+            amount: Some(unit.in_report_unit(figure.amount)),
             allowed,
             since_s: Some(seconds(start_ns, since_ns)),
             rate_bytes_per_s: figure.rise.map(|rise| rise.bytes_per_s),

@@ -9,6 +9,7 @@ use crate::model::tree_sample::GpuSums;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Level {
     pub amount: f64,
+    /// The threshold.
     pub allowed: f64,
 }
 

@@ -77,8 +77,8 @@ impl Growth {
         // Stretches in a window, rounded up: all windows together are at least half of the run.
         let in_window = count.div_ceil(2 * WINDOWS);
         // This is never below 0: a run that is long enough has half of [`MAX_MINIMA`] stretches or more.
-        let first = count.checked_sub(in_window * WINDOWS)?;
-        let windows = self.minima.get(first..)?.chunks(in_window);
+        let first_stretch = count.checked_sub(in_window * WINDOWS)?;
+        let windows = self.minima.get(first_stretch..)?.chunks(in_window);
         let windows: Vec<u64> = windows.filter_map(|window| window.iter().min().copied()).collect();
         let (from, to) = (*windows.first()?, *windows.last()?);
         let least_part = usable_bytes.map_or(0, |usable| (usable as f64 * LEAST_PART) as u64);
@@ -88,7 +88,7 @@ impl Growth {
         }
         let between_ns = self.width_ns.saturating_mul((in_window * (WINDOWS - 1)) as u64);
         Some(Rise {
-            since_ns: self.begin_ns.saturating_add(self.width_ns.saturating_mul(first as u64)),
+            since_ns: self.begin_ns.saturating_add(self.width_ns.saturating_mul(first_stretch as u64)),
             bytes_per_s: (to - from) as f64 / (between_ns as f64 / 1e9),
         })
     }

@@ -40,19 +40,20 @@ pub(crate) struct Hysteresis {
     was_on_ns: u64,
 }
 
-/// Where the figure of an alert is.
+/// Where the figure of an alert is, seen from the threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Beyond the threshold.
+    /// On the bad side, so that the alert can go on.
     Beyond,
-    /// Back by so much that the alert can go off.
+    /// On the good side, and away from the threshold by more than [`BACK_BY`] of it, so that the alert can go off.
     Back,
-    /// Between both: the alert stays on or off.
+    /// At the threshold, or on the good side but nearer: the alert stays on or off.
     Between,
 }
 
 impl Side {
-    /// The side of a figure. `is_below`: its alert goes on below the threshold, not above.
+    /// The side of a figure (`amount`) by its threshold (`allowed`). `is_below`: the bad side, where its alert goes on, is below the
+    /// threshold, not above.
     pub(super) fn new(Level { amount, allowed }: Level, is_below: bool) -> Self {
         let (is_beyond, is_back) = if is_below {
             (amount < allowed, amount > allowed * (1.0 + BACK_BY))

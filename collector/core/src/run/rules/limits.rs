@@ -58,7 +58,8 @@ impl Rules {
     }
 
     /// The time of the first sample that could have the figures of a limit, CLOCK_MONOTONIC nanoseconds. If a GPU driver tells the
-    /// figures, that is the first sample with a reading of a GPU. `None`: there was none.
+    /// figures (then `untold` says what it means if it does not), that is the first sample with a reading of a GPU. `None`: there was
+    /// none.
     fn knowable_ns(&self, limit: &Limit) -> Option<u64> {
         if limit.rule.quantity.row().untold.is_some() { self.gpu_read_ns } else { self.sampled_ns }
     }
@@ -110,7 +111,7 @@ impl Rules {
         limit.was_known |= is_known;
         let is_unknown =
             !limit.was_known && moment.sample.at_ns.saturating_sub(knowable_ns) >= UNKNOWN_FOR_NS;
-        // Epoch 0 is the limit's own order.
+        // The order of the limit's action has epoch 0, and this one epoch 1, so that their ids differ.
         let id = OrderId { by: OrderedBy::Limit(number), epoch: 1 };
         if is_unknown && !orders.knows(id) {
             let Rule { words, quantity, .. } = &limit.rule;

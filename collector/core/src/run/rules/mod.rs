@@ -97,6 +97,7 @@ impl Rules {
         let Moment { start_ns, are_all_stopped, sample } = *moment;
         self.idle.note_activity(sample, self.interval_ns, are_all_stopped);
         self.decide_limits(moment, orders);
+        // Only alerts need growth.
         if self.alerts.is_empty() {
             return Vec::new();
         }

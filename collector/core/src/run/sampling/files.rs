@@ -279,6 +279,7 @@ impl FileFootprint {
                 self.add_table(table, bytes, Some(times))
             }
             KnownFiles::Assumed(table) => {
+                // A table may stand for a process with a little more ([`FileTable::may_stand_for`]), which is left out.
                 let bytes = bytes.min(table.bytes);
                 let counted = self.assumed.entry(std::ptr::from_ref(table).addr()).or_default();
                 if *counted < bytes {

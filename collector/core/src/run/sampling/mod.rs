@@ -148,6 +148,7 @@ impl Sampling {
     pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
         let target = |process: &Process| {
+            // Alone: without fork relatives, whose writes change how its memory is shared while it rests.
             let is_alone = tree.group(process.program.group).is_some_and(|group| group.members.len() <= 1);
             Some(SampleTarget {
                 target: process.target()?,
@@ -290,6 +291,7 @@ impl Sampling {
             let Some(reading) = self.readings.get_mut(&peak.id) else { continue };
             (reading.peak_at_ns, reading.faults_at_peak) = (self.current.at_ns, reading.vitals.minor_faults);
             let process = tree.get(peak.id);
+            // A peak that the process may have had before the run attached to it does not count.
             let vm_hwm_bytes = process.and_then(|process| process.peak_of_run(peak.vm_hwm_bytes));
             reading.vm_hwm_bytes = vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
@@ -301,8 +303,8 @@ impl Sampling {
         }
     }
 
-    /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process with unread
-    /// relatives had touched when they came: pages that it writes to from then on may be copies.
+    /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process had touched when
+    /// it got fork relatives whose sharing is not read yet (unread): pages that it writes to from then on may be copies.
     fn estimate_anew(&mut self, tree: &Tree) {
         (self.is_estimate_due, self.has_read_enough) = (false, false);
         self.note_forks(tree);
@@ -328,6 +330,7 @@ impl Sampling {
     fn note_forks(&mut self, tree: &Tree) {
         let page_bytes = tree.context().page;
         for id in &self.alive {
+            // A process in the image group of its parent is a fork child: an exec would have given it a group of its own.
             let group_of = |id: ProcessId| tree.get(id).map(|process| process.program.group);
             let parent = tree.get(*id).and_then(|process| process.ancestry.parent.known());
             let Some(group) = group_of(*id).filter(|group| parent.and_then(group_of) == Some(*group)) else {
@@ -364,8 +367,8 @@ impl Sampling {
         }
     }
 
-    /// Chooses the processes of which to read next how they share memory: those that leave most of the footprint uncertain and were
-    /// not tried in this sample. `None`: no reading is worth its cost, or none would tell anything more. `mark`: the largest RAM so
+    /// Chooses the processes (a unit) of which to read next how they share memory: those that leave most of the footprint uncertain
+    /// and were not tried in this sample. `None`: a reading would tell nothing more, or less than it costs. `mark`: the largest RAM so
     /// far, bytes. A reading may cost more if this sample can exceed that.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.has_read_enough {
@@ -382,8 +385,9 @@ impl Sampling {
         self.estimates.stale(tree, self.last_readings(), &self.current.tried)
     }
 
-    /// Takes in the third pass, one unit at a time: how its members share memory. Notes what was tried, so that no other unit of
-    /// this sample has it. If the footprint may have changed, makes the estimates anew, since the next unit is chosen by them.
+    /// Takes in the third pass: how the members of a unit (processes that were read together) share memory. Notes what was tried, so
+    /// that no other unit of this sample has it. If the footprint may have changed, makes the estimates anew, since the next unit is
+    /// chosen by them.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;
@@ -396,6 +400,7 @@ impl Sampling {
         for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
             self.current.tried.groups.insert(process.program.group);
             self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
+            // A group that was read without its files can have them read later in this sample.
             if !is_group || unit.with_files {
                 self.current.tried.files.insert(process.ids.id);
             }
@@ -430,6 +435,7 @@ impl Sampling {
                     size: reading.set_size_after(rollup, *size),
                     others_shared_bytes,
                     minor_faults: reading.vitals.minor_faults,
+                    // It counts the changes of the image group, so it tells later whether a relative has come or gone.
                     epoch: footprint::epoch(tree, id),
                     at_ns,
                     unshared_before_bytes: 0,
@@ -545,6 +551,7 @@ fn add_process(
     let is_main = process.ids.is_main;
     sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
     sample.unseen_bytes += unseen_bytes(process, reading, estimate, sample.at_ns);
+    // These compare with what the sample before observed, which is replaced below.
     let (peak_rss_bytes, spike_bytes) = peak_and_spike(process, reading);
     let steady_bytes = add_memory(sample, process, reading, estimate, spike_bytes);
     process.observed = Observed {
@@ -560,6 +567,7 @@ fn add_process(
         user_ticks: reading.vitals.user_ticks,
         system_ticks: reading.vitals.system_ticks,
         cpu_ns: reading.vitals.cpu_ns.or(before.cpu_ns),
+        // Block I/O is read at the end of the run only.
         blocks: None,
     };
     let cpu_ns = count_cpu(process, reading, sample.at_ns);
@@ -648,6 +656,7 @@ fn add_memory(
         at_most = last.contribution;
     }
     let unseen_bytes = unseen_bytes(process, reading, estimate, now_ns);
+    // Only footprints have an upper bound, so none of this counts as private.
     let at_most = at_most.plus(Contribution { private_bytes: 0, ..Contribution::private(unseen_bytes) });
     sample.steady_at_most.add(&TreeSums::of_one(is_main, at_most, steady_unread_bytes, steady_threads));
     Some(steady.added_bytes)

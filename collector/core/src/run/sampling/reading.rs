@@ -157,8 +157,8 @@ impl LastReading {
     }
 
     /// Takes in statm (`None`: it could not be read) right after smaps_rollup. Returns the size of the pages that
-    /// smaps_rollup counts. If statm has changed since the first pass, that is smaps_rollup's own size, which can lack what was
-    /// mapped meanwhile.
+    /// smaps_rollup counts. If statm has changed since the sample's first pass read it, that is smaps_rollup's own size, which can lack
+    /// what was mapped meanwhile.
     pub(super) fn set_size_after(&mut self, rollup: &Rollup, size: Option<Size>) -> Size {
         let before = self.size;
         self.size = size.unwrap_or(before);

@@ -31,7 +31,7 @@ impl Tree {
 
     /// Finds the nearest uninstrumented ancestor of a child of this parent. Such an ancestor may reap orphans without a record. If it
     /// is the parent itself, marks the parent, so that another process takes its place when it is finalized. A process whose own
-    /// parent is unknown counts as uninstrumented until its parent is known. `None`: there is none.
+    /// parent is unknown counts as uninstrumented until its parent is known, since an ancestor may be missing. `None`: there is none.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
@@ -41,7 +41,7 @@ impl Tree {
     }
 
     /// Whether a fork child of this parent may write no FORK record: the parent is uninstrumented, or unknown.
-    pub(super) fn makes_unread_copies(&self, parent: Parent) -> bool {
+    pub(super) fn may_fork_without_record(&self, parent: Parent) -> bool {
         match parent {
             Parent::Launcher => false,
             Parent::Known(id) => self.processes.get(&id).is_some_and(|parent| !parent.is_instrumented()),

@@ -74,6 +74,7 @@ impl Tree {
     /// Finds out for a process that leaves the tree whether its last program was the call of a client, and as which user an
     /// uninstrumented one ran, if that is not the launcher's. Either is known by its PROGRAM record, which is dropped, or by /proc.
     pub(super) fn take_announced(&mut self, process: &Process) -> (Option<ClientCall>, Option<u32>) {
+        // An announcement from long before the process's start is of an earlier process of that pid.
         let is_of_process = |announced: &Announced| {
             announced.at_ns.saturating_add(Tolerance::ANNOUNCED_EARLY_NS)
                 >= process.lifetime.earliest_start_ns

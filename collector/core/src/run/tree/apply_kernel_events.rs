@@ -20,6 +20,7 @@ impl Tree {
             What::Fork { parent } => self.kernel_fork(key, Key { pid: parent, ..key }, at_ns),
             What::Exec => self.kernel_exec(key, at_ns),
             What::Exit { status } => self.kernel_exit(key, KernelExit { at_ns, status }),
+            // Events are missing, so no process's children are known to be complete.
             What::Lost { .. } | What::GivenUp(_) => self.forget_watched(),
         }
     }
@@ -128,7 +129,7 @@ impl Tree {
         }
     }
 
-    /// Notes that connector events were lost, so no process's children are known to be complete any more.
+    /// Notes that connector events are missing: no process is watched by the connector any more (`is_watched`).
     pub(crate) fn forget_watched(&mut self) {
         for process in self.processes.values_mut() {
             process.ancestry.is_watched = false;

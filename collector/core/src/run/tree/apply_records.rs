@@ -166,6 +166,7 @@ impl Tree {
         });
         self.note_first_of_command(id);
         self.note_maker_of_orphan(id, writer.parent);
+        // If it is a program of gpu-track itself, no figure of the run has it.
         self.leave_out_helper(id, command);
         let group = self.groups.new_id();
         self.join_group(id, group);
@@ -350,6 +351,7 @@ impl Process {
         }
         program.image = Image::Forked { rss_at_fork_bytes };
         program.recorded = Some(program.image);
+        // This record tells how large the copy was.
         program.had_unread_copy = false;
         self.note_inode(writer.pidfd_inode);
         self.ids.clock_skew_ns = writer.clock_skew_ns;
@@ -357,7 +359,7 @@ impl Process {
 
     /// Whether the program that writes START was taken for an uninstrumented one, as /proc was read while it was being loaded.
     /// Where the connector reports every exec, each exec awaits a record. If none does now, the record came too late, and the program
-    /// was taken for uninstrumented. Elsewhere the name shows it.
+    /// was taken for uninstrumented. Without the connector, the name tells whether it is the same program.
     fn was_taken_for_uninstrumented(&self, command: &str) -> bool {
         if self.ancestry.is_watched {
             self.program.unreported_exec.is_none()

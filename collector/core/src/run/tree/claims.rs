@@ -152,8 +152,8 @@ impl Tree {
         // it may have.
         let parent = process.ancestry.parent.known().filter(|_| process.children_us().is_none());
         if let Some(parent) = parent.and_then(|parent| self.processes.get_mut(&parent)) {
-            let room = Tolerance::MOST_CLAIMS.saturating_sub(parent.claims.len());
-            parent.claims.extend(claims.drain(..room.min(claims.len())));
+            let places_left = Tolerance::MOST_CLAIMS.saturating_sub(parent.claims.len());
+            parent.claims.extend(claims.drain(..places_left.min(claims.len())));
         }
         let used_us: Vec<u64> = claims.iter().map(|claim| claim.used.cpu_us()).collect();
         let is_its = best_fit(&used_us, process.room_for_children_us());

@@ -51,6 +51,7 @@ impl OwnUsage {
 impl Process {
     /// What it used itself, and how that is known: see the table at the head of this file. `tick_us`: microseconds of a clock tick.
     pub(super) fn own_usage(&self, tick_us: u64) -> OwnUsage {
+        // EXIT has a sum over the children that it waited for. What this has beyond the known children is unattributed.
         let own = |usage, quality| {
             let of_children_us = self.end.exit.map_or(0, |exit| exit.children_usage.cpu_us());
             let unattributed_us = of_children_us.saturating_sub(self.known_children().cpu_us());

@@ -29,6 +29,7 @@ impl Tree {
         if child.key.pid_ns != self.context.pid_ns {
             self.index_host_pid(id, child.host_pid);
         }
+        // Processes may have named it as their parent before.
         self.adopt(child.key, id);
         id
     }
@@ -109,6 +110,7 @@ impl Tree {
             process.name.args = None;
         } else {
             process.program.image = image;
+            // The next sample estimates anew what the processes of the tree share.
             self.groups.note_image_kind();
         }
         // A program of its own shares no anonymous pages with its parent, so it leaves their image group. A child of the launcher stays:
@@ -189,7 +191,7 @@ impl Tree {
         }
     }
 
-    /// Stores the figures of a zombie. They are final: none of its threads can run any more.
+    /// Stores the figures of a zombie, less what it had used before the run. They are final: none of its threads can run any more.
     pub(crate) fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.cpu.is_clock_final = true;
@@ -200,8 +202,8 @@ impl Tree {
         (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
     }
 
-    /// Stores the kernel's account of a process's exit (taskstats). If the process's end was applied before, queues the memory that only
-    /// the account shows for the next sample.
+    /// Stores the kernel's account of a process's exit (taskstats), without CPU time and peak from before the run. If the process's end was
+    /// applied before, queues the memory that only the account shows for the next sample.
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
         let tick_us = self.context.tick_us;
         if let Some(process) = self.processes.get_mut(&id) {
@@ -264,7 +266,7 @@ impl Tree {
             return;
         }
         if let Some(command) = &seen.command {
-            // Its START record may be applied only after the next sample.
+            // A helper (of gpu-track itself) is in no figure. Its START record, which also shows that, may come after the next sample.
             self.leave_out_helper(id, command);
         }
         let Some(process) = self.processes.get_mut(&id) else { return };

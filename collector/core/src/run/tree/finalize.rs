@@ -197,7 +197,8 @@ impl Tree {
 
     /// Computes a process's figures, queues its summary, and removes it from the tree. Charges its reaper with what it used, and
     /// queues the CPU time that was not counted by its end. If it was the nearest uninstrumented ancestor of others, returns its id,
-    /// and that of its own such ancestor, which takes its place. A helper has no summary. `now_ns` is CLOCK_MONOTONIC.
+    /// and that of its own such ancestor, which takes its place. A helper (of gpu-track itself) has no summary. `now_ns` is
+    /// CLOCK_MONOTONIC.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,
@@ -213,6 +214,7 @@ impl Tree {
         let own = process.own_usage(self.context.tick_us);
         self.remember(&process, now_ns);
         self.charge_reaper(&process, &own);
+        // Its sums do not have its children without a REAPED record: the kernel reaped them by itself.
         if process.has_charged_autoreaped() {
             self.counts.autoreaped += process.cpu.unreaped_count;
         }
@@ -227,6 +229,7 @@ impl Tree {
             *sum_us = sum_us.saturating_add(reaped_us);
             return replaced;
         }
+        // No sum of the launcher includes what it used: a service outside of the tree may have started it.
         if process.has_joined() && process.end.reaped.is_none() {
             self.counts.joined_unreaped += 1;
             let sum_us = &mut self.counts.joined_unreaped_cpu_us;

@@ -16,6 +16,7 @@ impl Tree {
             return;
         }
         let group = process.program.group;
+        // Samples read live processes and their groups, so they leave it out from now on.
         self.groups.remove(id, group);
         self.no_longer_alive(id);
         self.counts.created -= 1;

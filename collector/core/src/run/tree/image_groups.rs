@@ -20,7 +20,8 @@ pub(super) struct ImageGroups {
     by_id: FxHashMap<ImageGroup, Group>,
     /// The last id that was given.
     last: u64,
-    /// How often a process of any group has come, gone, or turned out to have another kind of image.
+    /// How often a process of any group has come, gone, or turned out to have another kind of image. If this has risen, a sample
+    /// estimates anew what the processes share.
     pub changes: u64,
 }
 

@@ -67,6 +67,7 @@ impl Process {
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
         let process = self.process_interval(end_ns);
+        // The first image began when the process did: perhaps before `lifetime.start_ns`, at which it was there already.
         let is_first = self.program.image_start_ns <= self.lifetime.start_ns;
         // Where the image's peak is unknown, or less than the sample saw, the RSS of the sample counts.
         let rss_bytes = self.last_image_peak().0.unwrap_or(0).max(self.observed.rss_bytes);
@@ -105,7 +106,7 @@ impl Process {
             ..whole.clone()
         };
         let shared = LiveInterval { memory: memory.minus(own.memory), is_end_rough: true, ..own.clone() };
-        // A window begins at `missing_ns`, and an interval that ended then would count in it together with `own`.
+        // The next sample's time begins at `missing_ns`. An interval that ended right then would count in it, too, beside `own`.
         let before = (whole.start_ns < missing_ns).then(|| LiveInterval { end_ns: missing_ns - 1, ..whole });
         let after = [own, shared].into_iter().filter(|part| !part.memory.is_zero());
         before.into_iter().chain(after).collect()

@@ -18,6 +18,7 @@ impl Tree {
         let known = self.main.or_else(|| self.youngest_alive(key));
         let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, Layer::Subreaper, start_ns));
         self.main = Some(id);
+        // The launcher carries no shim, so no PROGRAM record tells the command's arguments.
         self.announce_command(key, start_ns);
         // Its children and its exec may have been reported before it was.
         self.adopt(key, id);
@@ -39,8 +40,9 @@ impl Tree {
     pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
         let id = self.insert(attached.key, Parent::Unknown, Layer::Scan, attached.before.at_ns);
         self.main = Some(id);
-        // They were kept for a command that the launcher starts, and this launcher starts none.
+        // Early execs are kept for a command that the launcher starts, and this launcher starts none.
         self.early_execs.clear();
+        // From now on, block I/O from before the attach is summed up, to be subtracted from the run's.
         self.io_before = Some(IoBefore::default());
         self.add_io_before(attached.pid, attached.before.blocks);
         if let Some(process) = self.processes.get_mut(&id) {
@@ -49,7 +51,7 @@ impl Tree {
             process.ids.pidfd_inode = attached.pidfd_inode;
             process.name.command = Arc::from(command);
             process.before = Some(attached.before);
-            // Its parent is no process of the run, so it shares no memory with processes of the run that are older.
+            // Its parent is not of the run, so its memory is no copy of another process's of the run. It wrote no START.
             process.program.image = Image::Uninstrumented;
             self.groups.note_image_kind();
         }
@@ -83,14 +85,16 @@ impl Tree {
             is_watched: false,
         };
         let mut process = Process::new(ids, ancestry, group, start_ns);
-        process.program.had_unread_copy = self.makes_unread_copies(parent);
+        // If it writes no FORK record, no record has the peak of its copy of the parent's memory.
+        process.program.had_unread_copy = self.may_fork_without_record(parent);
         self.processes.insert(process);
         self.list_new(&ids, parent, found_by);
         self.finalize_oldest_of_pid(key, start_ns);
         self.by_state.alive.push(id);
         self.groups.add_new(id, group);
-        let unknown = "";
-        self.leave_out_helper(id, unknown);
+        // Its program is not known yet. But what a helper, a process of gpu-track itself, starts is a helper, too.
+        let unknown_command = "";
+        self.leave_out_helper(id, unknown_command);
         id
     }
 
@@ -104,7 +108,7 @@ impl Tree {
             pidfd_inode: 0,
             clock_skew_ns: 0,
             is_main: false,
-            // A record proves nothing: any process of the tree can write one that names this pid.
+            // A record (these two layers) proves nothing: any process of the tree can write one that names this pid.
             is_proven: !matches!(found_by, Layer::Preload | Layer::Wait),
             is_helper: false,
             rank: parent.known().and_then(|parent| self.processes.get(&parent)?.ids.rank),
@@ -125,6 +129,7 @@ impl Tree {
         if found_by == Layer::Connector {
             by_state.known_by_kernel_alone.insert(id);
         }
+        // A process that only a REAPED record (`Layer::Wait`) names has ended, so nothing is read under its pid.
         if found_by == Layer::Preload && host_pid.is_some() {
             by_state.unproven.insert(id);
         }
@@ -230,6 +235,7 @@ impl Tree {
     pub(super) fn forget(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);
+            // If /proc showed it too, it would be added again.
             self.forget_found_ahead(&process);
             self.by_state.ended.retain(|other| *other != id);
             if process.ids.is_helper {

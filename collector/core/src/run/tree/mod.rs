@@ -170,7 +170,7 @@ impl Tree {
         &self.by_state.alive
     }
 
-    /// The processes that ended and are not finalized, without helpers.
+    /// The processes that ended and are not finalized, without helpers (processes of gpu-track itself).
     pub(super) fn ended(&self) -> impl Iterator<Item = &Process> {
         let ended = self.by_state.ended.iter().filter_map(|id| self.get(*id));
         ended.filter(|process| !process.ids.is_helper)
@@ -223,7 +223,7 @@ impl Tree {
             if interval.start_ns >= at_ns {
                 self.intervals.push(interval);
             } else if interval.end_ns > at_ns {
-                // The CPU time of both parts goes with the first.
+                // The CPU time of both parts goes with the first. So that of the second counts as counted up to its end.
                 self.intervals.push(LiveInterval {
                     start_ns: at_ns,
                     likely_start_ns: at_ns,

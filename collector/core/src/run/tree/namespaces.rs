@@ -79,6 +79,7 @@ impl Tree {
     /// Notes that a process ended at `at_ns`, CLOCK_MONOTONIC nanoseconds, and was not killed. So its pid namespace's init had
     /// not ended before: with the init, the kernel kills all others.
     pub(super) fn note_unkilled_end(&mut self, id: ProcessId, at_ns: u64) {
+        // The end of the init itself shows nothing.
         let Some(process) = self.processes.get(&id).filter(|process| process.ids.key.pid != 1) else {
             return;
         };

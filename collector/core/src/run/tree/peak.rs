@@ -29,6 +29,7 @@ impl Process {
         }
         let quality = match quality {
             Quality::Exact => Quality::Bound,
+            // The last image's peak is unknown, so this figure is of some images only, as in `peak_of_programs`.
             Quality::Unknown => Quality::Sampled,
             Quality::Sampled | Quality::Bound => quality,
         };
@@ -40,12 +41,14 @@ impl Process {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
         let peak = last.max(program.earlier_images_peak_bytes);
-        // An earlier image had at most what the last one inherited. So a peak that is no less than that is the largest of all.
+        // "Unread": no record has the image's peak, since it was uninstrumented, or was a copy of an uninstrumented parent's memory.
         let has_unread_image = program.had_uninstrumented_image || program.had_unread_copy;
+        // An earlier image had at most what the last one inherited. So a peak that is no less than that is the largest of all.
         let is_below_inherited =
             matches!(program.image, Image::Loaded { inherited } if peak.is_none_or(|peak| peak < inherited));
         let may_be_short = has_unread_image && is_below_inherited;
         let is_earlier_only = last.is_none() && program.earlier_images_peak_bytes.is_some();
+        // `Sampled` is a lower bound: an unread image, or the last one, may have had more than the images whose peaks are known.
         let quality = match quality {
             Quality::Exact if may_be_short => Quality::Sampled,
             Quality::Unknown if is_earlier_only => Quality::Sampled,
@@ -55,7 +58,8 @@ impl Process {
     }
 
     /// The RSS that this process, or a process below it, certainly had. ru_maxrss survives fork and exec, so the maximum of
-    /// waited-for children is an RSS of theirs only if it is above what they inherited. It can also be a helper's.
+    /// waited-for children is an RSS of theirs only if it is above what they inherited. It can also be that of a helper (a process of
+    /// gpu-track itself), which no figure has.
     pub(super) fn known_rss(&self) -> KnownRss {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
         let helpers_max = self.cpu.helpers_max_rss_bytes;
@@ -70,8 +74,10 @@ impl Process {
         let either = self.end.reaped.map_or(0, |reaped| {
             self.most_inherited(&reaped).map_or(0, |most| max_if_above(reaped.usage.max_rss_bytes, most))
         });
+        // A copy of the parent's memory reads file pages in again. Only what it grew by beyond those is certain.
         let certain_growth = self.program.copy_growth_bytes.saturating_sub(Tolerance::FILE_PAGES_BYTES);
         let own = peak.filter(|_| is_lower_bound(quality)).unwrap_or(0).max(certain_growth);
+        // The part that can be its parent's memory, too.
         let copied = match self.program.image {
             Image::Forked { rss_at_fork_bytes } => rss_at_fork_bytes.min(own),
             Image::Unknown => own,
@@ -101,7 +107,8 @@ impl Process {
     }
 
     /// The peak of the image that it ran last, bytes, and how that is known. The source is EXIT, else the kernel's account
-    /// if that is exact, else REAPED, else the samples. An image in its parent's memory has none of its own.
+    /// if that is exact, else REAPED (of a process from before the run it has more than the run's), else the samples. An image in
+    /// its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped.filter(|_| self.before.is_none())) {
             // A child of a raw clone has memory of its own, but writes the same record as a vfork child. So nothing is known.
@@ -143,7 +150,7 @@ impl Process {
         // a sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
         match self.program.image {
-            // The maximum can be an earlier image's. VmHWM is this image's.
+            // An image that wrote START (`FLAG_IMAGE`) can have the maximum from an earlier image. VmHWM is its own.
             Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
                 match exit.vm_hwm_bytes {
                     Some(vm_hwm_bytes) => (Some(vm_hwm_bytes.max(seen)), Quality::Exact),
@@ -251,8 +258,8 @@ impl Process {
         if max > of_children { max } else { 0 }
     }
 
-    /// Whether all children that it waited for are known, though it has no EXIT record. `status`: its wait status. If it exited by
-    /// itself, it wrote no REAPED records either: it is a static program, or makes system calls of its own, as Go does.
+    /// Whether all children that it waited for are known, though it has no EXIT record. `status`: its wait status. A process that
+    /// exits by itself without EXIT writes no REAPED records either: it is static, or makes system calls of its own, as Go does.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

@@ -434,6 +434,7 @@ impl Process {
             pidfd_inode: self.ids.pidfd_inode,
             // /proc and the kernel's events may date a start this much later.
             latest_start_ns: last_ns.saturating_add(Tolerance::START_ROUNDING_NS),
+            // In another time namespace, its start was converted from another clock.
             is_start_rough: self.ids.clock_skew_ns != 0,
             // The launcher notes the first process's start before the fork, so the real start can be later than all times
             // above. Only the launcher, which is its parent, can free its pid: so that alone identifies it.
@@ -476,7 +477,7 @@ impl Process {
     pub(crate) fn exit_status(&self) -> Exit {
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), _) => exit_of_wait_status(reaped.status),
-            // The kernel keeps the lowest 8 bits of what exit(3) is given.
+            // EXIT has what exit(3) was given, unless its writer could not know that. The kernel keeps the lowest 8 bits.
             (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
                 Exit { code: Some(exit.status & 0xff), signal: None }
             }

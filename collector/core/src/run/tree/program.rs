@@ -38,7 +38,7 @@ impl Image {
         }
     }
 
-    /// How much of an RSS peak above `rss_bytes` is the image's own, bytes. A copy of the parent's memory is not its own.
+    /// How much of an RSS peak above `rss_bytes` is the image's own, bytes. The parent's memory, or a copy of it, is not its own.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),

@@ -53,15 +53,17 @@ impl Tree {
             return;
         }
         let Some(id) = found.or_else(|| self.insert_reaped(child_key, reaper, at_ns)) else { return };
+        // What the child used before the run, if it is from before, does not count.
         let before = self.processes.get(&id).and_then(|process| process.before);
         let record = before.map_or(record, |before| record.since(&before));
-        let of_helper = self.processes.get(&id).map_or(0, |child| match child.ids.is_helper {
+        // A helper is a process of gpu-track itself. Its RSS in the reaper's sums must not be taken for that of a process of the run.
+        let helper_max_rss_bytes = self.processes.get(&id).map_or(0, |child| match child.ids.is_helper {
             true => record.usage.max_rss_bytes,
             false => child.cpu.helpers_max_rss_bytes,
         });
         if let Some(reaper) = reaper.id.and_then(|reaper| self.processes.get_mut(&reaper)) {
             reaper.cpu.reaped_children = reaper.cpu.reaped_children.plus(&record.usage);
-            reaper.cpu.helpers_max_rss_bytes = reaper.cpu.helpers_max_rss_bytes.max(of_helper);
+            reaper.cpu.helpers_max_rss_bytes = reaper.cpu.helpers_max_rss_bytes.max(helper_max_rss_bytes);
         }
         self.set_reaped(id, reaper, child, record);
         self.end_reaped(id, at_ns);

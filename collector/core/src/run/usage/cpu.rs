@@ -61,7 +61,8 @@ impl CpuUsage {
     pub(crate) fn add(&mut self, sample: &Sample) -> Groups<Option<f64>> {
         self.open_cpu_ns = self.open_cpu_ns.with(sample.cpu_ns, |open, ns| open + ns as f64);
         for interval in &sample.intervals {
-            // CPU time counts as used evenly since it was last counted. The part from before this window opened is left out.
+            // An interval has the CPU time of an ended process that no sample counted. It counts as used evenly since the last count, and
+            // the part from before this window opened is left out.
             let span_ns = interval.end_ns.saturating_sub(interval.counted_at_ns);
             let inside_ns = interval.end_ns.saturating_sub(interval.counted_at_ns.max(self.open_since_ns));
             let part = if span_ns == 0 { 1.0 } else { inside_ns as f64 / span_ns as f64 };

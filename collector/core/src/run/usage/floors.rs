@@ -43,7 +43,8 @@ impl Groups<Floor> {
     pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
         let own_bytes = known.own_bytes.saturating_sub(known.copied_bytes);
-        // `either_bytes` were held by this process or a descendant of it. So they are a floor of a group that has both.
+        // `own_bytes` were held by this process, `below_bytes` by a descendant of it, and `either_bytes` by one of the two. So the last
+        // are a floor of a group that has both.
         let any_rss_bytes = known.own_bytes.max(known.either_bytes);
         let any_own_bytes = own_bytes.max(known.either_bytes);
         self.combined.raise(any_rss_bytes, any_own_bytes);

@@ -54,6 +54,7 @@ impl MaxFootprint {
 
     /// The maximum that includes the sums at a moment between samples. The shared part is only known at samples.
     fn with_moment(self, now: Sums) -> Self {
+        // Readings of different times can add up to more private memory than the footprint has.
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
         let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
         Self { footprint_bytes, private_bytes: self.private_bytes.max(private), ..self }
@@ -358,7 +359,8 @@ impl RamUsage {
         self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * window_s;
         self.byte_s.combined += steady.footprint_bytes as f64 * window_s;
         for interval in intervals.iter().filter(|interval| !interval.is_end_rough) {
-            // A late interval counts from its own begin, not from the window's: no earlier sample has counted it.
+            // It counts from when it most likely began. If its record came late, that is before the window: no earlier sample has counted
+            // that time.
             let span_s = seconds(interval.end_ns.min(sample.at_ns).saturating_sub(interval.likely_start_ns));
             self.byte_s.combined += interval.memory.added_bytes as f64 * span_s;
             *self.byte_s.part_mut(interval.is_main) +=

@@ -158,6 +158,7 @@ impl Totals {
         if let Some(missing) = process.memory.missing {
             self.ram_missing.add(missing);
         }
+        // A client is a program, such as docker, that has a daemon or another host do the work.
         if let Some(call) = &process.client {
             self.elsewhere.add(call);
         }
@@ -166,8 +167,8 @@ impl Totals {
         self.heaviest.add(process);
     }
 
-    /// Counts where the figures of a process come from, and how it was found. CPU time counts as unknown if only a bound is known.
-    /// Lists its executable, if that has no dynamic loader.
+    /// Counts where the figures of a process come from, and how it was found. CPU time of which only an upper bound is known counts as
+    /// unknown, as it may be another process's. Lists the executable, if that has no dynamic loader.
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;

@@ -32,6 +32,7 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
     let series = &report.series;
     let in_unit = |bytes: &[Option<f64>]| convert(bytes, |bytes| units.ram.convert(bytes));
     let text = |bytes: Option<f64>| bytes.map(|bytes| units.bytes(bytes as u64)).unwrap_or_default();
+    // A command's layer, and before it the number by which layers are ordered. `at`: the command's place in the report's list.
     let layer = |(at, command): (usize, &CommandSeries)| {
         let largest = command.ram_bytes.largest();
         let layer = Layer {
@@ -104,6 +105,7 @@ fn ram_peak(report: &Report, units: Units, time: &Time) -> Option<DrawnPeak> {
 pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
     let series = &report.series;
     let in_cores = |percent: &[Option<f64>]| convert(percent, |percent| percent / 100.0);
+    // As in `ram`: the layer, and before it the number by which layers are ordered.
     let layer = |(at, command): (usize, &CommandSeries)| {
         let values = in_cores(&command.mean_cpu_percent);
         let mean = mean_over_time(time, &values);
@@ -170,9 +172,9 @@ fn draw(
     let quantities: Vec<ChartColumn> = layers.chain([largest]).collect();
     let table = samples::table(time, title, samples::PARTS, &quantities) + &alerts.table(title, time);
     let mut panel = stack.panel(time)?;
-    // First, so that the other words are drawn over the marks.
-    panel.words.insert_str(0, &alerts.marks(time));
-    panel.words += end_mark;
+    // SVG draws in the order of the text: the marks of alerts come first, so that names, limit and peak are drawn over them.
+    panel.overlay.insert_str(0, &alerts.marks(time));
+    panel.overlay += end_mark;
     let note = note.to_owned() + alerts.note();
     Some(Figure { title: title.to_owned(), note, panels: vec![panel], table })
 }

@@ -43,8 +43,8 @@ pub(super) struct Panel {
     pub(super) has_row_names: bool,
     /// Paths, in the units of [`super::path`].
     pub(super) paths: String,
-    /// Shapes and words over the paths: down in pixels, from [`Panel::y_of`], and right in percent of the width.
-    pub(super) words: String,
+    /// SVG of the shapes and words over the paths: down in pixels, from [`Panel::y_of`], and right in percent of the width.
+    pub(super) overlay: String,
     pub(super) legend: Vec<LegendKey>,
 }
 
@@ -101,7 +101,7 @@ impl Panel {
     /// Renders the chart as SVG, with its legend. `title`: the figure's title, escaped. `has_label`: the figure has several
     /// charts, so each shows its label above it.
     fn html(&self, time: &Time, title: &str, has_label: bool) -> String {
-        let Self { label, top, unit, height, paths, words, .. } = self;
+        let Self { label, top, unit, height, paths, overlay, .. } = self;
         let label = escape(label);
         // If the legend has one key, its figure stands beside the label, and the legend is left out.
         let (figure, legend) = match self.legend.as_slice() {
@@ -118,7 +118,7 @@ impl Panel {
             "<div{class}>\n{heading}<svg class=\"chart\" role=\"img\" aria-label=\"{name}\" width=\"100%\" height=\"{}\" \
              overflow=\"visible\" font-size=\"12\" data-top=\"{top:.4e}\" data-unit=\"{}\">\n{}<svg y=\"{ABOVE}\" \
              width=\"100%\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\">\n{}{paths}</svg>\n\
-             {words}</svg>\n{legend}</div>\n",
+             {overlay}</svg>\n{legend}</div>\n",
             ABOVE + height + BELOW,
             escape(unit),
             self.numbers(time),

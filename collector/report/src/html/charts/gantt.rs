@@ -102,7 +102,7 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
         top: 1.0,
         height: bars.len() as f64 * ROW_HEIGHT,
         ticks: Ticks { time: 6, values: 0 },
-        words: bars.iter().enumerate().map(draw).collect(),
+        overlay: bars.iter().enumerate().map(draw).collect(),
         ..Panel::default()
     };
     let count = format!("{} of {}", thousands(bars.len() as f64), thousands(report.processes.total as f64));

@@ -41,9 +41,10 @@ const SHOWN: [GpuFigure; 4] =
 
 /// Draws the figure of a GPU, with about `points` points at most. `None`: nothing is known of the GPU.
 fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points: f64) -> Option<Figure> {
+    // The `row` of a figure says its unit, and how the values of several points become one: their mean, or the largest.
     let lists = SHOWN.map(|figure| (figure.row().joining, gpu[figure].by(figure.row().joining)));
     let points = time.joined(points, lists);
-    // A row without a `unit` is one of bytes. These are shown in the report's unit of GPU RAM.
+    // A figure without a `unit` is one of bytes. It is shown in the report's unit of GPU RAM.
     let divisors = SHOWN.map(|figure| figure.row().unit.map_or(units.gpu_ram.bytes(), |_| 1.0));
     let values = std::array::from_fn(|at| {
         points.iter().map(|point| point.values[at].map(|value| value / divisors[at])).collect()

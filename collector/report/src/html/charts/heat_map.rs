@@ -97,7 +97,7 @@ impl HeatMap {
             ticks: Ticks { time: 6, values: 0 },
             has_row_names: true,
             paths,
-            words: names(&rows),
+            overlay: names(&rows),
             legend,
             ..Panel::default()
         })

@@ -21,10 +21,12 @@ pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     if largest <= 0.0 {
         return None;
     }
+    // The user's unit of RAM, or the one that fits.
     let unit = units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
     let symbol = format!("{}/s", unit.symbol());
     let values = tracks.map(|track| convert(&track.mean, |rate| unit.convert(rate)));
     let line = |name: &str, values, track: &Track| {
+        // A report of several nodes (`merged`) adds up their largest rates, which need not be of one moment.
         let at_most = if report.merged.is_some() { "at most " } else { "" };
         let largest = track.largest().map(|rate| format!("{at_most}{} {symbol}", short(unit.convert(rate))));
         Line { name: name.to_owned(), values, figure: largest.unwrap_or_default() }

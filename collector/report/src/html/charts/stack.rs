@@ -102,7 +102,7 @@ impl Stack {
                  vector-effect=\"non-scaling-stroke\" d=\"{largest_line}\"/>\n",
                 colours::PAGE
             ),
-            words: [Some(names), limit, peak].into_iter().flatten().collect(),
+            overlay: [Some(names), limit, peak].into_iter().flatten().collect(),
             legend: keys.chain([largest_key]).chain(limit_above.map(limit_above_key)).collect(),
             ..Panel::default()
         })

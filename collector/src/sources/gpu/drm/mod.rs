@@ -81,6 +81,7 @@ impl Drm {
         for pid in pids {
             if let Some(bytes) = kfd.memory(*pid, node.gpu_id) {
                 let held = used.bytes.entry(*pid).or_insert(Ok(0));
+                // Where fdinfo's memory is unknown, ROCm's counts alone.
                 *held = either(held.clone(), Ok(bytes), u64::max);
             }
         }

@@ -162,7 +162,8 @@ const MAX_SHARE_OF_NEW: f64 = 1.5;
 impl DeviceClients {
     /// Adds these bytes to the memory of a process.
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
-        // The sum starts with 0, or with the reason if the first memory is not known.
+        // The sum starts with 0, or with the reason if the first memory is not known. A client's known memory replaces such a reason
+        // (`either`), and an unknown one adds nothing.
         let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));
         *held = either(held.clone(), bytes, u64::saturating_add);
     }

@@ -103,7 +103,7 @@ fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
     })
 }
 
-/// Whether a terminal of this height is small.
+/// Whether this is the height of a small terminal, on which [`shares`] gives each part few rows. A text is always higher.
 const fn is_small(height: u16) -> bool {
     height < SMALL_BELOW_ROWS
 }

@@ -27,6 +27,7 @@ impl<T: Amount> BusySum<T> {
     /// nanoseconds and its utilization. Lays them on the timeline, except where the device's utilization is known already. Notes
     /// until when it is known. Returns the largest sum in the time of these stretches.
     pub(super) fn add_reading(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
+        // Only a later reading makes what is kept older. Several devices can be read at one time, and readings can come late.
         if read_ns > self.read_ns {
             self.forget(read_ns);
             self.read_ns = read_ns;
@@ -36,11 +37,11 @@ impl<T: Amount> BusySum<T> {
         let total_ns = stretches.iter().map(|(ns, _)| length_ns(*ns)).fold(0, u64::saturating_add);
         let known_until = self.known_until.get(&device).copied();
         let latest_ns = read_ns.saturating_sub(total_ns);
-        // They follow the stretches of the reading before, unless they would then end after this reading, or much too early.
-        let follows = known_until.filter(|until_ns| {
+        // They begin where the stretches of the reading before end, unless they would then end after this reading, or much too early.
+        let end_of_last_ns = known_until.filter(|until_ns| {
             *until_ns <= latest_ns && latest_ns - until_ns <= GpuPolicy::LONGEST_SAMPLE_AGE_NS
         });
-        let from_ns = follows.unwrap_or(latest_ns);
+        let from_ns = end_of_last_ns.unwrap_or(latest_ns);
         let mut largest = T::default();
         let mut at_ns = from_ns;
         for (ns, busy) in stretches {

@@ -187,7 +187,8 @@ impl DeviceUsage {
     }
 
     /// The figures of the device for a sample: the largest that became known since the sample began, or else the last ones.
-    /// A figure that was last read before `oldest_ns`, CLOCK_MONOTONIC nanoseconds, is too old to be known.
+    /// A figure that was last read before `oldest_ns`, CLOCK_MONOTONIC nanoseconds, is too old to be known. The memory in use, a
+    /// gauge here, has a field of its own there.
     pub(super) fn now(&self, oldest_ns: u64) -> GpuSample {
         let mut gauges = self.recent.gauges(oldest_ns);
         GpuSample {
@@ -224,7 +225,7 @@ impl DeviceUsage {
         let interval_ns = GpuPolicy::PROCESS_SAMPLE_INTERVAL_NS;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
         // Drivers report no samples of an idle process, so without any samples all processes may have been idle. That is sure only if
-        // the device was idle, too, and a process was listed for an interval.
+        // the device was idle, too, and a process of the run was listed for an interval (`listed_ns`: for how long it was).
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         let may_lack_samples = listed_ns.is_some_and(|ns| ns < interval_ns || was_busy);
         if !self.run.has_any_samples && may_lack_samples {
@@ -281,7 +282,7 @@ impl DeviceUsage {
     }
 
     /// Takes in the value of a gauge or a counter, in the figure's unit, or why there is none. The memory in use also goes into the
-    /// sum over all devices, and into the gaps of other figures.
+    /// sum over all devices, and into the gaps of other figures. A part (MIG) is left out of the sum: its device's reading has it.
     fn add_value(
         &mut self,
         reading: &DeviceReading,
@@ -310,7 +311,8 @@ impl DeviceUsage {
         counter.or_insert_with(|| Counter::new(at_ns, value));
     }
 
-    /// How fast a counter can count at most, whether it can wrap, and until when this reading may have counted.
+    /// How fast a counter can count at most, whether it can wrap, and until when this reading may have counted. Energy counts no
+    /// faster than the largest power that was read. Only the counters of PCIe can have 32 bits; they had been read by `counted_ns`.
     fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let link_bytes_per_s = || sample.link_bytes_per_s.unwrap_or(GpuPolicy::FASTEST_LINK_BYTES_PER_S);
@@ -330,6 +332,7 @@ impl DeviceUsage {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());
         let Some(spans) = spans else { return };
+        // `busy_lost_us`: time before these, whose samples the driver had overwritten before they were read.
         self.busy.add_lost(sample.busy_lost_us);
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
@@ -363,6 +366,7 @@ impl DeviceUsage {
         let mut sums = ListSums::default();
         for listed in list {
             let reported = listed.bytes.as_ref().ok().copied();
+            // Since when the driver has listed the pid with this memory.
             let since_ns = self.lists.add_entry(at_ns, listed.pid, reported);
             match pids.resolve(listed.pid, [at_ns, at_ns]) {
                 Some(process) if process.started_by(since_ns) => {
@@ -453,6 +457,7 @@ impl DeviceUsage {
                 kept.on_device(&self.device.id).busy.add(busy);
             }
         }
+        // 0: it is not known which time the list is about, so no time without an entry counts as idle.
         if sample.process_busy_us > 0 {
             processes.add_idle(number, &self.device.id, sample.process_busy_us, &stretches);
         }

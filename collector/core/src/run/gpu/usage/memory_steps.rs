@@ -51,6 +51,7 @@ struct HeldMemory {
     /// The smallest and the largest amount since the last step, each with its time, CLOCK_MONOTONIC nanoseconds. `None`: no amount
     /// was read since then.
     extremes: Option<[(u64, u64); 2]>,
+    /// Decides which of its steps are told to the user, as events.
     told: StepsTold,
     /// The process has ended. It is forgotten once a list does not have it any more.
     has_ended: bool,

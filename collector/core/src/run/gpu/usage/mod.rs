@@ -157,6 +157,7 @@ impl GpuUsage {
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
             self.devices.iter().filter_map(|device| device.was_listed_within(ended.latest_start_ns, end_ns));
+        // If each of them was read while the process lived, it was seen. If no list was ever read, it was not.
         let is_any_listed = self.devices.iter().any(|device| device.lists.read.count > 0);
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;

@@ -145,6 +145,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             reading,
             image: process.program.image,
             is_main: process.ids.is_main,
+            // The epoch counts the changes of the image group: a reading of an earlier one is out of date.
             is_current: is_current(Some(reading), epoch(tree, *id)),
             has_forked: have_forked.contains(id),
         })
@@ -164,6 +165,8 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             all.by_id.insert(*id, anonymous_estimate(member, added, is_alone, page_bytes));
         }
         if let Some(youngest) = ids.last().and_then(|id| all.by_id.get_mut(id)).filter(|_| are_read) {
+            // Relatives share several pages at one address only if their parent copied pages between its forks. So these are no
+            // more than it copied.
             let copied_bytes = readings.copied_bytes.get(&group).copied().unwrap_or(0);
             youngest.unseen_bytes += anonymous::unseen_bytes(&members).min(copied_bytes);
         }
@@ -196,7 +199,8 @@ fn anonymous_estimate(
     page_bytes: u64,
 ) -> Estimate {
     let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
-    // The larger of both decides what is read next. If the sharing can't be read, it stays uncertain: an upper bound.
+    // The larger of both decides what is read next. If the sharing can't be read, it stays uncertain: an upper bound. That of the
+    // command's first process is left out, since it counts for its fork children.
     let is_denied = member.reading.is_sharing_denied;
     let unseen_bytes = if is_denied && !member.is_main { uncertain_bytes } else { 0 };
     let contribution = Contribution {
@@ -298,6 +302,7 @@ impl FilesReading {
             pss_bytes: scale(pss_bytes, now_bytes, then_bytes).min(now_bytes),
             changed_bytes: now_bytes.abs_diff(then_bytes),
             more_others_bytes: others_bytes.saturating_sub(sharing.others_shared_bytes).min(pss_bytes),
+            // `scale` would make something of nothing if there were no file pages then.
             uncounted_bytes: if uncounted_bytes == 0 {
                 0
             } else {

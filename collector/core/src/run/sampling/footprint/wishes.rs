@@ -211,8 +211,8 @@ impl Estimates {
         programs
     }
 
-    /// Which `members` of an image group to read, in order: those that were not read since the group last changed. If all
-    /// were read since, returns all members, the most uncertain first.
+    /// Which `members` of an image group to read, in order. If one of them is large, all are read, by pagemap. Otherwise those are read
+    /// that were not read since the group last changed; or, if all were, all of them again, the most uncertain first.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
         if let Some(targets) = pages_of(tree, readings, members) {
             return targets;
@@ -267,6 +267,7 @@ fn pages_of(tree: &Tree, readings: Readings, members: &[ProcessId]) -> Option<Ve
     }
     let target = |id: &ProcessId| {
         let (process, reading) = (tree.get(*id)?, reading(id)?);
+        // If no other process can have its anonymous pages, they are all its own without a reading.
         let with_anonymous =
             !super::is_alone(tree, process.program.group) || process.program.image == Image::Unknown;
         let bytes = if with_anonymous { reading.walked_bytes() } else { reading.file_bytes() };
