@@ -84,7 +84,7 @@ struct HeldProcess {
 #[derive(Debug)]
 struct HeldThread {
     tid: u32,
-    /// Its schedstat and wchan. `None`: too many files are held.
+    /// Its schedstat and wchan. `None`: not opened yet, can't be opened, or too many files are held.
     files: Option<(File, File)>,
     /// Its times at the last reading. `None`: it was not read yet.
     times: Option<TaskTimes>,

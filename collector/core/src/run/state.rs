@@ -435,7 +435,8 @@ impl RunState {
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
         let gpu = self.gpu_moment(&sample, &gpus);
-        self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, self.start_ns);
+        let others_part = self.cores.others_part(self.samples.cpu_ns.combined, self.ticks_per_second);
+        self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, others_part, self.start_ns);
         self.rules.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();

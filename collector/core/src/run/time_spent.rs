@@ -202,7 +202,7 @@ impl TimeSpent {
         self.reading = Some(states.clone());
     }
 
-    /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read. `start_ns`: the
+    /// Adds a complete sample and its commands. `others_part`: the part of the cores that others than the run had. If threads were read in it, divides the time since they were last read. `start_ns`: the
     /// begin of the run, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn add(
         &mut self,
@@ -210,6 +210,7 @@ impl TimeSpent {
         sample: &Sample,
         commands: &[CommandSample],
         gpu: Option<GpuMoment>,
+        others_part: f64,
         start_ns: u64,
     ) {
         self.open.length_ns += sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
@@ -231,7 +232,7 @@ impl TimeSpent {
         }
         self.live.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
         if let Some(reading) = self.reading.take() {
-            self.divide(tree, &reading, gpu);
+            self.divide(tree, &reading, gpu, others_part);
         }
     }
 
@@ -259,7 +260,7 @@ impl TimeSpent {
     }
 
     /// Divides the time since the last reading among the states.
-    fn divide(&mut self, tree: &Tree, reading: &ThreadStates, gpu: Option<GpuMoment>) {
+    fn divide(&mut self, tree: &Tree, reading: &ThreadStates, gpu: Option<GpuMoment>, others_part: f64) {
         let stretch = std::mem::take(&mut self.open);
         let length_ns = stretch.length_ns;
         let mut by_command: FxHashMap<Arc<str>, Threads> = FxHashMap::default();
@@ -287,7 +288,9 @@ impl TimeSpent {
         } else {
             self.bounded.time(longest_ready_ns, most_ready_ns, length_ns, is_ready)
         };
-        let computing_ns = cpu_ns.clamp(longest_ran_ns, ready_ns.max(longest_ran_ns));
+        let most_ns = cpu_ns.clamp(longest_ran_ns, ready_ns.max(longest_ran_ns));
+        let waited_ns = reading.times.waited_ns;
+        let computing_ns = computing_ns(most_ns, longest_ran_ns, ready_ns, (cpu_ns, waited_ns), others_part);
         self.readings += 1;
         self.known_threads += u64::from(reading.known);
         self.threads += u64::from(reading.total);
@@ -394,6 +397,25 @@ impl CommandSums {
         self.child_ns += part_ns(threads.child);
         self.pipe_ns += part_ns(threads.inner_pipe);
     }
+}
+
+/// How long at least one thread had a core, nanoseconds, of a time in which at least one was ready: `ready_ns`. It is `most_ns` if they run one
+/// after another, as where they have few cores for themselves. Where others have cores, they take turns with others, each by itself:
+/// then all wait at once for some of the time. `times_ns`: how long all threads ran, and how long they waited.
+fn computing_ns(most_ns: u64, least_ns: u64, ready_ns: u64, times_ns: (u64, u64), others_part: f64) -> u64 {
+    /// With this part of the cores, others are in the way of each thread.
+    const MANY: f64 = 0.25;
+    let (ran_ns, waited_ns) = times_ns;
+    let in_the_way = (others_part / MANY).min(1.0);
+    if ready_ns == 0 || waited_ns == 0 || in_the_way == 0.0 {
+        return most_ns;
+    }
+    let all_ns = ran_ns.saturating_add(waited_ns) as f64;
+    // How many threads are ready on average, and how likely each has a core.
+    let (threads, has_core) = (all_ns / ready_ns as f64, ran_ns as f64 / all_ns);
+    let by_itself_ns = ready_ns as f64 * (1.0 - (1.0 - has_core).powf(threads.max(1.0)));
+    let by_itself_ns = by_itself_ns.clamp(least_ns.min(most_ns) as f64, most_ns as f64);
+    (most_ns as f64 + (by_itself_ns - most_ns as f64) * in_the_way) as u64
 }
 
 /// The state that the tree is in while all threads are blocked, and how many threads each command has in it.
@@ -556,6 +578,16 @@ mod tests {
             one.sample_of(&states, 0, 0, 0);
             assert_eq!(one.percent().0, [(decides, 100)], "{states:?}");
         }
+    }
+
+    #[test]
+    fn threads_that_share_cores_with_others_wait_at_the_same_time() {
+        // Two threads, each of which had a core for half of the time and waited for the other half.
+        let of = |others_part| computing_ns(100, 50, 100, (100, 100), others_part);
+        assert_eq!([of(0.0), of(0.125), of(0.5)], [100, 87, 75]);
+        // One thread: nothing is left open.
+        assert_eq!(computing_ns(50, 50, 100, (50, 50), 0.5), 50);
+        assert_eq!(computing_ns(100, 100, 100, (200, 0), 0.5), 100);
     }
 
     #[test]

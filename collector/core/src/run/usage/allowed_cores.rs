@@ -62,6 +62,18 @@ impl AllowedCores {
         self.tasks.waited_ns = self.tasks.waited_ns.saturating_add(times.waited_ns);
     }
 
+    /// The part of these cores that others than the run had so far, from 0 to 1. 0 as well if that is not known. `own_ns`: CPU time of
+    /// the run up to the last reading, nanoseconds.
+    pub(crate) fn others_part(&self, own_ns: u64, ticks_per_second: u64) -> f64 {
+        let Some(span) = &self.span else { return 0.0 };
+        let (from, to) = span.ticks;
+        let all = |ticks: CoreTicks| ticks.busy.saturating_add(ticks.stolen);
+        let used_s = all(to).saturating_sub(all(from)) as f64 / ticks_per_second.max(1) as f64;
+        let own_s = (own_ns.saturating_sub(span.own_before_ns).saturating_add(span.tools_ns)) as f64 / 1e9;
+        let whole_s = span.at_ns.1.saturating_sub(span.at_ns.0) as f64 / 1e9 * f64::from(to.cores);
+        if whole_s > 0.0 { ((used_s - own_s) / whole_s).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
     /// The first and the last reading of the cores, or why there are none.
     pub(crate) fn span(&self) -> Result<CoresSpan, NoCoreTicks> {
         self.span.ok_or(self.absent.unwrap_or(NoCoreTicks::NotRead))
@@ -88,5 +100,17 @@ mod tests {
         let span = resumed.span().unwrap();
         assert_eq!((span.at_ns, span.own_before_ns, span.tools_ns), ((10, 30), 40, 9));
         assert_eq!((span.ticks.0.busy, span.ticks.1.busy), (100, 125));
+    }
+
+    #[test]
+    fn others_have_what_neither_the_run_nor_its_tools_used() {
+        const S: u64 = 1_000_000_000;
+        let ticks = |busy, stolen| CoreTicks { cores: 2, busy, stolen };
+        let mut cores = AllowedCores::default();
+        assert_eq!(cores.others_part(0, 100), 0.0);
+        cores.add(0, &Ok(ticks(1000, 50)), 0, 3 * S);
+        cores.add(10 * S, &Ok(ticks(2100, 150)), S, 9 * S);
+        // 12 of 20 core-seconds were used: 6 by the run, 1 by launcher and collector.
+        assert_eq!(cores.others_part(9 * S, 100), 0.25);
     }
 }
