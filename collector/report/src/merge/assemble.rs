@@ -91,7 +91,7 @@ impl Merger {
             crashes: self.processes.crashes(),
             hints,
             contention: self.common.contention(),
-            time_spent: None,
+            time_spent: self.time_spent.time_spent(),
             io: self.totals.io(),
             faults: self.totals.faults(),
             context_switches: self.totals.context_switches(),

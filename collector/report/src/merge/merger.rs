@@ -15,6 +15,7 @@ use super::plan::Plan;
 use super::quantity::Axis;
 use super::ranks::RankTable;
 use super::sums::{Quantities, Sums};
+use super::time_spent::TimeSums;
 use super::totals::{Known, Totals};
 use super::usable::UsableOfMachine;
 use crate::model::batch::Job;
@@ -54,6 +55,7 @@ pub struct Merger {
     pub(super) processes: MergedProcesses,
     pub(super) commands: Commands,
     pub(super) common: Common,
+    pub(super) time_spent: TimeSums,
     pub(super) endings: Endings,
     pub(super) node_warnings: NodeWarnings,
     pub(super) ranks: RankTable,
@@ -153,6 +155,7 @@ impl Merger {
         if let Some((_, open)) = &mut self.open {
             open.add(self.plan.file(number), &report, &axis, &quantities);
             let name = &open.name;
+            self.time_spent.add(name, &report);
             self.totals.add(name, &report, span.length_us());
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);

@@ -31,6 +31,7 @@ mod sum;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod time_spent;
 mod totals;
 mod usable;
 mod warnings;

@@ -12,26 +12,6 @@ const LEAST_SHARE: f64 = 0.02;
 /// A shorter run has no row, seconds.
 const SHORTEST_S: f64 = 1.0;
 
-/// What a state is called in text.
-fn label(state: TimeState) -> &'static str {
-    match state {
-        TimeState::Computing => "computing",
-        TimeState::WaitingForCore => "waiting for a core",
-        TimeState::Storage => "storage",
-        TimeState::Swap => "swap",
-        TimeState::Network => "network",
-        TimeState::Gpu => "GPU",
-        TimeState::FileLock => "file lock",
-        TimeState::Lock => "lock",
-        TimeState::Pipe => "pipe from outside",
-        TimeState::Terminal => "terminal",
-        TimeState::Events => "events (poll)",
-        TimeState::Sleeping => "sleeping",
-        TimeState::Stopped => "stopped",
-        TimeState::Unknown => "unknown",
-    }
-}
-
 /// Makes the summary's row: what took most of the time, or what shared it. `None`: the run was short, or too little is known.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let spent = report.time_spent.as_ref()?;
@@ -61,7 +41,7 @@ pub(super) fn hardly_waited_for_cores(report: &Report) -> bool {
 
 /// Formats a state's part of the time: `storage 41%`.
 fn part(state: &StateTime) -> String {
-    format!("{} {:.0}%", label(state.state), state.share * 100.0)
+    format!("{} {:.0}%", state.state.label(), state.share * 100.0)
 }
 
 /// Makes the section of the states.
@@ -94,7 +74,7 @@ fn states(spent: &TimeSpent, units: Units) -> Table {
         [
             format!("{:.1}", state.share * 100.0),
             format!("{:.3}", units.time.convert(state.s)),
-            label(state.state).to_owned(),
+            state.state.label().to_owned(),
             commands.join(", "),
         ]
     });
@@ -106,7 +86,7 @@ fn threads(spent: &TimeSpent, units: Units) -> Table {
     let columns = [Column::text("Command"), Column::text("Thread time by state")];
     let seconds = |s: f64| units.seconds(s);
     let rows = spent.commands.iter().filter(|command| !command.command.is_empty()).map(|command| {
-        let states = command.states.iter().map(|time| (label(time.state), time.s));
+        let states = command.states.iter().map(|time| (time.state.label(), time.s));
         let others = [
             ("waiting for a child", command.waiting_for_children_s),
             ("waiting for a pipe of the run", command.waiting_for_pipes_s),

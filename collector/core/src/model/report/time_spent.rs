@@ -39,6 +39,20 @@ named! {
     }
 }
 
+impl TimeState {
+    /// What it is called in text.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::WaitingForCore => "waiting for a core",
+            Self::Gpu => "GPU",
+            Self::FileLock => "file lock",
+            Self::Pipe => "pipe from outside",
+            Self::Events => "events (poll)",
+            other => other.name(),
+        }
+    }
+}
+
 /// Where the wall time went: what the run did at each moment, by the first of its states that held for one of its threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
