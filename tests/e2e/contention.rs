@@ -61,7 +61,8 @@ fn assert_agrees(report: &Report) {
     let others = report.at("contention.others_cores").as_f64();
     let may_be = is_contended.unwrap_or(others.is_some());
     let [summary, full] = texts(report);
-    assert_eq!(summary.contains("others had"), is_contended == Some(true), "{summary}");
+    // Only where the run waited for a core for a good part of its time.
+    assert!(!summary.contains("others had") || is_contended == Some(true), "{summary}");
     assert_eq!(summary.contains("--cpus-per-task"), !may_be, "{summary}");
     assert_eq!(report.at("hints.cpus.is_lower_bound"), may_be);
     assert!(!may_be || report.at("hints.cpus.is_serial") == false);

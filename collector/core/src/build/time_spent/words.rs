@@ -86,7 +86,22 @@ impl Said<'_> {
             [one] => format!("; {one} waited for it"),
             [others @ .., last] => format!("; {} and {last} waited for it", others.join(", ")),
         };
-        format!("{who} computed {share} on {}{waiting}", self.cores_used())
+        format!("{who} computed {share} on {}{waiting}{}", self.cores_used(), self.bound())
+    }
+
+    /// Says that threads waited for the core on which a serial run computed, though it might use others. Nothing if they did not.
+    fn bound(&self) -> &'static str {
+        /// Threads that waited for less than this part of the time do not count.
+        const LEAST_PART: f64 = 0.25;
+        let of_state = |state: TimeState| {
+            let times = self.time_spent.commands.iter().flat_map(|time| &time.states);
+            times.filter(|time| time.state == state).map(|time| time.s).sum::<f64>()
+        };
+        let waited_s = of_state(TimeState::WaitingForCore);
+        let is_bound = self.kind == VerdictKind::Serial
+            && self.report.contention.is_contended != Some(true)
+            && waited_s >= of_state(TimeState::Computing) * LEAST_PART;
+        if is_bound { "; other threads waited for that core, as if they were bound to it" } else { "" }
     }
 
     /// How many cores computed, of those that the run may use: `1 of 16 cores`.
