@@ -132,7 +132,7 @@ impl<'a, const N: usize> Ring<'a, N> {
             let Some((ticket, used)) = self.ticket() else { break };
             let Some((slot, lap)) = self.slot(ticket) else { break };
             if Self::write(slot, lap, record) {
-                // Only the record with which a quarter of the ring is used wakes the reader.
+                // While the reader does not rest, only the record with which a quarter of the ring is used wakes it.
                 return if used + 1 == self.capacity().div_ceil(4) { Push::StoredWake } else { Push::Stored };
             }
         }

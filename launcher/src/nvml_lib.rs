@@ -1,8 +1,8 @@
 //! GPU_TRACK_NVML_LIB: which library the collector loads in place of NVIDIA's.
 //!
 //! Root takes the variable only if no other user decides which file the path stands for, and the file has the name of NVIDIA's
-//! library. Others of the system's libraries write files that further variables name (libprofiler: CPUPROFILE). `--nvml-lib` is not
-//! checked: root typed it.
+//! library. The name is checked because some other libraries of the system, loaded as root, write a file that a variable names
+//! (libprofiler: CPUPROFILE). `--nvml-lib` is not checked: root typed it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

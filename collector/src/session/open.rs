@@ -52,8 +52,8 @@ impl Session {
         let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
         // After `host` was read: that must have the limits that the command got, and not the raised ones.
         rlimit::raise_own();
-        // A driver can start programs in the collector. Their orphans come to the collector then, and not to the launcher, which
-        // would count them as the command's.
+        // A GPU driver's library, which the collector loads, can start programs. Their orphans then come to the collector, and not to
+        // the launcher, which would count them as the command's.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         // For a report by another process, if the run is killed as a whole or is asked for a report while it runs.
         recover::note(&state, &config, &host);

@@ -28,7 +28,7 @@ use crate::process::spawn::Environment;
 const MOST_WAITING: usize = 16;
 /// How often lines that stderr did not take are tried again.
 const LINE_INTERVAL: Duration = Duration::from_millis(100);
-/// Bytes of the tracked command's line that CMD is told at most. execve(2) takes 128 KiB a variable.
+/// How many bytes of the tracked command's line CMD gets at most. execve(2) takes 128 KiB for each variable.
 const LONGEST_COMMAND: usize = 4096;
 
 /// All variables that CMD can get. They are removed from its environment before those of its alert are added. Otherwise, in a run

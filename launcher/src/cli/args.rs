@@ -1,5 +1,5 @@
 //! The options as clap knows them: the single source of parsing, `--help`, the man page and the completions. `groups.rs` has
-//! those that the collector obeys.
+//! those that the collector obeys, and `rules.rs` the limits and alerts.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

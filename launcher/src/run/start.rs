@@ -215,7 +215,7 @@ fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &Sta
 
 /// Makes the launcher a subreaper, if that layer is on, and starts the command. If the command can't be started, this launcher is
 /// no subreaper. `cgroup_procs`: the file by which the command moves into a cgroup of its own. Without a command (an agent), starts to
-/// watch the input, whose end is the run's.
+/// watch the input, whose end is the run's. Requests to end that came before the command's fork are taken, for the caller to hand on.
 fn spawn(
     options: &Options,
     env: Environment,

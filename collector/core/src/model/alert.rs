@@ -45,7 +45,7 @@ named! {
         Warning = "warning",
         /// An alert of `ram` or `gpu_ram` at 95% or more went on.
         Critical = "critical",
-        /// An alert went off.
+        /// An alert is over.
         Recovered = "recovered",
         /// That alert went on.
         Growth = "growth",

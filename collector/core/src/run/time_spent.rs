@@ -113,8 +113,7 @@ pub struct TimeSpent {
     pub(crate) pending_ns: u64,
     /// Time between readings, nanoseconds.
     pub(crate) length_ns: u64,
-    /// How long readings saw a ready thread, nanoseconds, as far as its time is not in the states: each stands for the time since the reading
-    /// before.
+    /// Where between its bounds the time with a ready thread lies, by how often readings saw one.
     bounded: Bounded,
     open: Stretch,
     /// GPUs of the run.

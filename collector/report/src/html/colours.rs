@@ -23,7 +23,7 @@ pub(super) const HEAT: &str = "#08306b";
 pub(super) const LIMIT: &str = "#b3261e";
 /// The mark of an alert that goes on; class `mw`.
 pub(super) const WARNING: &str = "#7d4e00";
-/// The mark of an alert that goes off; class `mr`.
+/// The mark of an alert that is over; class `mr`.
 pub(super) const RECOVERED: &str = "#116329";
 /// The page itself, and thin edges around areas; class `a`.
 pub(super) const PAGE: &str = "#ffffff";

@@ -58,6 +58,7 @@ impl Endings {
     /// How the command ended: as the first failure, or with code 0 if every report's command succeeded. Otherwise it is
     /// unknown.
     pub(super) fn ending(&self) -> Ending {
+        // Without a report, `InAny` says no, but it is unknown.
         let wait_interrupted = self.wait_interrupted.is_so().filter(|_| self.reports > 0);
         let (exit, cause) = match &self.failed {
             Some(failed) => (failed.exit, failed.cause.clone()),

@@ -43,7 +43,8 @@ pub(super) struct Machines {
     mean_busy: Known,
     /// The energy of the GPUs, millionths of a joule.
     energy: Known,
-    /// The first report of some machine does not cover the run, so the machine's means are over another time.
+    /// The first report of some machine does not cover nearly all of the run ([`Cover::is_whole`]), so the machine's means are over
+    /// another time.
     has_other_means: bool,
     open: OpenMachine,
 }
@@ -271,7 +272,8 @@ impl Machines {
         whole_count(self.usable_gpus)
     }
 
-    /// The capacity of all GPUs and the largest memory in use by all programs. The figures of the run's own processes are not set.
+    /// The capacity of all GPUs, and a lower bound of the largest memory in use by all programs; `None` if it is unknown of a machine.
+    /// The figures of the run's own processes are not set.
     pub(super) fn gpu_ram(&self) -> MaxGpuRam {
         MaxGpuRam {
             system_capacity_bytes: self.gpu_ram_bytes.whole().map(saturated),
@@ -307,7 +309,7 @@ fn bound_of(tracks: &[&Track]) -> Option<f64> {
 struct Standing {
     /// No report before was of this machine, or of these GPUs.
     is_first: bool,
-    /// The command of the first report ran all of the time of this one.
+    /// The command of the first report, of this machine or with these GPUs, ran all of the time of this one.
     is_covered: bool,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct OpenNode {
     processes: u64,
     /// The sum of the reports' expected cores.
     expected_cores: u64,
-    /// `--n-expected-cores` was given in a report.
+    /// A report expects another number of cores than its machine has, so `--n-expected-cores` was given.
     has_expected_cores: bool,
     gpus: BTreeMap<String, OpenGpu>,
     coverage: NodeCoverage,

@@ -94,7 +94,7 @@ pub(super) struct Axis<'a> {
     /// The times of the report have nothing to do with those of the others.
     pub is_apart: bool,
     series: &'a Series,
-    /// The points of the series are in order and within the run, so the series can be used.
+    /// The points of the series are in order, within the run and no more than [`MOST_POINTS`], so the series can be used.
     is_sound: bool,
 }
 

@@ -245,9 +245,9 @@ impl Totals {
         self.connector_absent.add(node, of_report.connector_absent.as_ref());
     }
 
-    /// The CPU time. The total is the sum over the reports that know theirs, and a warning says how many don't. User and
-    /// system time, and the kernel's sum, are null unless all reports have them. `usable_s`: the CPU time of all usable cores
-    /// during the run, seconds; `None`: unknown.
+    /// The CPU time. The total is the sum over the reports that know theirs, and a warning says how many don't. The unattributed time
+    /// is such a sum, too. User and system time, and the kernel's sum, are null unless all reports have them, and `usable_percent`
+    /// unless all have the total. `usable_s`: the CPU time of all usable cores during the run, seconds; `None`: unknown.
     pub(super) fn cpu_time(&self, usable_s: Option<f64>) -> CpuTime {
         let total_s = self.total.seconds();
         let kernel_s_reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {

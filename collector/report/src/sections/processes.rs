@@ -11,8 +11,9 @@ use crate::model::report::{
 };
 use crate::units::Units;
 
-/// Longest command line in a table, in columns. An outline of 80 columns has room for it after the figures.
-const COMMAND: usize = 36;
+/// Longest command line in a table, in columns. The text of all sections (`Arrangement::Outline`) has room for it after the figures in
+/// lines of 80 columns.
+const COMMAND_COLUMNS: usize = 36;
 /// Longest command line in the tip of a row of an HTML page, in columns.
 const WHOLE_COMMAND_COLUMNS: usize = 250;
 /// Maximum number of rows of the processes with most RAM.
@@ -105,7 +106,7 @@ fn heaviest(title: &str, processes: &[&HeavyProcess], units: Units) -> Section {
     let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
     let rows = processes.iter().map(|HeavyProcess { usage: process, node, .. }| {
         let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
-        let command = command_line::process(process.args.as_deref(), &process.command, COMMAND);
+        let command = command_line::process(process.args.as_deref(), &process.command, COMMAND_COLUMNS);
         let node = node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
         let (pid, parent) = (process.pid.to_string(), count(process.ppid.map(u64::from)));
         [pid, parent, exit(process.exit), cpu, peak, wall, node + &command]

@@ -144,8 +144,8 @@ impl Statm {
     }
 }
 
-/// Parses /proc/PID/smaps_rollup. `Pss_Anon`, which kernels before 5.2 lack, and `Private_Hugetlb` count as 0 if they are missing.
-/// `None`: another line is missing. The whole file is empty if the process has no memory.
+/// Parses /proc/PID/smaps_rollup. `Pss_Anon`, which kernels before 5.3 lack (commit ee2ad71b0756), and `Private_Hugetlb` count as 0
+/// if they are missing. `None`: another line is missing, as in an empty file, which some kernels give for a process without memory.
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let private_bytes = bytes_of(text, b"Private_Clean:")?.saturating_add(bytes_of(text, b"Private_Dirty:")?);
     let hugetlb_bytes = bytes_of(text, b"Private_Hugetlb:").unwrap_or(0);

@@ -63,7 +63,8 @@ pub struct Cpu {
     pub combined_threads: Option<u64>,
 }
 
-/// CPU time of the tree, seconds. `None` if it is known of no process; in a merged report, a part also if one report lacks it.
+/// CPU time of the tree, seconds. `None` if it is known of no process; in a merged report, all but `total_s` and `unattributed_s`
+/// also if one report lacks it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuTime {

@@ -196,7 +196,7 @@ pub struct NodeCoverage {
 pub struct NodeSeries {
     /// Mean RAM, bytes.
     pub mean_ram_bytes: Vec<Option<f64>>,
-    /// An upper bound of it, bytes.
+    /// An upper bound of the RAM at any moment of the point, bytes.
     pub max_ram_bytes: Vec<Option<f64>>,
     /// Percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,

@@ -1,9 +1,9 @@
-//! When an alert goes on and off.
+//! When an alert goes on, and when it is over.
 //!
-//! An alert goes on when its figure was beyond the threshold for a second, and off when the figure has come back by a tenth. A figure
-//! that trembles about its threshold must not alert the user again and again. So each time that an alert goes on again,
-//! its figure must stay back for longer until the alert goes off ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most 2
-//! events an hour over a day.
+//! An alert goes on when its figure was beyond the threshold for a second. It is over when the figure is back by a tenth, for a second
+//! at first. A figure that trembles about its threshold must not alert the user again and again. So each time that an alert goes on
+//! again, its figure must stay back for longer until the alert is over ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most
+//! 2 events an hour over a day.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::figures::Level;
 const BEYOND_NS: u64 = 1_000_000_000;
 /// A figure is back when it is on the good side of the threshold, by at least this part of the threshold.
 const BACK_BY: f64 = 0.1;
-/// For how long the figure must be back until its alert goes off, nanoseconds: the first time that it is on, the second, and so on.
+/// For how long the figure must be back until its alert is over, nanoseconds: the first time that it is on, the second, and so on.
 const STAYS_BACK_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
 /// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_BACK_NS`] again.
 const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;
@@ -36,7 +36,7 @@ pub(crate) struct Hysteresis {
     /// How often it went on.
     pub times: u64,
     pub first_on_ns: Option<u64>,
-    /// How long it was on before it last went off, all times together, nanoseconds.
+    /// How long it was on in all, without the time since it last went on if it is on, nanoseconds.
     was_on_ns: u64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Hysteresis {
 pub(super) enum Side {
     /// On the bad side, so that the alert can go on.
     Beyond,
-    /// On the good side, and away from the threshold by more than [`BACK_BY`] of it, so that the alert can go off.
+    /// On the good side, and away from the threshold by more than [`BACK_BY`] of it, so that the alert can end.
     Back,
     /// At the threshold, or on the good side but nearer: the alert stays on or off.
     Between,
@@ -68,12 +68,12 @@ impl Side {
     }
 }
 
-/// An alert goes on or off.
+/// An alert goes on, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// It went on. `since_ns`: since when its figure is beyond the threshold.
     On { since_ns: u64 },
-    /// It went off. `since_ns`: when it had gone on.
+    /// It is over. `since_ns`: when it had gone on.
     Off { since_ns: u64 },
 }
 
@@ -85,7 +85,7 @@ impl Hysteresis {
         self.back_ns = if side == Side::Back { self.back_ns.or(Some(now_ns)) } else { None };
         match self.on_ns {
             None => self.go_on_if_due(now_ns),
-            Some(on_ns) => self.go_off_if_due(on_ns, now_ns),
+            Some(on_ns) => self.end_if_due(on_ns, now_ns),
         }
     }
 
@@ -105,9 +105,9 @@ impl Hysteresis {
         Some(Change::On { since_ns })
     }
 
-    /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on. `None`: it
+    /// Ends the alert if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on. `None`: it
     /// stays on.
-    fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
+    fn end_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
         let stays_back_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
         if now_ns.saturating_sub(self.back_ns?) < stays_back_ns {
             return None;

@@ -586,7 +586,8 @@ fn add_process(
 /// the process held at a peak that no sample saw.
 fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let rss_bytes = reading.size.rss_bytes;
-    // If the image may be a copy of the parent, its high-water mark began with the parent's RSS.
+    // An unknown image may be a copy of the parent's memory. Then its high-water mark began with the parent's RSS, and does not count.
+    // Of a fork child, whose RSS at the fork is known, `own_part` takes that off.
     let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
     // What samples saw may be the peak of a program that an exec has replaced since.
     let is_new_program = process.program_start_ns() >= process.observed.at_ns;

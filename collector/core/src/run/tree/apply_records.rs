@@ -178,8 +178,9 @@ impl Tree {
         id
     }
 
-    /// If /proc has shown a process as a child of the launcher, though it is not the command, it is an orphan. Its parent has ended
-    /// since its START, which names that parent: notes it.
+    /// If /proc has shown a process as a child of the launcher, though it is not the command, it is an orphan. `maker` is the parent
+    /// that its START names, which has ended since: notes that parent. Notes nothing in three cases: START names the launcher, too, since
+    /// the parent had ended by then; no process of the named pid is known; or START names its own writer, which is false.
     fn note_maker_of_orphan(&mut self, id: ProcessId, maker: Key) {
         let is_orphan =
             |process: &Process| process.ancestry.parent == Parent::Launcher && !process.ids.is_main;

@@ -113,7 +113,8 @@ impl Tree {
     }
 
     /// Notes that the process's adopter may have reaped it, so that the adopter's sums may have more than its known children used.
-    /// The parent was charged, but may have left the process as a zombie.
+    /// The parent was charged, but may have left the process as a zombie. The nearest of `claim.orphan_reapers` that is still in
+    /// the tree is taken for the adopter.
     fn mark_possible_adopter(&mut self, claim: &Claim) {
         let adopter = claim.orphan_reapers.iter().find(|id| self.processes.contains_key(id));
         if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {

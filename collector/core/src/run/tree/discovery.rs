@@ -115,10 +115,10 @@ impl Tree {
         }
         // A program of its own shares no anonymous pages with its parent, so it leaves their image group. A child of the launcher stays:
         // all others of its group are its own fork children.
-        let is_first = process.ancestry.parent == Parent::Launcher;
+        let is_launchers_child = process.ancestry.parent == Parent::Launcher;
         let group = process.program.group;
         let has_relatives = self.groups.get(group).is_some_and(|group| group.members.len() > 1);
-        if is_own && has_relatives && !is_first {
+        if is_own && has_relatives && !is_launchers_child {
             let own = self.groups.new_id();
             self.join_group(id, own);
         }

@@ -15,10 +15,10 @@ use crate::run::push_last;
 
 impl Tree {
     /// The processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
-    /// processes that ended and have no REAPED record, live children of processes that ended, and helpers (of gpu-track itself).
+    /// processes that ended and have no REAPED record, live children of processes that ended, and live helpers (of gpu-track itself).
     ///
-    /// Without `all`, processes whose reaper can still write REAPED are left out: see [`Self::ended_before_a_reaped_ancestor`].
-    /// Some of these leave /proc without a record, so the session asks for all now and then.
+    /// Without `all`, helpers are left out, and so are ended processes whose reaper can still write REAPED: see
+    /// [`Self::ended_before_a_reaped_ancestor`]. Some of these leave /proc without a record, so the session asks for all now and then.
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
         let mut questions = Vec::new();

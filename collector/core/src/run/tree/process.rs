@@ -120,7 +120,7 @@ pub struct Ids {
     pub pidfd_inode: u64,
     /// What must be added to times of its clock to get the collector's: not 0 in another time namespace.
     pub clock_skew_ns: i64,
-    /// It is the command's first process.
+    /// It is the command's first process, or the process that the run attached to.
     pub is_main: bool,
     /// Something other than a record shows that the pid belongs to a process of this tree.
     pub is_proven: bool,

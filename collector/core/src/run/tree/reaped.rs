@@ -57,6 +57,8 @@ impl Tree {
         let before = self.processes.get(&id).and_then(|process| process.before);
         let record = before.map_or(record, |before| record.since(&before));
         // A helper is a process of gpu-track itself. Its RSS in the reaper's sums must not be taken for that of a process of the run.
+        // A child that waited for a helper hands the helper's RSS on: the kernel passes the maximum of RUSAGE_CHILDREN on to the
+        // reaper (kernel/exit.c, wait_task_zombie).
         let helper_max_rss_bytes = self.processes.get(&id).map_or(0, |child| match child.ids.is_helper {
             true => record.usage.max_rss_bytes,
             false => child.cpu.helpers_max_rss_bytes,
@@ -114,6 +116,7 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let is_maker = match process.ancestry.parent {
             Parent::Known(parent) => Some(parent) == reaper.id,
+            // The launcher made only the command. Its other children are orphans.
             Parent::Launcher => reaper.is_launcher && process.ids.is_main,
             Parent::Unknown => false,
         };
@@ -157,7 +160,7 @@ impl Tree {
 
     /// Finds the process that a REAPED record is about. The first of these rules that finds one decides:
     ///
-    /// - the oldest unreaped process of that pid whose parent is the reaper, or can no longer reap it;
+    /// - the oldest unreaped process of that pid that the reaper may have reaped ([`Self::may_reap`]);
     /// - the youngest unreaped process of that pid, if the reaper is known and no tracer;
     /// - in another pid namespace, the process whose EXIT record fits best, if the reaper is no tracer;
     /// - the reaper's oldest child whose host pid is unknown: one that counts as live, if there is one.
@@ -165,8 +168,8 @@ impl Tree {
         self.reaped_by_pid(key, reaper).or_else(|| self.reaped_inside(key.pid_ns, reaper, record))
     }
 
-    /// Whether the reaper may have reaped the process: it is the parent, or the known parent can no longer do so. A tracer may only
-    /// have reaped its own children, although it also waits for those of others.
+    /// Whether the reaper may have reaped the process: it is the parent, or the parent has ended or is unknown. A tracer may only have
+    /// reaped its own children, although it also waits for those of others.
     fn may_reap(&self, reaper: Reaper, process: &Process) -> bool {
         match process.ancestry.parent {
             Parent::Known(parent) => {

@@ -50,8 +50,8 @@ impl<'a> AlertMarks<'a> {
         }
     }
 
-    /// Draws a triangle on the time axis for each event, with a tooltip that says what happened. The triangle of an alert that goes
-    /// off is empty; all others are full.
+    /// Draws a triangle on the time axis for each event, with a tooltip that says what happened. The triangle of an alert that is
+    /// over is empty; all others are full.
     pub(super) fn marks(&self, time: &Time) -> String {
         let y = ABOVE + HEIGHT;
         let mark = |event: &&RunEvent| {

@@ -100,7 +100,9 @@ fn cpu(model: &Model, columns: &[Option<Column>], rows: u16, canvas: &mut Canvas
     }
 }
 
-/// What stands after the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
+/// What stands after the chart's title. Of a finished run whose commands are known, it says that the stack shows what each adds to the
+/// RAM: a recording tells that. In a run that goes on, only the RSS of each process is known, by which the RAM is split. There it says
+/// for what time RAM or commands are unknown.
 fn head_note(model: &Model) -> String {
     if model.run.length_s.is_some() {
         let has_commands = model.history.commands_since_s().is_some();
@@ -193,8 +195,8 @@ fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
         let bytes = bytes.map_or("-".into(), |value| super::text::bytes(value, model.unit));
         let (letter, told) = (format!("  {}", mark(rank, is_coloured(model))), format!(" {name} {bytes}"));
         let width = quote::width(&letter) + quote::width(&told);
-        let kept_for_mark = if position + 1 < count { MORE_WIDTH } else { 0 };
-        if width + kept_for_mark > left {
+        let kept_for_count = if position + 1 < count { MORE_WIDTH } else { 0 };
+        if width + kept_for_count > left {
             pieces.push((format!("  +{}", count - position), Look::Dim));
             break;
         }

@@ -76,13 +76,13 @@ struct ListSums {
     starts: BTreeMap<u64, u64>,
     /// Ids of the processes whose memory at least one entry tells.
     with_memory: BTreeSet<u64>,
-    /// Processes with an entry that lacks the memory, and that an earlier list had, too. By id, with whether it is the main one.
+    /// Processes with an entry that lacks the memory in this list and in the one before. By id, with whether it is the main one.
     lacking_memory: BTreeMap<u64, bool>,
 }
 
 impl ListSums {
-    /// Adds an entry about a process: its memory in bytes, if the driver knows it. `was_listed`: an earlier list has the entry,
-    /// too. A process without memory in its first list may just have ended ([`DeviceUsage::has_false_zeros`]).
+    /// Adds an entry about a process: its memory in bytes, if the driver knows it. `was_listed`: the list before has the entry with
+    /// the same memory. A process that lacks its memory for the first time may just have ended ([`DeviceUsage::has_false_zeros`]).
     /// `is_kept`: the process has figures of its own.
     fn add(&mut self, process: &PidEntry, bytes: Option<u64>, was_listed: bool, is_kept: bool) {
         if bytes.is_some() {
@@ -225,7 +225,8 @@ impl DeviceUsage {
         let interval_ns = GpuPolicy::PROCESS_SAMPLE_INTERVAL_NS;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
         // Drivers report no samples of an idle process, so without any samples all processes may have been idle. That is sure only if
-        // the device was idle, too, and a process of the run was listed for an interval (`listed_ns`: for how long it was).
+        // the device was busy for less than an interval in all, and a process of the run was listed for one (`listed_ns`: for how
+        // long it was).
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         let may_lack_samples = listed_ns.is_some_and(|ns| ns < interval_ns || was_busy);
         if !self.run.has_any_samples && may_lack_samples {
@@ -349,7 +350,7 @@ impl DeviceUsage {
     /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560
     /// list a process of a container by its pid there, but look for its memory by its pid outside. See
     /// open-gpu-kernel-modules PR 614 and HAMi-core issue 112. A single 0 can also come from a process that ended between these
-    /// two steps of the driver.
+    /// two steps of the driver. So each 0 of an NVIDIA driver counts as unknown, whatever its version.
     fn has_false_zeros(&self) -> bool {
         self.device.vendor == Some(Vendor::Nvidia)
     }

@@ -121,8 +121,8 @@ impl Counter {
     }
 
     /// Adds another reading, begun at `at_ns`, CLOCK_MONOTONIC nanoseconds. If it is smaller than the last, there are three cases. A
-    /// counter of 32 bits has wrapped. Another one has restarted, if it can have counted so much since then. Otherwise it is a step
-    /// back: the last reading was too large, or this one is too small.
+    /// counter of 32 bits has wrapped. Another one has restarted, if it shows less than half of the last and can have counted so
+    /// much since then. Otherwise it is a step back: the last reading was too large, or this one is too small.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
         let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         self.has_counted = true;
@@ -210,6 +210,7 @@ impl BusyMeter {
     /// The mean utilisation over all stretches, percent. If none has a length, it is the largest. `None`: there is no stretch.
     pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 {
+            // `busy` has more than 100% where a counter caught up late, and the largest is capped: the mean must not exceed it.
             self.max.map(|max| (self.busy / self.covered_us).min(max))
         } else {
             self.max

@@ -32,7 +32,7 @@ pub(super) struct Member<'a> {
     pub is_main: bool,
     /// Its sharing was read since the group last changed.
     pub is_current: bool,
-    /// A process of the group is its child.
+    /// A live process is its child, of this group or of another.
     pub has_forked: bool,
 }
 
@@ -78,7 +78,7 @@ impl Member<'_> {
     }
 
     /// Whether all its anonymous pages are its own for certain. That is so if no other process of its group has memory (`is_alone`),
-    /// and its image can't be a copy of its parent's.
+    /// and its image is known: an unknown one may be a copy of its parent's.
     fn owns_all(&self, is_alone: bool) -> bool {
         is_alone && self.image != Image::Unknown
     }
@@ -172,7 +172,8 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
         let bytes = member.reading.anonymous_bytes();
         let mut own = if added.is_empty() {
             let copied = member.reading.copied_since(page_bytes);
-            // If it has forked the others, `copied` and `between_forks` are the same copies, so they do not add up.
+            // If it has children, it is taken for the parent of the others: `copied` and `between_forks` are the same copies then, and
+            // do not add up.
             let uncertain_bytes =
                 if member.has_forked { copied.max(between_forks) } else { copied + between_forks };
             Anonymous { certain_bytes: bytes, uncertain_bytes }

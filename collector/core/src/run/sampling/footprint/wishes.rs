@@ -267,7 +267,8 @@ fn pages_of(tree: &Tree, readings: Readings, members: &[ProcessId]) -> Option<Ve
     }
     let target = |id: &ProcessId| {
         let (process, reading) = (tree.get(*id)?, reading(id)?);
-        // If no other process can have its anonymous pages, they are all its own without a reading.
+        // Its anonymous pages are all its own, and need no reading, if no other process of its group has memory and its image is
+        // known: an unknown image may be a copy of its parent's.
         let with_anonymous =
             !super::is_alone(tree, process.program.group) || process.program.image == Image::Unknown;
         let bytes = if with_anonymous { reading.walked_bytes() } else { reading.file_bytes() };
