@@ -98,7 +98,7 @@ fn computing_is_named_with_its_command_and_its_cores() {
 fn gpu_that_is_idle_while_the_cpu_computes_is_starved_and_one_that_works_is_waited_for() {
     let burn = program("burn");
     let of = |utilization: u32| {
-        let gpus = FakeGpus::new(1, &format!("0.utilization {utilization}"));
+        let gpus = FakeGpus::new(1, &format!("0.samples !3\n0.utilization {utilization}"));
         let hold = gpus.line(&[
             "hold:0:400000000,c",
             "for:1",
