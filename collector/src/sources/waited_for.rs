@@ -4,8 +4,10 @@
 //! thread sleeps. It is the file whose offset moved since the look before, or the only one that is open.
 
 use std::fs;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::ids::{ProcessId, Target};
 use crate::model::observation::Observation;
@@ -17,6 +19,10 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// A process is looked at once in this time at most.
 const PERIOD_NS: u64 = 500_000_000;
+/// The state of a connection in /proc/net/tcp (TCP_ESTABLISHED).
+const ESTABLISHED: &str = "01";
+/// How much of the kernel's table of connections is read.
+const MOST_TABLE_BYTES: u64 = 256 << 10;
 /// File systems of the kernel itself: a file there is not on storage.
 const NOT_STORED: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/run/"];
 
@@ -57,6 +63,7 @@ impl WaitLookup {
         let what = match state {
             TimeState::Storage => self.file(target)?,
             TimeState::FileLock => self.lock(target.pid)?,
+            TimeState::Network | TimeState::Events => self.peer(target.pid)?,
             _ => return None,
         };
         Some(Observation::WaitedFor { id: target.id, what })
@@ -114,6 +121,28 @@ impl WaitLookup {
         line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
     }
 
+    /// The other end of the TCP connections of a process, if all go to one address and port.
+    fn peer(&self, pid: u32) -> Option<WaitedFor> {
+        let socket =
+            |file: Descriptor| Some(file.name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+        let sockets: Vec<String> = descriptors(&self.root, pid).filter_map(socket).collect();
+        if sockets.is_empty() {
+            return None;
+        }
+        let mut peers = FxHashSet::default();
+        for table in ["net/tcp", "net/tcp6"] {
+            let mut text = String::new();
+            let file = self.root.open(pid, table).ok()?;
+            // Of a table that is cut, the lines that are there count.
+            let _cut = file.take(MOST_TABLE_BYTES).read_to_string(&mut text);
+            peers.extend(
+                connections(&text).filter(|(inode, _)| sockets.contains(inode)).map(|(_, peer)| peer),
+            );
+        }
+        let mut peers = peers.into_iter();
+        peers.next().filter(|_| peers.next().is_none()).map(|peer| WaitedFor::Peer(peer.to_string()))
+    }
+
     /// The lock that a process waits for.
     fn lock(&self, pid: u32) -> Option<WaitedFor> {
         let text = fs::read_to_string(self.root.top_path("locks")).ok()?;
@@ -129,6 +158,27 @@ impl WaitLookup {
         });
         Some(WaitedFor::Lock { path, holder })
     }
+}
+
+/// The TCP connections in the text of /proc/net/tcp or tcp6 (proc_net(5)): the inode of the socket, and its other end.
+fn connections(text: &str) -> impl Iterator<Item = (String, SocketAddr)> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(2);
+        let (remote, state, inode) = (fields.next()?, fields.next()?, fields.nth(5)?);
+        let (address, port) = remote.split_once(':')?;
+        // The kernel writes each 32 bits of an address as a number of the machine's byte order.
+        let words = address.as_bytes().chunks(8).map(|digits| {
+            u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(u32::to_ne_bytes)
+        });
+        let bytes: Vec<u8> = words.collect::<Option<Vec<[u8; 4]>>>()?.concat();
+        let address = match (<[u8; 4]>::try_from(bytes.as_slice()), <[u8; 16]>::try_from(bytes.as_slice())) {
+            (Ok(bytes), _) => IpAddr::from(bytes),
+            (_, Ok(bytes)) => IpAddr::from(bytes).to_canonical(),
+            _ => return None,
+        };
+        let peer = SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?);
+        (state == ESTABLISHED).then(|| (inode.to_owned(), peer))
+    })
 }
 
 /// Who holds the lock that a process waits for, and the inode of its file, from the text of /proc/locks (proc_locks(5)). A waiter has an
@@ -166,6 +216,26 @@ mod tests {
         assert_eq!(blocker(text, 77), Some((Some(9427), 10_232_642)));
         assert_eq!(blocker(text, 78), Some((None, 5)));
         assert_eq!((blocker(text, 9427), blocker("", 1), blocker("1: x", 1)), (None, None, None));
+    }
+
+    // Requirement: SLOW-5
+    #[test]
+    fn connection_has_the_address_of_its_other_end() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+        let line = |remote: &str, state: &str| {
+            format!(
+                "   0: 0100007F:223D {remote} {state} 00000000:00000000 00:00000000 00000000  0  0 4711 1 0 20\n"
+            )
+        };
+        let all = |text: String| {
+            connections(&text).map(|(inode, peer)| format!("{inode} {peer}")).collect::<Vec<_>>()
+        };
+        if cfg!(target_endian = "little") {
+            assert_eq!(all(head.to_owned() + &line("0100007F:1F90", "01")), ["4711 127.0.0.1:8080"]);
+            let mapped = "0000000000000000FFFF00000100007F:0050";
+            assert_eq!(all(line(mapped, "01")), ["4711 127.0.0.1:80"]);
+        }
+        assert!(all(line("0100007F:1F90", "0A") + "x\n" + &line("zz:1", "01")).is_empty());
     }
 
     fn own_target() -> Target {

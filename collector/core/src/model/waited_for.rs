@@ -16,6 +16,8 @@ pub enum WaitedFor {
         /// Each write waits until it is on storage (O_SYNC, O_DSYNC).
         is_synced: bool,
     },
+    /// The other end of its only TCP connection: address and port.
+    Peer(String),
     /// A lock on a file.
     Lock {
         /// Path of the file. `None`: not known.

@@ -34,7 +34,7 @@ pub(super) fn contention(contention: &Contention) -> Section {
 /// Makes the row below the one of the cores that the run used. `None`: as far as is known, others did not keep it from using more.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let contention = Some(&report.contention).filter(|contention| contention.is_contended == Some(true))?;
-    if time_spent::hardly_waited_for_cores(report) {
+    if time_spent::says_all_of_cores(report) {
         return None;
     }
     Some(Block::text("", format!("others had {}", others(contention)?)))

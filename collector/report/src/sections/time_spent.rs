@@ -2,7 +2,7 @@
 
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::short;
-use crate::model::report::{Report, StateTime, TimeSpent, TimeState};
+use crate::model::report::{Report, StateTime, TimeSpent, TimeState, VerdictKind};
 use crate::units::Units;
 
 /// States that the summary names where none took most of the time.
@@ -29,13 +29,14 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     Some(Block::text("Time", parts.join(", ")))
 }
 
-/// Whether the run is known to have waited for a core for less than a tenth of its time.
-pub(super) fn hardly_waited_for_cores(report: &Report) -> bool {
+/// Whether the row says all of the cores that others had: it is about them, or the run waited for a core for less than a tenth of its time.
+pub(super) fn says_all_of_cores(report: &Report) -> bool {
     const LEAST_SHARE: f64 = 0.1;
     report.time_spent.as_ref().is_some_and(|spent| {
-        let mut states = spent.states.iter();
-        let waited = states.find(|state| state.state == TimeState::WaitingForCore);
-        spent.n_samples > 0 && waited.is_none_or(|state| state.share < LEAST_SHARE)
+        let verdict = spent.verdict.as_ref();
+        let is_about_them = verdict.is_some_and(|verdict| verdict.kind == VerdictKind::WaitingForCore);
+        let waited = spent.states.iter().find(|state| state.state == TimeState::WaitingForCore);
+        is_about_them || spent.n_samples > 0 && waited.is_none_or(|state| state.share < LEAST_SHARE)
     })
 }
 

@@ -40,13 +40,13 @@ impl Said<'_> {
             VerdictKind::WaitingForCore => waited("a core") + &self.why_no_core(),
             VerdictKind::Storage => waited("storage") + &self.file(),
             VerdictKind::Swap => waited("memory that was swapped out, or reclaimed,"),
-            VerdictKind::Network => waited("the network"),
+            VerdictKind::Network => waited("the network") + &self.peer(),
             VerdictKind::Gpu => waited("the GPU"),
             VerdictKind::FileLock => waited("a lock on a file") + &self.lock(),
             VerdictKind::Lock => waited("a lock"),
             VerdictKind::Pipe => waited("a pipe from outside of the run"),
             VerdictKind::Terminal => waited("the terminal"),
-            VerdictKind::Events => waited("events (poll, select, epoll)"),
+            VerdictKind::Events => waited("events (poll, select, epoll)") + &self.peer(),
             VerdictKind::Sleeping => format!("{who} slept {share}"),
             VerdictKind::Stopped => format!("{who} was stopped {share}"),
         }
@@ -166,11 +166,20 @@ impl Said<'_> {
         }
     }
 
+    /// Names the other end of the only connection. Nothing if there was another number of them.
+    fn peer(&self) -> String {
+        match self.found() {
+            Some(WaitedFor::Peer(address)) => format!(": connected to {address}"),
+            _ => String::new(),
+        }
+    }
+
     /// What the command was found to wait for at most looks of this kind. `None`: at most looks it was something else.
     fn found(&self) -> Option<&WaitedFor> {
         let is_of_state = |what: &WaitedFor| match what {
             WaitedFor::File { .. } => self.most.state == TimeState::Storage,
             WaitedFor::Lock { .. } => self.most.state == TimeState::FileLock,
+            WaitedFor::Peer(_) => matches!(self.most.state, TimeState::Network | TimeState::Events),
         };
         let of_command = |name: &str| self.command.is_none_or(|command| command == name);
         let looks = self.waited_for.iter().filter(|(name, what, _)| of_command(name) && is_of_state(what));
