@@ -419,8 +419,10 @@ impl RunState {
             self.largest = LargestLive::from_sample(&sample);
         }
         self.ranks.add_sample(&self.tree, &sample);
-        let completed = Completed::new(&self.tree, &sample, window_percent);
-        self.time_spent.add(&self.tree, &sample, completed.commands(), self.start_ns);
+        let mut completed = Completed::new(&self.tree, &sample, window_percent);
+        let division = self.time_spent.add(&self.tree, &sample, completed.commands(), self.start_ns);
+        self.samples.note_next_division(division.as_ref());
+        completed.divide(&sample, self.start_ns, division.as_ref());
         self.rules.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.

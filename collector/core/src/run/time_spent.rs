@@ -68,6 +68,17 @@ struct Stretch {
     longest_ended_ns: u64,
 }
 
+/// How the time between two readings is divided. In what is left of it, all threads were blocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Division {
+    pub length_ns: u64,
+    pub computing_ns: u64,
+    /// Threads waited for a core.
+    pub waiting_ns: u64,
+    /// In which state blocked threads are, by the reading at its end. `None`: that found a thread ready.
+    pub blocked_in: Option<TimeState>,
+}
+
 /// Where the time of a run went.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct TimeSpent {
@@ -152,9 +163,15 @@ impl TimeSpent {
         self.reading = Some(states.clone());
     }
 
-    /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read. `start_ns`: the
-    /// begin of the run, CLOCK_MONOTONIC nanoseconds.
-    pub(super) fn add(&mut self, tree: &Tree, sample: &Sample, commands: &[CommandSample], start_ns: u64) {
+    /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read, and returns how.
+    /// `start_ns`: the begin of the run, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn add(
+        &mut self,
+        tree: &Tree,
+        sample: &Sample,
+        commands: &[CommandSample],
+        start_ns: u64,
+    ) -> Option<Division> {
         self.open.length_ns += sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
         for CommandSample { command, cpu_ns, .. } in commands.iter().filter(|command| command.cpu_ns > 0) {
             match self.open.cpu_ns.iter_mut().find(|(name, _)| name == command) {
@@ -173,13 +190,11 @@ impl TimeSpent {
             }
         }
         self.live.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
-        if let Some(reading) = self.reading.take() {
-            self.divide(tree, &reading);
-        }
+        self.reading.take().map(|reading| self.divide(tree, &reading))
     }
 
     /// Divides the time since the last reading among the states.
-    fn divide(&mut self, tree: &Tree, reading: &ThreadStates) {
+    fn divide(&mut self, tree: &Tree, reading: &ThreadStates) -> Division {
         let stretch = std::mem::take(&mut self.open);
         let length_ns = stretch.length_ns;
         let mut by_command: FxHashMap<Arc<str>, Threads> = FxHashMap::default();
@@ -217,18 +232,22 @@ impl TimeSpent {
         self.credit(TimeState::Computing, computing_ns, &stretch.cpu_ns);
         let waited: Vec<(Arc<str>, u64)> =
             by_command.iter().map(|(name, threads)| (Arc::clone(name), threads.waited_ns)).collect();
-        self.credit(TimeState::WaitingForCore, ready_ns.saturating_sub(computing_ns), &waited);
+        let waiting_ns = ready_ns.saturating_sub(computing_ns);
+        self.credit(TimeState::WaitingForCore, waiting_ns, &waited);
+        let mut division = Division { length_ns, computing_ns, waiting_ns, blocked_in: None };
         if !is_ready {
             let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
             self.pending_ns -= blocked_ns;
             let (state, holders) = deciding(&by_command);
             self.credit(state, blocked_ns, &holders);
+            division.blocked_in = Some(state);
         }
         for (command, threads) in &by_command {
             let cpu_ns = stretch.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns);
             self.command(command).add_threads(threads, cpu_ns, length_ns);
         }
         self.merge_least();
+        division
     }
 
     /// Adds wall time in a state, shared among commands by these weights. Without any, it is nobody's.
@@ -334,6 +353,7 @@ mod tests {
     use super::*;
     use crate::model::observation::{Observation, Reading, ReadingState, Size, TaskTimes, Vitals};
     use crate::run::RunState;
+    use crate::run::over_time::Track;
     use crate::run::tree::RunContext;
     use crate::run::trust::Trust;
     use crate::run::usage::CpuUsage;
@@ -481,6 +501,28 @@ mod tests {
         spent.credit(TimeState::Lock, 10, &[("a".into(), 1), ("b".into(), 2)]);
         assert!(spent.commands.len() <= MAX_COMMANDS + 3, "{}", spent.commands.len());
         assert_eq!(spent.wall_ns().iter().sum::<u64>(), 1010);
+    }
+
+    // Requirement: SLOW-10
+    #[test]
+    fn closed_samples_have_their_own_division() {
+        let mut one = OneProcess::new();
+        one.sample(100, 0, READY);
+        one.sample(40, 10, READY);
+        one.sample(0, 0, STORAGE);
+        one.sample(40, 0, READY);
+        one.run.apply(one.now_ns, &Observation::FinalizeAll);
+        let tracks = &one.run.samples.over_time.time.0;
+        let percent =
+            |track: &Track| [0, 1, 2, 3].map(|point| (track.get(point).unwrap().mean * 100.0).round() as u64);
+        assert_eq!(percent(&tracks.computing), [100, 40, 0, 40]);
+        assert_eq!(percent(&tracks.waiting_for_core), [0, 10, 0, 0]);
+        assert_eq!(
+            percent(&tracks.storage),
+            [0, 50, 100, 0],
+            "the third reading names the rest of the second"
+        );
+        assert_eq!(percent(&tracks.other), [0, 0, 0, 60], "no reading has named the rest of the last");
     }
 
     #[test]
