@@ -2,7 +2,8 @@
 //!
 //! The time between two readings of the threads is divided ([`time_spent`](super::time_spent)). It can be longer than a sample: then the
 //! samples in it that are not closed yet have its shares. In which state blocked threads were is told by a reading that finds no thread
-//! ready. The next one may still tell it while the sample is open; otherwise it counts as one of the other waits.
+//! ready: that of the sample, or the next one, which comes before the sample closes. If neither tells it, a thread that was just woken
+//! may hide it, so the last one that told a state counts. If that is too old, the time is one of the other waits.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,11 +61,38 @@ impl SampleTime {
         }
     }
 
-    /// Time in each group, nanoseconds, as far as it is told by now. `None`: the threads were not read.
-    pub(super) fn groups(&self) -> Option<ByTimeGroup<u64>> {
+    /// Time in each group, nanoseconds, as far as it is known by now: pending time is in the group that was told last. `None`: the
+    /// threads were not read.
+    pub(super) fn groups(&self, told: &LastTold) -> Option<ByTimeGroup<u64>> {
         let mut groups = self.groups?;
-        *groups.of_mut(TimeGroup::Other) += self.pending_ns;
+        *groups.of_mut(told.group()) += self.pending_ns;
         Some(groups)
+    }
+}
+
+/// The state of blocked threads that a reading told last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LastTold {
+    /// Its group. `None`: none told one yet.
+    group: Option<TimeGroup>,
+    /// How many readings have told none since then.
+    readings: u64,
+}
+
+impl LastTold {
+    /// Takes in the reading at the end of a division.
+    pub(super) fn note(&mut self, division: &Division) {
+        match division.blocked_in {
+            Some(state) => *self = Self { group: Some(state.into()), readings: 0 },
+            None => self.readings += 1,
+        }
+    }
+
+    /// The group of blocked threads, unless it was told too long ago.
+    fn group(&self) -> TimeGroup {
+        /// A reading stands for so many later ones that tell nothing.
+        const MOST_READINGS: u64 = 4;
+        self.group.filter(|_| self.readings <= MOST_READINGS).unwrap_or(TimeGroup::Other)
     }
 }
 
@@ -111,25 +139,41 @@ mod tests {
     // Requirement: SLOW-10
     #[test]
     fn blocked_time_is_named_by_this_reading_or_the_next() {
-        assert_eq!(SampleTime::new(100, Some(&division(Some(TimeState::Swap)))).groups(), groups(30, 0));
+        let told = LastTold::default();
+        assert_eq!(SampleTime::new(100, Some(&division(Some(TimeState::Swap)))).groups(&told), groups(30, 0));
         let mut time = SampleTime::new(100, Some(&division(None)));
-        assert_eq!(time.groups(), groups(0, 30));
+        assert_eq!(time.groups(&told), groups(0, 30));
         time.note_next(None);
-        assert_eq!(time.groups(), groups(0, 30));
+        assert_eq!(time.groups(&told), groups(0, 30));
         time.note_next(Some(&division(Some(TimeState::Storage))));
-        assert_eq!(time.groups(), groups(30, 0));
+        assert_eq!(time.groups(&told), groups(30, 0));
+    }
+
+    // Requirement: SLOW-10
+    #[test]
+    fn reading_before_names_what_neither_does_unless_it_is_old() {
+        let time = SampleTime::new(100, Some(&division(None)));
+        let mut told = LastTold::default();
+        told.note(&division(Some(TimeState::Storage)));
+        let named: Vec<_> = (0..6)
+            .map(|_| {
+                told.note(&division(None));
+                time.groups(&told)
+            })
+            .collect();
+        assert_eq!(named, [[groups(30, 0); 4].as_slice(), &[groups(0, 30); 2]].concat());
     }
 
     // Requirement: SLOW-10
     #[test]
     fn sample_without_a_reading_is_unknown_unless_the_next_one_has_it() {
         let mut time = SampleTime::new(10, None);
-        assert_eq!(time.groups(), None);
+        assert_eq!(time.groups(&LastTold::default()), None);
         time.note_next(None);
-        assert_eq!(time.groups(), None);
+        assert_eq!(time.groups(&LastTold::default()), None);
         time.note_next(Some(&division(Some(TimeState::Lock))));
         let known = ByTimeGroup { computing: 6, waiting_for_core: 1, locks: 3, ..ByTimeGroup::default() };
-        assert_eq!(time.groups(), Some(known));
+        assert_eq!(time.groups(&LastTold::default()), Some(known));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::gpu::GpuUsage;
 use super::outbox::Outbox;
 use super::over_time::commands::by_command;
 use super::over_time::{LateUse, OverTime, Revision, late_uses};
-use super::sample_time::{LastSecond, SampleTime};
+use super::sample_time::{LastSecond, LastTold, SampleTime};
 use super::sampling::Sample;
 use super::storage::Storage;
 use super::time_spent::Division;
@@ -43,6 +43,8 @@ pub struct Samples {
     commands: Vec<CommandSample>,
     /// How the time of the open sample is divided.
     time: SampleTime,
+    /// In which state threads were blocked, by the last reading that told.
+    last_told: LastTold,
     /// How the last second of closed samples is divided.
     last_second: LastSecond,
     /// The closed samples as a bounded number of points in time.
@@ -145,6 +147,9 @@ impl Samples {
     /// then.
     pub(super) fn note_next_division(&mut self, division: Option<&Division>) {
         self.time.note_next(division);
+        if let Some(division) = division {
+            self.last_told.note(division);
+        }
     }
 
     /// How the last second of closed samples is divided, nanoseconds. `None`: their threads were not read yet.
@@ -222,7 +227,7 @@ impl Samples {
         // The largest since the sample before closed. If nothing was read since then, the last reading.
         sample.system = self.largest_system.or(self.system);
         sample.gpu = parts.gpu.now(sample.at_ns);
-        sample.time_ns = self.time.groups();
+        sample.time_ns = self.time.groups(&self.last_told);
         sample.io = self.storage.io();
         sample.file_systems = self.storage.file_systems(sample.at_ns);
         let open_bytes = parts.ram.largest_by_sample.open_bytes();

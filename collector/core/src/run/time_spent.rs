@@ -517,12 +517,9 @@ mod tests {
             |track: &Track| [0, 1, 2, 3].map(|point| (track.get(point).unwrap().mean * 100.0).round() as u64);
         assert_eq!(percent(&tracks.computing), [100, 40, 0, 40]);
         assert_eq!(percent(&tracks.waiting_for_core), [0, 10, 0, 0]);
-        assert_eq!(
-            percent(&tracks.storage),
-            [0, 50, 100, 0],
-            "the third reading names the rest of the second"
-        );
-        assert_eq!(percent(&tracks.other), [0, 0, 0, 60], "no reading has named the rest of the last");
+        // The third reading names the rest of the sample before, and of the one after.
+        assert_eq!(percent(&tracks.storage), [0, 50, 100, 60]);
+        assert_eq!(percent(&tracks.other), [0; 4]);
     }
 
     #[test]

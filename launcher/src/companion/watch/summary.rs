@@ -201,6 +201,17 @@ mod tests {
         assert!(empty.coverage().is_empty() && empty.events().is_empty());
     }
 
+    // Requirement: SLOW-13
+    #[test]
+    fn time_of_the_last_second_is_in_percent() {
+        let known = |text: &str| Summary::read(text).unwrap().time_percent();
+        let all =
+            r#""computing": 3, "waiting_for_core": 0, "storage": 1, "network": 0, "locks": 0, "other": 0"#;
+        let percent = known(&format!("{{\"time_ns\": {{{all}}}}}")).unwrap();
+        assert_eq!((percent.computing, percent.storage, percent.other), (75.0, 25.0, 0.0));
+        assert_eq!([known("{}"), known(r#"{"time_ns": null}"#)], [None; 2]);
+    }
+
     // Requirement: WATCH-14
     #[test]
     fn alerts_that_are_on_are_said_with_the_time_left() {

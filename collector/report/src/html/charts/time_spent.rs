@@ -48,8 +48,7 @@ pub(super) fn time_spent(report: &Report, time: &Time) -> Option<Figure> {
         legend: layers.iter().map(stack::layer_key).collect(),
         ..Panel::default()
     };
-    let note =
-        "Each moment counts for the lowest state that a thread of the run is in. Numbers below: of the whole run.";
+    let note = "Each moment counts for the lowest state that a thread of the run is in. Numbers below: of the whole run.";
     Some(Figure { title: TITLE.to_owned(), note: note.to_owned(), panels: vec![panel], table })
 }
 
