@@ -330,7 +330,7 @@ mod tests {
             from_ns: second * S,
             at_ns: (second + 1) * S,
             // Each third one is read, and every second of these finds a lock.
-            time_ns: (second % 3 == 0).then(|| match second % 2 {
+            time_ns: second.is_multiple_of(3).then(|| match second % 2 {
                 0 => ByTimeGroup { computing: S, ..ByTimeGroup::default() },
                 _ => ByTimeGroup { locks: S, ..ByTimeGroup::default() },
             }),

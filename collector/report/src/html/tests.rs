@@ -387,7 +387,7 @@ fn map_says_where_a_node_is_not_known() {
     assert!(!page.contains("CPU by node"), "all are idle");
 }
 
-// Requirement: OUT-34
+// Requirement: OUT-34, SLOW-13
 #[test]
 fn what_is_not_known_is_drawn_as_nothing() {
     let page = page(&unknown());
@@ -399,10 +399,11 @@ fn what_is_not_known_is_drawn_as_nothing() {
     report.series.other_commands = None;
     report.peak = None;
     report.series.io_bytes_per_s.read.mean[3] = None;
+    report.series.time_spent = None;
     report.processes.heaviest.iter_mut().for_each(|process| process.start_s = None);
     let page = self::page(&report);
-    for title in ["RAM by command", "Heaviest processes"] {
-        let title = format!("<h3>{title}</h3>");
+    for title in ["Where the time went", "RAM by command", "Heaviest processes"] {
+        let title = format!("<figcaption><h3>{title}</h3>");
         assert!(known.contains(&title) && !page.contains(&title), "{title}");
     }
     assert!(page.contains("<h3>I/O that reached storage</h3>"), "{page}");
