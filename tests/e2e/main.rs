@@ -71,6 +71,7 @@ mod sub_track;
 mod summary;
 mod support;
 mod terminal;
+mod time_over_time;
 mod time_spent;
 mod trace;
 mod tracking_file;

@@ -2,6 +2,7 @@
 
 use crate::figures::float;
 use crate::model::report::{GpuDevice, Report};
+use crate::model::time_groups::TimeGroup;
 
 /// A quantity of a run.
 pub(crate) struct Quantity {
@@ -20,7 +21,7 @@ pub(crate) struct Quantity {
 }
 
 /// All of them, the most asked for first.
-pub(crate) const QUANTITIES: [Quantity; 9] = [
+pub(crate) const QUANTITIES: [Quantity; 13] = [
     Quantity {
         name: "wall",
         label: "wall time",
@@ -94,6 +95,38 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         value: |report| float(report.io.write_bytes),
         reason: why_of_processes,
     },
+    Quantity {
+        name: "waiting_for_core",
+        label: "waiting for a core",
+        unit: "s",
+        less_and_more: ["waits less for a core", "waits more for a core"],
+        value: |report| spent_s(report, TimeGroup::WaitingForCore),
+        reason: why_of_time,
+    },
+    Quantity {
+        name: "storage",
+        label: "waiting for storage",
+        unit: "s",
+        less_and_more: ["waits less for storage", "waits more for storage"],
+        value: |report| spent_s(report, TimeGroup::Storage),
+        reason: why_of_time,
+    },
+    Quantity {
+        name: "network",
+        label: "waiting for the network",
+        unit: "s",
+        less_and_more: ["waits less for the network", "waits more for the network"],
+        value: |report| spent_s(report, TimeGroup::Network),
+        reason: why_of_time,
+    },
+    Quantity {
+        name: "locks",
+        label: "waiting for locks",
+        unit: "s",
+        less_and_more: ["waits less for locks", "waits more for locks"],
+        value: |report| spent_s(report, TimeGroup::Locks),
+        reason: why_of_time,
+    },
 ];
 
 impl Quantity {
@@ -109,6 +142,13 @@ impl Quantity {
 /// Finds the quantity of this name.
 pub(crate) fn named(name: &str) -> Option<&'static Quantity> {
     QUANTITIES.iter().find(|quantity| quantity.name == name)
+}
+
+/// The wall time that the run spent in these states, seconds. `None`: no sample read what its threads do.
+fn spent_s(report: &Report, group: TimeGroup) -> Option<f64> {
+    let spent = report.time_spent.as_ref().filter(|spent| spent.n_samples > 0)?;
+    let of_group = spent.states.iter().filter(|time| TimeGroup::from(time.state) == group);
+    Some(of_group.fold(0.0, |sum_s, time| sum_s + time.s))
 }
 
 /// The energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
@@ -136,6 +176,15 @@ fn why_of_processes(_: &Report) -> &str {
     "no process's figure is known"
 }
 
+/// Says why it is not known how the time was spent.
+fn why_of_time(report: &Report) -> &str {
+    match &report.time_spent {
+        Some(_) => "no sample read what the threads do",
+        None if report.merged.is_some() => "it is not known of all nodes",
+        None => "the report does not have it",
+    }
+}
+
 /// Says why a figure of the GPUs is not known. `figures`: names as in the report's lists of missing figures. The reason is that
 /// of the first of these names which a GPU lacks, in the driver's words.
 fn why_of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
@@ -156,7 +205,7 @@ mod tests {
     use gpu_track_core::fixtures::{full, killed, unknown};
 
     use super::*;
-    use crate::model::report::GpuMissing;
+    use crate::model::report::{GpuMissing, StateTime, TimeSpent, TimeState};
 
     #[test]
     fn without_a_gpu_nothing_is_known_of_gpus_and_the_reason_says_so() {
@@ -186,5 +235,27 @@ mod tests {
         assert_eq!(named("gpu_energy").unwrap().why_unknown(&report), "not supported by this device");
         report.coverage.untracked_reason = Some("/dev/shm is full".into());
         assert_eq!(named("cpu").unwrap().why_unknown(&report), "the run was not tracked");
+    }
+
+    // Requirement: SLOW-14
+    #[test]
+    fn waits_are_seconds_of_wall_time_and_unknown_without_readings() {
+        let mut report = full();
+        let swap = StateTime { state: TimeState::Swap, share: 0.01, s: 0.8325, by_command: Vec::new() };
+        report.time_spent.as_mut().unwrap().states.push(swap);
+        let value = |report: &Report, name| (named(name).unwrap().value)(report);
+        let names = ["waiting_for_core", "storage", "network", "locks"];
+        assert_eq!(
+            names.map(|name| value(&report, name).unwrap()),
+            [0.03125 * 83.25, 0.0625 * 83.25 + 0.8325, 0.0, 0.0]
+        );
+        for (time_spent, reason) in [
+            (Some(TimeSpent::default()), "no sample read what the threads do"),
+            (None, "the report does not have it"),
+        ] {
+            report.time_spent = time_spent;
+            assert_eq!(names.map(|name| value(&report, name)), [None; 4]);
+            assert_eq!(named("storage").unwrap().why_unknown(&report), reason);
+        }
     }
 }

@@ -26,7 +26,8 @@ pub(super) struct CompareArguments {
     format: String,
 
     /// Exit with 3 if a way uses more than these percent above the first one: wall, cpu, cores, ram, gpu_ram,
-    /// gpu_utilization, gpu_energy, read, written. What is not known in all runs counts as above
+    /// gpu_utilization, gpu_energy, read, written, waiting_for_core, storage, network, locks. What is not known in all
+    /// runs counts as above
     #[arg(long, value_name = "METRIC=N%,...", value_delimiter = ',', value_parser = limit)]
     fail_above: Vec<Limit>,
 }

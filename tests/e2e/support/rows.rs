@@ -36,7 +36,7 @@ impl Rows {
     }
 
     /// A column of which cells may be empty.
-    fn known(&self, name: &str) -> Vec<Option<f64>> {
+    pub fn known(&self, name: &str) -> Vec<Option<f64>> {
         let place = self.columns.iter().position(|column| column == name).unwrap();
         let parse = |row: &Vec<String>| row[place].parse().unwrap_or_else(|_| panic!("{name}: {row:?}"));
         self.rows.iter().map(|row| (!row[place].is_empty()).then(|| parse(row))).collect()

@@ -9,6 +9,7 @@ use crate::model::report::{
     CommandSeries, Cpu, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series,
     SetTracks, Track,
 };
+use crate::model::time_groups::{ByTimeGroup, TimeGroup};
 use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
 use crate::run::over_time::{self, OverTime, Sets, Values};
@@ -48,6 +49,7 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
         end_s: axis.points.iter().map(|point| point.end_s).collect(),
         ram_bytes: axis.sets(&over_time.ram_bytes),
         cpu_percent: axis.cpu(cpu),
+        time_spent: axis.time_spent(),
         processes: axis.track(&over_time.processes),
         io_bytes_per_s: IoTracks {
             read: axis.io_track(run, &over_time.io.read),
@@ -145,6 +147,22 @@ impl ReportAxis<'_> {
             combined: track(&groups.combined, cpu.combined.max_sum),
             system: self.track(system),
         }
+    }
+
+    /// The part of each group of states in the time of each point that is known. `None`: none is known of any point.
+    fn time_spent(&self) -> Option<ByTimeGroup<Vec<Option<f64>>>> {
+        let tracks = &self.over_time.time.0;
+        let values = ByTimeGroup::new(|group| self.values(tracks.of(group)));
+        let part = |group, point: usize| values.of(group)[point].map_or(0.0, |values| values.mean);
+        let known: Vec<f32> = (0..self.points.len())
+            .map(|point| TimeGroup::ALL.into_iter().map(|group| part(group, point)).sum())
+            .collect();
+        let shares = |group| {
+            let share =
+                |(point, known): (usize, &f32)| (*known > 0.0).then(|| decimal(part(group, point) / known));
+            known.iter().enumerate().map(share).collect()
+        };
+        known.iter().any(|known| *known > 0.0).then(|| ByTimeGroup::new(shares))
     }
 
     /// The mean of a quantity in each point.
@@ -261,6 +279,7 @@ impl ReportAxis<'_> {
 mod tests {
     use super::raise;
     use crate::build::nulls::report_of;
+    use crate::model::time_groups::ByTimeGroup;
     use crate::model::tree_sample::{IoBytes, IoSample, TreeSample};
     use crate::run::over_time::OverTime;
     use crate::run::random_trees::random_runs;
@@ -298,6 +317,35 @@ mod tests {
         let written = &series.io_bytes_per_s.written;
         assert_eq!(written.mean, [1000.0, 1600.0, 1600.0].map(Some));
         assert_eq!(written.max, written.mean);
+    }
+
+    // Requirement: SLOW-11
+    #[test]
+    fn shares_are_of_the_known_time_of_a_point() {
+        const S: u64 = 1_000_000_000;
+        let (mut run, at_ns) = random_runs(1).next().unwrap();
+        let cpu = report_of(&run, at_ns).cpu;
+        run.start_ns = 0;
+        let sample = |second: u64| TreeSample {
+            from_ns: second * S,
+            at_ns: (second + 1) * S,
+            // Each third one is read, and every second of these finds a lock.
+            time_ns: second.is_multiple_of(3).then(|| match second % 2 {
+                0 => ByTimeGroup { computing: S, ..ByTimeGroup::default() },
+                _ => ByTimeGroup { locks: S, ..ByTimeGroup::default() },
+            }),
+            ..TreeSample::default()
+        };
+        run.samples.over_time = OverTime::of_samples(&(0..6).map(sample).collect::<Vec<_>>());
+        let shares = super::series(&run, 6.0, &cpu).time_spent.unwrap();
+        assert_eq!(shares.computing, [Some(1.0), None, None, Some(0.0), None, None]);
+        assert_eq!(shares.locks, [Some(0.0), None, None, Some(1.0), None, None]);
+        run.samples.over_time = OverTime::of_samples(&(0..1200).map(sample).collect::<Vec<_>>());
+        let shares = super::series(&run, 1200.0, &cpu).time_spent.unwrap();
+        let sums = shares.computing.iter().zip(&shares.locks).map(|(a, b)| a.unwrap() + b.unwrap());
+        assert!(sums.clone().all(|sum| (sum - 1.0).abs() < 1e-6), "{:?}", sums.collect::<Vec<_>>());
+        run.samples.over_time = OverTime::of_samples(&[sample(1), sample(2)]);
+        assert_eq!(super::series(&run, 3.0, &cpu).time_spent, None);
     }
 
     // Requirement: TIME-7

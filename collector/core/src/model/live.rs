@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::alert::RunEvent;
 use super::groups::Groups;
 use super::report::CommandUsage;
+use super::time_groups::ByTimeGroup;
 use super::tree_sample::RamMaximum;
 
 /// The largest live processes at a sample, by RSS.
@@ -44,6 +45,8 @@ pub struct LiveProcess {
 pub struct LiveSummary {
     /// The largest RAM so far.
     pub max_ram: Groups<RamMaximum>,
+    /// How the last second was spent, or what was known of it last, nanoseconds; `None`: not known yet.
+    pub time_ns: Option<ByTimeGroup<u64>>,
     /// Processes whose figures are final.
     pub ended: Ended,
     /// How their figures are known.

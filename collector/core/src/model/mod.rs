@@ -36,6 +36,7 @@ pub mod run_limit;
 pub mod signal;
 pub mod style;
 pub mod thread_state;
+pub mod time_groups;
 pub mod timestamp;
 pub mod tree_sample;
 pub mod waited_for;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Device, Figure};
 use super::groups::Groups;
 use super::report::DiskRole;
+use super::time_groups::ByTimeGroup;
 
 /// A quantity over the time of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub struct TreeSample {
     pub cpu: Groups<CpuSample>,
     /// Utilisation in the window that this sample completed, percent of one core; `None`: it completed none.
     pub cpu_window_percent: Groups<Option<f64>>,
+    /// How its time is divided, nanoseconds; `None`: the threads were not read. Samples that were joined have the sum of those whose
+    /// threads were read.
+    pub time_ns: Option<ByTimeGroup<u64>>,
     /// Live processes.
     pub processes: Span<u64>,
     /// Their threads.
@@ -384,6 +388,7 @@ impl TreeSample {
             footprint_bytes: self.footprint_bytes.with(next.footprint_bytes, Span::then),
             footprint_byte_s: self.footprint_byte_s.with(next.footprint_byte_s, |a, b| a + b),
             cpu_window_percent: self.cpu_window_percent.with(next.cpu_window_percent, larger),
+            time_ns: self.time_ns.into_iter().chain(next.time_ns).reduce(|a, b| a.plus(&b)),
             processes: self.processes.then(next.processes),
             threads: self.threads.with(next.threads, Span::then),
             system: self.system.larger(next.system),
@@ -451,6 +456,20 @@ mod tests {
         assert_eq!(late.gpu.devices[0].busy_percent, Some(90.0), "it was known when the sample had begun");
         let old = sample(10, device(9, false, 90.0, 100.0)).then(sample(20, device(25, true, 10.0, 50.0)));
         assert_eq!(old.gpu.devices[0].busy_percent, Some(10.0), "an earlier sample has it");
+    }
+
+    // Requirement: SLOW-10
+    #[test]
+    fn two_samples_as_one_have_the_known_time_of_both() {
+        let sample = |computing: Option<u64>| TreeSample {
+            time_ns: computing.map(|computing| ByTimeGroup { computing, locks: 1, ..ByTimeGroup::default() }),
+            ..TreeSample::default()
+        };
+        let both = |a, b| sample(a).then(sample(b)).time_ns.map(|ns| (ns.computing, ns.locks));
+        assert_eq!(
+            [both(Some(3), Some(4)), both(None, Some(4)), both(Some(3), None), both(None, None)],
+            [Some((7, 2)), Some((4, 1)), Some((3, 1)), None]
+        );
     }
 
     #[test]

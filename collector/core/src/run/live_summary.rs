@@ -20,6 +20,7 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
     let (events, other_events) = events(run);
     LiveSummary {
         max_ram: now.max_ram,
+        time_ns: run.samples.last_second(),
         ended: Ended { count: seen.processes, by_command, other_commands },
         coverage: LiveCoverage {
             exact: seen.exact,

@@ -16,6 +16,7 @@ pub mod over_time;
 pub(crate) mod random_trees;
 pub(crate) mod ranks;
 pub(crate) mod rules;
+mod sample_time;
 pub(crate) mod samples;
 pub mod sampling;
 pub mod schedule;

@@ -9,11 +9,14 @@ use super::gpu::GpuUsage;
 use super::outbox::Outbox;
 use super::over_time::commands::by_command;
 use super::over_time::{LateUse, OverTime, Revision, late_uses};
+use super::sample_time::{LastSecond, LastTold, SampleTime};
 use super::sampling::Sample;
 use super::storage::Storage;
+use super::time_spent::Division;
 use super::tree::{LiveInterval, Tree};
 use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
+use crate::model::time_groups::ByTimeGroup;
 use crate::model::tree_sample::{
     CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
@@ -38,6 +41,12 @@ pub struct Samples {
     byte_s: Groups<f64>,
     /// All commands of the open sample.
     commands: Vec<CommandSample>,
+    /// How the time of the open sample is divided.
+    time: SampleTime,
+    /// In which state threads were blocked, by the last reading that told.
+    last_told: LastTold,
+    /// How the last second of closed samples is divided.
+    last_second: LastSecond,
     /// The closed samples as a bounded number of points in time.
     pub(crate) over_time: OverTime,
     /// The largest RAM that a closed sample has, bytes.
@@ -63,12 +72,22 @@ pub(super) struct Completed {
     commands: Vec<CommandSample>,
     /// What was used before the sample's time, and became known only with this sample.
     late: Vec<LateUse>,
+    /// How its time is divided.
+    time: SampleTime,
 }
 
 impl Completed {
     /// Derives it from a complete sample. `window_percent`: see the field.
     pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
-        Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
+        let (commands, late) = (by_command(tree, sample), late_uses(sample));
+        Self { window_percent, commands, late, time: SampleTime::default() }
+    }
+
+    /// Divides the sample's time as the time up to its end. `None`: threads were not read in it. `start_ns`: the begin of the run,
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn divide(&mut self, sample: &Sample, start_ns: u64, division: Option<&Division>) {
+        let length_ns = sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
+        self.time = SampleTime::new(length_ns, division);
     }
 
     /// All commands of the sample's time.
@@ -124,6 +143,20 @@ impl Samples {
         }
     }
 
+    /// Takes in how the time up to the end of the next sample is divided, which tells more of the open one. `None`: threads were not read
+    /// then.
+    pub(super) fn note_next_division(&mut self, division: Option<&Division>) {
+        self.time.note_next(division);
+        if let Some(division) = division {
+            self.last_told.note(division);
+        }
+    }
+
+    /// How the last second of closed samples is divided, nanoseconds. `None`: their threads were not read yet.
+    pub(super) fn last_second(&self) -> Option<ByTimeGroup<u64>> {
+        self.last_second.groups()
+    }
+
     /// Opens a sample that is complete. By now `parts` include it, and the sample before is closed. What the sample tells of
     /// earlier times goes into `over_time`.
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
@@ -133,6 +166,7 @@ impl Samples {
         let byte_s = parts.ram.byte_s.with(self.byte_s, |now, before| now - before);
         self.byte_s = parts.ram.byte_s;
         self.commands = completed.commands;
+        self.time = completed.time;
         completed.late.iter().for_each(|late| self.over_time.add_late(late));
         let are_commands_wanted = self.outbox.wants.samples;
         self.open = Some(TreeSample {
@@ -166,6 +200,7 @@ impl Samples {
             self.largest_closed_bytes.with(sample.footprint_bytes, |largest, ram| largest.max(ram.max));
         self.largest_system = SystemSample::default();
         self.over_time.push(&sample, &self.commands);
+        self.last_second.add(sample.time_ns);
         self.outbox.add_sample(sample);
         self.open = None;
         Some(at_ns)
@@ -192,6 +227,7 @@ impl Samples {
         // The largest since the sample before closed. If nothing was read since then, the last reading.
         sample.system = self.largest_system.or(self.system);
         sample.gpu = parts.gpu.now(sample.at_ns);
+        sample.time_ns = self.time.groups(&self.last_told);
         sample.io = self.storage.io();
         sample.file_systems = self.storage.file_systems(sample.at_ns);
         let open_bytes = parts.ram.largest_by_sample.open_bytes();

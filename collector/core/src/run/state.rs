@@ -431,12 +431,15 @@ impl RunState {
             self.largest = LargestLive::from_sample(&sample);
         }
         self.ranks.add_sample(&self.tree, &sample);
-        let completed = Completed::new(&self.tree, &sample, window_percent);
+        let mut completed = Completed::new(&self.tree, &sample, window_percent);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
         let gpu = self.gpu_moment(&sample, &gpus);
         let others_part = self.cores.others_part(self.samples.cpu_ns.combined, self.ticks_per_second);
-        self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, others_part, self.start_ns);
+        let division =
+            self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, others_part, self.start_ns);
+        self.samples.note_next_division(division.as_ref());
+        completed.divide(&sample, self.start_ns, division.as_ref());
         self.rules.largest = self.largest_processes(&sample);
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();

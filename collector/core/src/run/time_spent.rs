@@ -94,6 +94,17 @@ pub(crate) struct GpuSums {
     pub idle_while_computing_ns: u64,
 }
 
+/// How the time between two readings is divided. In what is left of it, all threads were blocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Division {
+    pub length_ns: u64,
+    pub computing_ns: u64,
+    /// Threads waited for a core.
+    pub waiting_ns: u64,
+    /// In which state blocked threads are, by the reading at its end. `None`: that found a thread ready.
+    pub blocked_in: Option<TimeState>,
+}
+
 /// Where the time of a run went.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct TimeSpent {
@@ -201,8 +212,8 @@ impl TimeSpent {
         self.reading = Some(states.clone());
     }
 
-    /// Adds a complete sample and its commands. `others_part`: the part of the cores that others than the run had. If threads were read in it, divides the time since they were last read. `start_ns`: the
-    /// begin of the run, CLOCK_MONOTONIC nanoseconds.
+    /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read, and returns how.
+    /// `others_part`: the part of the cores that others than the run had. `start_ns`: the begin of the run, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn add(
         &mut self,
         tree: &Tree,
@@ -211,7 +222,7 @@ impl TimeSpent {
         gpu: Option<GpuMoment>,
         others_part: f64,
         start_ns: u64,
-    ) {
+    ) -> Option<Division> {
         self.open.length_ns += sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
         for CommandSample { command, cpu_ns, .. } in commands.iter().filter(|command| command.cpu_ns > 0) {
             match self.open.cpu_ns.iter_mut().find(|(name, _)| name == command) {
@@ -230,9 +241,7 @@ impl TimeSpent {
             }
         }
         self.live.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
-        if let Some(reading) = self.reading.take() {
-            self.divide(tree, &reading, gpu, others_part);
-        }
+        self.reading.take().map(|reading| self.divide(tree, &reading, gpu, others_part))
     }
 
     /// Notes what a process of this command was found to wait for. Beyond [`MAX_WAITED_FOR`], what was found least often is forgotten.
@@ -259,7 +268,13 @@ impl TimeSpent {
     }
 
     /// Divides the time since the last reading among the states.
-    fn divide(&mut self, tree: &Tree, reading: &ThreadStates, gpu: Option<GpuMoment>, others_part: f64) {
+    fn divide(
+        &mut self,
+        tree: &Tree,
+        reading: &ThreadStates,
+        gpu: Option<GpuMoment>,
+        others_part: f64,
+    ) -> Division {
         let stretch = std::mem::take(&mut self.open);
         let length_ns = stretch.length_ns;
         let mut by_command: FxHashMap<Arc<str>, Threads> = FxHashMap::default();
@@ -307,8 +322,11 @@ impl TimeSpent {
         self.credit(TimeState::Computing, computing_ns - spun_ns, &stretch.cpu_ns);
         let waited: Vec<(Arc<str>, u64)> =
             by_command.iter().map(|(name, threads)| (Arc::clone(name), threads.waited_ns)).collect();
-        self.credit(TimeState::WaitingForCore, ready_ns.saturating_sub(computing_ns), &waited);
+        let waiting_ns = ready_ns.saturating_sub(computing_ns);
+        self.credit(TimeState::WaitingForCore, waiting_ns, &waited);
         self.decided = None;
+        let of_cpu_ns = computing_ns - spun_ns;
+        let mut division = Division { length_ns, computing_ns: of_cpu_ns, waiting_ns, blocked_in: None };
         if !is_ready {
             let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
             self.pending_ns -= blocked_ns;
@@ -322,12 +340,14 @@ impl TimeSpent {
             self.credit(TimeState::Gpu, for_gpu_ns, &holders);
             self.credit(state, blocked_ns - for_gpu_ns, &holders);
             self.decided = Some(state);
+            division.blocked_in = Some(state);
         }
         for (command, threads) in &by_command {
             let cpu_ns = stretch.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns);
             self.command(command).add_threads(threads, cpu_ns, length_ns);
         }
         self.merge_least();
+        division
     }
 
     /// Adds wall time in a state, shared among commands by these weights. Without any, it is nobody's.
@@ -443,6 +463,7 @@ mod tests {
     use super::*;
     use crate::model::observation::{Observation, Reading, ReadingState, Size, TaskTimes, Vitals};
     use crate::run::RunState;
+    use crate::run::over_time::Track;
     use crate::run::tree::RunContext;
     use crate::run::trust::Trust;
     use crate::run::usage::CpuUsage;
@@ -608,6 +629,25 @@ mod tests {
         spent.credit(TimeState::Lock, 10, &[("a".into(), 1), ("b".into(), 2)]);
         assert!(spent.commands.len() <= MAX_COMMANDS + 3, "{}", spent.commands.len());
         assert_eq!(wall_ns(&spent).iter().sum::<u64>(), 1010);
+    }
+
+    // Requirement: SLOW-10
+    #[test]
+    fn closed_samples_have_their_own_division() {
+        let mut one = OneProcess::new();
+        one.sample(100, 0, READY);
+        one.sample(40, 10, READY);
+        one.sample(0, 0, STORAGE);
+        one.sample(40, 0, READY);
+        one.run.apply(one.now_ns, &Observation::FinalizeAll);
+        let tracks = &one.run.samples.over_time.time.0;
+        let percent =
+            |track: &Track| [0, 1, 2, 3].map(|point| (track.get(point).unwrap().mean * 100.0).round() as u64);
+        assert_eq!(percent(&tracks.computing), [100, 40, 0, 40]);
+        assert_eq!(percent(&tracks.waiting_for_core), [0, 10, 0, 0]);
+        // The third reading names the rest of the sample before, and of the one after.
+        assert_eq!(percent(&tracks.storage), [0, 50, 100, 60]);
+        assert_eq!(percent(&tracks.other), [0; 4]);
     }
 
     #[test]

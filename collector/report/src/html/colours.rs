@@ -6,6 +6,8 @@ pub(super) const COMMANDS: [&str; 10] = [
     "#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#977df8", "#b1b135", "#be7069",
     "#977d9d",
 ];
+/// Areas of groups of states, in their order. The others get the colour of other commands.
+pub(super) const TIME: [&str; 6] = [COMMANDS[0], COMMANDS[1], COMMANDS[2], COMMANDS[3], COMMANDS[4], OTHERS];
 /// All other commands.
 pub(super) const OTHERS: &str = "#dddddd";
 /// Text on an area.

@@ -14,12 +14,13 @@ use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};
+use crate::model::time_groups::ByTimeGroup;
 use crate::text::text;
 use crate::{format, merge, over_time, quote};
 use gpu_track_core::fixtures::{all, full, killed, nodes, unknown};
 
 /// Maximum number of bytes of a page, and those for each GPU, and for each node or rank that has a row.
-const MOST_BYTES: usize = 138_000;
+const MOST_BYTES: usize = 140_000;
 const MOST_BYTES_OF_GPU: usize = 6_000;
 const MOST_BYTES_OF_PLACE: usize = 2_000;
 const MOST_BYTES_OF_RANKS: usize = 5_000;
@@ -94,6 +95,7 @@ fn large(gpus: usize) -> Report {
         ram_bytes: SetTracks { combined: noisy(POINTS, 1, 21e9), ..SetTracks::default() },
         cpu_percent: SetTracks { combined: noisy(POINTS, 2, 3200.0), ..SetTracks::default() },
         processes: noisy(POINTS, 3, 900.0),
+        time_spent: Some(ByTimeGroup::new(|group| noise(POINTS, 40 + group as usize, 0.3))),
         io_bytes_per_s: IoTracks { read: noisy(POINTS, 4, 1e9), written: noisy(POINTS, 5, 3e8) },
         gpus: (0..gpus)
             .map(|at| GpuSeries {
@@ -385,7 +387,7 @@ fn map_says_where_a_node_is_not_known() {
     assert!(!page.contains("CPU by node"), "all are idle");
 }
 
-// Requirement: OUT-34
+// Requirement: OUT-34, SLOW-13
 #[test]
 fn what_is_not_known_is_drawn_as_nothing() {
     let page = page(&unknown());
@@ -397,10 +399,11 @@ fn what_is_not_known_is_drawn_as_nothing() {
     report.series.other_commands = None;
     report.peak = None;
     report.series.io_bytes_per_s.read.mean[3] = None;
+    report.series.time_spent = None;
     report.processes.heaviest.iter_mut().for_each(|process| process.start_s = None);
     let page = self::page(&report);
-    for title in ["RAM by command", "Heaviest processes"] {
-        let title = format!("<h3>{title}</h3>");
+    for title in ["Where the time went", "RAM by command", "Heaviest processes"] {
+        let title = format!("<figcaption><h3>{title}</h3>");
         assert!(known.contains(&title) && !page.contains(&title), "{title}");
     }
     assert!(page.contains("<h3>I/O that reached storage</h3>"), "{page}");

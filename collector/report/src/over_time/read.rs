@@ -11,6 +11,7 @@ use crate::model::gpu::over_time::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Exit, Report, Series, Track};
 use crate::model::style::RamUnit;
+use crate::model::time_groups::TimeGroup;
 use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
 use crate::tracking_line::{Line, Run};
 
@@ -137,7 +138,7 @@ impl From<EndedProcess> for RecordedProcess {
     }
 }
 
-/// The columns of a report and of samples: RAM, CPU, processes, I/O, then those of each GPU. [`from_report`],
+/// The columns of a report and of samples: RAM, CPU, processes, I/O, how the time was spent, then those of each GPU. [`from_report`],
 /// [`tree_values`] and [`GpuFigure`] have this order. The `row` of a figure says how its values at several points become one.
 fn columns(gpus: usize) -> Vec<Column> {
     let column = |name: String, joining| Column { name, joining };
@@ -148,24 +149,28 @@ fn columns(gpus: usize) -> Vec<Column> {
     };
     let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Joining::Largest)]);
     let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Joining::Mean));
-    let tree = tree.chain(io);
+    let time = TimeGroup::ALL.map(|group| column(time_column(group), Joining::Mean));
+    let tree = tree.chain(io).chain(time);
     tree.chain((0..gpus).flat_map(of_gpu)).collect()
+}
+
+/// The name of the column of a group of states.
+fn time_column(group: TimeGroup) -> String {
+    format!("time_{}_percent", group.name())
 }
 
 /// The points of a report: those of its series, which has at most 300.
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
     let columns = columns(series.gpus.len());
-    // The values of each column at all points.
-    let lists: Vec<&[Option<f64>]> =
-        tracks(series).zip(&columns).map(|(track, column)| track.by(column.joining)).collect();
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
     let points = times.map(|(at, (&start_s, &end_s))| Point {
         start_s,
         end_s,
-        values: lists.iter().map(|list| list.get(at).copied().flatten()).collect(),
+        values: lists(series).zip(&columns).map(|(list, column)| list.value(at, column.joining)).collect(),
     });
-    OverTime { points: points.collect(), columns }
+    let points = points.collect();
+    OverTime { points, columns }
 }
 
 /// The clock of the points of a report, which has the start of its run to the millisecond.
@@ -174,13 +179,33 @@ pub fn clock_of_report(report: &Report) -> Clock {
     Clock { zero_s: since_epoch.as_secs_f64(), earlier_s: 0.0 }
 }
 
-/// The tracks of a series, one for each of [`columns`], in their order.
-fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
+/// The values of a column in a series.
+enum List<'a> {
+    Track(&'a Track),
+    /// Parts, from 0 to 1, which the column has in percent. `None`: not known.
+    Shares(Option<&'a [Option<f64>]>),
+}
+
+impl List<'_> {
+    /// Its value at a point. `joining`: how values of several points become one in the column.
+    fn value(&self, point: usize, joining: Joining) -> Option<f64> {
+        match self {
+            Self::Track(track) => *track.by(joining).get(point)?,
+            Self::Shares(shares) => shares.as_ref()?.get(point)?.map(|share| share * 100.0),
+        }
+    }
+}
+
+/// The values of a series, a list for each of [`columns`], in their order.
+fn lists(series: &Series) -> impl Iterator<Item = List<'_>> {
     let sets = [&series.ram_bytes, &series.cpu_percent].into_iter();
     let of_sets = sets.flat_map(|set| [&set.main, &set.descendants, &set.combined, &set.system]);
     let io = &series.io_bytes_per_s;
-    let of_gpus = series.gpus.iter().flat_map(|gpu| gpu.tracks.iter());
-    of_sets.chain([&series.processes, &io.read, &io.written]).chain(of_gpus)
+    let tree = of_sets.chain([&series.processes, &io.read, &io.written]).map(List::Track);
+    let shares = |group| series.time_spent.as_ref().map(|shares| shares.of(group).as_slice());
+    let time = TimeGroup::ALL.into_iter().map(move |group| List::Shares(shares(group)));
+    let of_gpus = series.gpus.iter().flat_map(|gpu| gpu.tracks.iter()).map(List::Track);
+    tree.chain(time).chain(of_gpus)
 }
 
 /// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
@@ -265,6 +290,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         let mut values = tree_values(sample, before);
         before = Some(sample);
         values.extend(io);
+        values.extend(time_percents(sample));
         // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
@@ -300,6 +326,12 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
         (first_open, before) = (at + 1, Some(io));
     }
     rates
+}
+
+/// How the time of a sample was spent, percent of what is known of it, in the order of the groups. `None`: the threads were not read.
+fn time_percents(sample: &TreeSample) -> [Option<f64>; TimeGroup::ALL.len()] {
+    let shares = sample.time_ns.and_then(|ns| ns.shares());
+    TimeGroup::ALL.map(|group| Some(shares?.of(group) * 100.0))
 }
 
 /// The values of the tree and the machine, in the order of their columns: RAM, CPU, processes. `before`: the sample before;
@@ -485,6 +517,12 @@ fn table_columns(
     if let Some(place) = place(names, "n_processes") {
         add("processes".into(), Joining::Largest, place, 1.0);
     }
+    // gpu_tracker does not tell how the time was spent.
+    for name in TimeGroup::ALL.map(time_column) {
+        if let Some(place) = place(names, &name) {
+            add(name, Joining::Mean, place, 1.0);
+        }
+    }
     for (name, joining, their_name, factor) in [
         ("gpus_utilization_percent", Joining::Mean, "gpu_sum_utilization_percent", 1.0),
         ("gpus_memory_used_bytes", Joining::Largest, "system_gpu_ram", gpu_ram),
@@ -504,6 +542,7 @@ fn table_columns(
 mod tests {
     use super::*;
     use crate::model::gpu::{Device, Figure};
+    use crate::model::time_groups::ByTimeGroup;
     use crate::model::tree_sample::{CpuSample, IoBytes, Span};
     use crate::over_time::{Statistics, statistics};
 
@@ -600,6 +639,24 @@ mod tests {
         assert_eq!((clock.zero_s, clock.earlier_s), (1_700_000_000.25, f64::INFINITY));
         let two = one + &row("1700000002.25", 9);
         assert_eq!(from_csv(lines_of(&two)).unwrap().clock.unwrap().earlier_s, 3.0);
+    }
+
+    // Requirement: SLOW-11
+    #[test]
+    fn time_is_in_percent_from_samples_and_from_a_report() {
+        let shares = ByTimeGroup { computing: S / 4, storage: S / 4, ..ByTimeGroup::default() };
+        let read = TreeSample { time_ns: Some(shares), ..sample(0) };
+        let all = from_samples(&[read, sample(1)], 0);
+        let percents = |over_time: &OverTime, point| {
+            ["computing", "storage", "other"]
+                .map(|group| value(over_time, point, &format!("time_{group}_percent")))
+        };
+        assert_eq!(percents(&all, 0), [Some(50.0), Some(50.0), Some(0.0)]);
+        assert_eq!(percents(&all, 1), [None; 3]);
+        let report = gpu_track_core::fixtures::full();
+        assert_eq!(percents(&from_report(&report), 1), [Some(0.0), Some(75.0), Some(6.25)]);
+        let none = Series { time_spent: None, ..report.series.clone() };
+        assert_eq!(percents(&from_report(&Report { series: none, ..report }), 1), [None; 3]);
     }
 
     // Requirement: TIME-14

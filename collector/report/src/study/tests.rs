@@ -18,6 +18,7 @@ fn plan(names: &[&str], runs: usize) -> Plan {
 fn run(variant: usize, number: usize, wall_s: f64, ram_bytes: u64) -> Run {
     let mut report = full();
     report.gpus.clear();
+    report.time_spent.iter_mut().for_each(|spent| spent.states.clear());
     report.wall_s = wall_s;
     report.cpu_time.total_s = Some(wall_s * 2.0);
     report.max_ram.combined.footprint_bytes = Some(ram_bytes);
@@ -69,7 +70,7 @@ needs less memory than large_one, sure: 50% | small 0.50 x (p = 0.0079)
 
 GPU RAM peak, GPU utilization, GPU energy: not known of any run (there is no GPU)
 I/O written: not known of any run (no process's figure is known)
-I/O read: 0 in all runs
+I/O read, waiting for a core, waiting for storage, waiting for the network, waiting for locks: 0 in all runs
 ";
     assert_eq!(text, expected);
 }
@@ -105,7 +106,7 @@ fn names_of_variants_are_no_markup_in_any_form() {
     assert!(lines[5].contains(r"& $0.603 \pm 0.002^{*}$ \\"), "{latex}");
     let csv = render(&study, "csv");
     let lines: Vec<&str> = csv.lines().collect();
-    assert_eq!(lines.len(), 1 + 9 * 2);
+    assert_eq!(lines.len(), 1 + 13 * 2);
     let columns = lines[0].split(',').count();
     assert!(lines.iter().all(|line| line.split(',').count() == columns), "{csv}");
     let ram = lines.iter().find(|line| line.starts_with("\"50% | small\",ram,bytes,5,603000000,")).unwrap();

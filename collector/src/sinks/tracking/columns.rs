@@ -3,7 +3,8 @@
 //!
 //! A row has the largest value of each quantity since the row before, so the largest of a column is the report's maximum. The
 //! last columns are ours. They include the key of the row, the largest RAM so far, and what shows that RAM; the last row has the
-//! report's largest RAM. Each is a number that is always known, since gpu_tracker's reader accepts no other cells.
+//! report's largest RAM. Each is a number that is always known, but for how the time was spent: those cells are empty in a row
+//! whose threads were not read. gpu_tracker's reader takes an empty cell for a number that is missing.
 
 use std::fmt;
 
@@ -11,6 +12,7 @@ use super::intervals::Row;
 use crate::model::groups::Groups;
 use crate::model::report::Report;
 use crate::model::style::{RamUnit, TimeUnit};
+use crate::model::time_groups::TimeGroup;
 use crate::model::tree_sample::{CpuSample, MaximumSource, RamMaximum, TreeSample};
 use crate::sinks::sink::SinkContext;
 
@@ -194,6 +196,12 @@ pub(super) const DATA: &[Column<DataRow>] = columns! { DataRow:
     "max_descendants_ram" Number = |row| row.form.ram(row.sample().max_ram.descendants.bytes),
     "max_combined_ram" Number = |row| row.form.ram(row.sample().max_ram.combined.bytes),
     "max_ram_source" Integer = |row| Value::Integer(source_number(row.sample().max_ram)),
+    "time_computing_percent" Number = |row| row.time_percent(TimeGroup::Computing),
+    "time_waiting_for_core_percent" Number = |row| row.time_percent(TimeGroup::WaitingForCore),
+    "time_storage_percent" Number = |row| row.time_percent(TimeGroup::Storage),
+    "time_network_percent" Number = |row| row.time_percent(TimeGroup::Network),
+    "time_locks_percent" Number = |row| row.time_percent(TimeGroup::Locks),
+    "time_other_percent" Number = |row| row.time_percent(TimeGroup::Other),
     "at_ns" Integer = |row| Value::Integer(row.sample().at_ns),
 };
 
@@ -215,6 +223,12 @@ impl DataRow {
     /// The machine's CPU utilization, percent of one core. If that is unknown, it is the tree's, a lower bound.
     fn system_percent(&self) -> f64 {
         self.sample().system.cpu_percent.unwrap_or(percent(self.sample().cpu.combined))
+    }
+
+    /// The part of the row's time that the run spent so, percent of what is known of that time.
+    fn time_percent(&self, group: TimeGroup) -> Value {
+        let shares = self.sample().time_ns.and_then(|ns| ns.shares());
+        shares.map_or(Value::Unknown, |shares| rounded(shares.of(group) * 100.0, UNDIVIDED))
     }
 
     /// The GPU RAM of the processes that `group` picks, in its unit.
@@ -248,7 +262,7 @@ fn percent(cpu: CpuSample) -> f64 {
     cpu.percent.unwrap_or(0.0)
 }
 
-/// Makes a cell of utilization, divided by `cores` and rounded to a thousandth, because clocks are no more exact.
+/// Makes a cell of a percentage, divided by `cores` and rounded to a thousandth, because clocks are no more exact.
 fn rounded(percent: f64, cores: u32) -> Value {
     Value::Number((percent / f64::from(cores.max(1)) * 1000.0).round() / 1000.0)
 }

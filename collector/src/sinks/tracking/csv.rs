@@ -130,6 +130,7 @@ mod tests {
     use super::*;
     use crate::model::groups::Groups;
     use crate::model::style::{RamUnit, TimeUnit};
+    use crate::model::time_groups::ByTimeGroup;
     use crate::model::tree_sample::{GpuSample, MaximumSource, RamMaximum, Span, SystemSample};
     use crate::sinks::tracking::TrackingFile;
     use crate::sinks::tracking::rows::PAGE;
@@ -226,6 +227,23 @@ mod tests {
         (one.gpu.expected, one.gpu.busy_percent) = (2, Some(90.0));
         assert_eq!(cells(&one)[3..10].join(","), "3.0,,,,,90.0,45.0", "a device that gave no memory");
         assert_eq!(cells(&one)[13..15], ["200.0", "50.0"]);
+    }
+
+    // Requirement: SLOW-12
+    #[test]
+    fn time_is_in_percent_of_the_rows_known_time_and_empty_without_a_reading() {
+        let mut intervals = Intervals::new(100 * MS);
+        let groups = ByTimeGroup { computing: 30 * MS, storage: 15 * MS, ..ByTimeGroup::default() };
+        let read = TreeSample { time_ns: Some(groups), ..sample(0, 45, 1) };
+        assert!(intervals.add(&read).is_none());
+        let joined = intervals.add(&sample(45, 100, 1)).unwrap();
+        let unread = intervals.add(&sample(100, 200, 1)).unwrap();
+        let first = DATA.iter().position(|column| column.name == "time_computing_percent").unwrap();
+        let cells = |row: Row| {
+            line(form(), row, 0).split(',').skip(first).take(6).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(cells(joined), ["66.667", "0.0", "33.333", "0.0", "0.0", "0.0"]);
+        assert_eq!(cells(unread), [""; 6]);
     }
 
     // Requirement: TIME-2, TIME-3

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use gpu_track_collector::model::report::Usable;
+use gpu_track_collector::model::time_groups::ByTimeGroup;
 use serde::Deserialize;
 
 use super::gpus::Gpu;
@@ -72,6 +73,8 @@ pub(super) struct Frame {
     pub(super) max_ram_bytes: Option<u64>,
     /// CPU utilization over about a second, percent of one core.
     pub(super) cpu_percent: Option<f64>,
+    /// How the run spent about the last second, percent of the time. `None`: not known.
+    pub(super) time_percent: Option<ByTimeGroup<f64>>,
     /// Number of live processes.
     pub(super) processes: Option<u64>,
     /// Number of their threads.

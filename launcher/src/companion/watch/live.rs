@@ -71,6 +71,7 @@ impl Live {
             // The summary is written less often than samples, so it may not know the newest one.
             max_ram_bytes: summary.and_then(Summary::max_ram_bytes).max(Some(last.combined_bytes)),
             cpu_percent: self.cpu_percent(newest, last),
+            time_percent: summary.and_then(Summary::time_percent),
             processes: Some(last.processes),
             threads: Some(last.threads),
             listed,

@@ -6,6 +6,7 @@ use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
 use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::{Crash, Report, Usable};
 use gpu_track_collector::model::signal::signal_name;
+use gpu_track_collector::model::time_groups::{ByTimeGroup, TimeGroup};
 use gpu_track_collector::model::tree_sample::GpuSample;
 use gpu_track_collector::read_recording;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
@@ -88,6 +89,14 @@ impl Replay {
         self.value(point, column).filter(|value| *value >= 0.0).map(|value| value as u64)
     }
 
+    /// How the time of a point was spent, percent. `None`: not known.
+    fn time_percent(&self, point: usize) -> Option<ByTimeGroup<f64>> {
+        let column = |group: TimeGroup| self.value(point, &format!("time_{}_percent", group.name()));
+        let percent = ByTimeGroup::new(column);
+        let is_known = percent.values().into_iter().all(Option::is_some);
+        is_known.then(|| ByTimeGroup::new(|group| percent.of(group).unwrap_or(0.0)))
+    }
+
     /// The run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the point that
     /// contains the moment.
     pub(super) fn at(&self, at_s: f64) -> Reading {
@@ -109,6 +118,7 @@ impl Replay {
             ram_bytes: self.whole(point, RAM),
             max_ram_bytes: self.max_ram_bytes(),
             cpu_percent: self.value(point, CPU),
+            time_percent: self.time_percent(point),
             processes,
             threads: self.recording.moments.get(point).and_then(|moment| moment.threads),
             listed,

@@ -3,6 +3,7 @@
 
 use gpu_track_collector::model::alert::RunEvent;
 use gpu_track_collector::model::report::Usable;
+use gpu_track_collector::model::time_groups::ByTimeGroup;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
 use gpu_track_collector::report::figures;
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub(super) struct Summary {
     /// The end of the batch job, seconds after the start of the run.
     job_limit_s: Option<f64>,
     max_ram: Maxima,
+    /// How the last second was spent, nanoseconds.
+    time_ns: Option<ByTimeGroup<u64>>,
     ended: Option<EndedProcesses>,
     coverage: Option<Coverage>,
     alerts: Vec<Value>,
@@ -105,6 +108,12 @@ impl Summary {
     /// The largest RAM so far, bytes.
     pub(super) fn max_ram_bytes(&self) -> Option<u64> {
         self.max_ram.combined.map(|maximum| maximum.bytes)
+    }
+
+    /// How the run spent about the last second, percent. `None`: not known.
+    pub(super) fn time_percent(&self) -> Option<ByTimeGroup<f64>> {
+        let shares = self.time_ns?.shares()?;
+        Some(ByTimeGroup::new(|group| shares.of(group) * 100.0))
     }
 
     /// The processes that ended. `None`: the summary does not have them.
@@ -190,6 +199,17 @@ mod tests {
         let empty = Summary::read("{}").unwrap();
         assert_eq!((empty.run(), empty.ended(), empty.max_ram_bytes()), (Run::default(), None, None));
         assert!(empty.coverage().is_empty() && empty.events().is_empty());
+    }
+
+    // Requirement: SLOW-13
+    #[test]
+    fn time_of_the_last_second_is_in_percent() {
+        let known = |text: &str| Summary::read(text).unwrap().time_percent();
+        let all =
+            r#""computing": 3, "waiting_for_core": 0, "storage": 1, "network": 0, "locks": 0, "other": 0"#;
+        let percent = known(&format!("{{\"time_ns\": {{{all}}}}}")).unwrap();
+        assert_eq!((percent.computing, percent.storage, percent.other), (75.0, 25.0, 0.0));
+        assert_eq!([known("{}"), known(r#"{"time_ns": null}"#)], [None; 2]);
     }
 
     // Requirement: WATCH-14

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::DiskRole;
 use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use crate::model::joining::Joining;
+use crate::model::time_groups::ByTimeGroup;
 
 /// The run over time. Each list has an entry for each point; an entry that is not known is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,8 @@ pub struct Series {
     pub ram_bytes: SetTracks,
     /// Percent of one core; `min` and `max` of windows as in `cpu`.
     pub cpu_percent: SetTracks,
+    /// How the time of each point was spent, from 0 to 1, as in `time_spent`; `None`: no sample read what threads do.
+    pub time_spent: Option<ByTimeGroup<Vec<Option<f64>>>>,
     /// Live processes.
     pub processes: Track,
     /// Block I/O, bytes per second.
@@ -234,9 +237,10 @@ impl Series {
         let tracks =
             sets.chain([&self.processes, read, written]).chain(file_systems).chain(gpus).chain(commands);
         let means = self.commands.iter().map(|command| &command.mean_cpu_percent);
+        let time = self.time_spent.iter().flat_map(ByTimeGroup::values);
         let others = self.other_commands.iter();
         let others = others.flat_map(|others| [&others.mean_ram_bytes, &others.mean_cpu_percent]);
-        let mut lists = tracks.flat_map(Track::lists).chain(means).chain(others);
+        let mut lists = tracks.flat_map(Track::lists).chain(means).chain(time).chain(others);
         self.end_s.len() == self.start_s.len() && lists.all(|list| list.len() == self.start_s.len())
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use crate::model::groups::Groups;
+use crate::model::time_groups::{ByTimeGroup, TimeGroup};
 use crate::model::tree_sample::{CommandSample, FileSystemSample, IoSample, Span, TreeSample};
 #[cfg(test)]
 use axis::MOST_POINTS;
@@ -44,6 +45,17 @@ pub(crate) struct IoTracks {
     pub before_ns: u64,
 }
 
+/// How the time is divided: the part of each group in the time of a point. A sample whose threads were not read has none of any. So the
+/// sum of a point's parts is how much of its time is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TimeTracks(pub ByTimeGroup<Track>);
+
+impl Default for TimeTracks {
+    fn default() -> Self {
+        Self(ByTimeGroup::new(|_| Track::zero_mean()))
+    }
+}
+
 /// A file system over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileSystemTracks {
@@ -73,6 +85,8 @@ pub struct OverTime {
     /// Utilisation, percent of one core. Extremes are those of the CPU windows, over each of which it is measured; means come from
     /// CPU time.
     pub(crate) cpu_percent: Sets,
+    /// How the time is divided.
+    pub(crate) time: TimeTracks,
     /// Live processes.
     pub(crate) processes: Track,
     /// Block I/O of the tree.
@@ -113,6 +127,7 @@ impl OverTime {
         }
         let at = self.axis.push(Stretch { start_ns: sample.from_ns, end_ns: sample.at_ns });
         self.put_tree(at, sample);
+        self.put_time(at, sample);
         self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), ByGpuFigure::default);
         for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
             for (track, figure) in tracks.iter_mut().zip(GpuFigure::ALL) {
@@ -199,6 +214,15 @@ impl OverTime {
         })
     }
 
+    /// Adds how a sample's time is divided.
+    fn put_time(&mut self, at: AxisPosition, sample: &TreeSample) {
+        let parts = sample.time_ns.filter(|_| at.sample_length_s > 0.0);
+        for (track, group) in self.time.0.values_mut().into_iter().zip(TimeGroup::ALL) {
+            let part = parts.map(|ns| *ns.of(group) as f64 / 1e9 / at.sample_length_s);
+            track.put(at, part.map(Values::of_mean));
+        }
+    }
+
     /// Notes that there was more RAM, or more processes, in the time of a closed sample: raises the maxima of its point.
     pub(in crate::run) fn raise(&mut self, revision: &Revision) {
         let Some(point) = self.axis.point_at(revision.at_ns) else { return };
@@ -232,7 +256,8 @@ impl OverTime {
         let gpus = self.gpus.iter_mut().flat_map(ByGpuFigure::iter_mut);
         let io = [&mut self.io.read, &mut self.io.written];
         let file_systems = self.file_systems.iter_mut().map(|system| &mut system.free_bytes);
-        let machine = [&mut self.processes].into_iter().chain(io).chain(file_systems);
+        let time = self.time.0.values_mut();
+        let machine = [&mut self.processes].into_iter().chain(time).chain(io).chain(file_systems);
         sets.chain(machine).chain(gpus).chain(self.commands.tracks())
     }
 }

@@ -105,6 +105,29 @@ fn long_run_takes_no_more_memory_than_a_short_one() {
     assert!(long < 1_000_000, "{long} bytes");
 }
 
+// Requirement: SLOW-11
+#[test]
+fn parts_of_time_are_of_all_of_it_and_unread_samples_have_none() {
+    let ms = |computing: u64, locks: u64| {
+        let (computing, locks) = (computing * 1_000_000, locks * 1_000_000);
+        Some(ByTimeGroup { computing, locks, ..ByTimeGroup::default() })
+    };
+    let divided = [ms(1000, 0), None, None, ms(250, 750)];
+    let samples = (0..).zip(divided).map(|(number, time_ns)| TreeSample { time_ns, ..sample(number, 0, 0) });
+    let mut over_time = OverTime::of_samples(&samples.collect::<Vec<_>>());
+    let means = |over_time: &OverTime, group| {
+        let track = over_time.time.0.of(group);
+        (0..over_time.points().len()).map(|at| track.get(at).unwrap().mean).collect::<Vec<_>>()
+    };
+    assert_eq!(means(&over_time, TimeGroup::Computing), [1.0, 0.0, 0.0, 0.25]);
+    over_time.tracks().for_each(|track| track.halve(&[1.0; 4]));
+    let halved = [TimeGroup::Computing, TimeGroup::Locks].map(|group| {
+        let track = over_time.time.0.of(group);
+        [0, 1].map(|at| track.get(at).unwrap().mean)
+    });
+    assert_eq!(halved, [[0.5, 0.125], [0.0, 0.375]]);
+}
+
 // Requirement: RAM-12
 #[test]
 fn restored_run_goes_on_as_before() {

@@ -16,6 +16,7 @@ mod places;
 mod samples;
 mod stack;
 mod time;
+mod time_spent;
 
 use crate::metrics::MetricTrack;
 use crate::model::report::Report;
@@ -27,7 +28,8 @@ use time::Time;
 /// value for each point of the report's series.
 pub(super) fn charts(report: &Report, units: Units, tracks: &[MetricTrack]) -> String {
     let time = Time::new(&report.series, report.wall_s, units);
-    let figures: [Vec<Figure>; 9] = [
+    let figures: [Vec<Figure>; 10] = [
+        time_spent::time_spent(report, &time).into_iter().collect(),
         by_command::ram(report, units, &time).into_iter().collect(),
         places::ram(report, units, &time),
         by_command::cpu(report, &time).into_iter().collect(),

@@ -98,9 +98,8 @@ impl Stack {
             height: HEIGHT,
             ticks: Ticks { time: 6, values: 4 },
             paths: format!(
-                "<g stroke=\"{}\" stroke-width=\".5\">\n{areas}</g>\n<path class=\"s\" fill=\"none\" stroke=\"currentColor\" \
-                 vector-effect=\"non-scaling-stroke\" d=\"{largest_line}\"/>\n",
-                colours::PAGE
+                "{areas}<path class=\"s\" fill=\"none\" stroke=\"currentColor\" \
+                 vector-effect=\"non-scaling-stroke\" d=\"{largest_line}\"/>\n"
             ),
             overlay: [Some(names), limit, peak].into_iter().flatten().collect(),
             legend: keys.chain([largest_key]).chain(limit_above.map(limit_above_key)).collect(),
@@ -118,13 +117,19 @@ impl Stack {
     }
 }
 
+/// Draws layers as areas, one on the other. `top`: the value at the top of the plot.
+pub(super) fn stacked_areas(layers: &[Layer], time: &Time, top: f64) -> String {
+    areas(layers, &upper_edges(layers), time, top)
+}
+
 /// Draws the area of each layer from its upper edge down to zero, the uppermost first: the next one covers its lower part.
 fn areas(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) -> String {
     let area = |(layer, edge): (&Layer, &Vec<Option<f64>>)| {
         let path = path::area(time, edge.iter().copied(), top);
         format!("<path class=\"s d a\" fill=\"{}\" d=\"{path}\"/>\n", layer.colour)
     };
-    layers.iter().zip(edges).rev().map(area).collect()
+    let areas: String = layers.iter().zip(edges).rev().map(area).collect();
+    format!("<g stroke=\"{}\" stroke-width=\".5\">\n{areas}</g>\n", colours::PAGE)
 }
 
 /// Writes the name of each layer on its area, where it fits.
@@ -141,7 +146,7 @@ fn names(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) ->
 }
 
 /// Makes a layer's line of the legend.
-fn layer_key(layer: &Layer) -> LegendKey {
+pub(super) fn layer_key(layer: &Layer) -> LegendKey {
     LegendKey {
         swatch: Swatch::Area("g", layer.colour),
         name: quote::cut_middle(&quote::escape(&layer.name), NAME_COLUMNS),

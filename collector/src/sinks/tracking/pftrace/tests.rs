@@ -13,6 +13,7 @@ use super::*;
 use crate::model::gpu::{Device, Figure};
 use crate::model::quality::Quality;
 use crate::model::report::{Exit, ProcessUsage};
+use crate::model::time_groups::ByTimeGroup;
 use crate::model::tree_sample::{GpuSample, MaximumSource, Span, SystemSample};
 use crate::sinks::tracking::TrackingFile;
 
@@ -292,4 +293,25 @@ fn what_follows_lost_packets_needs_nothing_of_them() {
         packets.iter().filter_map(|packet| packet.track_descriptor.as_ref()?.uuid).collect();
     let used = packets.iter().filter_map(|packet| packet.track_event.as_ref()?.track_uuid);
     assert!(used.into_iter().all(|uuid| declared.contains(&uuid)), "{declared:?}");
+}
+
+// Requirement: SLOW-12
+#[test]
+fn time_has_a_counter_for_each_group_of_states_where_threads_were_read() {
+    let counters = |sample: &TreeSample| -> Vec<(String, f64)> {
+        let all = tracks::values(sample).into_iter().map(|value| (value.track.name.unwrap(), value.value));
+        all.filter(|(name, _)| name.starts_with("Time: ")).collect()
+    };
+    assert_eq!(counters(&sample(1)), []);
+    let groups = ByTimeGroup { computing: 75 * MS, locks: 25 * MS, ..ByTimeGroup::default() };
+    let read = TreeSample { time_ns: Some(groups), ..sample(1) };
+    let expected = [
+        ("computing", 75.0),
+        ("waiting for a core", 0.0),
+        ("storage", 0.0),
+        ("network", 0.0),
+        ("locks", 25.0),
+        ("other waits", 0.0),
+    ];
+    assert_eq!(counters(&read), expected.map(|(name, percent)| (format!("Time: {name}"), percent)));
 }

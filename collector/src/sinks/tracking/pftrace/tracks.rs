@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! make -j4                        the run; its end is an event here
-//!   RAM, RAM of main, ... CPU     counters of the tree and of the machine
+//!   RAM, RAM of main, ... CPU     counters of the tree and of the machine, and how the time was spent
 //!   GPU 0 NAME                    its counters
 //!   Processes
 //!     cc1                         tracks of processes; those of one name are drawn as one
@@ -18,6 +18,7 @@ use super::messages::{CHRONOLOGICAL, CounterDescriptor, EXPLICIT, SIZE_BYTES, Tr
 use crate::model::gpu::Device;
 use crate::model::gpu::over_time::{GpuFigure, Row};
 use crate::model::groups::Groups;
+use crate::model::time_groups::TimeGroup;
 use crate::model::tree_sample::{GpuSample, TreeSample};
 use crate::report::quote::escape;
 
@@ -67,6 +68,21 @@ const OTHERS: [Counter<TreeSample>; 6] = [
     other("CPU of the machine", "%", |sample| sample.system.cpu_percent),
 ];
 
+/// Counters of how the time was spent, percent of what is known of it.
+const TIME: [Counter<TreeSample>; TimeGroup::ALL.len()] = [
+    other("Time: computing", "%", |sample| time_percent(sample, TimeGroup::Computing)),
+    other("Time: waiting for a core", "%", |sample| time_percent(sample, TimeGroup::WaitingForCore)),
+    other("Time: storage", "%", |sample| time_percent(sample, TimeGroup::Storage)),
+    other("Time: network", "%", |sample| time_percent(sample, TimeGroup::Network)),
+    other("Time: locks", "%", |sample| time_percent(sample, TimeGroup::Locks)),
+    other("Time: other waits", "%", |sample| time_percent(sample, TimeGroup::Other)),
+];
+
+/// The part of a sample's time that the run spent so, percent. `None`: the threads were not read.
+fn time_percent(sample: &TreeSample, group: TimeGroup) -> Option<f64> {
+    Some(sample.time_ns?.shares()?.of(group) * 100.0)
+}
+
 /// The counter of a figure of a GPU.
 const fn of_gpu(figure: GpuFigure) -> Counter<GpuSample> {
     let Row { title, unit, value, .. } = figure.row();
@@ -91,7 +107,7 @@ pub(super) struct Value {
 
 /// The counters of the tree from the top, each with the number of its track.
 fn tree_counters() -> impl Iterator<Item = (u64, &'static Counter<TreeSample>)> {
-    (FIRST_COUNTER..).zip(RAM.iter().chain(&LARGEST_RAM).chain(&OTHERS))
+    (FIRST_COUNTER..).zip(RAM.iter().chain(&LARGEST_RAM).chain(&OTHERS).chain(&TIME))
 }
 
 /// The track of a counter of the tree, a child of the run's track. Tracks are shown in the order of their numbers.

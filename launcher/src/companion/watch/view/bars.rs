@@ -1,6 +1,7 @@
 //! The title, and bars of what the run uses against what it may use.
 
 use gpu_track_collector::model::gpu::over_time::GpuFigure;
+use gpu_track_collector::model::time_groups::{ByTimeGroup, TimeGroup};
 use gpu_track_collector::report::{figures, quote};
 
 use super::canvas::{Canvas, Look};
@@ -75,7 +76,11 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     // The brackets, and the blank after them.
     let room = canvas.width().saturating_sub(NAME_WIDTH + 3 + longest);
     let width = room.clamp(MIN_BAR_WIDTH, BAR_WIDTH);
-    for bar in bars {
+    for (at, bar) in bars.into_iter().enumerate() {
+        // Below CPU stands what the run does beside computing.
+        if at == 1 {
+            states(model, canvas);
+        }
         let drawn = drawn(&bar, width, canvas.is_unicode());
         canvas.pieces(&[
             (format!("{:<NAME_WIDTH$}", bar.name), Look::Head),
@@ -83,6 +88,27 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             (format!(" {}", bar.told), Look::Plain),
         ]);
     }
+}
+
+/// Writes what the run does, the most frequent first. Nothing, if that is not known.
+fn states(model: &Model, canvas: &mut Canvas<'_>) {
+    let Some(told) = model.frame.time_percent.as_ref().map(told_states) else { return };
+    let room = canvas.width().saturating_sub(NAME_WIDTH);
+    canvas
+        .pieces(&[(format!("{:<NAME_WIDTH$}", "Doing"), Look::Head), (quote::cut(&told, room), Look::Plain)]);
+}
+
+/// Says how the time is spent, such as `computing 62%, storage 30%`.
+fn told_states(time_percent: &ByTimeGroup<f64>) -> String {
+    /// Smaller parts are not said.
+    const LEAST_PERCENT: f64 = 1.0;
+    let mut parts: Vec<(f64, TimeGroup)> =
+        TimeGroup::ALL.map(|group| (*time_percent.of(group), group)).into();
+    parts.retain(|(percent, _)| *percent >= LEAST_PERCENT);
+    parts.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let parts: Vec<String> =
+        parts.into_iter().map(|(percent, group)| format!("{} {percent:.0}%", group.label())).collect();
+    parts.join(", ")
 }
 
 /// Makes the text of a bar: filled up to the value now, with a mark at a higher peak. Without a limit the bar is empty.
@@ -172,6 +198,19 @@ mod tests {
 
     fn shown(now: Option<f64>, peak: Option<f64>, limit: Option<f64>) -> String {
         drawn(&Bar { name: "", now, peak, limit, told: String::new() }, BAR_WIDTH, false)
+    }
+
+    // Requirement: SLOW-13
+    #[test]
+    fn states_are_said_by_their_parts_of_the_time() {
+        let time_percent = ByTimeGroup {
+            computing: 30.4,
+            storage: 62.0,
+            network: 0.6,
+            other: 7.0,
+            ..ByTimeGroup::default()
+        };
+        assert_eq!(told_states(&time_percent), "storage 62%, computing 30%, other waits 7%");
     }
 
     #[test]

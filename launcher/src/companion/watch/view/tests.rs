@@ -3,6 +3,7 @@
 use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::Usable;
 use gpu_track_collector::model::style::Console;
+use gpu_track_collector::model::time_groups::ByTimeGroup;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_crossterm::crossterm::event::KeyCode as Key;
@@ -43,6 +44,7 @@ fn busy() -> Reading {
         ram_bytes: Some(2_000 * MB),
         max_ram_bytes: Some(4_000 * MB),
         cpu_percent: Some(310.0),
+        time_percent: Some(ByTimeGroup { computing: 88.0, storage: 12.0, ..ByTimeGroup::default() }),
         processes: Some(3),
         threads: Some(5),
         listed: vec![
@@ -111,9 +113,10 @@ fn run_that_just_started_has_nothing_but_unknown_figures() {
     ];
     assert_has(&shown, &parts);
     assert!(!shown.contains(" 0 B") && !shown.contains("0.00 of"), "unknown is no 0:\n{shown}");
+    assert!(!shown.contains("Doing"), "{shown}");
 }
 
-// Requirement: WATCH-2, WATCH-50, WATCH-51
+// Requirement: WATCH-2, WATCH-50, WATCH-51, SLOW-13
 #[test]
 fn busy_run_shows_its_parts_in_order() {
     let shown = text(&model(busy()), 80);
@@ -122,6 +125,7 @@ fn busy_run_shows_its_parts_in_order() {
         "runs for 10.0 s\n",
         "CPU     [",
         "] 3.10 of 4.00 cores  peak 3.10 seen\n",
+        "Doing   computing 88%, storage 12%\n",
         "RAM     [",
         "] 2.00 GB of 8.00 GB  peak 4.00 GB\n",
         "Time    [",
