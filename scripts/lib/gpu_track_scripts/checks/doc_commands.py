@@ -24,6 +24,7 @@ GUIDE, PYTHON = "docs/GUIDE.md", "docs/PYTHON.md"
 PAGES = [
     "README.md",
     GUIDE,
+    "docs/WHY.md",
     PYTHON,
     "docs/CONTAINERS.md",
     "docs/NODES.md",
