@@ -52,8 +52,8 @@ pub(crate) struct ThreadReader {
     processes: FxHashMap<ProcessId, HeldProcess>,
     /// When threads were last read, CLOCK_MONOTONIC nanoseconds; 0: never.
     read_ns: u64,
-    /// CLOCK_MONOTONIC nanoseconds of the first reading after an earlier collector, which has counted times up to about then. 0:
-    /// there was no earlier one. `u64::MAX` before that reading.
+    /// What threads used before this time does not count, CLOCK_MONOTONIC nanoseconds: an earlier collector has counted it, or it is from
+    /// before the run. `u64::MAX` before the first reading after an earlier collector.
     counted_until_ns: u64,
     /// What may be spent now, nanoseconds.
     saved_ns: u64,
@@ -141,7 +141,7 @@ impl ThreadReader {
             return None;
         }
         // Only the first reading can change this: every later `now_ns` is larger.
-        self.counted_until_ns = self.counted_until_ns.min(now_ns);
+        self.counted_until_ns = self.counted_until_ns.min(now_ns).max(start_ns);
         self.read_ns = now_ns;
         self.saved_ns = (self.saved_ns + elapsed_ns / BUDGET_PART).min(MOST_SAVED_NS);
         self.pipes.clear();

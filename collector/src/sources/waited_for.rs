@@ -3,8 +3,8 @@
 //! One process is looked at, twice a second at most: one whose wait decides what the run does. The kernel does not say on which file a
 //! thread sleeps. It is the file whose offset moved since the look before, or the only one that is open.
 
-use std::fs;
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,7 +21,7 @@ use crate::sys::proc_fs::ProcRoot;
 const PERIOD_NS: u64 = 500_000_000;
 /// The state of a connection in /proc/net/tcp (TCP_ESTABLISHED).
 const ESTABLISHED: &str = "01";
-/// How much of the kernel's table of connections is read.
+/// How much of the kernel's tables of connections and locks is read. The lines that are there count.
 const MOST_TABLE_BYTES: u64 = 256 << 10;
 /// File systems of the kernel itself: a file there is not on storage.
 const NOT_STORED: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/run/"];
@@ -131,10 +131,7 @@ impl WaitLookup {
         }
         let mut peers = FxHashSet::default();
         for table in ["net/tcp", "net/tcp6"] {
-            let mut text = String::new();
-            let file = self.root.open(pid, table).ok()?;
-            // Of a table that is cut, the lines that are there count.
-            let _cut = file.take(MOST_TABLE_BYTES).read_to_string(&mut text);
+            let text = Self::table(self.root.open(pid, table))?;
             peers.extend(
                 connections(&text).filter(|(inode, _)| sockets.contains(inode)).map(|(_, peer)| peer),
             );
@@ -143,9 +140,16 @@ impl WaitLookup {
         peers.next().filter(|_| peers.next().is_none()).map(|peer| WaitedFor::Peer(peer.to_string()))
     }
 
+    /// The text of one of the kernel's tables, up to [`MOST_TABLE_BYTES`]. `None`: it can't be read.
+    fn table(file: io::Result<File>) -> Option<String> {
+        let mut text = String::new();
+        file.ok()?.take(MOST_TABLE_BYTES).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+
     /// The lock that a process waits for.
     fn lock(&self, pid: u32) -> Option<WaitedFor> {
-        let text = fs::read_to_string(self.root.top_path("locks")).ok()?;
+        let text = Self::table(File::open(self.root.top_path("locks")))?;
         let (holder, inode) = blocker(&text, pid)?;
         let open = descriptors(&self.root, pid).filter(|file| file.name.starts_with('/'));
         let mut of_inode = open.filter(|file| {

@@ -5,8 +5,8 @@ mod words;
 use std::ops::RangeInclusive;
 
 use crate::model::report::{
-    CommandShare, CommandTime, GpuTime, Report, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
-    VerdictKind,
+    CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, StateTime, ThreadTime, TimeSpent, TimeState,
+    Verdict, VerdictKind,
 };
 use crate::run::time_spent::{self as sums, ByState, CommandSums};
 
@@ -131,13 +131,18 @@ fn states(spent: &sums::TimeSpent, wall_s: f64, wall_ns: u64) -> Vec<StateTime> 
         let ns = sum_of(&wall, index..=index) + uncovered_ns;
         let commands = spent.commands.iter().zip(&wall).filter(|(_, ns)| ns[index] > 0);
         let mut by_command: Vec<CommandShare> = commands
-            .map(|(sums, ns)| CommandShare { command: sums.command.to_string(), share: share(ns[index]) })
+            .map(|(sums, ns)| CommandShare { command: name(sums), share: share(ns[index]) })
             .collect();
         by_command.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.command.cmp(&b.command)));
         by_command.truncate(Policy::MAX_OF_STATE);
         (ns > 0).then(|| StateTime { state, share: share(ns), s: share(ns) * wall_s, by_command })
     };
     TimeState::ALL.into_iter().filter_map(time).collect()
+}
+
+/// The name of a command, or of the sums that are of no single one.
+fn name(sums: &CommandSums) -> String {
+    if sums.command.is_empty() { OTHER_COMMANDS.into() } else { sums.command.to_string() }
 }
 
 /// What the threads of the commands did.
@@ -147,7 +152,7 @@ fn commands(spent: &sums::TimeSpent) -> Vec<CommandTime> {
     all.sort_by_key(|sums| std::cmp::Reverse(sums.wall_ns.iter().sum::<u64>()));
     let thread_time = |(state, ns): (TimeState, u64)| (ns > 0).then(|| ThreadTime { state, s: seconds(ns) });
     let time = |sums: &CommandSums| CommandTime {
-        command: sums.command.to_string(),
+        command: name(sums),
         states: TimeState::ALL.into_iter().zip(sums.thread_ns).filter_map(thread_time).collect(),
         waiting_for_children_s: seconds(sums.child_ns),
         waiting_for_pipes_s: seconds(sums.pipe_ns),
@@ -172,7 +177,7 @@ fn verdict(
     let most = most.ok_or("nothing took 60% of the time")?;
     let kind = kind(most.state, time_spent, report).ok_or("most of the time is unknown")?;
     let is_leader = |first: &&CommandShare| {
-        !first.command.is_empty() && first.share >= most.share * Policy::LEAST_OF_STATE
+        first.command != OTHER_COMMANDS && first.share >= most.share * Policy::LEAST_OF_STATE
     };
     let command = most.by_command.first().filter(is_leader).map(|leader| leader.command.as_str());
     let said = words::Said { kind, most, command, time_spent, waited_for: &spent.waited_for, report };

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::push_last;
 use super::tree::ProcessSummary;
-use crate::model::report::Crash;
+use crate::model::report::{Crash, OTHER_COMMANDS};
 use crate::model::signal::signal_name;
 
 /// Signals that the kernel sends for a fault of the process, or at its limit of CPU time or file size, and SIGABRT.
@@ -23,8 +23,6 @@ const FAULTS: [i32; 9] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGT
 
 /// Maximum number of pairs of signal and command that are counted by themselves; the others share a name.
 const MAX_PAIRS: usize = 1000;
-/// The name that the commands of all other pairs share.
-const OTHER: &str = "(other)";
 /// Maximum number of crashes that are kept one by one, to be compared with those of their parents and children: the last ones.
 const MAX_RECENT: usize = 64;
 /// A process passes the signal of its child on within this time: it only has to wake up.
@@ -92,12 +90,12 @@ impl Crashes {
         push_last(&mut self.recent, RecentCrash { counted_as, ..crash }, MAX_RECENT);
     }
 
-    /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`MAX_PAIRS`] pairs already.
+    /// Counts a crash. A new pair of signal and command is counted as [`OTHER_COMMANDS`] if there are [`MAX_PAIRS`] pairs already.
     /// Returns the pair under which the crash was counted.
     fn count(&mut self, signal: i32, command: &Arc<str>) -> (i32, Arc<str>) {
         let own = (signal, command.clone());
         let is_full = self.counts.len() >= MAX_PAIRS && !self.counts.contains_key(&own);
-        let counted_as = if is_full { (signal, OTHER.into()) } else { own };
+        let counted_as = if is_full { (signal, OTHER_COMMANDS.into()) } else { own };
         *self.counts.entry(counted_as.clone()).or_default() += 1;
         counted_as
     }
@@ -241,6 +239,9 @@ mod tests {
         let many: Vec<_> =
             (0..3000).map(|pid| dead(pid + 20, 10, &format!("x{pid}"), libc::SIGSEGV, S)).collect();
         let listed = listed(&many, 0);
-        assert_eq!((listed.len(), &listed[0]), (MAX_PAIRS + 1, &listed_crash("SIGSEGV", OTHER, 2000)));
+        assert_eq!(
+            (listed.len(), &listed[0]),
+            (MAX_PAIRS + 1, &listed_crash("SIGSEGV", OTHER_COMMANDS, 2000))
+        );
     }
 }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use super::head::cut;
 use super::totals::{millionths, saturated};
 use crate::command_sums::CommandSums;
-use crate::model::report::{CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, ProcessUsage, Report};
+use crate::model::report::{
+    CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, OTHER_COMMANDS, ProcessUsage, Report,
+};
 
 /// Maximum number of command names with sums of their own while reports are read; the others share one sum.
 const MOST_NAMES: usize = 20_000;
 /// Maximum number of command names that are listed, those with most CPU time, and of kinds of crashes.
 const LISTED: usize = 1000;
-/// Name of the rest, as in the report of one node.
-const OTHER: &str = "(other)";
 /// How many single processes are listed of each kind: as many as a report has by default.
 const HEAVIEST: usize = 10;
 /// Maximum number of places that are named for crashes of one kind.
@@ -82,7 +82,7 @@ impl MergedProcesses {
     fn command(&mut self, name: &str) -> &mut CommandSums {
         let name = cut(name);
         let is_new = !self.commands.contains_key(&name);
-        let name = if is_new && self.commands.len() >= MOST_NAMES { OTHER.to_owned() } else { name };
+        let name = if is_new && self.commands.len() >= MOST_NAMES { OTHER_COMMANDS.to_owned() } else { name };
         self.commands.entry(name).or_default()
     }
 
@@ -114,14 +114,14 @@ impl MergedProcesses {
     pub(super) fn by_command(&self) -> Vec<CommandUsage> {
         let mut all: Vec<_> = self.commands.iter().collect();
         all.sort_by_cached_key(|(name, command)| {
-            (*name == OTHER, Reverse(command.cpu_us.unwrap_or(0)), (*name).clone())
+            (*name == OTHER_COMMANDS, Reverse(command.cpu_us.unwrap_or(0)), (*name).clone())
         });
         let rest = all.split_off(all.len().min(LISTED));
         let mut list: Vec<CommandUsage> = all.iter().map(|(name, command)| command.usage(name)).collect();
         if !rest.is_empty() {
             let mut others = CommandSums::default();
             rest.iter().for_each(|(_, command)| others.join(command));
-            list.push(others.usage(OTHER));
+            list.push(others.usage(OTHER_COMMANDS));
         }
         list
     }

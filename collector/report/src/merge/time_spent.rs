@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::report::{
-    CommandShare, CommandTime, GpuTime, Report, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
-    VerdictKind,
+    CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, StateTime, ThreadTime, TimeSpent, TimeState,
+    Verdict, VerdictKind,
 };
 
 /// A state with less of the time is no verdict. A node differs from the others if a state has this much more of its time than of theirs.
@@ -187,8 +187,9 @@ impl TimeSums {
         if most.share < LEAST_SHARE {
             return None;
         }
-        let is_leader =
-            |first: &&CommandShare| !first.command.is_empty() && first.share >= most.share * LEAST_OF_STATE;
+        let is_leader = |first: &&CommandShare| {
+            first.command != OTHER_COMMANDS && first.share >= most.share * LEAST_OF_STATE
+        };
         let command = most.by_command.first().filter(is_leader).map(|leader| leader.command.clone());
         let who = command.as_deref().unwrap_or("the run");
         let nodes = self.by_node.len();

@@ -69,9 +69,11 @@ fn states(spent: &TimeSpent, units: Units) -> Table {
         Column::text("Commands"),
     ];
     let rows = spent.states.iter().map(|state| {
-        let commands = state.by_command.iter().filter(|command| !command.command.is_empty());
-        let commands: Vec<String> =
-            commands.map(|command| format!("{} {:.0}%", command.command, command.share * 100.0)).collect();
+        let commands: Vec<String> = state
+            .by_command
+            .iter()
+            .map(|command| format!("{} {:.0}%", command.command, command.share * 100.0))
+            .collect();
         [
             format!("{:.1}", state.share * 100.0),
             format!("{:.3}", units.time.convert(state.s)),
@@ -86,7 +88,7 @@ fn states(spent: &TimeSpent, units: Units) -> Table {
 fn threads(spent: &TimeSpent, units: Units) -> Table {
     let columns = [Column::text("Command"), Column::text("Thread time by state")];
     let seconds = |s: f64| units.seconds(s);
-    let rows = spent.commands.iter().filter(|command| !command.command.is_empty()).map(|command| {
+    let rows = spent.commands.iter().map(|command| {
         let states = command.states.iter().map(|time| (time.state.label(), time.s));
         let others = [
             ("waiting for a child", command.waiting_for_children_s),

@@ -68,6 +68,9 @@ pub use time_spent::{
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 
+/// The name under which commands that have no entry of their own are summed up.
+pub const OTHER_COMMANDS: &str = "(other)";
+
 /// The report of one run. Its serialised form has all of it, exactly, in the order of the fields; docs/REPORT.md lists the
 /// keys. A section of which every figure can be unknown may be absent there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

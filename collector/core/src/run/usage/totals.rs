@@ -10,14 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
-use crate::model::report::{CommandUsage, Exit, Peaks, Running};
+use crate::model::report::{CommandUsage, Exit, OTHER_COMMANDS, Peaks, Running};
 use crate::run::elsewhere::Elsewhere;
 use crate::run::tree::{Layer, MissingRam, ProcessSummary, Quality, Rusage};
 
 /// Maximum number of command names with sums of their own; the others share one.
 const MAX_COMMANDS: usize = 10_000;
-/// Name of the sum that the others share.
-const OTHER: &str = "(other)";
 /// Maximum number of survivors that are listed.
 const MAX_SURVIVORS: usize = 100;
 /// Maximum number of static executables that are listed.
@@ -202,11 +200,11 @@ impl Totals {
         }
     }
 
-    /// Adds a process to the sums of its command, or to those of [`OTHER`] commands, if there are [`MAX_COMMANDS`].
+    /// Adds a process to the sums of its command, or to those of [`OTHER_COMMANDS`] commands, if there are [`MAX_COMMANDS`].
     fn add_command(&mut self, process: &ProcessSummary) {
         let is_new = !self.commands.contains_key(&process.name.command);
         let name = if is_new && self.commands.len() >= MAX_COMMANDS {
-            OTHER.into()
+            OTHER_COMMANDS.into()
         } else {
             process.name.command.clone()
         };
