@@ -7,8 +7,8 @@
 //! | its state, a letter | `stat`, which samples read of the first thread | 10 us of others |
 //!
 //! A process that used no CPU time since the sample before costs nothing: its threads do what they did. A thread that ran nearly all the
-//! time is ready, so its `wchan` is not read. What is left has a budget. If it does not last for all threads, each reading goes on where
-//! the one before stopped, and the others count as they were when they were last read.
+//! time is ready, so its `wchan` is not read. What is left has a budget of CPU time. If it does not last for all threads, each reading goes on
+//! where the one before stopped, and the others count as they were when they were last read.
 
 use std::fs::{self, File};
 
@@ -21,6 +21,7 @@ use crate::model::observation::{
 };
 use crate::model::report::TimeState;
 use crate::model::thread_state::{ThreadState, Wait};
+use crate::sys::clock;
 use crate::sys::descriptors::{Descriptor, descriptors};
 use crate::sys::proc_fs::{ProcRoot, read_held};
 
@@ -32,14 +33,10 @@ const YOUNGEST_NS: u64 = 50_000_000;
 const BUDGET_PART: u64 = 200;
 /// What is saved up for a reading, at most, nanoseconds.
 const MOST_SAVED_NS: u64 = 5_000_000;
-/// What a thread costs whose files are held, nanoseconds.
-const HELD_NS: u64 = 2_000;
-/// What it costs to open the files of a thread, nanoseconds.
-const OPENED_NS: u64 = 20_000;
-/// What another look into its directory costs, nanoseconds: its state, or one of its descriptors.
-const LOOKED_NS: u64 = 10_000;
+/// After so many looks, what they cost is taken off the budget: the clock costs as much as a tenth of a look.
+const LOOKS_AT_ONCE: u32 = 8;
 /// The threads of a process are listed again after this time, even if there are as many as before.
-const LISTED_NS: u64 = 250_000_000;
+const LISTED_NS: u64 = 1_000_000_000;
 /// A thread of which the others of its process used this many times the CPU time is none that the process waits for.
 const POOLED_PART: u64 = 5;
 /// How many processes are looked at for the other end of a pipe.
@@ -55,8 +52,11 @@ pub(crate) struct ThreadReader {
     /// What threads used before this time does not count, CLOCK_MONOTONIC nanoseconds: an earlier collector has counted it, or it is from
     /// before the run. `u64::MAX` before the first reading after an earlier collector.
     counted_until_ns: u64,
-    /// What may be spent now, nanoseconds.
+    /// CPU time that may be spent now, nanoseconds.
     saved_ns: u64,
+    /// CPU time of this thread when the cost of looks was last taken off, nanoseconds, and the looks since then.
+    counted_cpu_ns: u64,
+    looks: u32,
     /// At which process the next reading begins.
     first: usize,
     /// This many files may be held.
@@ -88,6 +88,8 @@ struct HeldThread {
     files: Option<(File, File)>,
     /// Its times at the last reading. `None`: it was not read yet.
     times: Option<TaskTimes>,
+    /// When it was last read, CLOCK_MONOTONIC nanoseconds.
+    read_ns: u64,
     /// CPU time, of which older one counts less, nanoseconds.
     recent_ns: u64,
     /// What it does. `None`: not known yet.
@@ -121,6 +123,8 @@ impl ThreadReader {
             read_ns: 0,
             counted_until_ns: if is_resumed { u64::MAX } else { 0 },
             saved_ns: MOST_SAVED_NS,
+            counted_cpu_ns: 0,
+            looks: 0,
             first: 0,
             most_held: usize::try_from(limit / 4).unwrap_or(usize::MAX),
             held: 0,
@@ -144,6 +148,7 @@ impl ThreadReader {
         self.counted_until_ns = self.counted_until_ns.min(now_ns).max(start_ns);
         self.read_ns = now_ns;
         self.saved_ns = (self.saved_ns + elapsed_ns / BUDGET_PART).min(MOST_SAVED_NS);
+        (self.counted_cpu_ns, self.looks) = (clock::thread_cpu_ns(), 0);
         self.pipes.clear();
         let targets = targets();
         self.forget_all_but(&targets);
@@ -161,6 +166,7 @@ impl ThreadReader {
                 self.first = index;
             }
         }
+        self.take_off_cost();
         Some(Observation::ThreadStates(found))
     }
 
@@ -191,7 +197,7 @@ impl ThreadReader {
         let mut sums = Sums::default();
         if !(target.has_rested && is_known) {
             self.list(&mut process, target, now_ns);
-            sums = self.read_threads(&mut process, target, all, elapsed_ns);
+            sums = self.read_threads(&mut process, target, all, now_ns, elapsed_ns);
         }
         let states = process.states();
         found.known += states.iter().map(|(_, count)| count).sum::<u32>();
@@ -221,7 +227,7 @@ impl ThreadReader {
         self.forget(process, |thread| !alive.contains(&thread.tid));
         let known: FxHashSet<u32> = process.threads.iter().map(|thread| thread.tid).collect();
         let new = tids.into_iter().filter(|tid| !known.contains(tid));
-        process.threads.extend(new.map(HeldThread::new));
+        process.threads.extend(new.map(|tid| HeldThread::new(tid, now_ns)));
     }
 
     /// Forgets some threads of a process, and closes their files.
@@ -237,6 +243,7 @@ impl ThreadReader {
         process: &mut HeldProcess,
         target: &ThreadTarget,
         all: &[ThreadTarget],
+        now_ns: u64,
         elapsed_ns: u64,
     ) -> Sums {
         let mut sums = Sums::default();
@@ -254,7 +261,9 @@ impl ThreadReader {
                 gone.insert(thread.tid);
                 continue;
             };
-            sums.add(used);
+            // If it was not read for several readings, it had the time of each.
+            let since_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.read_ns, now_ns));
+            sums.add(used, elapsed_ns as f64 / since_ns.max(elapsed_ns).max(1) as f64);
             thread.recent_ns = thread.recent_ns - thread.recent_ns / 8 + used.ran_ns;
             let letter = is_single.then_some(target.letter);
             thread.does = Some(self.doing(target, thread, letter, used, elapsed_ns, all));
@@ -269,13 +278,13 @@ impl ThreadReader {
         if thread.files.is_none() {
             let open = |file: &str| self.root.open(pid, &format!("task/{}/{file}", thread.tid)).ok();
             let files = open("schedstat").zip(open("wchan"));
-            self.spend(OPENED_NS);
+            self.note_look();
             if self.held + 2 <= self.most_held && files.is_some() {
                 self.held += 2;
                 thread.files = files;
             }
         }
-        self.spend(HELD_NS);
+        self.note_look();
         let times = match &thread.files {
             Some((schedstat, _)) => ProcRoot::parse_task_times(read_held(schedstat, &mut buffer)?)?,
             None => self.root.task_times(pid, thread.tid)?,
@@ -339,14 +348,14 @@ impl ThreadReader {
 
     /// Reads the state of a thread, a letter.
     fn letter(&mut self, pid: u32, tid: u32) -> Option<u8> {
-        self.spend(LOOKED_NS);
+        self.note_look();
         let stat = self.root.read(pid, &format!("task/{tid}/stat"))?;
         crate::sys::proc_fs::Stat::parse(&stat).map(|stat| stat.state)
     }
 
     /// Whether a process waits for a terminal: it has one as its standard input, and no socket.
     fn reads_terminal(&mut self, pid: u32) -> bool {
-        self.spend(LOOKED_NS);
+        self.note_look();
         let mut open = descriptors(&self.root, pid).peekable();
         let stdin = fs::read_link(self.root.path(pid, "fd/0"));
         let is_terminal =
@@ -356,7 +365,7 @@ impl ThreadReader {
 
     /// Whether the other end of a pipe that a process has is of the run. A process can have several: one is enough.
     fn is_inner_pipe(&mut self, target: Target, all: &[ThreadTarget]) -> bool {
-        self.spend(LOOKED_NS);
+        self.note_look();
         let own: Vec<Descriptor> = pipe_ends(&self.root, target.pid).collect();
         own.into_iter().any(|pipe| match self.pipes.get(&pipe.name) {
             Some(is_inner) => *is_inner,
@@ -373,14 +382,24 @@ impl ThreadReader {
         if all.len() > MAX_PEERS {
             return true;
         }
-        self.spend(LOOKED_NS * all.len() as u64);
+        self.note_look();
         let mut ends = all.iter().flat_map(|peer| pipe_ends(&self.root, peer.target.pid));
         ends.any(|end| end.name == pipe.name && end.is_written != pipe.is_written)
     }
 
-    /// Takes the cost of a reading off the budget.
-    fn spend(&mut self, ns: u64) {
-        self.saved_ns = self.saved_ns.saturating_sub(ns);
+    /// Notes a look into /proc. Now and then takes what looks cost off the budget.
+    fn note_look(&mut self) {
+        self.looks += 1;
+        if self.looks >= LOOKS_AT_ONCE {
+            self.take_off_cost();
+        }
+    }
+
+    /// Takes the CPU time that this thread used since the last time off the budget.
+    fn take_off_cost(&mut self) {
+        let cpu_ns = clock::thread_cpu_ns();
+        self.saved_ns = self.saved_ns.saturating_sub(cpu_ns.saturating_sub(self.counted_cpu_ns));
+        (self.counted_cpu_ns, self.looks) = (cpu_ns, 0);
     }
 }
 
@@ -393,8 +412,9 @@ fn pipe_ends(root: &ProcRoot, pid: u32) -> impl Iterator<Item = Descriptor> {
 }
 
 impl HeldThread {
-    fn new(tid: u32) -> Self {
-        Self { tid, files: None, times: None, recent_ns: 0, does: None }
+    /// A thread that was not there at `read_ns`, CLOCK_MONOTONIC nanoseconds.
+    fn new(tid: u32, read_ns: u64) -> Self {
+        Self { tid, files: None, times: None, read_ns, recent_ns: 0, does: None }
     }
 }
 
@@ -433,13 +453,15 @@ impl HeldProcess {
 }
 
 impl Sums {
-    /// Adds the times of a thread.
-    fn add(&mut self, used: TaskTimes) {
+    /// Adds the times of a thread, of which this part is of the time since the last reading.
+    fn add(&mut self, used: TaskTimes, part: f64) {
         self.times.ran_ns += used.ran_ns;
         self.times.waited_ns += used.waited_ns;
         self.waited_ns += used.waited_ns;
-        self.longest_ran_ns = self.longest_ran_ns.max(used.ran_ns);
-        self.longest_ready_ns = self.longest_ready_ns.max(used.ran_ns.saturating_add(used.waited_ns));
+        let of_part = |ns: u64| (ns as f64 * part) as u64;
+        self.longest_ran_ns = self.longest_ran_ns.max(of_part(used.ran_ns));
+        self.longest_ready_ns =
+            self.longest_ready_ns.max(of_part(used.ran_ns.saturating_add(used.waited_ns)));
     }
 }
 
