@@ -41,6 +41,7 @@ mod gpu_tracker;
 mod gpu_utilization;
 mod gpu_which;
 mod input;
+mod io_calls;
 mod joint_report;
 mod kept;
 mod languages;

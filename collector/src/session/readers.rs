@@ -118,7 +118,7 @@ impl Readers {
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.allowed.cpus.clone(), config.start.launcher_pid),
             threads: ThreadReader::new(root.clone(), is_resumed),
-            io: IoUsage::new(root.clone(), topmost_pid),
+            io: IoUsage::new(root.clone(), topmost_pid, config.start.calls_before),
             free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
@@ -278,10 +278,10 @@ impl Readers {
         }
     }
 
-    /// Reads the block I/O of the tree so far. `is_last`: the command has ended. `None`: the reading is not due.
+    /// Reads the I/O of the tree so far. `is_last`: the command has ended. `None`: the reading is not due.
     pub(super) fn read_io(&mut self, run: &RunState, now_ns: u64, is_last: bool) -> Option<Observation> {
         let scanner = &self.scanner;
-        self.io.read(now_ns, is_last, || pids_with_io(run, scanner))
+        self.io.read(now_ns, run.start_ns, is_last, || pids_with_io(run, scanner))
     }
 
     /// Tells the core the block I/O of the processes that outlive the run, which can't be read later.

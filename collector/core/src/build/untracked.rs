@@ -31,6 +31,7 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.cpu.descendants_threads = None;
     report.cpu.combined_threads = None;
     report.time_spent = None;
+    report.io.calls_reason = Some(REASON.into());
     report.contention = Contention { reason: Some(REASON.into()), ..Contention::default() };
 
     // The launcher waited for some processes only. How many others there were, and how they ended, is unknown.

@@ -16,6 +16,7 @@ pub mod groups;
 pub mod host_info;
 pub mod host_name;
 pub mod ids;
+pub mod io_calls;
 pub mod joining;
 pub mod journal;
 pub mod kernel_errors;

@@ -9,6 +9,7 @@ use super::attached::{Attached, UsedBefore};
 use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
+use super::io_calls::{IoCalls, NoIoCalls};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
@@ -139,6 +140,8 @@ pub enum Observation {
         sum: Option<IoBytes>,
         /// Written bytes of `sum` that never reached storage, because their file was truncated or removed before. `None`: as `sum`.
         cancelled: Option<u64>,
+        /// What the same processes passed by calls since the start of the run, without the launcher itself.
+        calls: Result<IoCalls, NoIoCalls>,
         /// It is the first reading of this collector, so it only shows where later ones begin.
         is_first: bool,
     },

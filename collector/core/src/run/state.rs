@@ -257,8 +257,9 @@ impl RunState {
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
                 self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns.combined);
             }
-            Observation::Io { sum, cancelled, is_first } => {
+            Observation::Io { sum, cancelled, calls, is_first } => {
                 self.samples.storage.note_cancelled(*cancelled);
+                self.samples.storage.note_calls(*calls);
                 let before = self.tree.io_before;
                 self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }

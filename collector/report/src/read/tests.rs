@@ -141,7 +141,7 @@ fn filled() -> Vec<Report> {
         }),
         ..report.hints
     };
-    report.io.reason = Some("not read".into());
+    (report.io.reason, report.io.calls_reason) = (Some("not read".into()), Some("not read".into()));
     report.run_limits.truncate(1);
     report.run_limits[0].reason = Some("no controller".into());
     report.run_limits[0].exceeded_at_s = Some(1.5);
@@ -458,7 +458,12 @@ fn report_of_schema_2_is_read_with_a_note() {
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
         series: Series::default(),
-        io: Io { cancelled_write_bytes: None, ..original.io },
+        io: Io {
+            read_bytes: original.io.read_bytes,
+            write_bytes: original.io.write_bytes,
+            reason: original.io.reason,
+            ..Io::default()
+        },
         coverage: Coverage { elsewhere: Vec::new(), other_users: Vec::new(), ..original.coverage },
         wall_s: report.wall_s,
         contention: Contention::default(),

@@ -106,7 +106,7 @@ pub struct Report {
     pub contention: Contention,
     /// Where the wall time went; `None`: the run was not tracked.
     pub time_spent: Option<TimeSpent>,
-    /// I/O of storage, not of the page cache.
+    /// I/O of storage, and I/O by calls.
     #[serde(default)]
     pub io: Io,
     /// Page faults of the tree.
