@@ -56,6 +56,7 @@ mod nodes;
 mod old_shims;
 mod output;
 mod page;
+mod pressure;
 mod progress;
 mod prometheus;
 mod python_module;

@@ -95,13 +95,13 @@ impl IoUsage {
         Self { root, due_ns: 0, launcher_pid, calls_before, is_first: true, files: HeldFiles::default() }
     }
 
-    /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. The run began at
-    /// `start_ns`. `is_last`: reads in any case, for the last sample of the run. `pids` gives the processes, parents before their
+    /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. `age_ns`: how
+    /// long the run has lasted. `is_last`: reads in any case, for the last sample of the run. `pids` gives the processes, parents before their
     /// children.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
-        start_ns: u64,
+        age_ns: u64,
         is_last: bool,
         pids: impl FnOnce() -> Vec<u32>,
     ) -> Option<Observation> {
@@ -113,7 +113,7 @@ impl IoUsage {
         let is_first = std::mem::take(&mut self.is_first);
         let sum = self.sum(&pids);
         let is_denied = self.files.end_reading();
-        let is_young = now_ns.saturating_sub(start_ns) < YOUNG_NS;
+        let is_young = age_ns < YOUNG_NS;
         let calls = if is_young { Err(NoIoCalls::Early) } else { self.calls(sum, is_denied) };
         let cancelled = sum.and_then(|sum| sum.cancelled);
         let sum = sum.map(|sum| IoBytes { read: sum.read, written: sum.written });
@@ -199,7 +199,7 @@ mod tests {
         put("2/io", [5, 6, 7, 8]);
         let before = IoCalls { read_bytes: 1000, write_bytes: 100, reads: 10, writes: 1 };
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), before);
-        let mut calls = |now_ns, pid| match usage.read(now_ns, 0, true, || vec![pid]) {
+        let mut calls = |age_ns, pid| match usage.read(age_ns, age_ns, true, || vec![pid]) {
             Some(Observation::Io { calls, .. }) => calls,
             other => panic!("{other:?}"),
         };

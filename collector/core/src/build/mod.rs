@@ -7,6 +7,7 @@ mod gpu;
 mod hints;
 mod inputs;
 mod io;
+mod pressure;
 mod run_limits;
 mod untracked;
 mod usable;
@@ -83,6 +84,9 @@ pub fn report(inputs: &Inputs) -> Report {
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_ram_at_most: max_ram_at_most(inputs, &max_ram),
+        swap: pressure::swap(inputs),
+        pressure: pressure::pressure(inputs),
+        cgroup_memory: pressure::cgroup_memory(inputs),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         series: series::series(inputs.run, wall_s, &cpu),
         cpu,

@@ -35,6 +35,7 @@ pub mod rule;
 pub mod run_end;
 pub mod run_limit;
 pub mod signal;
+pub mod stalls;
 pub mod style;
 pub mod thread_state;
 pub mod timestamp;

@@ -15,6 +15,7 @@ use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
 use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
+use super::stalls::StallReading;
 use super::thread_state::ThreadState;
 use super::tree_sample::{IoBytes, Wants};
 
@@ -145,6 +146,8 @@ pub enum Observation {
         /// It is the first reading of this collector, so it only shows where later ones begin.
         is_first: bool,
     },
+    /// Pressure, CPU quota, and memory of the run's cgroup.
+    Stalls(Box<StallReading>),
     /// File systems have answered how much space they have.
     FreeSpace(Vec<FreeSpace>),
     /// What the run's threads do, and how long they ran and waited for a core since each was last read.

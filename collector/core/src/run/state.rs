@@ -14,6 +14,7 @@ use super::rules::{self, Moment, Rules};
 use super::samples::{Completed, Parts, Samples};
 use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
+use super::stalls::RunStalls;
 use super::time_spent::TimeSpent;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
@@ -53,6 +54,8 @@ pub struct RunState {
     pub(crate) cores: AllowedCores,
     /// Where the wall time went.
     pub(crate) time_spent: TimeSpent,
+    /// Pressure and CPU quota.
+    pub(crate) stalls: RunStalls,
     /// GPUs over time.
     pub gpu: GpuState,
     /// The tree at each sample.
@@ -263,6 +266,7 @@ impl RunState {
                 let before = self.tree.io_before;
                 self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }
+            Observation::Stalls(reading) => self.stalls.note(now_ns, reading),
             Observation::FreeSpace(answers) => self.samples.storage.add_space(now_ns, answers),
             Observation::ThreadStates(states) => {
                 self.cores.add_tasks(states.times);

@@ -141,6 +141,10 @@ fn filled() -> Vec<Report> {
         }),
         ..report.hints
     };
+    report.pressure.machine.cpu.full_s = Some(0.5);
+    for reason in [&mut report.pressure.reason, &mut report.pressure.quota.reason, &mut report.swap.reason] {
+        *reason = Some("not read".into());
+    }
     (report.io.reason, report.io.calls_reason) = (Some("not read".into()), Some("not read".into()));
     report.run_limits.truncate(1);
     report.run_limits[0].reason = Some("no controller".into());
@@ -468,6 +472,9 @@ fn report_of_schema_2_is_read_with_a_note() {
         wall_s: report.wall_s,
         contention: Contention::default(),
         time_spent: None,
+        swap: Swap::default(),
+        pressure: Pressure::default(),
+        cgroup_memory: None,
         hints: Hints { gpu_memory_reason: None, ..original.hints },
         allowed: Allowed { batch_system: None, ..original.allowed },
         host: Host { boot_id: None, ..original.host },

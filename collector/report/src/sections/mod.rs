@@ -10,6 +10,7 @@ mod gpus;
 mod headline;
 mod next_job;
 mod nodes;
+mod pressure;
 mod processes;
 mod time_spent;
 mod usage;
@@ -54,6 +55,8 @@ fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
         usage::mean_ram(report, units),
         usage::max_ram_proportional(report, units),
         usage::peak(report.peak.as_ref(), units),
+        pressure::beside_ram(report, units),
+        pressure::section(report, units),
         usage::io(report, units),
         usage::faults(report),
         usage::switches(report),
@@ -99,6 +102,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     let mut summary: Vec<Block> = evidence(report, units).map(evidence_remark).into_iter().collect();
     summary.extend(alerts::remark(report, units));
     summary.extend(usage::rows(report, units));
+    summary.extend(pressure::row(report, units));
     summary.extend(usage::time_row(report, units));
     summary.extend(gpus::rows(report, units));
     summary.extend(gpus::memory_row(report, units));
@@ -145,6 +149,7 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks.extend(crashes);
     blocks.extend(alerts::remark(report, units));
     blocks.extend(usage::rows(report, units));
+    blocks.extend(within(&mut lines_left, pressure::row(report, units)));
     blocks.extend(gpus::rows(report, units));
     blocks.extend(nodes::rows(report, units));
     blocks.extend(usage::io_row(report, units));
