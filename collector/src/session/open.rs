@@ -94,8 +94,7 @@ impl Session {
         // A collector's first reading of I/O is what later ones are counted from, so it is made now. If a process is still to be
         // attached, `attach` makes it, when the descendants of the process are known: what all did before does not count.
         let is_to_attach = config.attached.is_some() && !run.tree.has_main();
-        let is_last = false;
-        if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, is_last) {
+        if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, None) {
             run.apply(now_ns, io);
         }
         Ok(Self {

@@ -6,6 +6,7 @@
 //! | before a sample | memberships, children in /proc, programs that have not reported |
 //! | in a sample | the live processes, and the programs that they run by now |
 //! | after a sample | GPUs, and sources with a period of their own |
+//! | at 50 ms, and at the end | pressure and CPU quota |
 //! | at the end | block I/O of the live processes, GPUs |
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::Instant;
 
 use rustc_hash::FxHashSet;
 
+use crate::model::batch::Job as _;
 use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::{ProcessId, Target};
@@ -31,6 +33,7 @@ use crate::sources::program;
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
 use crate::sources::segment_name::SegmentName;
+use crate::sources::stalls::StallReader;
 use crate::sources::thread_states::ThreadReader;
 use crate::sources::waited_for::WaitLookup;
 use crate::store::replay_journal::JournaledRun;
@@ -79,6 +82,7 @@ pub(super) struct Readers {
     waits: WaitLookup,
     io: IoUsage,
     free_spaces: FreeSpaces,
+    stalls: StallReader,
     segment_name: SegmentName,
 }
 
@@ -122,8 +126,14 @@ impl Readers {
             machine: Machine::new(root.clone(), host.allowed.cpus.clone(), config.start.launcher_pid),
             threads: ThreadReader::new(root.clone(), is_resumed),
             waits: WaitLookup::new(root.clone()),
-            io: IoUsage::new(root.clone(), topmost_pid),
+            io: IoUsage::new(root.clone(), topmost_pid, config.start.calls_before),
             free_spaces: FreeSpaces::new(config.report.files()),
+            stalls: StallReader::new(
+                root.clone(),
+                config.attached.map(|process| process.pid),
+                config.cgroups.own.as_ref().and_then(|own| own.as_ref().ok()),
+                host.allowed.job().id(),
+            ),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
         }
@@ -267,9 +277,10 @@ impl Readers {
         }
     }
 
-    /// Reads GPUs, and the sources with a period of their own if they are due. `is_last`: the command has ended, so those that
-    /// must be read at the end are read now.
-    pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, is_last: bool) {
+    /// Reads GPUs, and the sources with a period of their own if they are due. `end_ns`: when the command ended (CLOCK_MONOTONIC), if
+    /// it has. Then those that must be read at the end are read now.
+    pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, end_ns: Option<u64>) {
+        let is_last = end_ns.is_some();
         // Brings the pids that drivers may name up to date.
         run.apply(now_ns, Observation::GpuTick);
         let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
@@ -277,8 +288,9 @@ impl Readers {
             gpus.map(|gpus| Observation::Gpu(Box::new(gpus))),
             self.machine.read(now_ns, is_last),
             self.waits.read(now_ns, || run.time_spent.blocked(&run.tree)),
-            self.read_io(run, now_ns, is_last),
+            self.read_io(run, now_ns, end_ns),
             self.free_spaces.read(now_ns),
+            self.stalls.read(age_ns(run, now_ns, end_ns), is_last),
             self.segment_name.read(now_ns, is_last),
         ];
         for observation in observations.into_iter().flatten() {
@@ -286,10 +298,17 @@ impl Readers {
         }
     }
 
-    /// Reads the block I/O of the tree so far. `is_last`: the command has ended. `None`: the reading is not due.
-    pub(super) fn read_io(&mut self, run: &RunState, now_ns: u64, is_last: bool) -> Option<Observation> {
+    /// Reads the I/O of the tree so far. `end_ns`: when the command ended (CLOCK_MONOTONIC), if it has. `None`: the reading is not
+    /// due.
+    pub(super) fn read_io(
+        &mut self,
+        run: &RunState,
+        now_ns: u64,
+        end_ns: Option<u64>,
+    ) -> Option<Observation> {
         let scanner = &self.scanner;
-        self.io.read(now_ns, is_last, || pids_with_io(run, scanner))
+        let age_ns = age_ns(run, now_ns, end_ns);
+        self.io.read(now_ns, age_ns, end_ns.is_some(), || pids_with_io(run, scanner))
     }
 
     /// Tells the core the block I/O of the processes that outlive the run, which can't be read later.
@@ -309,6 +328,12 @@ impl Readers {
         run.apply_now(Observation::Gpu(Box::new(last)));
         run.apply_now(Observation::GpuEnd);
     }
+}
+
+/// How long the run has lasted, or lasted in all if it ended at `end_ns`. The last sample can be much later than that end. Times are
+/// nanoseconds.
+fn age_ns(run: &RunState, now_ns: u64, end_ns: Option<u64>) -> u64 {
+    end_ns.unwrap_or(now_ns).saturating_sub(run.start_ns)
 }
 
 /// The pids of the processes whose block I/O is not yet in their parents' figures. They are the live processes, and those that have

@@ -45,7 +45,7 @@ impl Session {
             None => Outcome::Taken(Taken { at_ns, from_ns, cost_ns, largest_before, largest }),
         });
         if large_end.is_none() {
-            self.readers.after_sample(&mut self.run, at_ns, self.told.exit.is_some());
+            self.readers.after_sample(&mut self.run, at_ns, self.told.exit.map(|exit| exit.at_ns));
             self.hand_on();
             self.show();
         }
@@ -90,8 +90,7 @@ impl Session {
         self.readers.begin_first_scan(&self.run, now_ns);
         self.take_in_scan(Instant::now() + LONGEST_FIRST_SCAN);
         // After the scan: what the descendants had read and written before is known by now, and does not count.
-        let is_last = false;
-        if let Some(io) = self.readers.read_io(&self.run, now_ns, is_last) {
+        if let Some(io) = self.readers.read_io(&self.run, now_ns, None) {
             self.run.apply(now_ns, io);
         }
     }

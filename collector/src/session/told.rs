@@ -50,9 +50,22 @@ impl Told {
                 run.apply_now(Observation::AlertCommandFailed { alert, epoch, at_ns, failure });
             }
             Message::Cancelled => self.is_cancelled = true,
-            Message::Ended { status, runs_on, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {
-                self.exit =
-                    Some(CommandExit { status, runs_on, is_wait_interrupted, at_ns, children_cpu_us });
+            Message::Ended {
+                status,
+                runs_on,
+                is_wait_interrupted,
+                monotonic_ns: at_ns,
+                children_cpu_us,
+                helper_calls,
+            } => {
+                self.exit = Some(CommandExit {
+                    status,
+                    runs_on,
+                    is_wait_interrupted,
+                    at_ns,
+                    children_cpu_us,
+                    helper_calls,
+                });
             }
         }
     }

@@ -6,7 +6,8 @@ pub mod run_cgroup;
 use std::path::{Path, PathBuf};
 
 use crate::model::cgroup::{CgroupUse, Cgroups, OomCounter};
-use crate::model::report::Limit;
+use crate::model::report::{CgroupMemory, Limit};
+use crate::model::stalls::Throttling;
 use crate::sys::proc_fs::ProcRoot;
 use procfs::process::{MountInfo, MountInfos};
 use procfs::{FromRead, ProcessCGroups};
@@ -100,6 +101,33 @@ impl Groups {
         }
     }
 
+    /// The groups with a CPU quota: that of the process and its ancestors, innermost first, by name and directory. The count of
+    /// throttled periods is kept by the group that has the quota.
+    pub(crate) fn cpu_quotas(&self) -> impl Iterator<Item = (String, &Path)> {
+        let has_quota = |dir: &Path| {
+            let v1 = number(&dir.join("cpu.cfs_quota_us")).is_some();
+            v1 || read(&dir.join("cpu.max")).is_some_and(|max| !max.starts_with("max"))
+        };
+        let group = self.v1_cpu.as_ref().or(self.v2.as_ref());
+        let groups = group.into_iter().flat_map(Group::with_ancestors);
+        groups.filter(move |(dir, _)| has_quota(dir)).map(|(dir, name)| (name, dir))
+    }
+
+    /// The directory of the group that memory is charged to.
+    pub(crate) fn memory_dir(&self) -> Option<&Path> {
+        self.for_memory().map(|group| group.dir.as_path())
+    }
+
+    /// The directory of the group in cgroup v2.
+    pub(crate) fn v2_dir(&self) -> Option<&Path> {
+        self.v2.as_ref().map(|group| group.dir.as_path())
+    }
+
+    /// The name of the group in cgroup v2.
+    pub(crate) fn v2_name(&self) -> Option<&str> {
+        self.v2.as_ref().map(|group| group.name.as_str())
+    }
+
     /// Reads the smallest limit of processes and threads (pids.max) of the group and its ancestors.
     pub(crate) fn task_limit(&self) -> Limit {
         let group = self.v1_pids.as_ref().or(self.v2.as_ref());
@@ -117,6 +145,32 @@ impl Groups {
         };
         Some(OomCounter { before: oom_kills(&file)?, file })
     }
+}
+
+/// Reads what the CPU quota of the group at `dir` did since the group was made. `None`: it keeps no such counts.
+pub(crate) fn throttling(dir: &Path) -> Option<Throttling> {
+    let stat = read(&dir.join("cpu.stat"))?;
+    // v1 counts in nanoseconds.
+    let v1_us = || Some(count(&stat, "throttled_time ")? / 1000);
+    Some(Throttling {
+        periods: count(&stat, "nr_periods ")?,
+        throttled_periods: count(&stat, "nr_throttled ")?,
+        throttled_us: count(&stat, "throttled_usec ").or_else(v1_us)?,
+    })
+}
+
+/// Reads what the group at `dir` is charged for beside the memory of processes, with the groups below it. `None`: memory.stat can't be
+/// read.
+pub(crate) fn memory_charge(dir: &Path, name: String) -> Option<CgroupMemory> {
+    let stat = read(&dir.join("memory.stat"))?;
+    // v1 has `shmem` and others of the group alone, and with `total_` those of the groups below it, too.
+    let bytes = |v1: &str, v2: &str| count(&stat, v1).or_else(|| count(&stat, v2));
+    Some(CgroupMemory {
+        cgroup: name,
+        page_cache_bytes: bytes("total_cache ", "file "),
+        shmem_bytes: bytes("total_shmem ", "shmem "),
+        mapped_file_bytes: bytes("total_mapped_file ", "file_mapped "),
+    })
 }
 
 /// Finds the group in the v1 hierarchy that has this controller. `names` are those of a process's groups.

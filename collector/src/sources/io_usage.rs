@@ -1,16 +1,21 @@
-//! The block I/O of the launcher and of all processes that are not reaped, with that of the children that they waited for. The
-//! launcher of a run that attached to a process has no child of the run, so it is left out.
+//! The I/O of the launcher and of all processes that are not reaped, with that of the children that they waited for. The launcher of
+//! a run that attached to a process has no child of the run, so it is left out.
+//!
+//! I/O by calls is that of the processes since the start of the run. So what the launcher did itself is taken off, and what its
+//! children did before. Its first thread does all of its work while the command runs.
 //!
 //! A reading of a process takes 4 us where its file is held open, and 15 us otherwise (Linux 6.18). So processes are read once a
 //! second, and more rarely if they are many. A held file gives ESRCH after reaping, so two processes of one pid are never mixed.
 //! Processes of other users can't be read: their I/O counts when their parents have waited for them.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, getrlimit};
 
+use crate::model::io_calls::{IoCalls, NoIoCalls};
 use crate::model::observation::Observation;
 use crate::model::tree_sample::IoBytes;
 use crate::sys::proc_fs::{Io, ProcRoot, read_held};
@@ -19,8 +24,10 @@ use crate::sys::proc_fs::{Io, ProcRoot, read_held};
 const PERIOD_NS: u64 = 1_000_000_000;
 /// For each process there is at least this much time between two readings: that is 0.5% of a core.
 const PERIOD_A_PROCESS_NS: u64 = 3_000_000;
+/// In a run below this age, the file of the launcher's thread is not read, since that takes 15 us.
+const YOUNG_NS: u64 = 50_000_000;
 
-/// Reads block I/O.
+/// Reads I/O.
 #[derive(Debug)]
 pub(crate) struct IoUsage {
     root: ProcRoot,
@@ -28,6 +35,8 @@ pub(crate) struct IoUsage {
     due_ns: u64,
     /// The launcher, the topmost process. `None`: the run attached to a process, whose parent is another program.
     launcher_pid: Option<u32>,
+    /// What the launcher's children, and its threads beside the first one, had passed by calls before the session.
+    calls_before: IoCalls,
     /// Nothing was read yet.
     is_first: bool,
     files: HeldFiles,
@@ -40,6 +49,8 @@ struct HeldFiles {
     by_pid: FxHashMap<u32, (File, u64)>,
     /// The number of this reading.
     reading: u64,
+    /// A live process could not be read in this reading, for lack of permission.
+    is_denied: bool,
 }
 
 impl HeldFiles {
@@ -52,7 +63,10 @@ impl HeldFiles {
             *reading = self.reading;
             return Some(io);
         }
-        let file = root.open(pid, "io").ok()?;
+        let file = root.open(pid, "io");
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        self.is_denied |= file.as_ref().is_err_and(is_denied);
+        let file = file.ok()?;
         let io = read_held(&file, &mut buffer).and_then(Io::parse)?;
         if has_room_beyond(&file) {
             self.by_pid.insert(pid, (file, self.reading));
@@ -60,10 +74,11 @@ impl HeldFiles {
         Some(io)
     }
 
-    /// Ends a reading: closes the files that it did not read.
-    fn end_reading(&mut self) {
+    /// Ends a reading: closes the files that it did not read. Returns whether a live process could not be read for lack of permission.
+    fn end_reading(&mut self) -> bool {
         self.by_pid.retain(|_, (_, reading)| *reading == self.reading);
         self.reading += 1;
+        std::mem::take(&mut self.is_denied)
     }
 }
 
@@ -75,16 +90,18 @@ fn has_room_beyond(file: &File) -> bool {
 }
 
 impl IoUsage {
-    /// Prepares the first reading. `launcher_pid` is as in the field.
-    pub(crate) fn new(root: ProcRoot, launcher_pid: Option<u32>) -> Self {
-        Self { root, due_ns: 0, launcher_pid, is_first: true, files: HeldFiles::default() }
+    /// Prepares the first reading. `launcher_pid` and `calls_before` are as in the fields.
+    pub(crate) fn new(root: ProcRoot, launcher_pid: Option<u32>, calls_before: IoCalls) -> Self {
+        Self { root, due_ns: 0, launcher_pid, calls_before, is_first: true, files: HeldFiles::default() }
     }
 
-    /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. `is_last`: reads
-    /// in any case, for the last sample of the run. `pids` gives the processes, parents before their children.
+    /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. `age_ns`: how
+    /// long the run has lasted. `is_last`: reads in any case, for the last sample of the run. `pids` gives the processes, parents before their
+    /// children.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
+        age_ns: u64,
         is_last: bool,
         pids: impl FnOnce() -> Vec<u32>,
     ) -> Option<Observation> {
@@ -95,10 +112,23 @@ impl IoUsage {
         self.due_ns = now_ns + PERIOD_NS.max(pids.len() as u64 * PERIOD_A_PROCESS_NS);
         let is_first = std::mem::take(&mut self.is_first);
         let sum = self.sum(&pids);
-        self.files.end_reading();
+        let is_denied = self.files.end_reading();
+        let is_young = age_ns < YOUNG_NS;
+        let calls = if is_young { Err(NoIoCalls::Early) } else { self.calls(sum, is_denied) };
         let cancelled = sum.and_then(|sum| sum.cancelled);
         let sum = sum.map(|sum| IoBytes { read: sum.read, written: sum.written });
-        Some(Observation::Io { sum, cancelled, is_first })
+        Some(Observation::Io { sum, cancelled, calls, is_first })
+    }
+
+    /// What the processes of the run have passed by calls, from the `sum` of a reading. `is_denied`: it lacks a live process.
+    fn calls(&self, sum: Option<Io>, is_denied: bool) -> Result<IoCalls, NoIoCalls> {
+        let launcher = self.launcher_pid.ok_or(NoIoCalls::Attached)?;
+        let sum = sum.ok_or(NoIoCalls::Unreadable)?;
+        if is_denied {
+            return Err(NoIoCalls::Denied);
+        }
+        let of_launcher = self.root.io_calls_of_first_thread(launcher).ok_or(NoIoCalls::Unreadable)?;
+        Ok(sum.calls.without(of_launcher).without(self.calls_before))
     }
 
     /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: the launcher's I/O can't be
@@ -116,6 +146,7 @@ impl IoUsage {
             read: sum.read.saturating_add(one.read),
             written: sum.written.saturating_add(one.written),
             cancelled: sum.cancelled.zip(one.cancelled).map(|(sum, one)| sum.saturating_add(one)),
+            calls: sum.calls.plus(one.calls),
         })
     }
 }
@@ -146,25 +177,55 @@ mod tests {
     #[test]
     fn sum_has_the_launcher_and_all_that_can_be_read() {
         let dir = proc_with(&[(1, 10, 20), (2, 100, 200)]);
-        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1));
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
         let all = IoBytes { read: 110, written: 220 };
-        assert_eq!(sum(usage.read(0, false, || vec![2, 3])), Some((Some(all), true)));
-        assert_eq!(sum(usage.read(PERIOD_NS, false, || vec![2, 3])), Some((Some(all), false)));
+        assert_eq!(sum(usage.read(0, 0, false, || vec![2, 3])), Some((Some(all), true)));
+        assert_eq!(sum(usage.read(PERIOD_NS, 0, false, || vec![2, 3])), Some((Some(all), false)));
+    }
+
+    // Requirement: IO-5
+    #[test]
+    fn calls_are_those_of_the_run_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |file: &str, [rchar, wchar, syscr, syscw]: [u64; 4]| {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let text = format!("rchar: {rchar}\nwchar: {wchar}\nsyscr: {syscr}\nsyscw: {syscw}\n");
+            fs::write(path, text + "read_bytes: 0\nwrite_bytes: 0\n").unwrap();
+        };
+        // The launcher has reaped a child before the run, and one since.
+        put("1/io", [10_000, 1000, 100, 10]);
+        put("1/task/1/io", [300, 30, 3, 2]);
+        put("2/io", [5, 6, 7, 8]);
+        let before = IoCalls { read_bytes: 1000, write_bytes: 100, reads: 10, writes: 1 };
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), before);
+        let mut calls = |age_ns, pid| match usage.read(age_ns, age_ns, true, || vec![pid]) {
+            Some(Observation::Io { calls, .. }) => calls,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(calls(YOUNG_NS - 1, 2), Err(NoIoCalls::Early));
+        let of_run = IoCalls { read_bytes: 8705, write_bytes: 876, reads: 94, writes: 15 };
+        assert_eq!(calls(YOUNG_NS, 2), Ok(of_run));
+        let without_2 = IoCalls { read_bytes: 8700, write_bytes: 870, reads: 87, writes: 7 };
+        assert_eq!(calls(YOUNG_NS, 3), Ok(without_2), "it is gone");
+        fs::write(dir.path().join("1/io"), "").unwrap();
+        fs::remove_file(dir.path().join("1/io")).unwrap();
+        assert_eq!(calls(YOUNG_NS, 2), Err(NoIoCalls::Unreadable));
     }
 
     #[test]
     fn kernel_without_io_accounting_has_no_sum() {
         let dir = proc_with(&[(2, 100, 200)]);
-        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1));
-        assert_eq!(sum(usage.read(0, false, || vec![2])), Some((None, true)));
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
+        assert_eq!(sum(usage.read(0, 0, false, || vec![2])), Some((None, true)));
     }
 
     #[test]
     fn file_is_held_as_long_as_its_process_is_read() {
         let dir = proc_with(&[(1, 10, 20), (2, 100, 200)]);
-        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1));
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
         let held = |usage: &IoUsage| usage.files.by_pid.len();
-        usage.read(0, true, || vec![2]);
+        usage.read(0, 0, true, || vec![2]);
         assert_eq!(held(&usage), 2);
         // A file that says nothing any more, as after reaping, is opened again: the pid can be another process's.
         for pid in ["1", "2"] {
@@ -172,7 +233,7 @@ mod tests {
         }
         fs::remove_file(dir.path().join("1/io")).unwrap();
         fs::write(dir.path().join("1/io"), "read_bytes: 7\nwrite_bytes: 8\n").unwrap();
-        let sum = sum(usage.read(1, true, || vec![2]));
+        let sum = sum(usage.read(1, 0, true, || vec![2]));
         assert_eq!(sum, Some((Some(IoBytes { read: 7, written: 8 }), false)));
         assert_eq!(held(&usage), 1);
     }
@@ -181,20 +242,20 @@ mod tests {
     #[test]
     fn run_that_attached_has_the_sum_of_its_processes_alone() {
         let dir = proc_with(&[(1, 10, 20), (2, 100, 200), (3, 1, 2)]);
-        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), None);
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), None, IoCalls::default());
         let all = IoBytes { read: 101, written: 202 };
-        assert_eq!(sum(usage.read(0, false, || vec![2, 3])), Some((Some(all), true)));
-        assert_eq!(sum(usage.read(PERIOD_NS, false, || vec![4])), Some((None, false)));
+        assert_eq!(sum(usage.read(0, 0, false, || vec![2, 3])), Some((Some(all), true)));
+        assert_eq!(sum(usage.read(PERIOD_NS, 0, false, || vec![4])), Some((None, false)));
     }
 
     // Requirement: IO-53
     #[test]
     fn many_processes_are_read_more_rarely_and_at_the_end_in_any_case() {
         let dir = proc_with(&[(1, 10, 20)]);
-        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1));
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
         let many = || vec![9; 1000];
         let times = [(0, false), (PERIOD_NS, false), (PERIOD_NS + 1, true), (5 * PERIOD_NS, false)];
-        let is_read = times.map(|(now_ns, is_last)| usage.read(now_ns, is_last, many).is_some());
+        let is_read = times.map(|(now_ns, is_last)| usage.read(now_ns, 0, is_last, many).is_some());
         assert_eq!(is_read, [true, false, true, true]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -12,6 +13,14 @@ use crate::process::signals;
 
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;
+
+/// Whether [`aside`] has started a thread.
+static HAS_STARTED_THREAD: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has started a thread for such work.
+pub(crate) fn has_started_thread() -> bool {
+    HAS_STARTED_THREAD.load(Ordering::Relaxed)
+}
 
 /// Does `work` in a thread of its own, and returns its result. `None`: it takes longer than `limit`, and goes on in that thread, which
 /// ends with the process. Where no thread can be started, the work is done in this one, without a limit.
@@ -39,6 +48,7 @@ pub(crate) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         signals::block(&signals::all_but_faults());
         work();
     };
+    HAS_STARTED_THREAD.store(true, Ordering::Relaxed);
     thread::Builder::new().stack_size(STACK_BYTES).spawn(in_thread).map(drop)
 }
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use gpu_track_collector::model::attached::Attached;
 use gpu_track_collector::model::config::{Layer, Message};
+use gpu_track_collector::model::io_calls::IoCalls;
 use gpu_track_collector::{KnownToParent, OutputLock, ProcRoot, clock};
 use rustix::process::{getpid, set_child_subreaper};
 
@@ -337,6 +338,7 @@ fn report_without_figures(
         is_wait_interrupted: false,
         monotonic_ns: clock::monotonic_ns(),
         children_cpu_us: 0,
+        helper_calls: IoCalls::default(),
     });
     untracked::report_to_files(&config, &known);
 }

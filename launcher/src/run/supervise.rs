@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
 use gpu_track_collector::model::config::{Layer, Message};
+use gpu_track_collector::model::io_calls::IoCalls;
 use gpu_track_collector::{KnownFile, ProcRoot, clock};
 
 use crate::cli::Options;
@@ -71,6 +72,8 @@ pub(crate) struct Supervisor<A> {
     /// CPU time in RUSAGE_CHILDREN that is not the run's, microseconds. It is of collectors, enders and commands of `--on-alert`,
     /// and of children from before the run (exec keeps it).
     foreign_cpu_us: u64,
+    /// What those that ended during the run had passed by calls.
+    helper_calls: IoCalls,
     exit_manner: exit::Manner,
 }
 
@@ -105,6 +108,7 @@ impl<A: Account> Supervisor<A> {
             wakeups: Wakeups::new(signals),
             executor,
             foreign_cpu_us: cpu_us(&children_before),
+            helper_calls: IoCalls::default(),
             exit_manner: options.exit_manner,
         };
         if let Subject::Command(main) = supervisor.subject {
@@ -249,7 +253,7 @@ impl<A: Account> Supervisor<A> {
     }
 
     /// Handles a child that has ended or stopped: the command, an orphan, or one that is not of the run. If the command has stopped,
-    /// the launcher stops with it. CPU time of a child that is not of the run is noted, so that [`Self::finish`] can take it off.
+    /// the launcher stops with it.
     fn child_changed(&mut self, change: &ChildChange) {
         // After the command's end, its pid can be another child's.
         let main = self.subject.main().filter(|main| main.pid == change.pid && self.exit.is_none());
@@ -262,12 +266,12 @@ impl<A: Account> Supervisor<A> {
         }
         // A helper is an ender, or a process of the command of `--on-alert`.
         if self.executor.is_helper(change.pid) {
-            self.foreign_cpu_us += cpu_us(&change.usage);
+            self.note_helper(change);
             self.executor.helper_ended(change.pid, change.status);
             return;
         }
         if self.account.is_foreign(change.pid) {
-            self.foreign_cpu_us += cpu_us(&change.usage);
+            self.note_helper(change);
             self.account.foreign_ended(change.status);
             return;
         }
@@ -285,6 +289,13 @@ impl<A: Account> Supervisor<A> {
             self.executor.main_was_reaped();
             self.exit = Some(exit);
         }
+    }
+
+    /// Notes what a child that is not of the run used, so that [`Self::finish`] can take it off. It has ended, and is not reaped yet.
+    fn note_helper(&mut self, ended: &ChildChange) {
+        self.foreign_cpu_us += cpu_us(&ended.usage);
+        let calls = ProcRoot::default().io(ended.pid).map(|io| io.calls);
+        self.helper_calls = self.helper_calls.plus(calls.unwrap_or_default());
     }
 
     /// Forwards a signal that another process sent, and tells the account of the first of each kind. The terminal's signals, which
@@ -370,6 +381,7 @@ impl<A: Account> Supervisor<A> {
             is_wait_interrupted,
             monotonic_ns: exit.at_ns,
             children_cpu_us: cpu_us(&usage_of(libc::RUSAGE_CHILDREN)).saturating_sub(self.foreign_cpu_us),
+            helper_calls: self.helper_calls,
         });
         self.account.conclude(&self.wakeups)
     }

@@ -52,6 +52,19 @@ impl Group {
         Ok(group)
     }
 
+    /// A group of either version with a quota of a fifth of a core.
+    ///
+    /// # Errors
+    /// The reason why it is not available.
+    pub fn with_cpu_quota() -> Result<Self, String> {
+        let (group, file, quota) = match mounted("cgroup", "cpu") {
+            Some(top) => (Self::below(&top)?, "cpu.cfs_quota_us", "20000"),
+            None => (Self::v2("cpu")?, "cpu.max", "20000 100000"),
+        };
+        std::fs::write(group.dir.join(file), quota).map_err(|error| format!("no CPU quota: {error}"))?;
+        Ok(group)
+    }
+
     fn below(top: &Path) -> Result<Self, String> {
         let test = std::thread::current().name().unwrap_or("test").replace(':', "_");
         let dir = top.join(format!("test-{}-{test}", std::process::id()));

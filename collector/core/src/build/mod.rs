@@ -6,6 +6,8 @@ mod events;
 mod gpu;
 mod hints;
 mod inputs;
+mod io;
+mod pressure;
 mod run_limits;
 mod untracked;
 mod usable;
@@ -24,11 +26,11 @@ use crate::model::config::Layer;
 use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
-    Allowed, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers,
+    Allowed, Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Hints, Layers,
     MaxProportionalRam, MaxRam, OtherUser, OwnRank, Peak, Percent, Processes, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
-use crate::model::tree_sample::{IoBytes, larger};
+use crate::model::tree_sample::larger;
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Evidence};
 use crate::run::elsewhere::Here;
@@ -84,13 +86,16 @@ pub fn report(inputs: &Inputs) -> Report {
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_ram_at_most: max_ram_at_most(inputs, &max_ram),
+        swap: pressure::swap(inputs),
+        pressure: pressure::pressure(inputs),
+        cgroup_memory: pressure::cgroup_memory(inputs),
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
         series: series::series(inputs.run, wall_s, &cpu),
         cpu,
         gpu,
         gpus,
-        io: io(inputs, if_exact),
-        faults: faults(inputs, &coverage, if_exact),
+        io: io::io(inputs, if_exact),
+        faults: io::faults(inputs, &coverage, if_exact),
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak,
@@ -118,39 +123,6 @@ pub fn report(inputs: &Inputs) -> Report {
         untracked::keep_what_a_parent_knows(&mut report, inputs.end.largest_rss_bytes);
     }
     report
-}
-
-/// Makes the report's block I/O. In a run that attached to a process, samples read the sum from /proc, because no parent writes a
-/// REAPED record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
-fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
-    if inputs.config.attached.is_some() {
-        let read = inputs.run.samples.storage.io();
-        return Io {
-            read_bytes: read.map(|io| io.bytes.read),
-            write_bytes: read.map(|io| io.bytes.written),
-            // What was cancelled before the attach is not known.
-            cancelled_write_bytes: None,
-            reason: read.is_none().then(|| attached::why_no_io(inputs.run)),
-        };
-    }
-    let own = &inputs.run.totals.own_usage;
-    let IoBytes { read, written } = IoBytes::of_blocks(own.input_blocks, own.output_blocks);
-    let read_bytes = if_exact(read);
-    Io {
-        read_bytes,
-        write_bytes: if_exact(written),
-        cancelled_write_bytes: inputs.run.samples.storage.cancelled_bytes().filter(|_| read_bytes.is_some()),
-        reason: read_bytes.is_none().then(|| "the usage of no process is exactly known".to_owned()),
-    }
-}
-
-/// Makes the report's page faults. In a run that attached to a process, faults known from samples count, too. `if_exact`: see
-/// [`io`].
-fn faults(inputs: &Inputs, coverage: &Coverage, if_exact: impl Fn(u64) -> Option<u64>) -> Faults {
-    let own = &inputs.run.totals.own_usage;
-    let is_sampled = inputs.config.attached.is_some() && coverage.exact + coverage.sampled > 0;
-    let known = |n: u64| if_exact(n).or_else(|| is_sampled.then_some(n));
-    Faults { minor: known(own.minor_faults), major: known(own.major_faults) }
 }
 
 /// Which rank of an MPI job or Slurm step the command is, by its environment. `None`: it names no rank, or this launcher only tracks
@@ -518,19 +490,8 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     if running > 0 {
         return Err(format!("still running: {}", processes(running)));
     }
-    if tree.counts().autoreaped > 0 {
-        return Err(format!(
-            "the kernel itself reaped {} (SIGCHLD ignored, or killed with their pid namespace)",
-            processes(tree.counts().autoreaped)
-        ));
-    }
-    if tree.counts().unreaped_orphans > 0 {
-        let when = match inputs.config.discovery.uses(Layer::Subreaper) {
-            true => "not reaped before the command ended",
-            false => "not reaped by gpu-track-run (--no-subreaper)",
-        };
-        let count = processes(tree.counts().unreaped_orphans);
-        return Err(format!("ended after their parent, and {when}: {count}"));
+    if let Some(reason) = not_reaped(inputs) {
+        return Err(reason);
     }
     // Helpers, which are processes of gpu-track itself, are in no figure of the tree.
     let of_helpers_us = tree.counts().helpers_reaped_cpu_us;
@@ -542,6 +503,23 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         ));
     }
     Ok(children_us as f64 / 1e6)
+}
+
+/// Why some process of the tree that has ended is in no sum of the launcher's reaped children. `None`: none is known.
+fn not_reaped(inputs: &Inputs) -> Option<String> {
+    let counts = inputs.run.tree.counts();
+    if counts.autoreaped > 0 {
+        return Some(format!(
+            "the kernel itself reaped {} (SIGCHLD ignored, or killed with their pid namespace)",
+            processes(counts.autoreaped)
+        ));
+    }
+    let when = match inputs.config.discovery.uses(Layer::Subreaper) {
+        true => "not reaped before the command ended",
+        false => "not reaped by gpu-track-run (--no-subreaper)",
+    };
+    let orphans = counts.unreaped_orphans;
+    (orphans > 0).then(|| format!("ended after their parent, and {when}: {}", processes(orphans)))
 }
 
 /// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run: they carry its session,

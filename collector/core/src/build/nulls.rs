@@ -3,6 +3,7 @@
 use super::{Inputs, report};
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
+use crate::model::io_calls::IoCalls;
 use crate::model::report::Report;
 use crate::model::report::{Allowed, SetRam};
 use crate::model::run_end::{CommandExit, RunEnd};
@@ -58,6 +59,7 @@ pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         is_wait_interrupted: false,
         at_ns,
         children_cpu_us: 0,
+        helper_calls: IoCalls::default(),
     };
     let end = RunEnd::of_exit(at_ns, Some(exit));
     let mut config = Config::of_test();

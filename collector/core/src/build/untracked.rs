@@ -1,7 +1,7 @@
 //! What is left of a report where tracking could not begin: what wait4(2) tells the command's parent.
 
 use crate::model::groups::Groups;
-use crate::model::report::{Contention, Hints, Percent, Report, Series, SetRam};
+use crate::model::report::{Contention, Hints, Percent, Report, Series, SetRam, Swap};
 
 /// The reason for all that is unknown.
 const REASON: &str = "the run was not tracked";
@@ -31,6 +31,10 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.cpu.descendants_threads = None;
     report.cpu.combined_threads = None;
     report.time_spent = None;
+    report.io.calls_reason = Some(REASON.into());
+    report.swap = Swap { reason: Some(REASON.into()), ..Swap::default() };
+    report.pressure.reason = Some(REASON.into());
+    report.pressure.quota.reason = Some(REASON.into());
     report.contention = Contention { reason: Some(REASON.into()), ..Contention::default() };
 
     // The launcher waited for some processes only. How many others there were, and how they ended, is unknown.

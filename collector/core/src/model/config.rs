@@ -17,6 +17,7 @@ use crate::model::attached::Attached;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
 use crate::model::gpu_trace::GpuTrace;
+use crate::model::io_calls::IoCalls;
 use crate::model::report::NodePart;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 use crate::named;
@@ -83,6 +84,10 @@ pub struct SessionStart {
     pub realtime_ns: u64,
     /// Processes and threads that the machine had created by then, if the kernel counts them.
     pub forks_before: Option<u64>,
+    /// What children of the launcher, and threads beside its first one, had passed by calls by then. The launcher may have been another
+    /// program before, as a shell that execs.
+    #[serde(default)]
+    pub calls_before: IoCalls,
 }
 
 impl SessionStart {
@@ -336,6 +341,9 @@ pub enum Message {
         monotonic_ns: u64,
         /// RUSAGE_CHILDREN of the launcher since its start, without collectors that it reaped, microseconds.
         children_cpu_us: u64,
+        /// What the launcher's helpers that it reaped, such as collectors, had passed by calls.
+        #[serde(default)]
+        helper_calls: IoCalls,
     },
 }
 
@@ -352,6 +360,7 @@ impl Config {
                 monotonic_ns: 1,
                 realtime_ns: 1_000_000_001,
                 forks_before: None,
+                calls_before: IoCalls::default(),
             },
             restarts: 0,
             main_pid: None,

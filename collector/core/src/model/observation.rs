@@ -9,11 +9,13 @@ use super::attached::{Attached, UsedBefore};
 use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
+use super::io_calls::{IoCalls, NoIoCalls};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
 use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
+use super::stalls::StallReading;
 use super::thread_state::ThreadState;
 use super::tree_sample::{IoBytes, Wants};
 use super::waited_for::WaitedFor;
@@ -140,10 +142,14 @@ pub enum Observation {
         sum: Option<IoBytes>,
         /// Written bytes of `sum` that never reached storage, because their file was truncated or removed before. `None`: as `sum`.
         cancelled: Option<u64>,
+        /// What the same processes passed by calls since the start of the run, without the launcher itself.
+        calls: Result<IoCalls, NoIoCalls>,
         /// It is the first reading of this collector, which only shows where later ones begin. In a run that attached to a process, the
         /// run's first reading also has I/O of the run: what is above the I/O from before the attach.
         is_first: bool,
     },
+    /// Pressure, CPU quota, and memory of the run's cgroup.
+    Stalls(Box<StallReading>),
     /// File systems have answered how much space they have.
     FreeSpace(Vec<FreeSpace>),
     /// What the run's threads do, and how long they ran and waited for a core since each was last read.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupUse;
+use super::io_calls::IoCalls;
 use super::report::{DiskFull, Stage};
 
 /// The end of the command, as the launcher reports it.
@@ -18,6 +19,9 @@ pub struct CommandExit {
     pub at_ns: u64,
     /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
     pub children_cpu_us: u64,
+    /// What the launcher's helpers that it reaped, such as collectors, had passed by calls. It is in the launcher's sums.
+    #[serde(default)]
+    pub helper_calls: IoCalls,
 }
 
 /// Programs that were started without the shim by processes that carry it, by the reason.

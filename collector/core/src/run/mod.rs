@@ -21,6 +21,7 @@ pub(crate) mod samples;
 pub mod sampling;
 pub mod schedule;
 pub(crate) mod sink_troubles;
+pub(crate) mod stalls;
 pub mod state;
 mod steps;
 mod storage;

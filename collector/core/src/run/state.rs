@@ -14,6 +14,7 @@ use super::rules::{self, Moment, Rules};
 use super::samples::{Completed, Parts, Samples};
 use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
+use super::stalls::RunStalls;
 use super::time_spent::{GpuMoment, TimeSpent};
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
@@ -53,6 +54,8 @@ pub struct RunState {
     pub(crate) cores: AllowedCores,
     /// Where the wall time went.
     pub time_spent: TimeSpent,
+    /// Pressure and CPU quota.
+    pub(crate) stalls: RunStalls,
     /// GPUs over time.
     pub gpu: GpuState,
     /// The tree at each sample.
@@ -259,11 +262,13 @@ impl RunState {
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
                 self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns.combined);
             }
-            Observation::Io { sum, cancelled, is_first } => {
+            Observation::Io { sum, cancelled, calls, is_first } => {
                 self.samples.storage.note_cancelled(*cancelled);
+                self.samples.storage.note_calls(*calls);
                 let before = self.tree.io_before;
                 self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }
+            Observation::Stalls(reading) => self.stalls.note(now_ns, reading),
             Observation::FreeSpace(answers) => self.samples.storage.add_space(now_ns, answers),
             Observation::ThreadStates(states) => {
                 self.cores.add_tasks(states.times);

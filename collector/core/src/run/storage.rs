@@ -1,4 +1,4 @@
-//! The run's block I/O over time, and the space on its file systems.
+//! The run's I/O over time, and the space on its file systems.
 //!
 //! /proc/PID/io has the I/O of a process and of the children that it waited for. So the sum over the launcher and all processes
 //! that are not reaped is the tree's. It has each child once: by itself until it is reaped, then by its reaper.
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::before::IoBefore;
 use super::usage::Totals;
+use crate::model::io_calls::{IoCalls, NoIoCalls};
 use crate::model::observation::FreeSpace;
 use crate::model::tree_sample::{FileSystemSample, IoBytes, IoSample};
 
@@ -24,6 +25,8 @@ pub(crate) struct Storage {
     is_unknown: bool,
     /// Writes that were cancelled. `None`: they were not read.
     cancelled: Option<Cancelled>,
+    /// What the processes passed by calls, by the last reading.
+    calls: CallsRead,
     /// In the order in which they answered first.
     file_systems: Vec<FileSystemSample>,
 }
@@ -36,6 +39,17 @@ struct Cancelled {
     first_bytes: u64,
     /// The largest sum of a later reading. `None`: there was no later reading.
     most_bytes: Option<u64>,
+}
+
+/// What readings tell of I/O by calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct CallsRead {
+    /// The largest counts so far. A child that is just being reaped can be missing in one reading.
+    most: IoCalls,
+    /// Why they are not the run's counts; `None`: they are.
+    missing: Option<NoIoCalls>,
+    /// Some reading had counts.
+    is_any: bool,
 }
 
 /// The tree's block I/O.
@@ -142,6 +156,27 @@ impl Storage {
         Some(most_bytes?.saturating_sub(first_bytes))
     }
 
+    /// Takes in what the processes have passed by calls since the start of the run.
+    pub(super) fn note_calls(&mut self, calls: Result<IoCalls, NoIoCalls>) {
+        self.calls.missing = calls.err();
+        if let Ok(calls) = calls {
+            self.calls.most = self.calls.most.with(calls, u64::max);
+            self.calls.is_any = true;
+        }
+    }
+
+    /// What the processes have passed by calls, up to the last reading.
+    ///
+    /// # Errors
+    /// Why the last reading does not tell.
+    pub(crate) fn calls(&self) -> Result<IoCalls, NoIoCalls> {
+        match self.calls {
+            CallsRead { missing: Some(missing), .. } => Err(missing),
+            CallsRead { is_any: false, .. } => Err(NoIoCalls::Early),
+            CallsRead { most, .. } => Ok(most),
+        }
+    }
+
     /// Adds what only records tell, once the figures of all processes are final. No reading comes after `at_ns`, CLOCK_MONOTONIC
     /// nanoseconds.
     pub(super) fn finish_io(&mut self, at_ns: u64, totals: &Totals) {
@@ -217,6 +252,21 @@ mod tests {
         storage.note_cancelled(Some(800));
         storage.note_cancelled(None);
         assert_eq!(storage.cancelled_bytes(), Some(200));
+    }
+
+    // Requirement: IO-5
+    #[test]
+    fn calls_are_the_largest_counts_unless_the_last_reading_has_none() {
+        let mut storage = Storage::default();
+        assert_eq!(storage.calls(), Err(NoIoCalls::Early));
+        let read = |read_bytes, reads| IoCalls { read_bytes, reads, ..IoCalls::default() };
+        storage.note_calls(Ok(read(900, 2)));
+        storage.note_calls(Ok(read(800, 3)));
+        assert_eq!(storage.calls(), Ok(read(900, 3)), "a child was being reaped");
+        storage.note_calls(Err(NoIoCalls::Denied));
+        assert_eq!(storage.calls(), Err(NoIoCalls::Denied));
+        storage.note_calls(Ok(read(950, 4)));
+        assert_eq!(storage.calls(), Ok(read(950, 4)), "its parent has waited for it");
     }
 
     #[test]

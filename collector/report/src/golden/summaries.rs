@@ -68,8 +68,12 @@ fn build() -> Report {
     report.max_ram.combined.footprint_bytes = Some(271_400_000);
     report.mean_ram_bytes.combined = Some(152e6);
     report.series = over_time(3.184, 271_400_000);
-    report.io =
-        Io { read_bytes: Some(0), write_bytes: Some(307_200), cancelled_write_bytes: Some(0), reason: None };
+    report.io = Io {
+        read_bytes: Some(0),
+        write_bytes: Some(307_200),
+        cancelled_write_bytes: Some(0),
+        ..Io::default()
+    };
     report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("sh", 4, 2_100_000), ("as", 1, 4_800_000)]));
     report.hints.cpus = report.hints.cpus.map(|cpus| CpusHint { count: 2, is_fitting: false, ..cpus });
     report
@@ -103,7 +107,7 @@ fn short() -> Report {
     report.series = Series::default();
     report.peak = Some(peak(0.001, &[("true", 1, 1_950_000)]));
     report.io =
-        Io { read_bytes: Some(0), write_bytes: Some(0), cancelled_write_bytes: Some(0), reason: None };
+        Io { read_bytes: Some(0), write_bytes: Some(0), cancelled_write_bytes: Some(0), ..Io::default() };
     report.hints.withheld = Some("the run took less than 1 s".into());
     report
 }
@@ -217,7 +221,7 @@ fn partly_unknown() -> Report {
     report.coverage.unknown = 2;
     report.coverage.peaks = Peaks { exact: 21, bound: 1, unknown: 4, ..Peaks::default() };
     report.coverage.uncounted_reason = Some("short children of static programs are not counted".into());
-    report.io = Io { read_bytes: None, write_bytes: None, cancelled_write_bytes: None, reason: None };
+    report.io = Io::default();
     report.processes.by_command[3].cpu_s = None;
     report.processes.by_command[3].peak_rss_bytes = None;
     report.processes.heaviest[0].usage.cpu_quality = Quality::Unknown;

@@ -67,8 +67,17 @@ fn note_idle(report: &mut Report) {
         *seconds = Some(0.0);
     }
     time.kernel_s_reason = None;
-    report.io =
-        Io { read_bytes: Some(0), write_bytes: Some(0), cancelled_write_bytes: Some(0), reason: None };
+    report.io = Io {
+        read_bytes: Some(0),
+        write_bytes: Some(0),
+        cancelled_write_bytes: Some(0),
+        reason: None,
+        read_call_bytes: Some(0),
+        write_call_bytes: Some(0),
+        read_calls: Some(0),
+        write_calls: Some(0),
+        calls_reason: None,
+    };
     report.faults = Faults { minor: Some(0), major: Some(0) };
     report.context_switches = ContextSwitches { voluntary: Some(0), involuntary: Some(0) };
     let points = report.series.start_s.len();

@@ -17,9 +17,9 @@ use crate::figures::float;
 use crate::model::groups::Groups;
 use crate::model::host_name::short;
 use crate::model::report::{
-    AtMost, Coverage, Cpu, ElsewhereKind, GpusSource, Hints, Host, IoTracks, MaxGpuRam, MaxProportionalRam,
-    MaxRam, Merged, Node, NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Spread,
-    StartedElsewhere, Track, Usable, UsableCores, UsableGpus, UsableMemory,
+    AtMost, Coverage, Cpu, CpuQuota, ElsewhereKind, GpusSource, Hints, Host, IoTracks, MaxGpuRam,
+    MaxProportionalRam, MaxRam, Merged, Node, NodeState, Nodes, Percent, Pressure, Processes, Report, Series,
+    SetRam, SetTracks, Spread, StartedElsewhere, Swap, Track, Usable, UsableCores, UsableGpus, UsableMemory,
 };
 use crate::model::timestamp;
 
@@ -27,6 +27,8 @@ use crate::model::timestamp;
 const MOST_NAMES: usize = 1000;
 /// Maximum number of nodes without a report that are listed.
 const MOST_MISSING: usize = 2000;
+/// Why swap, pressure and quota are null.
+const NOT_OF_ONE: &str = "it is of each report alone";
 /// Why private and proportional RAM are null.
 const NO_SHARING: &str = "reports don't have it over time, so that of all nodes together is unknown";
 
@@ -102,6 +104,13 @@ impl Merger {
                 ..MaxProportionalRam::default()
             },
             max_ram_at_most: by_group(&self.sums.ram, |sum| sum.bounds().at_most.map(saturated)),
+            swap: Swap { reason: Some(NOT_OF_ONE.into()), ..Swap::default() },
+            pressure: Pressure {
+                reason: Some(NOT_OF_ONE.into()),
+                quota: CpuQuota { reason: Some(NOT_OF_ONE.into()), ..CpuQuota::default() },
+                ..Pressure::default()
+            },
+            cgroup_memory: None,
             max_gpu_ram: self.max_gpu_ram(),
             cpu: self.cpu(mean_us),
             gpu: self.machines.gpu(),

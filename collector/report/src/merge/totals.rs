@@ -120,6 +120,10 @@ pub(super) struct Totals {
     written: Known,
     /// Bytes of cancelled writes.
     cancelled: Known,
+    /// I/O by calls: bytes read and written, and the number of calls.
+    by_calls: [Known; 4],
+    /// Reports that don't know their I/O by calls.
+    calls_unknown: Reason,
     minor: Known,
     major: Known,
     voluntary: Known,
@@ -202,6 +206,12 @@ impl Totals {
         ] {
             sum.add(number.map(u128::from));
         }
+        let io = &report.io;
+        let by_calls = [io.read_call_bytes, io.write_call_bytes, io.read_calls, io.write_calls];
+        for (sum, number) in self.by_calls.iter_mut().zip(by_calls) {
+            sum.add(number.map(u128::from));
+        }
+        self.calls_unknown.add(node, io.calls_reason.as_ref());
         self.add_coverage(node, &report.coverage);
     }
 
@@ -288,12 +298,23 @@ impl Totals {
         ]
     }
 
+    /// The I/O. That by calls is null unless all reports have it, since there can be a reason in each report that tracks no command.
     pub(super) fn io(&self) -> Io {
+        let by_calls = self.by_calls.map(|sum| sum.whole().map(saturated));
+        let [read_call_bytes, write_call_bytes, read_calls, write_calls] = by_calls;
         Io {
             read_bytes: self.read.count(),
             write_bytes: self.written.count(),
             cancelled_write_bytes: self.cancelled.count(),
             reason: None,
+            read_call_bytes,
+            write_call_bytes,
+            read_calls,
+            write_calls,
+            calls_reason: read_calls.is_none().then(|| {
+                let reason = self.calls_unknown.text(self.reports);
+                reason.unwrap_or_else(|| "a report of an older version does not have it".to_owned())
+            }),
         }
     }
 

@@ -141,7 +141,11 @@ fn filled() -> Vec<Report> {
         }),
         ..report.hints
     };
-    report.io.reason = Some("not read".into());
+    report.pressure.machine.cpu.full_s = Some(0.5);
+    for reason in [&mut report.pressure.reason, &mut report.pressure.quota.reason, &mut report.swap.reason] {
+        *reason = Some("not read".into());
+    }
+    (report.io.reason, report.io.calls_reason) = (Some("not read".into()), Some("not read".into()));
     report.run_limits.truncate(1);
     report.run_limits[0].reason = Some("no controller".into());
     report.run_limits[0].exceeded_at_s = Some(1.5);
@@ -458,11 +462,19 @@ fn report_of_schema_2_is_read_with_a_note() {
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
         series: Series::default(),
-        io: Io { cancelled_write_bytes: None, ..original.io },
+        io: Io {
+            read_bytes: original.io.read_bytes,
+            write_bytes: original.io.write_bytes,
+            reason: original.io.reason,
+            ..Io::default()
+        },
         coverage: Coverage { elsewhere: Vec::new(), other_users: Vec::new(), ..original.coverage },
         wall_s: report.wall_s,
         contention: Contention::default(),
         time_spent: None,
+        swap: Swap::default(),
+        pressure: Pressure::default(),
+        cgroup_memory: None,
         hints: Hints { gpu_memory_reason: None, ..original.hints },
         allowed: Allowed { batch_system: None, ..original.allowed },
         host: Host { boot_id: None, ..original.host },

@@ -10,6 +10,7 @@ mod gpus;
 mod headline;
 mod next_job;
 mod nodes;
+mod pressure;
 mod processes;
 mod time_spent;
 mod usage;
@@ -54,6 +55,8 @@ fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
         usage::mean_ram(report, units),
         usage::max_ram_proportional(report, units),
         usage::peak(report.peak.as_ref(), units),
+        pressure::beside_ram(report, units),
+        pressure::section(report, units),
         usage::io(report, units),
         usage::faults(report),
         usage::switches(report),
@@ -99,18 +102,20 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     let mut summary: Vec<Block> = evidence(report, units).map(evidence_remark).into_iter().collect();
     summary.extend(alerts::remark(report, units));
     summary.extend(usage::rows(report, units));
+    summary.extend(pressure::row(report, units));
     summary.extend(usage::time_row(report, units));
     summary.extend(gpus::rows(report, units));
     summary.extend(gpus::memory_row(report, units));
     summary.extend(nodes::rows(report, units));
     let io_row = usage::io_row(report, units);
     let mut others = usage_sections(report, units);
-    if io_row.is_some() {
+    if io_row.is_some() && report.io.read_calls.is_none() {
         // The row has all that the section has.
         let title = usage::io(report, units).title;
         others.retain(|section| section.title != title);
     }
     summary.extend(io_row);
+    summary.extend(usage::calls_row(report, units));
     summary.extend(processes::row(report));
     summary.extend(processes::top_commands(report, units, COMMAND_LINES));
     summary.extend(next_job::paragraph(report, units, style.hints));
@@ -126,21 +131,31 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     }
 }
 
+/// A row of one line, if there is a line left for it.
+fn within(lines_left: &mut usize, row: Option<Block>) -> Option<Block> {
+    let row = row.filter(|_| *lines_left > 0)?;
+    *lines_left -= 1;
+    Some(row)
+}
+
 /// Makes the summary: how the command ended and why, how much it used of what it might use, and by which processes. Then it says
-/// what to ask for next time. Crashes, and then the commands that used most, share `free_lines` lines.
+/// what to ask for next time. Crashes, rows that a report needs only for some runs, and the commands that used most share `free_lines`
+/// lines, in this order.
 pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: usize) -> Vec<Block> {
     let mut blocks = vec![headline::brief(report, units)];
     blocks.extend(evidence(report, units).map(evidence_remark));
     let crashes = crashes::remarks(report, free_lines);
-    let command_lines = free_lines - crashes.len();
+    let mut lines_left = free_lines - crashes.len();
     blocks.extend(crashes);
     blocks.extend(alerts::remark(report, units));
     blocks.extend(usage::rows(report, units));
+    blocks.extend(within(&mut lines_left, pressure::row(report, units)));
     blocks.extend(gpus::rows(report, units));
     blocks.extend(nodes::rows(report, units));
     blocks.extend(usage::io_row(report, units));
+    blocks.extend(within(&mut lines_left, usage::calls_row(report, units)));
     blocks.extend(processes::row(report));
-    blocks.extend(processes::top_commands(report, units, command_lines));
+    blocks.extend(processes::top_commands(report, units, lines_left));
     blocks.extend(next_job::paragraph(report, units, style.hints));
     blocks.extend(warnings::remarks(report, style.is_kept));
     blocks.extend(style.is_kept.then(|| Block::Paragraph("Full report", SHOW_KEPT.to_owned())));

@@ -87,12 +87,25 @@ fn holders_by_command(peak: &Peak, units: Units) -> Table {
     Table::new(head, named.chain(others))
 }
 
-/// Makes the section of block I/O.
+/// Makes the section of I/O.
 pub(super) fn io(report: &Report, units: Units) -> Section {
     let io = &report.io;
-    traffic(Section::new("I/O"), [io.read_bytes, io.write_bytes], units)
+    let section = traffic(Section::new("I/O"), [io.read_bytes, io.write_bytes], units)
         .text("Never stored", units.io(io.cancelled_write_bytes))
-        .text("Unknown", io.reason.clone())
+        .text("Unknown", io.reason.clone());
+    match &io.calls_reason {
+        None => section
+            .text("By read calls", by_calls(io.read_call_bytes, io.read_calls, units))
+            .text("By write calls", by_calls(io.write_call_bytes, io.write_calls, units)),
+        reason => section.unknown("By calls", reason.as_ref()),
+    }
+}
+
+/// Formats the bytes that calls passed, and how many calls there were. `None`: there were no bytes, or it is unknown.
+fn by_calls(bytes: Option<u64>, calls: Option<u64>, units: Units) -> Option<String> {
+    let (bytes, calls) = (units.io(bytes)?, calls.filter(|calls| *calls > 0)?);
+    let plural = if calls == 1 { "" } else { "s" };
+    Some(format!("{bytes} in {} call{plural}", thousands(calls as f64)))
 }
 
 /// Adds the rows of the bytes read and written. Without such bytes there is no row.
@@ -257,8 +270,8 @@ fn over_time_row(report: &Report, units: Units) -> Option<Block> {
     Some(Block::Row("RAM over time".to_owned(), cells))
 }
 
-/// Makes the summary's row of I/O. If the run attached to a process and its I/O is unknown, the row says why. `None`: there was
-/// no I/O, or it is unknown for another reason.
+/// Makes the summary's row of I/O of storage. If the run attached to a process and its I/O is unknown, the row says why. `None`: there
+/// was no I/O, or it is unknown for another reason.
 pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
     let read = units.io(report.io.read_bytes).map(|read| format!("{read} read"));
     let cancelled = units.io(report.io.cancelled_write_bytes);
@@ -268,4 +281,27 @@ pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
     let reason = report.io.reason.as_ref().filter(|_| report.attached.is_some());
     let unknown = reason.map(|reason| Block::text("I/O", format!("unknown: {reason}")));
     (!parts.is_empty()).then(|| Block::text("I/O", parts.join(", "))).or(unknown)
+}
+
+/// Makes the summary's row of what calls passed. `None`: it was not much more than storage had.
+pub(super) fn calls_row(report: &Report, units: Units) -> Option<Block> {
+    let io = &report.io;
+    let calls =
+        [(io.read_call_bytes, io.read_bytes, "read"), (io.write_call_bytes, io.write_bytes, "written")];
+    let parts = calls.into_iter().filter_map(|(by_calls, stored, name)| {
+        let bytes = units.io(by_calls.filter(|by_calls| is_much_more(*by_calls, stored)))?;
+        Some(format!("{bytes} {name}"))
+    });
+    let parts: Vec<_> = parts.collect();
+    // Not all of it is of files.
+    (!parts.is_empty())
+        .then(|| Block::text("I/O calls", format!("{} (pipes and cached files, too)", parts.join(", "))))
+}
+
+/// Whether calls passed so much more than storage had that the summary tells it.
+fn is_much_more(by_calls: u64, stored: Option<u64>) -> bool {
+    /// Memory takes 100 MB in some 20 ms.
+    const LEAST_BYTES: u64 = 100_000_000;
+    const FACTOR: u64 = 2;
+    by_calls >= LEAST_BYTES && by_calls / FACTOR >= stored.unwrap_or(0)
 }

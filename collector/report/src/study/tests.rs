@@ -22,12 +22,7 @@ fn run(variant: usize, number: usize, wall_s: f64, ram_bytes: u64) -> Run {
     report.wall_s = wall_s;
     report.cpu_time.total_s = Some(wall_s * 2.0);
     report.max_ram.combined.footprint_bytes = Some(ram_bytes);
-    report.io = crate::model::report::Io {
-        read_bytes: Some(0),
-        write_bytes: None,
-        cancelled_write_bytes: None,
-        reason: None,
-    };
+    report.io = crate::model::report::Io { read_bytes: Some(0), ..crate::model::report::Io::default() };
     report.contention.is_contended = Some(false);
     report.coverage.uncounted_reason = None;
     Run { planned: PlannedRun { variant, run: number }, file: format!("{variant}.{number}.json"), report }

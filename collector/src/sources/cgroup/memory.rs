@@ -21,7 +21,7 @@ impl Groups {
 
 impl Group {
     /// Directory and name of the group and its ancestors, up to the mount point.
-    fn with_ancestors(&self) -> impl Iterator<Item = (&Path, String)> {
+    pub(super) fn with_ancestors(&self) -> impl Iterator<Item = (&Path, String)> {
         let names = Path::new(&self.name).ancestors().map(|name| name.display().to_string());
         self.directories().zip(names)
     }

@@ -22,6 +22,7 @@ use procfs::{FromRead, Meminfo};
 use crate::model::attached::UsedBefore;
 use crate::model::command::{command_of_args, is_title};
 use crate::model::exit_account::Remains;
+use crate::model::io_calls::IoCalls;
 use crate::model::observation::{Mappings, Rollup, TaskTimes};
 use crate::sys::{clock, pidfd};
 use pages::PageMap;
@@ -257,6 +258,19 @@ impl ProcRoot {
     /// `None`: the process is gone, or is another user's.
     pub fn io(&self, pid: u32) -> Option<Io> {
         Io::parse(&self.read(pid, "io")?)
+    }
+
+    /// Reads what the first thread of a process has passed by calls itself. `None`: the process is gone, or is another user's.
+    pub(crate) fn io_calls_of_first_thread(&self, pid: u32) -> Option<IoCalls> {
+        Some(Io::parse(&self.read(pid, &format!("task/{pid}/io"))?)?.calls)
+    }
+
+    /// Reads what the other threads of this process, and the children that it waited for, have passed by calls. Exec keeps the sum.
+    /// `None`: the kernel does not count it.
+    pub fn io_calls_beside_first_thread(&self) -> Option<IoCalls> {
+        let own = std::process::id();
+        let of_first_thread = self.io_calls_of_first_thread(own)?;
+        Some(self.io(own)?.calls.without(of_first_thread))
     }
 
     /// Whether a process or thread has this id. /proc can hide other users' processes (mount option hidepid), so kill(2) is asked,

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::model::io_calls::IoCalls;
 use crate::model::observation::{CoreTicks, FileMapping, Mappings, Rollup, TaskTimes};
 use crate::sys::clock;
 
@@ -101,7 +102,8 @@ impl Stat {
     }
 }
 
-/// The fields of /proc/PID/io that are used: bytes of a process and of the children that it waited for.
+/// The fields of /proc/PID/io: I/O of a process and of the children that it waited for. /proc/PID/task/TID/io has that of a thread
+/// alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {
     /// Read from storage.
@@ -110,14 +112,23 @@ pub struct Io {
     pub written: u64,
     /// Written, and truncated or removed before it was on storage. `None`: the kernel does not tell it.
     pub cancelled: Option<u64>,
+    /// What was passed by calls.
+    pub calls: IoCalls,
 }
 
 impl Io {
     /// Parses the file.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let number = |key: &[u8]| parse_u64(line(text, key)?);
+        let count = |key: &[u8]| number(key).unwrap_or(0);
+        let calls = IoCalls {
+            read_bytes: count(b"rchar:"),
+            write_bytes: count(b"wchar:"),
+            reads: count(b"syscr:"),
+            writes: count(b"syscw:"),
+        };
         let (read, written) = (number(b"read_bytes:")?, number(b"write_bytes:")?);
-        Some(Self { read, written, cancelled: number(b"cancelled_write_bytes:") })
+        Some(Self { read, written, cancelled: number(b"cancelled_write_bytes:"), calls })
     }
 }
 

@@ -15,6 +15,7 @@ mod gpu;
 mod hints;
 mod io;
 mod nodes;
+mod pressure;
 mod processes;
 mod ram;
 mod run_limits;
@@ -55,6 +56,7 @@ pub use nodes::{
     AtMost, FailedRank, JobRank, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries,
     NodeState, OwnRank, RankPlace, RankSeries, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
 };
+pub use pressure::{CgroupMemory, CpuQuota, Pressure, ResourceStalls, Stall, Swap};
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
 pub use run_limits::RunLimitUse;
@@ -109,7 +111,7 @@ pub struct Report {
     pub contention: Contention,
     /// Where the wall time went; `None`: the run was not tracked.
     pub time_spent: Option<TimeSpent>,
-    /// I/O of storage, not of the page cache.
+    /// I/O of storage, and I/O by calls.
     #[serde(default)]
     pub io: Io,
     /// Page faults of the tree.
@@ -130,6 +132,15 @@ pub struct Report {
     /// Upper bounds of the totals of `max_ram_bytes`, bytes; `None`: the RAM of a process is unknown.
     #[serde(default)]
     pub max_ram_at_most: Groups<Option<u64>>,
+    /// The tree's memory in swap, by samples.
+    #[serde(default)]
+    pub swap: Swap,
+    /// Pressure on CPU, memory and I/O, and what a CPU quota withheld.
+    #[serde(default)]
+    pub pressure: Pressure,
+    /// What the run's own cgroup (`--cgroup`) or its batch job's holds beside the memory of processes; `None`: neither, or not read.
+    #[serde(default)]
+    pub cgroup_memory: Option<CgroupMemory>,
     /// Largest memory of all tracked GPUs together, bytes.
     #[serde(rename = "max_gpu_ram_bytes", default)]
     pub max_gpu_ram: MaxGpuRam,

@@ -52,6 +52,8 @@ pub(crate) struct Sample {
     pub holders: Vec<Held>,
     /// How much more memory there can be in pages that no reading tells apart, bytes.
     pub unseen_bytes: u64,
+    /// Swapped-out memory of the processes when each was last asked, bytes. `None`: none was asked.
+    pub swap_bytes: Option<u64>,
 }
 
 /// What a process holds at a sample.
@@ -511,6 +513,10 @@ impl Sampling {
             note_clock(tree, *id, &reading.vitals);
             let Some(process) = tree.get_mut(*id) else { continue };
             process.note_bounds(reading.vitals.virtual_bytes, reading.limits);
+            if reading.peak_at_ns > 0 {
+                let swap_bytes = sample.swap_bytes.get_or_insert(0);
+                *swap_bytes = swap_bytes.saturating_add(reading.swap_bytes);
+            }
             let common_growth_bytes = reading::common_growth(reading, largest_shared, *id);
             add_process(&mut sample, process, reading, estimate, common_growth_bytes);
             if process.name.args.is_none() {

@@ -80,6 +80,15 @@ impl Sums {
     }
 }
 
+/// The largest amounts of the tree's memory in swap at a sample, each on its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapPeaks {
+    /// In swap, bytes.
+    pub peak_bytes: u64,
+    /// The footprint and what is in swap together, bytes.
+    pub with_ram_peak_bytes: u64,
+}
+
 /// RAM, processes and threads over time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RamUsage {
@@ -92,6 +101,8 @@ pub struct RamUsage {
     pub unseen_bytes: u64,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional_bytes: Groups<Option<u64>>,
+    /// Memory in swap. `None`: no sample knew it.
+    pub swap: Option<SwapPeaks>,
     /// Footprints over time, byte-seconds.
     pub(in crate::run) byte_s: Groups<f64>,
     /// The moment of the largest RAM.
@@ -280,6 +291,12 @@ impl RamUsage {
         let combined = Sums { proportional_bytes: both_parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
         self.proportional_bytes = self.proportional_bytes.with(proportional, Ord::max);
+        if let Some(swap_bytes) = sample.swap_bytes {
+            let peaks = self.swap.get_or_insert_default();
+            let with_ram_bytes = all.combined.footprint_bytes.saturating_add(swap_bytes);
+            peaks.peak_bytes = peaks.peak_bytes.max(swap_bytes);
+            peaks.with_ram_peak_bytes = peaks.with_ram_peak_bytes.max(with_ram_bytes);
+        }
         let holders = || PeakHolders::at_sample(tree, sample);
         self.largest_by_sample.begin(sample.at_ns);
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with_sample, holders);

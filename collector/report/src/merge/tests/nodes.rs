@@ -6,7 +6,7 @@ use crate::model::style::Style;
 
 /// Makes figures unknown that earlier versions did not have, or that could not be read.
 fn without_figures(report: &mut Report) {
-    report.io = Io { read_bytes: None, write_bytes: None, cancelled_write_bytes: None, reason: None };
+    report.io = Io::default();
     report.faults = Faults { minor: None, major: None };
     report.context_switches = ContextSwitches { voluntary: None, involuntary: None };
     report.mean_ram_bytes.combined = None;
@@ -27,7 +27,14 @@ fn figures_that_a_report_lacks_are_named_or_unknown() {
     assert_eq!(report.cpu_time.user_s, None);
     assert_eq!(report.cpu_time.system_s, one.cpu_time.system_s.map(|system_s| system_s * 2.0));
     // These are of the other report.
-    assert_eq!(&report.io, &one.io);
+    let of_storage = Io {
+        read_bytes: one.io.read_bytes,
+        write_bytes: one.io.write_bytes,
+        cancelled_write_bytes: one.io.cancelled_write_bytes,
+        calls_reason: Some("a report of an older version does not have it".into()),
+        ..Io::default()
+    };
+    assert_eq!(report.io, of_storage);
     assert_eq!((&report.faults, &report.context_switches), (&one.faults, &one.context_switches));
     assert_eq!(report.max_ram.system_bytes, one.max_ram.system_bytes);
     assert!(
@@ -41,6 +48,19 @@ fn figures_that_a_report_lacks_are_named_or_unknown() {
         report.warnings
     );
     assert!(!warns(&merged(&[of_node("n1"), of_node("n2")]), "Unknown"));
+}
+
+// Requirement: IO-6
+#[test]
+fn io_by_calls_is_the_sum_of_all_reports_or_null_with_a_reason() {
+    let both = merged(&[of_node("n1"), of_node("n2")]);
+    assert_eq!(both.io.read_calls, of_node("n1").io.read_calls.map(|calls| calls * 2));
+    assert_eq!((both.io.calls_reason, both.io.read_call_bytes.is_some()), (None, true));
+    let mut agent = of_node("n2");
+    agent.io = Io { calls_reason: Some("there was no command".into()), ..Io::default() };
+    let lacking = merged(&[of_node("n1"), agent]);
+    assert_eq!(lacking.io.calls_reason.as_deref(), Some("n2: there was no command"));
+    assert_eq!((lacking.io.read_calls, lacking.io.write_call_bytes), (None, None));
 }
 
 // Requirement: NODE-3

@@ -109,3 +109,18 @@ fn pages_that_nothing_tells_apart_count_in_the_upper_bound_as_far_as_they_were_c
         assert_eq!((run.ram.at_most_bytes.main, run.ram.unseen_bytes), (500 * MIB, more * MIB));
     }
 }
+
+// Requirement: RAM-90
+#[test]
+fn swap_of_the_tree_is_known_from_the_last_reading_of_each_process() {
+    let mut run = Run::new(Made { swap: 300, ..Made::with(100) });
+    run.sample(1);
+    run.fork(CHILD, 10);
+    run.is(CHILD, Made { swap: 50, ..Made::with(10) });
+    assert_eq!(run.sample(3).swap_bytes, Some(350 * MIB));
+    run.is(MAIN, Made { swap: 0, faults: 400 * 256, ..Made::with(400) });
+    assert_eq!(run.sample(5).swap_bytes, Some(50 * MIB));
+    let peaks = run.ram.swap.unwrap();
+    assert_eq!(peaks.peak_bytes, 350 * MIB);
+    assert!(peaks.with_ram_peak_bytes >= 450 * MIB, "{peaks:?}");
+}
