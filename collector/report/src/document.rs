@@ -121,6 +121,13 @@ impl Cell {
 }
 
 impl Block {
+    /// Leaves one line to a remark of what to look at.
+    pub(super) fn shorten_caution(&mut self) {
+        if let Self::Remark { tone: Tone::Caution, most_lines, .. } = self {
+            *most_lines = 1;
+        }
+    }
+
     /// Whether it is the picture of RAM over the run.
     pub(super) fn is_ram_over_time(&self) -> bool {
         matches!(self, Self::Row(_, cells) if cells.iter().any(|cell| matches!(cell, Cell::RamOverTime(..))))

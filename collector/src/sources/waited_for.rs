@@ -19,9 +19,11 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// A process is looked at once in this time at most.
 const PERIOD_NS: u64 = 500_000_000;
+/// The last descriptor of the standard streams.
+const LAST_STANDARD: u32 = 2;
 /// The state of a connection in /proc/net/tcp (TCP_ESTABLISHED).
 const ESTABLISHED: &str = "01";
-/// How much of the kernel's tables of connections and locks is read. The lines that are there count.
+/// Longer tables of connections or locks are not used.
 const MOST_TABLE_BYTES: u64 = 256 << 10;
 /// File systems of the kernel itself: a file there is not on storage.
 const NOT_STORED: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/run/"];
@@ -33,8 +35,8 @@ pub(crate) struct WaitLookup {
     timer: Timer,
     /// The process that was looked at last.
     process: Option<ProcessId>,
-    /// The offsets of its files then, by number of the descriptor.
-    positions: FxHashMap<u32, u64>,
+    /// The offsets of its files then, by number and name of the descriptor: a number is used again.
+    positions: FxHashMap<(u32, String), u64>,
 }
 
 /// A file that a process has open.
@@ -50,7 +52,8 @@ impl WaitLookup {
     }
 
     /// Looks what a process waits for, if a look is due at `now_ns` (CLOCK_MONOTONIC). `blocked` gives a process whose wait decides what
-    /// the run does, and its state. `None`: no look is due, there is no such process, or what it waits for is not known.
+    /// the run does, and its state. `None`: no look is due, there is no such process, or nothing is
+    /// known of its state.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -61,12 +64,12 @@ impl WaitLookup {
         }
         let (target, state) = blocked()?;
         let what = match state {
-            TimeState::Storage => self.file(target)?,
-            TimeState::FileLock => self.lock(target.pid)?,
-            TimeState::Network | TimeState::Events => self.peer(target.pid)?,
+            TimeState::Storage => self.file(target),
+            TimeState::FileLock => self.lock(target.pid),
+            TimeState::Network | TimeState::Events => self.peer(target.pid),
             _ => return None,
         };
-        Some(Observation::WaitedFor { id: target.id, what })
+        Some(Observation::WaitedFor { id: target.id, state, what })
     }
 
     /// The file that a process reads or writes: the one whose offset moved farthest since the look before, or else the only one.
@@ -78,16 +81,18 @@ impl WaitLookup {
             FxHashMap::default()
         };
         self.process = Some(target.id);
-        self.positions = open.iter().map(|file| (file.descriptor.number, file.position.position)).collect();
+        let key = |file: &OpenFile| (file.descriptor.number, file.descriptor.name.clone());
+        self.positions = open.iter().map(|file| (key(file), file.position.position)).collect();
         let moved = |file: &OpenFile| {
-            let before = before.get(&file.descriptor.number)?;
+            let before = before.get(&key(file))?;
             Some(file.position.position.abs_diff(*before)).filter(|moved| *moved > 0)
         };
         let farthest =
             open.iter().filter_map(|file| Some((moved(file)?, file))).max_by_key(|(moved, _)| *moved);
         let file = match (farthest, open.as_slice()) {
             (Some((_, file)), _) => file,
-            (None, [only]) => only,
+            // Standard streams are often files that have nothing to do with it.
+            (None, [only]) if only.descriptor.number > LAST_STANDARD => only,
             (None, _) => return None,
         };
         Some(WaitedFor::File {
@@ -140,11 +145,11 @@ impl WaitLookup {
         peers.next().filter(|_| peers.next().is_none()).map(|peer| WaitedFor::Peer(peer.to_string()))
     }
 
-    /// The text of one of the kernel's tables, up to [`MOST_TABLE_BYTES`]. `None`: it can't be read.
+    /// The text of one of the kernel's tables. `None`: it can't be read, or is too long to be read twice a second.
     fn table(file: io::Result<File>) -> Option<String> {
         let mut text = String::new();
-        file.ok()?.take(MOST_TABLE_BYTES).read_to_string(&mut text).ok()?;
-        Some(text)
+        let length = file.ok()?.take(MOST_TABLE_BYTES).read_to_string(&mut text).ok()?;
+        ((length as u64) < MOST_TABLE_BYTES).then_some(text)
     }
 
     /// The lock that a process waits for.
@@ -156,7 +161,15 @@ impl WaitLookup {
             Position::read(&self.root, pid, file.number).is_some_and(|position| position.inode == inode)
         });
         let path = of_inode.next().map(|file| file.name);
-        let holder = holder.and_then(|holder| {
+        // A pid that was used again is not the holder.
+        let has_file = |pid: u32| {
+            let mut open = descriptors(&self.root, pid).peekable();
+            open.peek().is_none()
+                || open.any(|file| {
+                    Position::read(&self.root, pid, file.number).is_some_and(|at| at.inode == inode)
+                })
+        };
+        let holder = holder.filter(|holder| has_file(*holder)).and_then(|holder| {
             let name = self.root.read(holder, "comm")?;
             Some((holder, String::from_utf8_lossy(&name).trim_end().to_owned()))
         });
@@ -261,7 +274,8 @@ mod tests {
         assert!(look(PERIOD_NS + 1).is_none(), "no look is due");
         let Some(Observation::WaitedFor {
             id,
-            what: WaitedFor::File { path, file_system, is_written, is_synced },
+            what: Some(WaitedFor::File { path, file_system, is_written, is_synced }),
+            ..
         }) = look(2 * PERIOD_NS)
         else {
             panic!("no file")

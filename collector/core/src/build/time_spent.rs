@@ -14,14 +14,12 @@ use crate::run::time_spent::{self as sums, ByState, CommandSums};
 struct Policy;
 
 impl Policy {
-    /// A state with less of the time is no verdict.
-    const LEAST_SHARE: f64 = 0.6;
     /// With fewer readings there is no verdict: one in twenty would be wrong by more than a fifth of the time.
     const LEAST_READINGS: u64 = 20;
+    /// If readings came to fewer of the threads, there is no verdict.
+    const LEAST_THREADS: f64 = 0.8;
     /// A shorter run has no verdict, seconds.
     const SHORTEST_S: f64 = 1.0;
-    /// The command that a verdict names decided at least this part of the state's time.
-    const LEAST_OF_STATE: f64 = 0.5;
     /// Commands of the report.
     const MAX_COMMANDS: usize = 10;
     /// Commands of a state.
@@ -153,7 +151,7 @@ fn commands(spent: &sums::TimeSpent) -> Vec<CommandTime> {
     let thread_time = |(state, ns): (TimeState, u64)| (ns > 0).then(|| ThreadTime { state, s: seconds(ns) });
     let time = |sums: &CommandSums| CommandTime {
         command: name(sums),
-        states: TimeState::ALL.into_iter().zip(sums.thread_ns).filter_map(thread_time).collect(),
+        states: TimeState::ALL.into_iter().zip(sums.thread_ns()).filter_map(thread_time).collect(),
         waiting_for_children_s: seconds(sums.child_ns),
         waiting_for_pipes_s: seconds(sums.pipe_ns),
     };
@@ -172,15 +170,15 @@ fn verdict(
     if spent.readings < Policy::LEAST_READINGS {
         return Err("there were fewer than 20 samples");
     }
+    if spent.known_threads as f64 <= spent.threads as f64 * Policy::LEAST_THREADS {
+        return Err("too few of the threads were read");
+    }
     let most = time_spent.states.iter().max_by(|a, b| a.share.total_cmp(&b.share));
-    let most = most.filter(|most| most.share >= Policy::LEAST_SHARE);
+    let most = most.filter(|most| most.share >= Verdict::LEAST_SHARE);
     let most = most.ok_or("nothing took 60% of the time")?;
     let kind = kind(most.state, time_spent, report).ok_or("most of the time is unknown")?;
-    let is_leader = |first: &&CommandShare| {
-        first.command != OTHER_COMMANDS && first.share >= most.share * Policy::LEAST_OF_STATE
-    };
-    let command = most.by_command.first().filter(is_leader).map(|leader| leader.command.as_str());
-    let said = words::Said { kind, most, command, time_spent, waited_for: &spent.waited_for, report };
+    let command = most.leader();
+    let said = words::Said { kind, most, command, time_spent, spent, report };
     Ok(Verdict {
         kind,
         share: most.share,
@@ -195,13 +193,13 @@ fn kind(state: TimeState, spent: &TimeSpent, report: &Report) -> Option<VerdictK
     let is_serial = report.usable.cores.count >= 2.0
         && spent.cores_while_computing.is_some_and(|cores| cores <= Policy::SERIAL_CORES);
     let is_starved = spent.gpu.is_some_and(|gpu| {
-        gpu.idle_while_computing_share >= Policy::LEAST_SHARE && gpu.s >= report.wall_s * Policy::LEAST_SHARE
+        gpu.idle_while_computing_share >= Verdict::LEAST_SHARE
+            && gpu.s >= report.wall_s * Verdict::LEAST_SHARE
     });
     Some(match state {
         TimeState::Computing if is_starved => VerdictKind::GpuStarved,
         TimeState::Computing if is_serial => VerdictKind::Serial,
         TimeState::Computing => VerdictKind::Computing,
-        TimeState::Unknown => return None,
-        other => VerdictKind::ALL.into_iter().find(|kind| kind.name() == other.name())?,
+        other => VerdictKind::of_state(other)?,
     })
 }

@@ -12,7 +12,7 @@ use super::ids::{Key, Parent, ProcessId, Target};
 use super::io_calls::{IoCalls, NoIoCalls};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
-use super::report::DiskRole;
+use super::report::{DiskRole, TimeState};
 use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
 use super::stalls::StallReading;
@@ -158,8 +158,10 @@ pub enum Observation {
     WaitedFor {
         /// The process.
         id: ProcessId,
-        /// What was found.
-        what: WaitedFor,
+        /// The state in which it was.
+        state: TimeState,
+        /// What was found. `None`: nothing.
+        what: Option<WaitedFor>,
     },
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),

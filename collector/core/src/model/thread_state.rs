@@ -16,6 +16,8 @@ pub enum ThreadState {
     Child,
     /// It waits for the other end of a pipe, which is of the run and decides.
     InnerPipe,
+    /// It waits for the other end of a local (Unix) socket, which can be of the run.
+    LocalSocket,
     /// It waits on a futex, and has used little of its process's CPU time: mostly a thread of a pool that has no work.
     Pooled,
     /// It is blocked.
@@ -31,6 +33,8 @@ pub enum Wait {
     Child,
     /// For the other end of a pipe, which may be a process of the run.
     Pipe,
+    /// For the other end of a local (Unix) socket.
+    LocalSocket,
     /// For input of a socket or of a terminal: both use one function.
     SocketOrTerminal,
 }
@@ -51,6 +55,7 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
     ),
     (&["anon_pipe_*", "pipe_*", "fifo_open", "wait_for_partner", "ipipe_prep", "opipe_prep"], Wait::Pipe),
     (&["wait_woken"], Wait::SocketOrTerminal),
+    (&["unix_*", "__unix_*"], Wait::LocalSocket),
     (
         &[
             "__do_sys_pause",
@@ -92,7 +97,6 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
             "__skb_wait_*",
             "skb_wait_*",
             "sock_*",
-            "unix_*",
             "tcp_*",
             "udp_*",
             "netlink_*",
@@ -106,7 +110,6 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
             "ib_uverbs_*",
             "rdma_*",
             "ucma_*",
-            "__unix_*",
         ],
         Wait::In(TimeState::Network),
     ),
@@ -312,7 +315,6 @@ mod tests {
             ("poll_schedule_timeout.constprop.0", TimeState::Events),
             ("inet_csk_accept", TimeState::Network),
             ("__skb_wait_for_more_packets", TimeState::Network),
-            ("unix_stream_read_generic", TimeState::Network),
             ("sock_alloc_send_pskb", TimeState::Network),
             ("fcntl_setlk", TimeState::FileLock),
             ("locks_lock_inode_wait", TimeState::FileLock),
@@ -329,6 +331,7 @@ mod tests {
             assert_eq!(Wait::in_function(name), Some(Wait::In(state)), "{name}");
         }
         assert_eq!(Wait::in_function("do_wait"), Some(Wait::Child));
+        assert_eq!(Wait::in_function("unix_stream_read_generic"), Some(Wait::LocalSocket));
         assert_eq!(Wait::in_function("anon_pipe_write"), Some(Wait::Pipe));
         assert_eq!(Wait::in_function("wait_woken"), Some(Wait::SocketOrTerminal));
         assert_eq!(Wait::in_function("snafu_wait"), None);

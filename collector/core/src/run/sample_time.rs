@@ -39,8 +39,9 @@ impl SampleTime {
         };
         let computing = part_ns(division.computing_ns).min(self.length_ns);
         let waiting_for_core = part_ns(division.waiting_ns).min(self.length_ns - computing);
-        self.groups = Some(ByTimeGroup { computing, waiting_for_core, ..ByTimeGroup::default() });
-        self.pending_ns = self.length_ns - computing - waiting_for_core;
+        let other = part_ns(division.gpu_ns).min(self.length_ns - computing - waiting_for_core);
+        self.groups = Some(ByTimeGroup { computing, waiting_for_core, other, ..ByTimeGroup::default() });
+        self.pending_ns = self.length_ns - computing - waiting_for_core - other;
         self.name_pending(division);
     }
 
@@ -129,7 +130,7 @@ mod tests {
     use crate::model::report::TimeState;
 
     fn division(blocked_in: Option<TimeState>) -> Division {
-        Division { length_ns: 100, computing_ns: 60, waiting_ns: 10, blocked_in }
+        Division { length_ns: 100, computing_ns: 60, waiting_ns: 10, gpu_ns: 0, blocked_in }
     }
 
     fn groups(storage: u64, other: u64) -> Option<ByTimeGroup<u64>> {

@@ -31,7 +31,7 @@ use crate::model::order::{Order, OrderId, OrderResult, OrderedBy};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
 use crate::model::signal::SignalReceived;
-use crate::model::tree_sample::{GpuSums, TreeSample};
+use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
 
 /// All that the core knows of a run, in parts that each deal with one subject.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -274,9 +274,9 @@ impl RunState {
                 self.cores.add_tasks(states.times);
                 self.time_spent.note(states);
             }
-            Observation::WaitedFor { id, what } => {
+            Observation::WaitedFor { id, state, what } => {
                 if let Some(process) = self.tree.get(*id) {
-                    self.time_spent.note_waited_for(&process.name.command, what);
+                    self.time_spent.note_look(&process.name.command, *state, what.as_ref());
                 }
             }
             Observation::SignalReceived(received) => {
@@ -440,9 +440,9 @@ impl RunState {
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
         let gpu = self.gpu_moment(&sample, &gpus);
-        let others_part = self.cores.others_part(self.samples.cpu_ns.combined, self.ticks_per_second);
+        let cores = self.cores.moment(self.ticks_per_second);
         let division =
-            self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, others_part, self.start_ns);
+            self.time_spent.add(&self.tree, &sample, completed.commands(), gpu, cores, self.start_ns);
         self.samples.note_next_division(division.as_ref());
         completed.divide(&sample, self.start_ns, division.as_ref());
         self.rules.largest = self.largest_processes(&sample);
@@ -455,11 +455,19 @@ impl RunState {
         self.decide(gpus);
     }
 
-    /// How busy the GPUs are on which the run holds memory, and how much its owners compute. `None`: there are none, or no GPU tells.
+    /// How busy the GPUs are on which the run holds memory, and how much its owners compute. A GPU of which others hold most may be busy
+    /// for them. `None`: there are none, no GPU tells, or the sample is longer than the readings of a driver stand for.
     fn gpu_moment(&self, sample: &Sample, gpus: &GpuSums) -> Option<GpuMoment> {
-        let held =
-            gpus.devices.iter().filter(|device| device.run_bytes.is_some_and(|bytes| bytes.combined > 0));
-        let busy_percent = held.filter_map(|device| device.busy_percent).reduce(f64::max)?;
+        const LONGEST_NS: u64 = 2_000_000_000;
+        let is_runs = |device: &&GpuSample| {
+            let own_bytes = device.run_bytes.map_or(0, |bytes| bytes.combined);
+            own_bytes > 0 && device.used_bytes.is_none_or(|used| own_bytes >= used / 2)
+        };
+        let busy_percent =
+            gpus.devices.iter().filter(is_runs).filter_map(|device| device.busy_percent).reduce(f64::max)?;
+        if sample.at_ns.saturating_sub(sample.from_ns) > LONGEST_NS {
+            return None;
+        }
         let owners = sample.holders.iter().filter(|held| {
             held.cpu_ns > 0 && self.gpu.usage.processes.held_bytes(held.id.0).is_some_and(|bytes| bytes > 0)
         });

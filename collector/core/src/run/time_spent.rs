@@ -51,6 +51,18 @@ pub(crate) struct CommandSums {
     pub pipe_ns: u64,
     /// Time in which its threads were blocked, until a reading tells in which state, nanoseconds.
     carried_ns: u64,
+    /// How often it was looked what its processes wait for.
+    pub looks: u64,
+}
+
+/// What a command was found to wait for in a state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub command: Arc<str>,
+    pub state: TimeState,
+    pub what: WaitedFor,
+    /// How often.
+    pub times: u64,
 }
 
 /// A time that is known within bounds, by a part of them that readings tell.
@@ -74,10 +86,19 @@ struct Stretch {
     longest_ended_ns: u64,
 }
 
+/// The cores that the run may use, of late.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CoresMoment {
+    /// How many are online; 0: not known.
+    pub count: u32,
+    /// The part of them that others than the run had, from 0 to 1.
+    pub others_part: f64,
+}
+
 /// The GPUs on which the run holds memory, at a sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GpuMoment {
-    /// The part of the time in which the busiest of them was busy, from 0 to 1.
+    /// The utilisation of the busiest of them, from 0 to 1: the largest that was read in the sample.
     pub busy: f64,
     /// CPU time of the processes that hold that memory, nanoseconds.
     pub owners_cpu_ns: u64,
@@ -101,6 +122,8 @@ pub(super) struct Division {
     pub computing_ns: u64,
     /// Threads waited for a core.
     pub waiting_ns: u64,
+    /// They waited for a GPU in a loop.
+    pub gpu_ns: u64,
     /// In which state blocked threads are, by the reading at its end. `None`: that found a thread ready.
     pub blocked_in: Option<TimeState>,
 }
@@ -129,8 +152,8 @@ pub struct TimeSpent {
     open: Stretch,
     /// GPUs of the run.
     pub(crate) gpu: GpuSums,
-    /// What commands were found to wait for, and how often.
-    pub(crate) waited_for: Vec<(Arc<str>, WaitedFor, u64)>,
+    /// What commands were found to wait for.
+    pub(crate) found: Vec<Found>,
     /// What the last reading found, until the sample is complete.
     #[serde(skip)]
     reading: Option<ThreadStates>,
@@ -180,6 +203,7 @@ struct Threads {
     ready: u64,
     child: u64,
     inner_pipe: u64,
+    local_socket: u64,
     pooled: u64,
     by_state: ByState,
     waited_ns: u64,
@@ -192,6 +216,7 @@ impl Threads {
             ThreadState::Ready => self.ready += count,
             ThreadState::Child => self.child += count,
             ThreadState::InnerPipe => self.inner_pipe += count,
+            ThreadState::LocalSocket => self.local_socket += count,
             ThreadState::Pooled => self.pooled += count,
             ThreadState::In(state) => self.by_state[state as usize] += count,
         }
@@ -199,7 +224,12 @@ impl Threads {
 
     /// How many there are.
     fn count(&self) -> u64 {
-        self.ready + self.child + self.inner_pipe + self.pooled + self.by_state.iter().sum::<u64>()
+        self.ready
+            + self.child
+            + self.inner_pipe
+            + self.local_socket
+            + self.pooled
+            + self.by_state.iter().sum::<u64>()
     }
 }
 
@@ -213,14 +243,14 @@ impl TimeSpent {
     }
 
     /// Adds a complete sample and its commands. If threads were read in it, divides the time since they were last read, and returns how.
-    /// `others_part`: the part of the cores that others than the run had. `start_ns`: the begin of the run, CLOCK_MONOTONIC nanoseconds.
+    /// `start_ns`: the begin of the run, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn add(
         &mut self,
         tree: &Tree,
         sample: &Sample,
         commands: &[CommandSample],
         gpu: Option<GpuMoment>,
-        others_part: f64,
+        cores: CoresMoment,
         start_ns: u64,
     ) -> Option<Division> {
         self.open.length_ns += sample.at_ns.saturating_sub(sample.from_ns.max(start_ns));
@@ -241,21 +271,26 @@ impl TimeSpent {
             }
         }
         self.live.retain(|id, _| tree.get(*id).is_some_and(|process| process.is_alive()));
-        self.reading.take().map(|reading| self.divide(tree, &reading, gpu, others_part))
+        self.reading.take().map(|reading| self.divide(tree, &reading, gpu, cores))
     }
 
-    /// Notes what a process of this command was found to wait for. Beyond [`MAX_WAITED_FOR`], what was found least often is forgotten.
-    pub(super) fn note_waited_for(&mut self, command: &Arc<str>, what: &WaitedFor) {
-        let is_same = |(name, known, _): &&mut (Arc<str>, WaitedFor, u64)| name == command && known == what;
-        if let Some((.., times)) = self.waited_for.iter_mut().find(is_same) {
-            *times += 1;
+    /// Notes a look at what a process of this command waits for in this state, and what was found. Beyond [`MAX_WAITED_FOR`], what was found
+    /// least often is forgotten.
+    pub(super) fn note_look(&mut self, command: &Arc<str>, state: TimeState, what: Option<&WaitedFor>) {
+        let sums = self.command(command);
+        sums.looks += 1;
+        let Some(what) = what else { return };
+        let is_same =
+            |found: &&mut Found| found.command == *command && found.state == state && found.what == *what;
+        if let Some(found) = self.found.iter_mut().find(is_same) {
+            found.times += 1;
             return;
         }
-        if self.waited_for.len() >= MAX_WAITED_FOR {
-            let least = (0..self.waited_for.len()).min_by_key(|index| self.waited_for[*index].2);
-            least.map(|index| self.waited_for.remove(index));
+        if self.found.len() >= MAX_WAITED_FOR {
+            let least = (0..self.found.len()).min_by_key(|index| self.found[*index].times);
+            least.map(|index| self.found.remove(index));
         }
-        self.waited_for.push((Arc::clone(command), what.clone(), 1));
+        self.found.push(Found { command: Arc::clone(command), state, what: what.clone(), times: 1 });
     }
 
     /// A live process that is blocked, if the last reading found all threads blocked: one of those that decided its state.
@@ -273,7 +308,7 @@ impl TimeSpent {
         tree: &Tree,
         reading: &ThreadStates,
         gpu: Option<GpuMoment>,
-        others_part: f64,
+        cores: CoresMoment,
     ) -> Division {
         let stretch = std::mem::take(&mut self.open);
         let length_ns = stretch.length_ns;
@@ -292,7 +327,10 @@ impl TimeSpent {
         }
         let cpu_ns: u64 = stretch.cpu_ns.iter().map(|(_, ns)| ns).sum();
         let is_ready = by_command.values().any(|threads| threads.ready > 0);
-        let longest_ran_ns = reading.longest_ran_ns.max(stretch.longest_ended_ns).min(length_ns);
+        // More cores than there are can't have computed at once, which counts where some threads were not read.
+        let on_all_cores_ns = cpu_ns.checked_div(u64::from(cores.count)).unwrap_or(0);
+        let longest_ran_ns = reading.longest_ran_ns.max(stretch.longest_ended_ns).min(cpu_ns);
+        let longest_ran_ns = longest_ran_ns.max(on_all_cores_ns).min(length_ns);
         let longest_ready_ns = reading.longest_ready_ns.max(longest_ran_ns).min(length_ns);
         let most_ready_ns = cpu_ns.saturating_add(reading.times.waited_ns).clamp(longest_ready_ns, length_ns);
         // A reading misses processes that live shorter than it takes. They mostly run one after another.
@@ -304,7 +342,8 @@ impl TimeSpent {
         };
         let most_ns = cpu_ns.clamp(longest_ran_ns, ready_ns.max(longest_ran_ns));
         let waited_ns = reading.times.waited_ns;
-        let computing_ns = computing_ns(most_ns, longest_ran_ns, ready_ns, (cpu_ns, waited_ns), others_part);
+        let computing_ns =
+            computing_ns(most_ns, longest_ran_ns, ready_ns, (cpu_ns, waited_ns), cores.others_part);
         self.readings += 1;
         self.known_threads += u64::from(reading.known);
         self.threads += u64::from(reading.total);
@@ -326,7 +365,8 @@ impl TimeSpent {
         self.credit(TimeState::WaitingForCore, waiting_ns, &waited);
         self.decided = None;
         let of_cpu_ns = computing_ns - spun_ns;
-        let mut division = Division { length_ns, computing_ns: of_cpu_ns, waiting_ns, blocked_in: None };
+        let mut division =
+            Division { length_ns, computing_ns: of_cpu_ns, waiting_ns, gpu_ns: spun_ns, blocked_in: None };
         if !is_ready {
             let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
             self.pending_ns -= blocked_ns;
@@ -340,13 +380,13 @@ impl TimeSpent {
             self.credit(TimeState::Gpu, for_gpu_ns, &holders);
             self.credit(state, blocked_ns - for_gpu_ns, &holders);
             self.decided = Some(state);
-            division.blocked_in = Some(state);
+            division.blocked_in = Some(if for_gpu_ns * 2 > blocked_ns { TimeState::Gpu } else { state });
         }
         for (command, threads) in &by_command {
             let cpu_ns = stretch.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns);
             self.command(command).add_threads(threads, cpu_ns, length_ns);
         }
-        self.merge_least();
+        self.merge_least(&by_command);
         division
     }
 
@@ -377,13 +417,21 @@ impl TimeSpent {
         &mut self.commands[index]
     }
 
-    /// Adds the commands that decided least to one without a name, if there are too many.
-    fn merge_least(&mut self) {
+    /// Adds the commands that decided least to one without a name, if there are too many. Those with live processes stay as long as they
+    /// are few: one that has just begun has decided nothing yet.
+    fn merge_least(&mut self, alive: &FxHashMap<Arc<str>, Threads>) {
         if self.commands.len() <= MAX_COMMANDS + 1 {
             return;
         }
-        self.commands.sort_by_key(|sums| std::cmp::Reverse(sums.wall_ns.iter().sum::<u64>()));
-        for least in self.commands.split_off(MAX_COMMANDS) {
+        let decided_ns = |sums: &CommandSums| sums.wall_ns.iter().sum::<u64>();
+        self.commands
+            .sort_by_key(|sums| std::cmp::Reverse((alive.contains_key(&sums.command), decided_ns(sums))));
+        let alive_now = self.commands.iter().take_while(|sums| alive.contains_key(&sums.command)).count();
+        let kept = MAX_COMMANDS.max((alive_now + MAX_COMMANDS / 2).min(2 * MAX_COMMANDS));
+        if self.commands.len() <= kept {
+            return;
+        }
+        for least in self.commands.split_off(kept) {
             let others = self.command(&Arc::default());
             for state in 0..STATES {
                 others.wall_ns[state] += least.wall_ns[state];
@@ -392,11 +440,22 @@ impl TimeSpent {
             others.child_ns += least.child_ns;
             others.pipe_ns += least.pipe_ns;
             others.carried_ns += least.carried_ns;
+            others.looks += least.looks;
         }
     }
 }
 
 impl CommandSums {
+    /// The time of its threads, with what no reading told the state of: that is as what readings told.
+    pub(crate) fn thread_ns(&self) -> ByState {
+        let mut times = self.thread_ns;
+        let blocked = &mut times[TimeState::Storage as usize..];
+        let told_ns = blocked.iter().sum::<u64>() + self.child_ns + self.pipe_ns;
+        let part = self.carried_ns as f64 / told_ns.max(1) as f64;
+        blocked.iter_mut().for_each(|ns| *ns += (*ns as f64 * part) as u64);
+        times
+    }
+
     /// Adds the time of its threads in a stretch: `cpu_ns` of it they computed.
     fn add_threads(&mut self, threads: &Threads, cpu_ns: u64, length_ns: u64) {
         self.thread_ns[TimeState::Computing as usize] += cpu_ns;
@@ -413,6 +472,7 @@ impl CommandSums {
             *sum += part_ns(count);
         }
         self.thread_ns[TimeState::Lock as usize] += part_ns(threads.pooled);
+        self.thread_ns[TimeState::Network as usize] += part_ns(threads.local_socket);
         self.child_ns += part_ns(threads.child);
         self.pipe_ns += part_ns(threads.inner_pipe);
     }
@@ -447,15 +507,23 @@ fn deciding(by_command: &FxHashMap<Arc<str>, Threads>) -> (TimeState, Vec<(Arc<s
         holders.sort_unstable();
         holders
     };
-    for state in TimeState::ALL {
-        let holders = holders(&|threads| threads.by_state[state as usize]);
-        if !holders.is_empty() {
-            return (state, holders);
+    let known = TimeState::ALL.into_iter().filter(|state| *state != TimeState::Unknown);
+    for state in known {
+        let in_state = holders(&|threads| threads.by_state[state as usize]);
+        if !in_state.is_empty() {
+            return (state, in_state);
         }
     }
-    // Threads of a pool that wait for nobody else.
+    // The other end of a local socket is not of the run, or it waits itself. Then come threads of a pool that wait for nobody else.
+    let on_sockets = holders(&|threads| threads.local_socket);
+    if !on_sockets.is_empty() {
+        return (TimeState::Network, on_sockets);
+    }
     let pooled = holders(&|threads| threads.pooled);
-    if pooled.is_empty() { (TimeState::Unknown, pooled) } else { (TimeState::Lock, pooled) }
+    if !pooled.is_empty() {
+        return (TimeState::Lock, pooled);
+    }
+    (TimeState::Unknown, holders(&|threads| threads.by_state[TimeState::Unknown as usize]))
 }
 
 #[cfg(test)]
@@ -624,7 +692,7 @@ mod tests {
         let mut spent = TimeSpent::default();
         for number in 0..100_u64 {
             spent.credit(TimeState::Computing, 10, &[(format!("step{number}").into(), 1)]);
-            spent.merge_least();
+            spent.merge_least(&FxHashMap::default());
         }
         spent.credit(TimeState::Lock, 10, &[("a".into(), 1), ("b".into(), 2)]);
         assert!(spent.commands.len() <= MAX_COMMANDS + 3, "{}", spent.commands.len());

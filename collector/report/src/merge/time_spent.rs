@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::model::report::{
-    CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, StateTime, ThreadTime, TimeSpent, TimeState,
-    Verdict, VerdictKind,
+    CommandShare, CommandTime, GpuTime, Report, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
+    VerdictKind,
 };
 
-/// A state with less of the time is no verdict. A node differs from the others if a state has this much more of its time than of theirs.
-const LEAST_SHARE: f64 = 0.6;
+/// A node differs from the others if a state has this much more of its time than of theirs.
 const LEAST_DIFFERENCE: f64 = 0.25;
 /// Commands whose sums are kept, and those of each state and of all in the merged report.
 const MOST_KEPT: usize = 1000;
 const MAX_OF_STATE: usize = 5;
 const MAX_COMMANDS: usize = 10;
-/// A command that decided less of the most frequent state is not named.
-const LEAST_OF_STATE: f64 = 0.5;
 
 /// Number of states.
 const STATES: usize = TimeState::ALL.len();
@@ -183,14 +180,8 @@ impl TimeSums {
     /// What took most of the time of all nodes. `None`: no state that is known did.
     fn verdict(&self, states: &[StateTime]) -> Option<Verdict> {
         let most = states.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
-        let kind = VerdictKind::ALL.into_iter().find(|kind| kind.name() == most.state.name())?;
-        if most.share < LEAST_SHARE {
-            return None;
-        }
-        let is_leader = |first: &&CommandShare| {
-            first.command != OTHER_COMMANDS && first.share >= most.share * LEAST_OF_STATE
-        };
-        let command = most.by_command.first().filter(is_leader).map(|leader| leader.command.clone());
+        let kind = VerdictKind::of_state(most.state).filter(|_| most.share >= Verdict::LEAST_SHARE)?;
+        let command = most.leader().map(str::to_owned);
         let who = command.as_deref().unwrap_or("the run");
         let nodes = self.by_node.len();
         let of_nodes = if nodes == 1 { String::new() } else { format!(" of {nodes} nodes") };
@@ -200,13 +191,14 @@ impl TimeSums {
 
     /// Names the node whose time differs most from that of the others, and in what. `None`: all are alike.
     fn most_different(&self) -> Option<String> {
-        let all_ns: u128 = self.by_node.values().flatten().sum();
+        let mut all = ByState::default();
+        self.by_node.values().for_each(|times| (0..STATES).for_each(|state| all[state] += times[state]));
+        let all_ns: u128 = all.iter().sum();
         let difference = |times: &ByState, state: TimeState| {
             let own_ns: u128 = times.iter().sum();
-            let (ns, of_all_ns) = (times[state as usize], self.wall_ns[state as usize]);
-            let others_ns = all_ns.saturating_sub(own_ns);
-            let share = ns as f64 / own_ns.max(1) as f64;
-            (share, of_all_ns.saturating_sub(ns) as f64 / others_ns.max(1) as f64)
+            let ns = times[state as usize];
+            let others_ns = (all_ns - own_ns).max(1);
+            (ns as f64 / own_ns.max(1) as f64, (all[state as usize] - ns) as f64 / others_ns as f64)
         };
         let each = self.by_node.iter().flat_map(|(node, times)| {
             TimeState::ALL.into_iter().map(move |state| (node, state, difference(times, state)))

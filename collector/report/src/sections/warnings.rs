@@ -5,8 +5,8 @@ use crate::model::report::{Cause, Report, Topic, Warning};
 
 /// Maximum number of warnings that the summary shows.
 const MAX_WARNINGS: usize = 2;
-/// Maximum number of lines of the first, and of each of the others.
-const MOST_LINES: [usize; 2] = [2, 1];
+/// Maximum number of lines of each.
+const MOST_LINES: usize = 2;
 
 pub(super) fn warnings(report: &Report) -> Section {
     Section::list("Warnings", report.warnings.iter().map(|warning| warning.text.clone()).collect())
@@ -23,16 +23,13 @@ pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
     let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said_elsewhere(warning)).collect();
     unsaid.sort_by_key(|warning| warning.topic);
     let (shown, others) = unsaid.split_at(unsaid.len().min(MAX_WARNINGS));
-    let remark = |tone, text, most_lines| Block::Remark { tone, text, most_lines };
-    let lines = MOST_LINES.into_iter().chain(std::iter::repeat(MOST_LINES[1]));
-    let shown = shown.iter().zip(lines);
+    let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };
     let mut remarks: Vec<_> =
-        shown.map(|(warning, lines)| remark(Tone::Caution, warning.text.clone(), lines)).collect();
+        shown.iter().map(|warning| remark(Tone::Caution, warning.text.clone())).collect();
     if !others.is_empty() {
         let plural = if others.len() == 1 { "" } else { "s" };
         let how = if is_kept { "" } else { ": --full" };
-        let more = format!("and {} more warning{plural}{how}", others.len());
-        remarks.push(remark(Tone::Plain, more, MOST_LINES[1]));
+        remarks.push(remark(Tone::Plain, format!("and {} more warning{plural}{how}", others.len())));
     }
     remarks
 }

@@ -47,6 +47,11 @@ fn summary(report: &Report, style: &Style) -> String {
         }
         // The picture of RAM says least of what must not be missing.
         blocks.retain(|block| !block.is_ram_over_time());
+        let lines = lay_out(&blocks);
+        if lines.len() < MOST_LINES {
+            return lines;
+        }
+        blocks.iter_mut().for_each(Block::shorten_caution);
         lay_out(&blocks)
     };
     // The summary is laid out twice: first without free lines, to see how many are left. The 1 is the empty line at its beginning.

@@ -324,6 +324,13 @@ impl ProcRoot {
         parse_fork_count(&read_all(&self.top_path("stat"))?)
     }
 
+    /// Reads how many pages the machine has read from swap since boot. `None`: the kernel does not count them.
+    pub(crate) fn swapped_in(&self) -> Option<u64> {
+        let text = read_all(&self.top_path("vmstat"))?;
+        let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"pswpin "))?;
+        parse_u64(line)
+    }
+
     /// Reads the text of /proc/stat.
     pub fn machine_stat(&self) -> Option<Vec<u8>> {
         read_all(&self.top_path("stat"))

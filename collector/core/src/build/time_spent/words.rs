@@ -1,9 +1,8 @@
 //! A verdict in one sentence, and what to change where that is certain.
 
-use std::sync::Arc;
-
 use crate::model::report::{Report, StateTime, TimeSpent, TimeState, VerdictKind};
 use crate::model::waited_for::WaitedFor;
+use crate::run::time_spent::{self as sums, Found};
 
 /// A command that waited for pipes for this part of the wall time waited for the one that computed.
 const LEAST_WAIT: f64 = 0.5;
@@ -20,8 +19,7 @@ pub(super) struct Said<'a> {
     /// The command that decided most of it. `None`: no single one did.
     pub command: Option<&'a str>,
     pub time_spent: &'a TimeSpent,
-    /// What commands were found to wait for, and how often.
-    pub waited_for: &'a [(Arc<str>, WaitedFor, u64)],
+    pub spent: &'a sums::TimeSpent,
     pub report: &'a Report,
 }
 
@@ -40,7 +38,10 @@ impl Said<'_> {
             VerdictKind::WaitingForCore => waited("a core") + &self.why_no_core(),
             VerdictKind::Storage => waited("storage") + &self.file(),
             VerdictKind::Swap => waited("memory that was swapped out, or reclaimed,"),
-            VerdictKind::Network => waited("the network") + &self.peer(),
+            VerdictKind::Network => match self.found() {
+                Some(WaitedFor::Peer(_)) => waited("the network") + &self.peer(),
+                _ => waited("a socket"),
+            },
             VerdictKind::Gpu => waited("the GPU"),
             VerdictKind::FileLock => waited("a lock on a file") + &self.lock(),
             VerdictKind::Lock => waited("a lock"),
@@ -125,20 +126,22 @@ impl Said<'_> {
 
     /// Why the run waited for a core, as far as that is known.
     fn why_no_core(&self) -> String {
+        if self.is_held_by_quota() {
+            return ": its CPU quota was used up".into();
+        }
         let contention = &self.report.contention;
         match (contention.is_contended, contention.others_cores, contention.allowed_cores) {
             (Some(true), Some(others), Some(all)) => {
                 format!(": others used {} of {all} cores", tenths(others))
             }
-            _ if self.is_held_by_quota() => ": its CPU quota was used up".into(),
             _ => String::new(),
         }
     }
 
-    /// Whether a CPU quota kept it from running, and not others.
+    /// Whether a CPU quota kept it from running for at least half of the time that it waited.
     fn is_held_by_quota(&self) -> bool {
-        self.report.allowed.cpu_millicores.known().is_some()
-            && self.report.contention.is_contended != Some(true)
+        let throttled_s = self.report.pressure.quota.throttled_s;
+        throttled_s.is_some_and(|throttled_s| throttled_s * 2.0 >= self.most.s)
     }
 
     /// Names the file, its file system, and whether each write was synced. Nothing if no file is known.
@@ -174,18 +177,13 @@ impl Said<'_> {
         }
     }
 
-    /// What the command was found to wait for at most looks of this kind. `None`: at most looks it was something else.
+    /// What the command was found to wait for at most looks. `None`: nothing was found so often.
     fn found(&self) -> Option<&WaitedFor> {
-        let is_of_state = |what: &WaitedFor| match what {
-            WaitedFor::File { .. } => self.most.state == TimeState::Storage,
-            WaitedFor::Lock { .. } => self.most.state == TimeState::FileLock,
-            WaitedFor::Peer(_) => matches!(self.most.state, TimeState::Network | TimeState::Events),
-        };
-        let of_command = |name: &str| self.command.is_none_or(|command| command == name);
-        let looks = self.waited_for.iter().filter(|(name, what, _)| of_command(name) && is_of_state(what));
-        let all: u64 = looks.clone().map(|(.., times)| times).sum();
-        let (_, what, times) = looks.max_by_key(|(.., times)| *times)?;
-        (*times >= LEAST_FOUND && *times * 2 > all).then_some(what)
+        let command = self.command?;
+        let looks = self.spent.commands.iter().find(|sums| &*sums.command == command)?.looks;
+        let of_command = |found: &&Found| &*found.command == command && found.state == self.most.state;
+        let most = self.spent.found.iter().filter(of_command).max_by_key(|found| found.times)?;
+        (most.times >= LEAST_FOUND && most.times * 2 > looks).then_some(&most.what)
     }
 }
 

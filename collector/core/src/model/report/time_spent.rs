@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::OTHER_COMMANDS;
+
 use crate::named;
 
 named! {
@@ -99,7 +101,7 @@ pub struct StateTime {
     pub share: f64,
     /// Seconds.
     pub s: f64,
-    /// The commands whose threads were in it, by their part of the wall time. They add up to `share`.
+    /// The first five commands whose threads were in it, by their part of the wall time.
     pub by_command: Vec<CommandShare>,
 }
 
@@ -187,5 +189,25 @@ named! {
         Sleeping = "sleeping",
         /// As the state.
         Stopped = "stopped",
+    }
+}
+
+impl Verdict {
+    /// A state with less of the time is no verdict.
+    pub const LEAST_SHARE: f64 = 0.6;
+}
+
+impl VerdictKind {
+    /// The kind of a state. `None`: the state is not known.
+    pub fn of_state(state: TimeState) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == state.name())
+    }
+}
+
+impl StateTime {
+    /// The command that decided at least half of it. `None`: no single one did.
+    pub fn leader(&self) -> Option<&str> {
+        let first = self.by_command.first().filter(|first| first.command != OTHER_COMMANDS);
+        first.filter(|first| first.share * 2.0 >= self.share).map(|first| first.command.as_str())
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::observation::{CoreTicks, NoCoreTicks, TaskTimes};
+use crate::run::time_spent::CoresMoment;
 
 /// What was read of the cores, and of the run's threads.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -14,7 +15,30 @@ pub(crate) struct AllowedCores {
     absent: Option<NoCoreTicks>,
     /// How long those of the run's threads that were read ran and waited.
     pub(crate) tasks: TaskTimes,
+    /// CPU time of the tools so far, nanoseconds.
+    tools_ns: u64,
+    /// The last two readings that are far enough apart. `None`: there is none.
+    last: Option<CoreReadings>,
 }
+
+/// Two readings of the cores.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct CoreReadings {
+    before: Option<CoreReading>,
+    last: CoreReading,
+}
+
+/// One reading of the cores.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct CoreReading {
+    at_ns: u64,
+    ticks: CoreTicks,
+    /// CPU time of the run and its tools so far, nanoseconds.
+    own_ns: u64,
+}
+
+/// Readings of the last two have this much time between them: clock ticks are too coarse for less.
+const APART_NS: u64 = 1_000_000_000;
 
 /// The first and the last reading of the cores.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -40,6 +64,17 @@ impl AllowedCores {
         tools_ns: u64,
         own_ns: u64,
     ) {
+        self.tools_ns = self.tools_ns.saturating_add(tools_ns);
+        if let Ok(ticks) = ticks {
+            let reading = CoreReading { at_ns, ticks: *ticks, own_ns: own_ns.saturating_add(self.tools_ns) };
+            match &mut self.last {
+                None => self.last = Some(CoreReadings { before: None, last: reading }),
+                Some(CoreReadings { before, last }) if at_ns.saturating_sub(last.at_ns) >= APART_NS => {
+                    (*before, *last) = (Some(*last), reading);
+                }
+                Some(_) => {}
+            }
+        }
         match (ticks, &mut self.span) {
             (Ok(ticks), Some(span)) => {
                 span.at_ns.1 = at_ns;
@@ -62,16 +97,21 @@ impl AllowedCores {
         self.tasks.waited_ns = self.tasks.waited_ns.saturating_add(times.waited_ns);
     }
 
-    /// The part of these cores that others than the run had so far, from 0 to 1. 0 as well if that is not known. `own_ns`: CPU time of
-    /// the run up to the last reading, nanoseconds.
-    pub(crate) fn others_part(&self, own_ns: u64, ticks_per_second: u64) -> f64 {
-        let Some(span) = &self.span else { return 0.0 };
-        let (from, to) = span.ticks;
+    /// How many cores there are, and what others had of them between the last two readings. Nothing is known before the second reading, or if
+    /// a core went off or on line.
+    pub(crate) fn moment(&self, ticks_per_second: u64) -> CoresMoment {
+        let Some(CoreReadings { before, last }) = self.last else { return CoresMoment::default() };
+        let count = last.ticks.cores;
+        let Some(before) = before.filter(|before| before.ticks.cores == count) else {
+            return CoresMoment { count, others_part: 0.0 };
+        };
         let all = |ticks: CoreTicks| ticks.busy.saturating_add(ticks.stolen);
-        let used_s = all(to).saturating_sub(all(from)) as f64 / ticks_per_second.max(1) as f64;
-        let own_s = (own_ns.saturating_sub(span.own_before_ns).saturating_add(span.tools_ns)) as f64 / 1e9;
-        let whole_s = span.at_ns.1.saturating_sub(span.at_ns.0) as f64 / 1e9 * f64::from(to.cores);
-        if whole_s > 0.0 { ((used_s - own_s) / whole_s).clamp(0.0, 1.0) } else { 0.0 }
+        let used_s =
+            all(last.ticks).saturating_sub(all(before.ticks)) as f64 / ticks_per_second.max(1) as f64;
+        let own_s = last.own_ns.saturating_sub(before.own_ns) as f64 / 1e9;
+        let whole_s = last.at_ns.saturating_sub(before.at_ns) as f64 / 1e9 * f64::from(count);
+        let others_part = if whole_s > 0.0 { ((used_s - own_s) / whole_s).clamp(0.0, 1.0) } else { 0.0 };
+        CoresMoment { count, others_part }
     }
 
     /// The first and the last reading of the cores, or why there are none.
@@ -103,14 +143,20 @@ mod tests {
     }
 
     #[test]
-    fn others_have_what_neither_the_run_nor_its_tools_used() {
+    fn others_had_what_neither_the_run_nor_its_tools_used_of_late() {
         const S: u64 = 1_000_000_000;
-        let ticks = |busy, stolen| CoreTicks { cores: 2, busy, stolen };
+        let ticks = |busy, stolen| Ok(CoreTicks { cores: 2, busy, stolen });
         let mut cores = AllowedCores::default();
-        assert_eq!(cores.others_part(0, 100), 0.0);
-        cores.add(0, &Ok(ticks(1000, 50)), 0, 3 * S);
-        cores.add(10 * S, &Ok(ticks(2100, 150)), S, 9 * S);
+        assert_eq!((cores.moment(100).count, cores.moment(100).others_part), (0, 0.0));
+        cores.add(0, &ticks(1000, 50), 0, 3 * S);
+        assert_eq!((cores.moment(100).count, cores.moment(100).others_part), (2, 0.0));
+        cores.add(10 * S, &ticks(2100, 150), S, 9 * S);
         // 12 of 20 core-seconds were used: 6 by the run, 1 by launcher and collector.
-        assert_eq!(cores.others_part(9 * S, 100), 0.25);
+        assert_eq!(cores.moment(100).others_part, 0.25);
+        // All of the next ten seconds are the run's.
+        cores.add(20 * S, &ticks(4100, 150), 0, 29 * S);
+        assert_eq!(cores.moment(100).others_part, 0.0);
+        cores.add(30 * S, &Ok(CoreTicks { cores: 4, busy: 9000, stolen: 150 }), 0, 29 * S);
+        assert_eq!((cores.moment(100).count, cores.moment(100).others_part), (4, 0.0));
     }
 }
