@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::process::{Resource, getrlimit};
 
-use crate::model::ids::{ProcessId, Target};
+use crate::model::ids::ProcessId;
 use crate::model::observation::{
     Observation, ProcessThreads, TaskTimes, ThreadStates as Found, ThreadTarget,
 };
@@ -347,7 +347,11 @@ impl ThreadReader {
     ) -> Doing {
         // Without a count of its times, nothing tells that it rested.
         let has_rested = used == TaskTimes::default() && thread.times.is_some_and(|times| times.ran_ns > 0);
-        if let Some(does @ (Doing::Waits(_) | Doing::InnerPipe)) = thread.does.filter(|_| has_rested) {
+        // Its state alone says less than its function would, which the kernel does not tell just then.
+        let is_told = |does: &Doing| {
+            !matches!(does, Doing::Ready | Doing::Ended | Doing::Waits(Wait::In(TimeState::Unknown)))
+        };
+        if let Some(does) = thread.does.filter(|does| has_rested && is_told(does)) {
             return does;
         }
         let pid = target.target.pid;
@@ -369,7 +373,8 @@ impl ThreadReader {
         *has_functions = true;
         match Wait::in_function(name) {
             None => self.doing_by_letter(pid, thread.tid, letter),
-            Some(Wait::Pipe) if self.is_inner_pipe(target.target, all) => Doing::InnerPipe,
+            Some(Wait::Pipe) if self.is_inner_pipe(pid, name, all) => Doing::InnerPipe,
+            Some(Wait::In(TimeState::Events)) if self.polls_inner_pipe(pid, all) => Doing::InnerPipe,
             Some(Wait::SocketOrTerminal) if self.reads_terminal(pid) => {
                 Doing::Waits(Wait::In(TimeState::Terminal))
             }
@@ -399,31 +404,41 @@ impl ThreadReader {
         is_terminal && open.peek().is_some() && !open.any(|file| file.name.starts_with("socket:"))
     }
 
-    /// Whether the other end of a pipe that a process has is of the run. A process can have several: one is enough.
-    fn is_inner_pipe(&mut self, target: Target, all: &[ThreadTarget]) -> bool {
+    /// Whether a process that waits for events may wait for a pipe whose other end is of the run, and for no socket.
+    fn polls_inner_pipe(&mut self, pid: u32, all: &[ThreadTarget]) -> bool {
         self.note_look();
+        let has_socket = descriptors(&self.root, pid).any(|file| file.name.starts_with("socket:"));
+        !has_socket && self.is_inner_pipe(pid, "read", all)
+    }
+
+    /// Whether the other end of a pipe that a process reads or writes in this function of the kernel is of the run. A process can have
+    /// several pipes: one is enough.
+    fn is_inner_pipe(&mut self, pid: u32, function: &str, all: &[ThreadTarget]) -> bool {
+        self.note_look();
+        let (reads, writes) = (function.contains("read"), function.contains("write"));
         // A file that is read or written has a position, and a pipe has none.
         let is_pipe = |end: &Descriptor| {
-            !end.name.starts_with('/')
-                || Position::read(&self.root, target.pid, end.number).is_some_and(|at| at.position == 0)
+            (if end.is_written { !reads } else { !writes })
+                && (!end.name.starts_with('/')
+                    || Position::read(&self.root, pid, end.number).is_some_and(|at| at.position == 0))
         };
-        let own: Vec<Descriptor> = pipe_ends(&self.root, target.pid).filter(is_pipe).collect();
+        let own: Vec<Descriptor> = pipe_ends(&self.root, pid).filter(is_pipe).collect();
         own.into_iter().any(|pipe| match self.pipes.get(&pipe.name) {
             Some(is_inner) => *is_inner,
             None => {
-                let is_inner = self.has_peer(&pipe, all);
+                let is_inner = self.has_peer(pid, &pipe, all);
                 self.pipes.insert(pipe.name, is_inner);
                 is_inner
             }
         })
     }
 
-    /// Whether one of these processes has the other end of a pipe. So it is if they are too many to look at.
-    fn has_peer(&mut self, pipe: &Descriptor, all: &[ThreadTarget]) -> bool {
+    /// Whether another one of these processes has the other end of a pipe of this one. So it is if they are too many to look at.
+    fn has_peer(&mut self, pid: u32, pipe: &Descriptor, all: &[ThreadTarget]) -> bool {
         if all.len() > MAX_PEERS {
             return true;
         }
-        for peer in all {
+        for peer in all.iter().filter(|peer| peer.target.pid != pid) {
             let is_end = |end: Descriptor| end.name == pipe.name && end.is_written != pipe.is_written;
             if pipe_ends(&self.root, peer.target.pid).any(is_end) {
                 return true;
@@ -489,25 +504,45 @@ impl HeldThread {
     }
 }
 
+impl HeldThread {
+    /// Whether it waits for something outside of its process that can come at any time. Threads of its process that wait on a futex wait for
+    /// it: it is the worker of a pool, or an event loop.
+    fn waits_for_others(&self) -> bool {
+        match self.does {
+            Some(Doing::InnerPipe) => true,
+            Some(Doing::Waits(wait)) => matches!(
+                wait,
+                Wait::Child
+                    | Wait::LocalSocket
+                    | Wait::Pipe
+                    | Wait::In(TimeState::Events | TimeState::Terminal)
+            ),
+            _ => false,
+        }
+    }
+}
+
 impl HeldProcess {
     /// How many files are held.
     fn files(&self) -> usize {
         self.threads.iter().filter(|thread| thread.files.is_some()).count() * 2
     }
 
-    /// Whether all of its threads were read last time, and found blocked. A thread that is ready and gets no core uses no CPU time either.
+    /// Whether all of its threads were read last time, and found blocked in a known state. A thread that is ready and gets no core uses no
+    /// CPU time either.
     fn is_blocked(&self) -> bool {
-        !self.told.is_empty()
-            && !self.is_stale
-            && self.told.iter().all(|(state, _)| *state != ThreadState::Ready)
+        let is_open =
+            |state: &ThreadState| matches!(state, ThreadState::Ready | ThreadState::In(TimeState::Unknown));
+        !self.told.is_empty() && !self.is_stale && !self.told.iter().any(|(state, _)| is_open(state))
     }
 
     /// What its threads do, as far as they were read, and how many of them do it.
     fn states(&self) -> Vec<(ThreadState, u32)> {
         let most_recent_ns = self.threads.iter().map(|thread| thread.recent_ns).max().unwrap_or(0);
+        let waits_for_others = self.threads.iter().any(HeldThread::waits_for_others);
         let mut states: Vec<(ThreadState, u32)> = Vec::new();
         for thread in &self.threads {
-            let is_pooled = thread.recent_ns.saturating_mul(POOLED_PART) < most_recent_ns;
+            let is_pooled = waits_for_others || thread.recent_ns.saturating_mul(POOLED_PART) < most_recent_ns;
             let state = match thread.does {
                 None | Some(Doing::Ended) => continue,
                 Some(Doing::Ready) => ThreadState::Ready,
@@ -548,7 +583,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::model::ids::Identity;
+    use crate::model::ids::{Identity, Target};
 
     const MS: u64 = 1_000_000;
     /// Above the kernel's largest pid (PID_MAX_LIMIT): no real process is ever asked.
@@ -668,14 +703,21 @@ mod tests {
     #[test]
     fn idle_threads_of_a_pool_and_waits_within_the_run_are_no_waits_of_the_run() {
         let mut made = Made::new(false);
-        made.put(PID, PID, 90, 0, "do_epoll_wait", 'S');
+        made.put(PID, PID, 90, 0, "hrtimer_nanosleep", 'S');
         made.put(PID, PID + 1, 1, 0, "futex_do_wait", 'S');
         made.put(PID, PID + 2, 80, 0, "futex_do_wait", 'S');
         let states = made.states(made.target(PID, 3, 'S', false));
         assert_eq!(states.len(), 3, "{states:?}");
-        for state in [in_state(TimeState::Events), ThreadState::Pooled, in_state(TimeState::Lock)] {
+        for state in [in_state(TimeState::Sleeping), ThreadState::Pooled, in_state(TimeState::Lock)] {
             assert!(states.contains(&(state, 1)), "{states:?}");
         }
+        // The worker of another pool waits for a server.
+        let pool = PID + 60;
+        made.put(pool, pool, 90, 0, "futex_do_wait", 'S');
+        made.put(pool, pool + 1, 30, 0, "poll_schedule_timeout", 'S');
+        let states = made.states(made.target(pool, 2, 'S', false));
+        assert_eq!(states.len(), 2, "{states:?}");
+        assert!(states.contains(&(ThreadState::Pooled, 1)), "{states:?}");
         let parent = PID + 50;
         made.put(parent, parent, 1, 0, "do_wait", 'S');
         assert_eq!(made.states(made.target(parent, 1, 'S', false)), [(ThreadState::Child, 1)]);

@@ -19,6 +19,8 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// A process is looked at once in this time at most.
 const PERIOD_NS: u64 = 500_000_000;
+/// A file that moved less between two looks is more likely a log than what the process waits for.
+const LEAST_MOVED_BYTES: u64 = 4096;
 /// The last descriptor of the standard streams.
 const LAST_STANDARD: u32 = 2;
 /// The state of a connection in /proc/net/tcp (TCP_ESTABLISHED).
@@ -85,7 +87,7 @@ impl WaitLookup {
         self.positions = open.iter().map(|file| (key(file), file.position.position)).collect();
         let moved = |file: &OpenFile| {
             let before = before.get(&key(file))?;
-            Some(file.position.position.abs_diff(*before)).filter(|moved| *moved > 0)
+            Some(file.position.position.abs_diff(*before)).filter(|moved| *moved >= LEAST_MOVED_BYTES)
         };
         let farthest =
             open.iter().filter_map(|file| Some((moved(file)?, file))).max_by_key(|(moved, _)| *moved);
@@ -126,12 +128,14 @@ impl WaitLookup {
         line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
     }
 
-    /// The other end of the TCP connections of a process, if all go to one address and port.
+    /// The other end of the only socket of a process, if that is a TCP connection, and the process has no pipe to wait for.
     fn peer(&self, pid: u32) -> Option<WaitedFor> {
+        let open: Vec<Descriptor> = descriptors(&self.root, pid).collect();
+        let is_pipe = |file: &Descriptor| file.number > LAST_STANDARD && file.name.starts_with("pipe:");
         let socket =
-            |file: Descriptor| Some(file.name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
-        let sockets: Vec<String> = descriptors(&self.root, pid).filter_map(socket).collect();
-        if sockets.is_empty() {
+            |file: &Descriptor| Some(file.name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+        let sockets: Vec<String> = open.iter().filter_map(socket).collect();
+        if sockets.len() != 1 || open.iter().any(is_pipe) {
             return None;
         }
         let mut peers = FxHashSet::default();

@@ -1,7 +1,9 @@
 //! What a thread does at a sample, by its state in /proc and the kernel function in which it sleeps (`wchan`).
 //!
-//! The functions are those that kernels 5.10, 6.1, 6.12 and 6.18 show; a function of a newer kernel, or of a driver that is not
-//! here, leaves the state unknown. A suffix such as `.constprop.0`, which a compiler adds, does not count.
+//! The functions are those that kernels 6.1, 6.12, 6.18 and 7.2 were seen to show on x86-64, those that 5.10 shows in
+//! `/proc/PID/stack`, and others by the kernel's source; a function of a newer kernel, or of a driver that is not here, leaves the
+//! state unknown. Before 5.16, `wchan` is 0 on x86-64 with the ORC unwinder, as of Debian's 5.10 (the kernel's commit
+//! bc9bbb81730e). A suffix such as `.constprop.0`, which a compiler adds, does not count.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +66,8 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
             "do_sigtimedwait",
             "sigsuspend",
             "__se_sys_pause",
+            "do_cpu_nanosleep",
+            "alarmtimer_do_nsleep",
         ],
         Wait::In(TimeState::Sleeping),
     ),
@@ -71,8 +75,11 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
         &[
             "io_cqring_wait*",
             "__io_cqring_wait*",
+            "__do_sys_io_uring_enter",
             "core_sys_select",
             "eventfd_*",
+            // Of an eventfd, or of a timerfd.
+            "do_wait_intr_irq",
             "signalfd_*",
             "inotify_read",
             "fanotify_read",
@@ -83,6 +90,7 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
             "do_msgsnd",
             "wq_sleep",
             "perf_read*",
+            "devkmsg_read",
             "kernfs_fop_poll",
         ],
         Wait::In(TimeState::Events),
@@ -154,6 +162,7 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
             "put_and_wait_on_page_*",
             "io_schedule*",
             "submit_bio_*",
+            "bio_await",
             "__submit_bio*",
             "blkdev_*",
             "__blkdev_*",
@@ -263,7 +272,38 @@ const FUNCTIONS: &[(&[&str], Wait)] = &[
         ],
         Wait::In(TimeState::Gpu),
     ),
-    (&["rwsem_*", "down_*", "__down*", "vm_mmap_pgoff", "lock_mm_and_find_vma"], Wait::In(TimeState::Lock)),
+    (
+        &[
+            "rwsem_*",
+            "down_*",
+            "__down*",
+            // For the lock of a process's memory map.
+            "vm_mmap_pgoff",
+            "lock_mm_and_find_vma",
+            "__vm_munmap",
+            "do_mprotect_pkey",
+            "__mm_populate",
+            "__vma_start_exclude_readers",
+            "madvise_lock",
+            "do_madvise",
+            "do_mremap",
+            "__do_sys_mremap",
+            "do_user_addr_fault",
+            "m_start",
+            "do_mlock",
+            "__x64_sys_munlock",
+            "__do_sys_brk",
+            "dup_mmap",
+            "copy_process",
+            "vma_expand",
+            "__split_vma",
+            "process_vm_rw_core",
+            "show_smaps_rollup",
+        ],
+        Wait::In(TimeState::Lock),
+    ),
+    // For the other cores: in `D`, but not for storage.
+    (&["synchronize_rcu_normal", "__wait_rcu_gp"], Wait::In(TimeState::Unknown)),
     (
         &[
             "do_signal_stop",
@@ -310,9 +350,15 @@ mod tests {
         for (name, state) in [
             ("futex_do_wait", TimeState::Lock),
             ("futex_wait_queue_me", TimeState::Lock),
+            ("do_mprotect_pkey", TimeState::Lock),
+            ("__vm_munmap", TimeState::Lock),
+            ("process_vm_rw_core.constprop.0", TimeState::Lock),
             ("hrtimer_nanosleep", TimeState::Sleeping),
             ("do_sigtimedwait.isra.0", TimeState::Sleeping),
+            ("do_cpu_nanosleep", TimeState::Sleeping),
             ("poll_schedule_timeout.constprop.0", TimeState::Events),
+            ("do_wait_intr_irq", TimeState::Events),
+            ("__do_sys_io_uring_enter", TimeState::Events),
             ("inet_csk_accept", TimeState::Network),
             ("__skb_wait_for_more_packets", TimeState::Network),
             ("sock_alloc_send_pskb", TimeState::Network),
@@ -321,12 +367,14 @@ mod tests {
             ("folio_wait_bit_common", TimeState::Storage),
             ("wait_on_page_bit_killable", TimeState::Storage),
             ("submit_bio_wait", TimeState::Storage),
+            ("bio_await", TimeState::Storage),
             ("jbd2_log_wait_commit", TimeState::Storage),
             ("request_wait_answer", TimeState::Storage),
             ("rpc_wait_bit_killable", TimeState::Storage),
             ("do_signal_stop", TimeState::Stopped),
             ("n_tty_read", TimeState::Terminal),
             ("uvm_va_block_service", TimeState::Gpu),
+            ("__wait_rcu_gp", TimeState::Unknown),
         ] {
             assert_eq!(Wait::in_function(name), Some(Wait::In(state)), "{name}");
         }
