@@ -362,12 +362,16 @@ impl TimeSpent {
         let waited: Vec<(Arc<str>, u64)> =
             by_command.iter().map(|(name, threads)| (Arc::clone(name), threads.waited_ns)).collect();
         let waiting_ns = ready_ns.saturating_sub(computing_ns);
-        self.credit(TimeState::WaitingForCore, waiting_ns, &waited);
+        // The kernel counts a wait when it is over, so a part of it may be of the time before.
+        let waited_before_ns = reading.longest_ready_ns.saturating_sub(length_ns).min(self.pending_ns);
+        self.pending_ns -= waited_before_ns;
+        self.credit(TimeState::WaitingForCore, waiting_ns + waited_before_ns, &waited);
         self.decided = None;
         let of_cpu_ns = computing_ns - spun_ns;
         let mut division =
             Division { length_ns, computing_ns: of_cpu_ns, waiting_ns, gpu_ns: spun_ns, blocked_in: None };
-        if !is_ready {
+        // At the end of a run, nothing is left that could tell.
+        if !is_ready && !by_command.is_empty() {
             let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
             self.pending_ns -= blocked_ns;
             let (state, holders) = deciding(&by_command);
@@ -676,6 +680,19 @@ mod tests {
         // One thread: nothing is left open.
         assert_eq!(computing_ns(50, 50, 100, (50, 50), 0.5), 50);
         assert_eq!(computing_ns(100, 100, 100, (200, 0), 0.5), 100);
+    }
+
+    // Requirement: SLOW-1
+    #[test]
+    fn wait_for_a_core_that_ends_later_is_of_the_time_before() {
+        let mut one = OneProcess::new();
+        for _ in 0..10 {
+            // It gets no core for 100 ms, and then for 40 ms.
+            one.sample(0, 0, READY);
+            one.sample(40, 160, READY);
+        }
+        let states = [(TimeState::Computing, 20), (TimeState::WaitingForCore, 80)];
+        assert_eq!(one.percent(), (states.to_vec(), 0));
     }
 
     #[test]
