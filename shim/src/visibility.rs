@@ -37,7 +37,8 @@ static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 /// This process, or the one of which it is a copy, has restricted itself by Landlock.
 static IS_LANDLOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that this process has restricted itself by Landlock. A vfork child's note holds for its parent, too, which costs the parent
+/// Notes that this process has restricted itself by Landlock. If new programs can't load the shim any more, takes it out of the environment
+/// that system(3) and popen(3) hand on. A vfork child's note holds for its parent, too, which costs the parent
 /// a few microseconds for each exec.
 pub(crate) fn note_landlock() {
     IS_LANDLOCKED.store(true, Relaxed);

@@ -100,7 +100,7 @@ fn gpu_that_is_idle_while_the_cpu_computes_is_starved_and_one_that_works_is_wait
     let of = |utilization: u32| {
         let gpus = FakeGpus::new(1, &format!("0.samples !3\n0.utilization {utilization}"));
         let hold = gpus.line(&[
-            "hold:0:400000000,c",
+            "hold:0:900000000,c",
             "for:1",
             &format!("touch:{}", gpus.path("is_held")),
             &format!("wait:{}", gpus.path("is_over")),

@@ -20,8 +20,8 @@ use crate::sys::segment::named::NamedFile;
 
 /// Bytes that are copied with one call at most.
 const CHUNK: u64 = 1 << 20;
-/// Maximum number of bytes that are copied of the overflow area after the segment. Writers leave at most 16 MiB there unread; more is
-/// damage.
+/// Maximum number of bytes that are copied of the overflow area after the segment. Writers leave at most 16 MiB there unread, but
+/// several that look at the same time may each append. More than twice that is damage.
 const MAX_OVERFLOW_BYTES: u64 = 2 * MAX_UNREAD_BYTES;
 
 /// The files of a session.

@@ -88,9 +88,10 @@ fn gpu(gpu: sums::GpuSums) -> Option<GpuTime> {
     })
 }
 
-/// The wall time of each command, with the time in which threads were blocked and of which no reading told the state. That is as the
-/// readings told before, up to a multiple of that: a thread that was woken looks ready until it runs. Of the rest,
-/// threads that looked ready waited for a core, if they are known to have waited that long. What is left is in no state.
+/// The wall time of each command, with the time in which threads were blocked and of which no reading told the state. Up to
+/// [`Policy::MOST_WAKING`] times what readings told, or some readings' length, it counts as they told: a thread that was woken looks ready
+/// until it runs. Threads that looked ready waited for a core for the rest, if they are known to have waited that long. What is left is not in
+/// the result: [`states`] calls it unknown.
 fn wall_with_pending(spent: &sums::TimeSpent) -> Vec<ByState> {
     let mut wall: Vec<ByState> = spent.commands.iter().map(|command| command.wall_ns).collect();
     let mean_ns = spent.length_ns.checked_div(spent.readings).unwrap_or(0);

@@ -30,7 +30,7 @@ const MAX_COMMANDS: usize = 32;
 /// A reading that finds all threads blocked stands for this many times the time since the reading before, at most.
 const MOST_BLOCKED_PARTS: u64 = 3;
 
-/// Files and locks that are remembered.
+/// Files, locks and connections that are remembered.
 const MAX_WAITED_FOR: usize = 16;
 
 /// A time in each state, nanoseconds.
@@ -460,7 +460,8 @@ impl CommandSums {
         times
     }
 
-    /// Adds the time of its threads in a stretch: `cpu_ns` of it they computed.
+    /// Adds the time of this command's threads in a stretch, of which they computed for `cpu_ns`. A thread of a pool waits for a lock, one at a
+    /// local socket for the network. Waits for a child or a pipe of the run are kept apart.
     fn add_threads(&mut self, threads: &Threads, cpu_ns: u64, length_ns: u64) {
         self.thread_ns[TimeState::Computing as usize] += cpu_ns;
         self.thread_ns[TimeState::WaitingForCore as usize] += threads.waited_ns;

@@ -222,7 +222,7 @@ impl Page {
         lines
     }
 
-    /// Adds `! text`, in at most `most_lines` lines. If the text is too long, adds its first sentence alone, cut if that is too
+    /// Adds `! text`, or the text without the mark if its tone is plain, in at most `most_lines` lines. If the text is too long, adds its first sentence alone, cut if that is too
     /// long.
     fn remark(&mut self, indent: usize, tone: Tone, text: &str, most_lines: usize) {
         let width = self.page_width() - indent - "! ".len();

@@ -49,7 +49,7 @@ impl PageMap {
             let unread_bytes = (length - at) / self.page_bytes * ENTRY;
             let part_bytes = unread_bytes.min(buffer.len() as u64) as usize;
             let entries = buffer.get_mut(..part_bytes)?;
-            // Less than a page is left. A mapping has whole pages, so the text was not the kernel's.
+            // Less than a page is left. A mapping has whole pages, so these addresses are not from the kernel's maps.
             if entries.is_empty() {
                 return None;
             }

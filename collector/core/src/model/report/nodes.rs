@@ -309,11 +309,11 @@ pub struct RankSeries {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankPlace {
-    /// Its job, number and node.
+    /// Number of its job, where a run has several.
     pub job: u32,
-    /// Its job, number and node.
+    /// Its number in the job.
     pub rank: u32,
-    /// Its job, number and node.
+    /// Name of its node.
     pub node: String,
 }
 

@@ -41,7 +41,8 @@ struct AlertFigure {
     side: Side,
     /// How fast memory rises. Only alerts of growth and of RAM tell it. `None`: it does not rise all the time.
     rise: Option<Rise>,
-    /// All memory that the run may use, bytes: at this amount, memory that rises is full. `None`: not known.
+    /// The amount at which memory that rises is full, bytes: the RAM above which the run ends, or all memory of the fullest GPU. `None`: not
+    /// known.
     usable: Option<f64>,
 }
 

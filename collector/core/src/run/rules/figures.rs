@@ -30,7 +30,8 @@ impl Rules {
         let part_of = |whole: u64| (whole as f64 * percent / 100.0).floor();
         match rule.quantity {
             Quantity::Ram => match rule.response {
-                // An alert compares with the RAM at which the run ends. Limits themselves set that, so they compare with the whole.
+                // An alert compares with the RAM above which a limit ends the run. Limits set that RAM themselves, so they compare with
+                // all that the run may use.
                 Response::End | Response::Signal(_) => self.usable.ram_bytes.map(part_of),
                 Response::Tell => self.most_ram().map(part_of),
             },

@@ -326,8 +326,8 @@ impl Tree {
         self.by_state.unconfirmed.retain(may_still_report);
     }
 
-    /// Takes processes off the lists that ask for something that is known by now, or no longer matters. `now_ns` is
-    /// CLOCK_MONOTONIC.
+    /// Takes processes off the lists of `ByState` whose members are still to be read or reported, once that is done or no longer matters.
+    /// `now_ns` is CLOCK_MONOTONIC.
     fn drop_answered(&mut self, now_ns: u64) {
         let processes = &self.processes;
         let is_alive = |id: &ProcessId| processes.get(id).is_some_and(Process::is_alive);
