@@ -139,8 +139,8 @@ def compare_verdict(report: TimeSpent, wall_s: float, truth: Truth) -> list[Comp
         if known.low > 0 and known.low >= share - tolerance(known, samples, wall_s)
     ]
     # A kind that is no state says that the time is shared.
-    kind = None if verdict is None else state_of(report, verdict)
-    holds = kind is None or kind not in STATES or kind in good
+    found_state = None if verdict is None else state_of(report, verdict)
+    holds = found_state is None or found_state not in STATES or found_state in good
     return [Comparison("verdict", found, f"none, shared, or {' or '.join(good)}", holds)]
 
 
