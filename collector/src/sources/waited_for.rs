@@ -19,7 +19,7 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// A process is looked at once in this time at most.
 const PERIOD_NS: u64 = 500_000_000;
-/// A file that moved less between two looks is more likely a log than what the process waits for.
+/// A standard stream that moved less between two looks is more likely a log than what the process waits for.
 const LEAST_MOVED_BYTES: u64 = 4096;
 /// The last descriptor of the standard streams.
 const LAST_STANDARD: u32 = 2;
@@ -61,10 +61,11 @@ impl WaitLookup {
         now_ns: u64,
         blocked: impl FnOnce() -> Option<(Target, TimeState)>,
     ) -> Option<Observation> {
+        // Asked first: a look that finds nobody blocked must not put off the next one.
+        let (target, state) = blocked()?;
         if !self.timer.is_due(now_ns, PERIOD_NS) {
             return None;
         }
-        let (target, state) = blocked()?;
         let what = match state {
             TimeState::Storage => self.file(target),
             TimeState::FileLock => self.lock(target.pid),
@@ -87,16 +88,15 @@ impl WaitLookup {
         self.positions = open.iter().map(|file| (key(file), file.position.position)).collect();
         let moved = |file: &OpenFile| {
             let before = before.get(&key(file))?;
-            Some(file.position.position.abs_diff(*before)).filter(|moved| *moved >= LEAST_MOVED_BYTES)
+            let least = if file.descriptor.number > LAST_STANDARD { 1 } else { LEAST_MOVED_BYTES };
+            Some(file.position.position.abs_diff(*before)).filter(|moved| *moved >= least)
         };
         let farthest =
             open.iter().filter_map(|file| Some((moved(file)?, file))).max_by_key(|(moved, _)| *moved);
-        let file = match (farthest, open.as_slice()) {
-            (Some((_, file)), _) => file,
-            // Standard streams are often files that have nothing to do with it.
-            (None, [only]) if only.descriptor.number > LAST_STANDARD => only,
-            (None, _) => return None,
-        };
+        // Standard streams are often files that have nothing to do with it.
+        let mut others = open.iter().filter(|file| file.descriptor.number > LAST_STANDARD);
+        let only = others.next().filter(|_| others.next().is_none());
+        let file = farthest.map(|(_, file)| file).or(only)?;
         Some(WaitedFor::File {
             path: file.descriptor.name.clone(),
             file_system: self.file_system(target.pid, file.position.mount),
