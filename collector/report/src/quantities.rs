@@ -1,7 +1,7 @@
 //! The quantities by which runs are compared: what each is called, its unit, and where it is in a report.
 
 use crate::figures::float;
-use crate::model::report::{GpuDevice, Report};
+use crate::model::report::{GpuDevice, Report, TimeState};
 use crate::model::time_groups::TimeGroup;
 
 /// A quantity of a run.
@@ -95,39 +95,35 @@ pub(crate) const QUANTITIES: [Quantity; 13] = [
         value: |report| float(report.io.write_bytes),
         reason: why_of_processes,
     },
-    Quantity {
-        name: "waiting_for_core",
-        label: "waiting for a core",
-        unit: "s",
-        less_and_more: ["waits less for a core", "waits more for a core"],
-        value: |report| spent_s(report, TimeGroup::WaitingForCore),
-        reason: why_of_time,
-    },
-    Quantity {
-        name: "storage",
-        label: "waiting for storage",
-        unit: "s",
-        less_and_more: ["waits less for storage", "waits more for storage"],
-        value: |report| spent_s(report, TimeGroup::Storage),
-        reason: why_of_time,
-    },
-    Quantity {
-        name: "network",
-        label: "waiting for the network",
-        unit: "s",
-        less_and_more: ["waits less for the network", "waits more for the network"],
-        value: |report| spent_s(report, TimeGroup::Network),
-        reason: why_of_time,
-    },
-    Quantity {
-        name: "locks",
-        label: "waiting for locks",
-        unit: "s",
-        less_and_more: ["waits less for locks", "waits more for locks"],
-        value: |report| spent_s(report, TimeGroup::Locks),
-        reason: why_of_time,
-    },
+    waits(
+        "waiting_for_core",
+        "waiting for a core",
+        ["waits less for a core", "waits more for a core"],
+        |report| spent_s(report, TimeGroup::WaitingForCore),
+    ),
+    waits("storage", "waiting for storage", ["waits less for storage", "waits more for storage"], |report| {
+        spent_s(report, TimeGroup::Storage)
+    }),
+    waits(
+        "network",
+        "waiting for the network",
+        ["waits less for the network", "waits more for the network"],
+        |report| spent_s(report, TimeGroup::Network),
+    ),
+    waits("locks", "waiting for locks", ["waits less for locks", "waits more for locks"], |report| {
+        spent_s(report, TimeGroup::Locks)
+    }),
 ];
+
+/// A quantity of the wall time in some states.
+const fn waits(
+    name: &'static str,
+    label: &'static str,
+    less_and_more: [&'static str; 2],
+    value: fn(&Report) -> Option<f64>,
+) -> Quantity {
+    Quantity { name, label, unit: "s", less_and_more, value, reason: why_of_time }
+}
 
 impl Quantity {
     /// Says why the quantity is not known of a run.
@@ -144,9 +140,16 @@ pub(crate) fn named(name: &str) -> Option<&'static Quantity> {
     QUANTITIES.iter().find(|quantity| quantity.name == name)
 }
 
-/// The wall time that the run spent in these states, seconds. `None`: no sample read what its threads do.
+/// The wall time that the run spent in these states, seconds. `None`: no sample read what its threads do, or too much of the time is
+/// unknown: it may have been in these states.
 fn spent_s(report: &Report, group: TimeGroup) -> Option<f64> {
+    /// If more of the time is unknown, so is each part of it.
+    const MOST_UNKNOWN: f64 = 0.05;
     let spent = report.time_spent.as_ref().filter(|spent| spent.n_samples > 0)?;
+    let unknown = spent.states.iter().find(|time| time.state == TimeState::Unknown);
+    if unknown.is_some_and(|time| time.share > MOST_UNKNOWN) {
+        return None;
+    }
     let of_group = spent.states.iter().filter(|time| TimeGroup::from(time.state) == group);
     Some(of_group.fold(0.0, |sum_s, time| sum_s + time.s))
 }
@@ -179,6 +182,7 @@ fn why_of_processes(_: &Report) -> &str {
 /// Says why it is not known how the time was spent.
 fn why_of_time(report: &Report) -> &str {
     match &report.time_spent {
+        Some(spent) if spent.n_samples > 0 => "too much of the time is unknown",
         Some(_) => "no sample read what the threads do",
         None if report.merged.is_some() => "it is not known of all nodes",
         None => "the report does not have it",

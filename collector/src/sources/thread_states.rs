@@ -65,7 +65,7 @@ pub(crate) struct ThreadReader {
     looks: u32,
     /// At which process the next reading begins.
     first: usize,
-    /// This many files may be held.
+    /// This many files may be held; 0 before the first reading.
     most_held: usize,
     held: usize,
     /// Whether the other end of a pipe is of the run, by the pipe's name, and since when that is known.
@@ -144,7 +144,6 @@ struct Span {
 impl ThreadReader {
     /// Prepares the first reading. `is_resumed`: an earlier collector has read the run's threads.
     pub(crate) fn new(root: ProcRoot, is_resumed: bool) -> Self {
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Self {
             root,
             processes: FxHashMap::default(),
@@ -154,7 +153,7 @@ impl ThreadReader {
             counted_cpu_ns: 0,
             looks: 0,
             first: 0,
-            most_held: usize::try_from(limit / 4).unwrap_or(usize::MAX).min(MAX_HELD),
+            most_held: 0,
             held: 0,
             pipes: FxHashMap::default(),
             pipes_ns: 0,
@@ -176,6 +175,10 @@ impl ThreadReader {
         // Only the first reading can change this: every later `now_ns` is larger.
         self.counted_until_ns = self.counted_until_ns.min(now_ns).max(start_ns);
         self.read_ns = now_ns;
+        if self.most_held == 0 {
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+            self.most_held = usize::try_from(limit / 4).unwrap_or(usize::MAX).min(MAX_HELD);
+        }
         self.saved_ns = (self.saved_ns + elapsed_ns / BUDGET_PART).min(MOST_SAVED_NS);
         (self.counted_cpu_ns, self.looks) = (clock::thread_cpu_ns(), 0);
         if now_ns.saturating_sub(self.pipes_ns) >= PIPES_NS {

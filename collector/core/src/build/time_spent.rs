@@ -5,8 +5,8 @@ mod words;
 use std::ops::RangeInclusive;
 
 use crate::model::report::{
-    CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, StateTime, ThreadTime, TimeSpent, TimeState,
-    Verdict, VerdictKind,
+    CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, SpecialVerdict, StateTime, ThreadTime,
+    TimeSpent, TimeState, Verdict, VerdictKind,
 };
 use crate::run::time_spent::{self as sums, ByState, CommandSums};
 
@@ -198,9 +198,8 @@ fn kind(state: TimeState, spent: &TimeSpent, report: &Report) -> Option<VerdictK
             && gpu.s >= report.wall_s * Verdict::LEAST_SHARE
     });
     Some(match state {
-        TimeState::Computing if is_starved => VerdictKind::GpuStarved,
-        TimeState::Computing if is_serial => VerdictKind::Serial,
-        TimeState::Computing => VerdictKind::Computing,
+        TimeState::Computing if is_starved => VerdictKind::Special(SpecialVerdict::GpuStarved),
+        TimeState::Computing if is_serial => VerdictKind::Special(SpecialVerdict::Serial),
         other => VerdictKind::of_state(other)?,
     })
 }

@@ -9,11 +9,18 @@
 //!   reading waits for it (`pending_ns`). A reading stands for three times its own length at most: if more is left at the end, the threads
 //!   were not as readings saw them.
 
+mod bounds;
+mod gpu;
+mod threads;
+
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::bounds::{Bounded, ReadyTime};
+use self::gpu::OnGpu;
+use self::threads::{ByCommand, Threads};
 use super::sampling::Sample;
 use super::tree::Tree;
 use crate::model::ids::{ProcessId, Target};
@@ -22,6 +29,10 @@ use crate::model::report::TimeState;
 use crate::model::thread_state::ThreadState;
 use crate::model::tree_sample::CommandSample;
 use crate::model::waited_for::WaitedFor;
+
+pub(crate) use self::bounds::CoresMoment;
+pub(super) use self::gpu::GpuMoment;
+pub(crate) use self::gpu::GpuSums;
 
 /// Number of states.
 const STATES: usize = TimeState::ALL.len();
@@ -65,15 +76,6 @@ pub(crate) struct Found {
     pub times: u64,
 }
 
-/// A time that is known within bounds, by a part of them that readings tell.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Bounded {
-    /// How much more than the lower bounds readings saw, nanoseconds. Older readings count less.
-    seen_ns: f64,
-    /// How far the bounds were apart, nanoseconds. Older ones count less.
-    room_ns: f64,
-}
-
 /// What is known of the time since the last reading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Stretch {
@@ -84,35 +86,6 @@ struct Stretch {
     ended_cpu_ns: u64,
     /// The longest that one of them computed, nanoseconds.
     longest_ended_ns: u64,
-}
-
-/// The cores that the run may use, of late.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct CoresMoment {
-    /// How many are online; 0: not known.
-    pub count: u32,
-    /// The part of them that others than the run had, from 0 to 1.
-    pub others_part: f64,
-}
-
-/// The GPUs on which the run holds memory, at a sample.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GpuMoment {
-    /// The utilisation of the busiest of them, from 0 to 1: the largest that was read in the sample.
-    pub busy: f64,
-    /// CPU time of the processes that hold that memory, nanoseconds.
-    pub owners_cpu_ns: u64,
-}
-
-/// How the run used the time of its GPUs, nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GpuSums {
-    /// It held GPU memory, and it is known how busy these GPUs were.
-    pub held_ns: u64,
-    /// One of them was busy.
-    pub busy_ns: u64,
-    /// They were idle, and the CPU computed.
-    pub idle_while_computing_ns: u64,
 }
 
 /// How the time between two readings is divided. In what is left of it, all threads were blocked.
@@ -165,71 +138,10 @@ pub struct TimeSpent {
     live: FxHashMap<ProcessId, Vec<(ThreadState, u32)>>,
 }
 
-impl Bounded {
-    /// The time within these bounds, nanoseconds, in a stretch of `length_ns`; `is_seen`: its end was within that time.
-    fn time(&mut self, low_ns: u64, high_ns: u64, length_ns: u64, is_seen: bool) -> u64 {
-        /// Bounds that are nearer than this part of the time decide alone.
-        const NEAR: u64 = 100;
-        /// How much an older reading counts.
-        const DECAY: f64 = 0.97;
-        let room_ns = high_ns.saturating_sub(low_ns);
-        if room_ns <= length_ns / NEAR {
-            return high_ns;
-        }
-        let seen_ns = if is_seen { length_ns as f64 } else { 0.0 };
-        self.seen_ns = self.seen_ns * DECAY + seen_ns - low_ns as f64;
-        self.room_ns = self.room_ns * DECAY + room_ns as f64;
-        let part = (self.seen_ns / self.room_ns).clamp(0.0, 1.0);
-        low_ns + (room_ns as f64 * part) as u64
-    }
-}
-
-impl GpuSums {
-    /// Adds a stretch of the run, of which it computed for `computing_ns`. Returns how long a GPU was busy, nanoseconds.
-    fn add(&mut self, gpu: GpuMoment, computing_ns: u64, length_ns: u64) -> u64 {
-        let busy_ns = (length_ns as f64 * gpu.busy.clamp(0.0, 1.0)) as u64;
-        self.held_ns += length_ns;
-        self.busy_ns += busy_ns;
-        // Within a stretch nothing tells whether the CPU computed while the GPU was idle or while it was busy.
-        let idle_part = 1.0 - busy_ns as f64 / length_ns.max(1) as f64;
-        self.idle_while_computing_ns += (computing_ns as f64 * idle_part) as u64;
-        busy_ns
-    }
-}
-
-/// What the threads of a command do at a reading.
-#[derive(Debug, Default)]
-struct Threads {
-    ready: u64,
-    child: u64,
-    inner_pipe: u64,
-    local_socket: u64,
-    pooled: u64,
-    by_state: ByState,
-    waited_ns: u64,
-}
-
-impl Threads {
-    fn add(&mut self, state: ThreadState, count: u32) {
-        let count = u64::from(count);
-        match state {
-            ThreadState::Ready => self.ready += count,
-            ThreadState::Child => self.child += count,
-            ThreadState::InnerPipe => self.inner_pipe += count,
-            ThreadState::LocalSocket => self.local_socket += count,
-            ThreadState::Pooled => self.pooled += count,
-            ThreadState::In(state) => self.by_state[state as usize] += count,
-        }
-    }
-
-    /// How many there are.
-    fn count(&self) -> u64 {
-        self.ready
-            + self.child
-            + self.inner_pipe
-            + self.local_socket
-            + self.pooled
-            + self.by_state.iter().sum::<u64>()
+impl Stretch {
+    /// CPU time of a command, nanoseconds.
+    fn cpu_ns_of(&self, command: &Arc<str>) -> u64 {
+        self.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns)
     }
 }
 
@@ -311,87 +223,79 @@ impl TimeSpent {
         cores: CoresMoment,
     ) -> Division {
         let stretch = std::mem::take(&mut self.open);
-        let length_ns = stretch.length_ns;
-        let mut by_command: FxHashMap<Arc<str>, Threads> = FxHashMap::default();
+        let by_command = self.threads_by_command(tree, reading);
+        let is_ready = by_command.values().any(|threads| threads.ready > 0);
+        let time = ReadyTime::new(&stretch, reading, is_ready, cores, &mut self.bounded);
+        self.readings += 1;
+        self.known_threads += u64::from(reading.known);
+        self.threads += u64::from(reading.total);
+        self.length_ns += time.length_ns;
+        self.computing_ns += time.computing_ns;
+        self.cpu_ns += time.cpu_ns;
+        self.pending_ns += time.length_ns - time.ready_ns;
+        let on_gpu = gpu.map_or_else(OnGpu::default, |gpu| self.gpu.add(gpu, &time));
+        self.credit(TimeState::Gpu, on_gpu.spun_ns, &stretch.cpu_ns);
+        let computing_ns = time.computing_ns - on_gpu.spun_ns;
+        self.credit(TimeState::Computing, computing_ns, &stretch.cpu_ns);
+        self.credit_waits(&time, reading, &by_command);
+        // At the end of a run, nothing is left that could tell.
+        let is_blocked = !is_ready && !by_command.is_empty();
+        let decided = is_blocked.then(|| threads::deciding(&by_command));
+        self.decided = decided.as_ref().map(|(state, _)| *state);
+        let blocked_in =
+            decided.map(|(state, holders)| self.credit_blocked(state, &holders, time.length_ns, on_gpu));
+        for (command, threads) in &by_command {
+            self.command(command).add_threads(threads, stretch.cpu_ns_of(command), time.length_ns);
+        }
+        self.merge_least(&by_command);
+        let waiting_ns = time.ready_ns - time.computing_ns;
+        Division { length_ns: time.length_ns, computing_ns, waiting_ns, gpu_ns: on_gpu.spun_ns, blocked_in }
+    }
+
+    /// What the threads of each command do by the last reading.
+    fn threads_by_command(&self, tree: &Tree, reading: &ThreadStates) -> ByCommand {
+        let mut by_command = ByCommand::default();
         for (id, states) in &self.live {
             let Some(process) = tree.get(*id) else { continue };
             let threads = by_command.entry(Arc::clone(&process.name.command)).or_default();
             states.iter().for_each(|(state, count)| threads.add(*state, *count));
         }
         for ProcessThreads { id, waited_ns, .. } in &reading.changed {
-            if let Some(process) = tree.get(*id)
-                && let Some(threads) = by_command.get_mut(&process.name.command)
-            {
+            let command = tree.get(*id).map(|process| &process.name.command);
+            if let Some(threads) = command.and_then(|command| by_command.get_mut(command)) {
                 threads.waited_ns += waited_ns;
             }
         }
-        let cpu_ns: u64 = stretch.cpu_ns.iter().map(|(_, ns)| ns).sum();
-        let is_ready = by_command.values().any(|threads| threads.ready > 0);
-        // More cores than there are can't have computed at once, which counts where some threads were not read.
-        let on_all_cores_ns = cpu_ns.checked_div(u64::from(cores.count)).unwrap_or(0);
-        let longest_ran_ns = reading.longest_ran_ns.max(stretch.longest_ended_ns).min(cpu_ns);
-        let longest_ran_ns = longest_ran_ns.max(on_all_cores_ns).min(length_ns);
-        let longest_ready_ns = reading.longest_ready_ns.max(longest_ran_ns).min(length_ns);
-        let most_ready_ns = cpu_ns.saturating_add(reading.times.waited_ns).clamp(longest_ready_ns, length_ns);
-        // A reading misses processes that live shorter than it takes. They mostly run one after another.
-        let are_short = stretch.ended_cpu_ns > cpu_ns / 2;
-        let ready_ns = if are_short {
-            most_ready_ns
-        } else {
-            self.bounded.time(longest_ready_ns, most_ready_ns, length_ns, is_ready)
-        };
-        let most_ns = cpu_ns.clamp(longest_ran_ns, ready_ns.max(longest_ran_ns));
-        let waited_ns = reading.times.waited_ns;
-        let computing_ns =
-            computing_ns(most_ns, longest_ran_ns, ready_ns, (cpu_ns, waited_ns), cores.others_part);
-        self.readings += 1;
-        self.known_threads += u64::from(reading.known);
-        self.threads += u64::from(reading.total);
-        self.length_ns += length_ns;
-        self.computing_ns += computing_ns;
-        self.cpu_ns += cpu_ns;
-        self.pending_ns += length_ns - ready_ns.min(length_ns);
-        // CUDA waits in a loop for its GPU, unless told otherwise. To the kernel that is computing.
-        let busy_ns = gpu.map_or(0, |gpu| self.gpu.add(gpu, computing_ns, length_ns));
-        let spins = gpu.is_some_and(|gpu| {
-            cpu_ns <= length_ns + length_ns / 10 && gpu.owners_cpu_ns >= cpu_ns - cpu_ns / 10
-        });
-        let spun_ns = if spins { computing_ns.min(busy_ns) } else { 0 };
-        self.credit(TimeState::Gpu, spun_ns, &stretch.cpu_ns);
-        self.credit(TimeState::Computing, computing_ns - spun_ns, &stretch.cpu_ns);
+        by_command
+    }
+
+    /// Adds the time in which threads waited for a core. The kernel counts a wait when it is over, so a part of it may be of the time
+    /// before, which is pending.
+    fn credit_waits(&mut self, time: &ReadyTime, reading: &ThreadStates, by_command: &ByCommand) {
+        let before_ns = reading.longest_ready_ns.saturating_sub(time.length_ns).min(self.pending_ns);
+        self.pending_ns -= before_ns;
         let waited: Vec<(Arc<str>, u64)> =
             by_command.iter().map(|(name, threads)| (Arc::clone(name), threads.waited_ns)).collect();
-        let waiting_ns = ready_ns.saturating_sub(computing_ns);
-        // The kernel counts a wait when it is over, so a part of it may be of the time before.
-        let waited_before_ns = reading.longest_ready_ns.saturating_sub(length_ns).min(self.pending_ns);
-        self.pending_ns -= waited_before_ns;
-        self.credit(TimeState::WaitingForCore, waiting_ns + waited_before_ns, &waited);
-        self.decided = None;
-        let of_cpu_ns = computing_ns - spun_ns;
-        let mut division =
-            Division { length_ns, computing_ns: of_cpu_ns, waiting_ns, gpu_ns: spun_ns, blocked_in: None };
-        // At the end of a run, nothing is left that could tell.
-        if !is_ready && !by_command.is_empty() {
-            let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
-            self.pending_ns -= blocked_ns;
-            let (state, holders) = deciding(&by_command);
-            // Its libraries wait for a GPU in poll(2) or on a lock, too.
-            let can_be_gpu = matches!(
-                state,
-                TimeState::Events | TimeState::Lock | TimeState::Sleeping | TimeState::Unknown
-            );
-            let for_gpu_ns = if can_be_gpu { blocked_ns.min(busy_ns - spun_ns) } else { 0 };
-            self.credit(TimeState::Gpu, for_gpu_ns, &holders);
-            self.credit(state, blocked_ns - for_gpu_ns, &holders);
-            self.decided = Some(state);
-            division.blocked_in = Some(if for_gpu_ns * 2 > blocked_ns { TimeState::Gpu } else { state });
-        }
-        for (command, threads) in &by_command {
-            let cpu_ns = stretch.cpu_ns.iter().find(|(name, _)| name == command).map_or(0, |(_, ns)| *ns);
-            self.command(command).add_threads(threads, cpu_ns, length_ns);
-        }
-        self.merge_least(&by_command);
-        division
+        let waiting_ns = time.ready_ns - time.computing_ns;
+        self.credit(TimeState::WaitingForCore, waiting_ns + before_ns, &waited);
+    }
+
+    /// Adds pending time to the state that decided at a reading, shared among the commands that are in it. Returns the state that most of
+    /// that time was in.
+    fn credit_blocked(
+        &mut self,
+        state: TimeState,
+        holders: &[(Arc<str>, u64)],
+        length_ns: u64,
+        on_gpu: OnGpu,
+    ) -> TimeState {
+        let blocked_ns = self.pending_ns.min(MOST_BLOCKED_PARTS * length_ns);
+        self.pending_ns -= blocked_ns;
+        let on_gpu_ns = on_gpu.busy_ns - on_gpu.spun_ns;
+        let for_gpu_ns = if gpu::can_wait_in(state) { blocked_ns.min(on_gpu_ns) } else { 0 };
+        self.credit(TimeState::Gpu, for_gpu_ns, holders);
+        self.credit(state, blocked_ns - for_gpu_ns, holders);
+        if for_gpu_ns * 2 > blocked_ns { TimeState::Gpu } else { state }
     }
 
     /// Adds wall time in a state, shared among commands by these weights. Without any, it is nobody's.
@@ -423,7 +327,7 @@ impl TimeSpent {
 
     /// Adds the commands that decided least to one without a name, if there are too many. Those with live processes stay as long as they
     /// are few: one that has just begun has decided nothing yet.
-    fn merge_least(&mut self, alive: &FxHashMap<Arc<str>, Threads>) {
+    fn merge_least(&mut self, alive: &ByCommand) {
         if self.commands.len() <= MAX_COMMANDS + 1 {
             return;
         }
@@ -481,54 +385,6 @@ impl CommandSums {
         self.child_ns += part_ns(threads.child);
         self.pipe_ns += part_ns(threads.inner_pipe);
     }
-}
-
-/// How long at least one thread had a core, nanoseconds, of a time in which at least one was ready: `ready_ns`. It is `most_ns` if they run one
-/// after another, as where they have few cores for themselves. Where others have cores, they take turns with others, each by itself:
-/// then all wait at once for some of the time. `times_ns`: how long all threads ran, and how long they waited.
-fn computing_ns(most_ns: u64, least_ns: u64, ready_ns: u64, times_ns: (u64, u64), others_part: f64) -> u64 {
-    /// With this part of the cores, others are in the way of each thread.
-    const MANY: f64 = 0.25;
-    let (ran_ns, waited_ns) = times_ns;
-    let in_the_way = (others_part / MANY).min(1.0);
-    if ready_ns == 0 || waited_ns == 0 || in_the_way == 0.0 {
-        return most_ns;
-    }
-    let all_ns = ran_ns.saturating_add(waited_ns) as f64;
-    // How many threads are ready on average, and how likely each has a core.
-    let (threads, has_core) = (all_ns / ready_ns as f64, ran_ns as f64 / all_ns);
-    let by_itself_ns = ready_ns as f64 * (1.0 - (1.0 - has_core).powf(threads.max(1.0)));
-    let by_itself_ns = by_itself_ns.clamp(least_ns.min(most_ns) as f64, most_ns as f64);
-    (most_ns as f64 + (by_itself_ns - most_ns as f64) * in_the_way) as u64
-}
-
-/// The state that the tree is in while all threads are blocked, and how many threads each command has in it.
-fn deciding(by_command: &FxHashMap<Arc<str>, Threads>) -> (TimeState, Vec<(Arc<str>, u64)>) {
-    let holders = |count: &dyn Fn(&Threads) -> u64| -> Vec<(Arc<str>, u64)> {
-        let mut holders: Vec<_> =
-            by_command.iter().map(|(name, threads)| (Arc::clone(name), count(threads))).collect();
-        holders.retain(|(_, count)| *count > 0);
-        // In an order of its own, so that a replay gives the same.
-        holders.sort_unstable();
-        holders
-    };
-    let known = TimeState::ALL.into_iter().filter(|state| *state != TimeState::Unknown);
-    for state in known {
-        let in_state = holders(&|threads| threads.by_state[state as usize]);
-        if !in_state.is_empty() {
-            return (state, in_state);
-        }
-    }
-    // The other end of a local socket is not of the run, or it waits itself. Then come threads of a pool that wait for nobody else.
-    let on_sockets = holders(&|threads| threads.local_socket);
-    if !on_sockets.is_empty() {
-        return (TimeState::Network, on_sockets);
-    }
-    let pooled = holders(&|threads| threads.pooled);
-    if !pooled.is_empty() {
-        return (TimeState::Lock, pooled);
-    }
-    (TimeState::Unknown, holders(&|threads| threads.by_state[TimeState::Unknown as usize]))
 }
 
 #[cfg(test)]
@@ -673,16 +529,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn threads_that_share_cores_with_others_wait_at_the_same_time() {
-        // Two threads, each of which had a core for half of the time and waited for the other half.
-        let of = |others_part| computing_ns(100, 50, 100, (100, 100), others_part);
-        assert_eq!([of(0.0), of(0.125), of(0.5)], [100, 87, 75]);
-        // One thread: nothing is left open.
-        assert_eq!(computing_ns(50, 50, 100, (50, 50), 0.5), 50);
-        assert_eq!(computing_ns(100, 100, 100, (200, 0), 0.5), 100);
-    }
-
     // Requirement: SLOW-1
     #[test]
     fn wait_for_a_core_that_ends_later_is_of_the_time_before() {
@@ -710,7 +556,7 @@ mod tests {
         let mut spent = TimeSpent::default();
         for number in 0..100_u64 {
             spent.credit(TimeState::Computing, 10, &[(format!("step{number}").into(), 1)]);
-            spent.merge_least(&FxHashMap::default());
+            spent.merge_least(&ByCommand::default());
         }
         spent.credit(TimeState::Lock, 10, &[("a".into(), 1), ("b".into(), 2)]);
         assert!(spent.commands.len() <= MAX_COMMANDS + 3, "{}", spent.commands.len());

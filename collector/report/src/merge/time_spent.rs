@@ -250,7 +250,10 @@ mod tests {
         assert_eq!(shares, [(TimeState::Computing, 0.7), (TimeState::Network, 0.3)]);
         assert_eq!((spent.states[0].s, spent.cores_while_computing), (14.0, Some(4.0)));
         let verdict = spent.verdict.unwrap();
-        assert_eq!((verdict.kind, verdict.command.as_deref()), (VerdictKind::Computing, Some("solve")));
+        assert_eq!(
+            (verdict.kind, verdict.command.as_deref()),
+            (VerdictKind::State(TimeState::Computing), Some("solve"))
+        );
         assert_eq!(verdict.text, "solve: computing 70% of the time of 2 nodes");
     }
 

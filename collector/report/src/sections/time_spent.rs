@@ -35,7 +35,8 @@ pub(super) fn says_all_of_cores(report: &Report) -> bool {
     const LEAST_SHARE: f64 = 0.1;
     report.time_spent.as_ref().is_some_and(|spent| {
         let verdict = spent.verdict.as_ref();
-        let is_about_them = verdict.is_some_and(|verdict| verdict.kind == VerdictKind::WaitingForCore);
+        let is_about_them =
+            verdict.is_some_and(|verdict| verdict.kind == VerdictKind::State(TimeState::WaitingForCore));
         let waited = spent.states.iter().find(|state| state.state == TimeState::WaitingForCore);
         is_about_them || spent.n_samples > 0 && waited.is_none_or(|state| state.share < LEAST_SHARE)
     })

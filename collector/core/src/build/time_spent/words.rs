@@ -1,6 +1,6 @@
 //! A verdict in one sentence, and what to change where that is certain.
 
-use crate::model::report::{Report, StateTime, TimeSpent, TimeState, VerdictKind};
+use crate::model::report::{Report, SpecialVerdict, StateTime, TimeSpent, TimeState, VerdictKind};
 use crate::model::waited_for::WaitedFor;
 use crate::run::time_spent::{self as sums, Found};
 
@@ -29,37 +29,46 @@ impl Said<'_> {
         let who = self.command.unwrap_or("the run");
         let share = percent(self.share());
         let waited = |for_what: &str| format!("{who} waited for {for_what} {share}");
-        match self.kind {
-            VerdictKind::Serial | VerdictKind::Computing => self.computed(who, &share),
-            VerdictKind::GpuStarved => {
+        let state = match self.kind {
+            VerdictKind::State(state) => state,
+            VerdictKind::Special(SpecialVerdict::Serial) => return self.computed(who, &share),
+            VerdictKind::Special(SpecialVerdict::GpuStarved) => {
                 let idle = self.time_spent.gpu.map_or(0.0, |gpu| gpu.idle_while_computing_share);
-                format!("the GPU was idle {} while {who} computed on {}", percent(idle), self.cores_used())
+                return format!(
+                    "the GPU was idle {} while {who} computed on {}",
+                    percent(idle),
+                    self.cores_used()
+                );
             }
-            VerdictKind::WaitingForCore => waited("a core") + &self.why_no_core(),
-            VerdictKind::Storage => waited("storage") + &self.file(),
-            VerdictKind::Swap => waited("memory that was swapped out, or reclaimed,"),
-            VerdictKind::Network => match self.found() {
+        };
+        match state {
+            TimeState::Computing => self.computed(who, &share),
+            TimeState::WaitingForCore => waited("a core") + &self.why_no_core(),
+            TimeState::Storage => waited("storage") + &self.file(),
+            TimeState::Swap => waited("memory that was swapped out, or reclaimed,"),
+            TimeState::Network => match self.found() {
                 Some(WaitedFor::Peer(_)) => waited("the network") + &self.peer(),
                 _ => waited("a socket"),
             },
-            VerdictKind::Gpu => waited("the GPU"),
-            VerdictKind::FileLock => waited("a lock on a file") + &self.lock(),
-            VerdictKind::Lock => waited("a lock"),
-            VerdictKind::Pipe => waited("a pipe from outside of the run"),
-            VerdictKind::Terminal => waited("the terminal"),
-            VerdictKind::Events => waited("events (poll, select, epoll)") + &self.peer(),
-            VerdictKind::Sleeping => format!("{who} slept {share}"),
-            VerdictKind::Stopped => format!("{who} was stopped {share}"),
+            TimeState::Gpu => waited("the GPU"),
+            TimeState::FileLock => waited("a lock on a file") + &self.lock(),
+            TimeState::Lock => waited("a lock"),
+            TimeState::Pipe => waited("a pipe from outside of the run"),
+            TimeState::Terminal => waited("the terminal"),
+            TimeState::Events => waited("events (poll, select, epoll)") + &self.peer(),
+            TimeState::Sleeping => format!("{who} slept {share}"),
+            TimeState::Stopped => format!("{who} was stopped {share}"),
+            TimeState::Unknown => format!("what {who} did {share} is unknown"),
         }
     }
 
     /// What to change, where that is certain.
     pub(super) fn next_step(&self) -> Option<String> {
-        match self.kind {
-            VerdictKind::WaitingForCore if self.is_held_by_quota() => {
+        match self.most.state {
+            TimeState::WaitingForCore if self.is_held_by_quota() => {
                 Some("a larger CPU quota makes it faster".into())
             }
-            VerdictKind::Storage => match self.found() {
+            TimeState::Storage => match self.found() {
                 Some(WaitedFor::File { is_synced: true, .. }) => {
                     Some("fewer, larger writes wait less".into())
                 }
@@ -99,7 +108,7 @@ impl Said<'_> {
             times.filter(|time| time.state == state).map(|time| time.s).sum::<f64>()
         };
         let waited_s = of_state(TimeState::WaitingForCore);
-        let is_bound = self.kind == VerdictKind::Serial
+        let is_bound = self.kind == VerdictKind::Special(SpecialVerdict::Serial)
             && self.report.contention.is_contended != Some(true)
             && waited_s >= of_state(TimeState::Computing) * LEAST_PART;
         if is_bound { "; other threads waited for that core, as if they were bound to it" } else { "" }
@@ -109,7 +118,7 @@ impl Said<'_> {
     fn cores_used(&self) -> String {
         let all = self.report.usable.cores.count;
         let used = match self.kind {
-            VerdictKind::Serial => 1.0,
+            VerdictKind::Special(SpecialVerdict::Serial) => 1.0,
             _ => self.time_spent.cores_while_computing.unwrap_or(1.0).min(all.max(1.0)),
         };
         let plural = if (all - 1.0).abs() < 0.005 { "" } else { "s" };

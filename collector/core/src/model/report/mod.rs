@@ -65,7 +65,8 @@ pub use series::{
     Track,
 };
 pub use time_spent::{
-    CommandShare, CommandTime, GpuTime, StateTime, ThreadTime, TimeSpent, TimeState, Verdict, VerdictKind,
+    CommandShare, CommandTime, GpuTime, SpecialVerdict, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
+    VerdictKind,
 };
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};

@@ -155,40 +155,25 @@ pub struct Verdict {
     pub next_step: Option<String>,
 }
 
+/// What a verdict is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum VerdictKind {
+    /// A state that took most of the time. It is not `unknown`.
+    State(TimeState),
+    /// More than that.
+    Special(SpecialVerdict),
+}
+
 named! {
-    /// The kind of a verdict.
+    /// A verdict that says more than a state.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-    pub enum VerdictKind {
-        /// As many cores as the run may use computed, or how many there are is not known.
-        Computing = "computing",
-        /// One core of several computed.
+    pub enum SpecialVerdict {
+        /// It computed, on one core of several.
         Serial = "serial",
         /// A GPU of the run was idle while its processes computed.
         GpuStarved = "gpu_starved",
-        /// As the state.
-        WaitingForCore = "waiting_for_core",
-        /// As the state.
-        Storage = "storage",
-        /// As the state.
-        Swap = "swap",
-        /// As the state.
-        Network = "network",
-        /// As the state.
-        Gpu = "gpu",
-        /// As the state.
-        FileLock = "file_lock",
-        /// As the state.
-        Lock = "lock",
-        /// As the state.
-        Pipe = "pipe",
-        /// As the state.
-        Terminal = "terminal",
-        /// As the state.
-        Events = "events",
-        /// As the state.
-        Sleeping = "sleeping",
-        /// As the state.
-        Stopped = "stopped",
     }
 }
 
@@ -200,7 +185,7 @@ impl Verdict {
 impl VerdictKind {
     /// The kind of a state. `None`: the state is not known.
     pub fn of_state(state: TimeState) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == state.name())
+        (state != TimeState::Unknown).then_some(Self::State(state))
     }
 }
 
