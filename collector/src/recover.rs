@@ -1,5 +1,5 @@
-//! Makes a report of a run whose launcher and collector were both killed. It reads what they left in shared memory: the state file, with
-//! the last snapshot of the run (checkpoint) and the journal of what came after it, and the segment, with records of processes.
+//! Makes a report of a run whose launcher and collector were both killed. It reads what they left in shared memory. The state file has
+//! the last snapshot of the run (checkpoint) and the journal of what came after it. The segment has records of processes.
 //!
 //! The files are not changed, so a recovery that fails can be repeated.
 

@@ -39,9 +39,9 @@ impl Passes {
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
 
-    /// Reads peaks so far (VmHWM): first those of new images (begun by fork or exec since the last reading of the peak), then others,
-    /// while there is budget. For new images, the budget can be overdrawn by the policy's `credit_ns`. If that is not enough for all
-    /// of them, no others are read.
+    /// Reads peaks so far (VmHWM). Those of new images (begun by fork or exec since the last reading of the peak) come first. Others
+    /// follow while there is budget. For new images, the budget can be overdrawn by the policy's `credit_ns`. If that is not enough
+    /// for all of them, no others are read.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let new_images = run.sampling.new_images(&run.tree);
         let mut peaks = Vec::new();

@@ -5,8 +5,8 @@
 //! (O_APPEND), and no slot crosses a page, so a writer that is killed leaves only whole slots. The reader frees the
 //! space of slots that it has read.
 //!
-//! Beside the record, a slot has the value of the ring's `head`. It orders the record among those in the ring: all events that the
-//! writer can have seen have tickets below `head`, and all events that the record's event causes have later tickets. Timestamps can't
+//! Beside the record, a slot has the value of the ring's `head`. It orders the record among those in the ring. All events that the
+//! writer can have seen have tickets below `head`. All events that the record's event causes have later tickets. Timestamps can't
 //! order them, because a writer can be preempted between reading the clock and taking the ticket.
 
 use crate::layout::FILE_SIZE;

@@ -211,8 +211,8 @@ fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
 }
 
 /// The name of the job, if this is a rank of a job whose ranks are to make one report. `None` for an agent, which is a task of Slurm,
-/// but no rank; inside another run, whose report includes this one; and if a name of `-o` can differ between ranks, since each rank
-/// then has its own report.
+/// but no rank, and inside another run, whose report includes this one. Also `None` if a name of `-o` can differ between ranks, since
+/// each rank then has its own report.
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     let are_apart = options.places.outputs.iter().any(|given| output::can_differ_between_ranks(given));
     let is_inside = std::env::var_os(ENV_SESSION).is_some_and(|session| !session.is_empty());

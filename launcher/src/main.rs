@@ -39,7 +39,8 @@ fn main() -> ExitCode {
     own_stack::with_enough(serve_by_name)
 }
 
-/// Does what the name of this process says: the work of the companion command, a stand-in for ssh, a helper of a run, or a launcher.
+/// Does what the name of this process says. That is the work of the companion command, a stand-in for ssh, a helper of a run, or a
+/// launcher.
 fn serve_by_name() -> ExitCode {
     let (line, is_helper) = name::command_line();
     if is_helper {

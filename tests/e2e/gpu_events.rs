@@ -120,7 +120,7 @@ fn gpu_memory_above_its_limit_ends_the_tree_at_any_interval() {
     for (limit, allowed, holds, interval) in [
         ("gpu_ram=1G", 1_073_741_824.0, &["hold:0:600000000,c", "hold:1:600000000,c"][..], "0.02"),
         // Of the fullest GPU, with what the driver holds there. Each allocation exceeds it. GPUs are read one after another, and the
-        // first reading that shows one decides, so the second allocation comes when that of the first was read.
+        // first reading that shows one decides. So the second allocation comes when the GPU of the first was read.
         ("gpu_ram=1%", 858_993_459.0, &["hold:1:900000000,c", "sampled", "hold:0:400000000,c"][..], "1"),
     ] {
         let gpus = FakeGpus::new(2, "");

@@ -18,9 +18,9 @@
  * coldfile              page faults of --cold FILE, each page dropped from the cache first
  * slowread              reads --slow FILE, which has to be slow by itself
  *
- * The server of --server is another process, on 127.0.0.1. A connection brings it one line: `late SECONDS`: it sends a
+ * The server of --server is another process, on 127.0.0.1. A connection brings it one line. `late SECONDS`: it sends a
  * byte after so long. `flock`, `fcntl`, `pipe` SECONDS, `stop SECONDS PID`: it sends a byte when it has the lock, has
- * opened the FIFO, or watches the process, and ends it after SECONDS.
+ * opened the FIFO, or watches the process. It ends that after SECONDS.
  *
  * Times are of CLOCK_MONOTONIC. `computing_s`: some thread had a core (CPU time; of compute2, the union of what its
  * threads saw on the clock). `waiting_s`: none had one, and one was ready. `state_s`: in the phase's own state.

@@ -3,7 +3,7 @@
  * Executes COMMAND where a system call fails:
  *
  * locks: fcntl(2) can't lock, as on some network file systems: F_SETLK fails with ENOLCK.
- * cmdline: no process may change its own command line: prctl(2) fails for PR_SET_MM with EINVAL, as where the kernel was built without
+ * cmdline: no process may change its own command line. prctl(2) fails for PR_SET_MM with EINVAL, as where the kernel was built without
  * CONFIG_CHECKPOINT_RESTORE. */
 #include "common.h"
 #include <errno.h>

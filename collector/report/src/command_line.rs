@@ -72,8 +72,8 @@ fn cut_words(words: &[String], kept: usize, max_width: usize) -> String {
     format!("{text}{} more", others + 1)
 }
 
-/// Finds the place of the argument that tells a command from others of its kind: its last source file, else its output (`-o`), else
-/// its last path.
+/// Finds the place of the argument that tells a command from others of its kind. That is its last source file, else its output
+/// (`-o`), else its last path.
 fn operand<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     let word = |at: usize| words[at].as_ref();
     let is_name = |at: &usize| !word(*at).starts_with('-') && !word(*at).contains(char::is_whitespace);

@@ -1,6 +1,5 @@
-//! What is made of reports: the forms of one (text, JSON, HTML and others), and what is made of several, such as a merged report, a
-//! comparison or a study. Also the lines of the files that a run writes, and the tables that are made of
-//! these files.
+//! What is made of reports: the forms of one (text, JSON, HTML and others). Several become a merged report, a comparison or a
+//! study. Also the lines of the files that a run writes, and the tables that are made of these files.
 //!
 //! All of it is pure functions of the data, and of the form that the user asked for.
 

@@ -87,7 +87,7 @@ pub(super) fn csv_plain<T: ToString>(value: Option<T>) -> String {
 }
 
 /// Escapes the punctuation on which Markdown acts anywhere in a line, in a table too, and with which GitHub makes links (`@`, `#`,
-/// `:`): a backslash before it makes it that character. What acts only at the begin of a line, such as `-`, stays as it is.
+/// `:`). A backslash before it makes it that character. What acts only at the begin of a line, such as `-`, stays as it is.
 pub(crate) fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in escape(text).chars() {

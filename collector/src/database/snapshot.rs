@@ -3,8 +3,8 @@
 //! The file is opened once, and locked as SQLite's readers lock: no writer changes it until it is closed. So SQLite can read it as a file
 //! that never changes.
 //!
-//! A writer that was killed can have left a log: a journal, which undoes its last transaction, or a write-ahead log, which has what is
-//! not yet in the database. Then both are copied to files without names, and SQLite completes the copy of the database. The log must
+//! A writer that was killed can have left a log. A journal undoes its last transaction; a write-ahead log has what is not yet in the
+//! database. Then database and log are copied to files without names, and SQLite completes the copy of the database. The log must
 //! belong to the database's owner or to this user. It may not name another file, because SQLite would delete that.
 
 use std::ffi::OsString;

@@ -163,8 +163,8 @@ fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &
     run.apply(now_ns, &Observation::Findings(findings));
 }
 
-/// Notes the end of each process of the run that no longer runs. Its time is that of the kernel's exit event, or without such an event
-/// `known_ns`, the last time at which anything is known of the run. `now_ns`: the present. A process without a known pid is passed
+/// Notes the end of each process of the run that no longer runs. Its time is that of the kernel's exit event. Without such an event it
+/// is `known_ns`, the last time at which anything is known of the run. `now_ns`: the present. A process without a known pid is passed
 /// over. Returns whether a process still runs.
 pub(super) fn note_the_dead(
     run: &mut RunState,

@@ -199,8 +199,8 @@ fn environment(
     tick_us: u64,
 ) -> Result<Vec<(OsString, OsString)>, &'static str> {
     let variables = root.variables(start.launcher_pid);
-    // Checked after the read: a process that has the pid now and started before the session began is the launcher, and was it all
-    // the time. A zombie has no environment any more.
+    // Checked after the read. A process that has the pid now and started before the session began is the launcher, and was it
+    // during the read. A zombie has no environment any more.
     let stat = root.stat(start.launcher_pid);
     if !stat.is_some_and(|stat| !stat.is_over() && stat.start_ns(tick_us) <= start.monotonic_ns) {
         return Err("gpu-track-run, which had it, is gone");

@@ -96,8 +96,8 @@ impl Session {
         self.schedule.decide(now_ns, &situation)
     }
 
-    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that are possible without it, and looks after
-    /// the process that ends the tree (the ender), if one was started.
+    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that are possible without it. It then also
+    /// looks after the process that ends the tree (the ender), if one was started.
     fn give_orders(&mut self, messages: &Messages) {
         let orders = self.run.take_orders(clock::monotonic_ns());
         if messages.is_closed {
@@ -198,8 +198,8 @@ impl Session {
     }
 
     /// Makes the core compute the final figures of processes that are over. All records up to `complete_ns` (CLOCK_MONOTONIC
-    /// nanoseconds) must have been taken in. Before that, looks in /proc for processes that ended (`check`), because the figures of a
-    /// process that has left /proc can become final without its reaper's record (REAPED).
+    /// nanoseconds) must have been taken in. Before that, looks in /proc for processes that ended (`check`). If a process has left
+    /// /proc, its figures can become final without its reaper's record (REAPED).
     pub(super) fn finalize(&mut self, complete_ns: u64, check: AbsenceCheck) {
         self.readers.find_absent(&mut self.run, check);
         self.run.apply_now(Observation::Finalize { complete_ns });

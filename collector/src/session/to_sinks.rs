@@ -1,5 +1,4 @@
-//! Hands to the sinks what the core has for them: the items of the outbox (closed samples, ended processes, events), and the sample
-//! that is still open.
+//! Hands to the sinks the items of the outbox (closed samples, ended processes, events), and the sample that is still open.
 
 use super::run_loop::Session;
 use crate::model::observation::Observation;

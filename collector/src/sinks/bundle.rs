@@ -104,8 +104,8 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
     vec![Box::new(Recorder { config: context.config.clone(), bundles, tail })]
 }
 
-/// Why a bundle is made of this run: the kind of the cause that ended it, or `out_of_memory` if the kernel killed one of its processes
-/// for lack of memory. `None`: no bundle is made. The run ended by itself, or by a signal that asks it to end.
+/// Why a bundle is made of this run: the kind of the cause that ended it. Without a cause, it is `out_of_memory` if the kernel killed
+/// one of its processes for lack of memory. `None`: no bundle is made. The run ended by itself, or by a signal that asks it to end.
 fn trigger(report: &Report) -> Option<String> {
     let Some(cause) = report.ending.cause.as_ref() else {
         // The report's crashes have SIGKILL only where the kernel sent it for lack of memory.

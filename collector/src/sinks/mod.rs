@@ -117,8 +117,8 @@ impl Sinks {
         failures
     }
 
-    /// Queues the new items of the outbox for the sinks with threads. Returns the failures and losses that the core does not know
-    /// yet, and the number of the first item that a sink has still to write; if there is none, that of the next item.
+    /// Queues the new items of the outbox for the sinks with threads. Returns failures and losses that the core does not know
+    /// yet, and the number of the first item that a sink must still write. If there is none, it is the number of the next item.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
         // What the outbox itself dropped since the last call counts as lost, too.
         self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));

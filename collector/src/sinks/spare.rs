@@ -1,5 +1,5 @@
-//! Writes a report that can't be written to its own place to a spare one: a directory of this user's, or else that of temporary files.
-//! No other user can read it there, or put another file in its place.
+//! Writes a report that can't be written to its own place to a spare one. That is a directory of this user's, or else that of
+//! temporary files. No other user can read it there, or put another file in its place.
 
 use std::fs::{DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};

@@ -198,8 +198,8 @@ impl Worker {
 
     /// Waits for the thread until `deadline`. Then the thread is left, even if it still writes.
     ///
-    /// Returns a line for the user about the first of these that came too late for the report: the thread still writes, a loss or
-    /// failure is new to the core, or the last report found the queue full.
+    /// Returns a line for the user about the first thing that came too late for the report. In this order: the thread still
+    /// writes, a loss or failure is new to the core, or the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let is_running = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);

@@ -26,8 +26,8 @@ impl Helpers {
         runs_own_program(root, pid) && root.read(pid, "cmdline").is_some_and(names_segment)
     }
 
-    /// Whether this child of the launcher may be about to become a helper: it is still a fork copy of the launcher, with its
-    /// arguments, or in the middle of an exec, where the kernel shows no arguments.
+    /// Whether this child of the launcher may be about to become a helper. It is then still a fork copy of the launcher,
+    /// with its arguments, or in the middle of an exec, where the kernel shows none.
     pub(crate) fn may_become_helper(root: &ProcRoot, pid: u32, launcher_pid: u32) -> bool {
         let args = |pid| root.read(pid, "cmdline").filter(|args| !args.is_empty());
         runs_own_program(root, pid) && args(pid).is_none_or(|own| Some(own) == args(launcher_pid))

@@ -243,8 +243,8 @@ impl Scanner {
         let tick_ns = self.tick_us.saturating_mul(1000);
         // Its start, even at the end of the clock tick that /proc shows, is not after the session's.
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
-        // A child of the launcher does not count if it is older than the run, is dead (the launcher will write a REAPED record of
-        // it), or is a helper.
+        // A child of the launcher does not count if it is older than the run, dead, or a helper. The launcher will write a REAPED
+        // record of a dead one.
         if parent == Parent::Launcher && (is_older || stat.is_over() || self.is_helper(pid)) {
             return None;
         }

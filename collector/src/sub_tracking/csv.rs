@@ -92,7 +92,7 @@ impl<R: BufRead> Rows<R> {
     /// Reads the first row, which names the columns. Returns all names, and for each column in `wanted` its index among them.
     ///
     /// # Errors
-    /// If the row can't be read, or lacks a column of `wanted`: for the first one that it lacks, `lacks` makes the text from its name.
+    /// If the row can't be read, or lacks a column of `wanted`. For the first one that it lacks, `lacks` makes the text from its name.
     pub(super) fn head(
         &mut self,
         wanted: &[&str],

@@ -97,8 +97,8 @@ fn analyze_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     Ok(analyzer.finish(static_data))
 }
 
-/// The samples of a database as CSV, for the Python module, which reads tables with pandas: the names of the columns, and a line for
-/// each row. What is no number and no text is empty.
+/// The samples of a database as CSV, for the Python module, which reads tables with pandas. The CSV has the names of the columns,
+/// and a line for each row. What is no number and no text is empty.
 ///
 /// # Errors
 /// If the file can't be read or has another form. The error is a line that names it.

@@ -23,8 +23,8 @@ use crate::process::before_main::close_inherited;
 use crate::process::signals;
 use crate::process::spawn::Environment;
 
-/// The name of a runner. Its arguments are the segment, by which enders (processes that end the tree at a limit) know it, the
-/// launcher's pid, the time that CMD may take in milliseconds, and CMD.
+/// The name of a runner. Its arguments are the segment, the launcher's pid, the time that CMD may take in milliseconds, and
+/// CMD. Enders (processes that end the tree at a limit) know it by the segment.
 pub(crate) const RUNNER: &str = "gpu-track-alert";
 /// The time that CMD, and all that it starts, may take.
 const TIME_LIMIT: Duration = Duration::from_secs(30);

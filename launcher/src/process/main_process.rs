@@ -1,4 +1,4 @@
-//! The command's first process. To a shell, the launcher is the job, in place of this process: the launcher hands signals on to it,
+//! The command's first process. To a shell, the launcher is the job, in place of this process. The launcher hands signals on to it,
 //! and both stop and continue together.
 
 use std::fs::File;

@@ -25,8 +25,8 @@ pub(crate) fn has_started_thread() -> bool {
 /// Does `work` in a thread of its own, and returns its result. `None`: it takes longer than `limit`, and goes on in that thread, which
 /// ends with the process. Where no thread can be started, the work is done in this one, without a limit.
 ///
-/// The thread blocks all signals but those of faults. The kernel gives a signal to any thread that does not block it, and it would end
-/// the process although the launcher's own thread blocks it.
+/// The thread blocks all signals but those of faults. The kernel gives a signal to any thread that does not block it. The signal would
+/// end the process although the launcher's own thread blocks it.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl Fn() -> T + Clone + Send + 'static,

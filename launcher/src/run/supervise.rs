@@ -329,7 +329,7 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Obeys a signal in a run that attached to a process, which gets no signal: a request to end ends the run, and a stop of the
+    /// Obeys a signal in a run that attached to a process, which gets no signal. A request to end ends the run; a stop of the
     /// terminal's job stops the launcher.
     fn signal_of_attached(&mut self, signal: i32, at_ns: u64) {
         if signals::requests_end(signal) {

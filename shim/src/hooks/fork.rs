@@ -39,7 +39,7 @@ extern "C" fn before() {
 /// Runs in a fork child. Corrects the shim's state, which is a copy of the parent's, and writes FORK.
 ///
 /// The child's pid namespace is unknown in two cases. Either the child is the first process of a new one, or the parent is, and no
-/// hook has noticed that: the parent's pid is 1 then. In both cases 0 is stored, and `identify` finds the namespace.
+/// hook has noticed that. Such a parent's pid is 1. In both cases 0 is stored, and `identify` finds the namespace.
 extern "C" fn in_child() {
     if !state::is_active() {
         return;
@@ -53,7 +53,7 @@ extern "C" fn in_child() {
     // If the first access were a read, the kernel would map up to 15 more pages.
     state::sessions().for_each(Header::fault_in_for_writing);
     let parent = state::FORK_CALLER.load(Relaxed);
-    // If this is true, a raw clone system call has made the parent, in a namespace that the state does not have (see
+    // If this is true, a raw clone system call has made the parent. The state does not have its namespace (see
     // `pid_namespace_of` in `emit`).
     let parent_is_first_in_namespace = parent == 1 && state::PID.load(Relaxed) != 1;
     let mut parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);

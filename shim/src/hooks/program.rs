@@ -14,9 +14,9 @@ use crate::{emit, next, state, sys};
 
 type Array = *const *const c_char;
 
-/// Writes PROGRAM before an exec with these arguments, if the program is a client, or runs as another user than the one with which
-/// this image was started. Nothing is written if there is no file at `path`: shells and Python search PATH by one exec after another.
-/// A null `path`: it is not known.
+/// Writes PROGRAM before an exec with these arguments, if the program is a client. Also writes it if the program runs as another user
+/// than the one with which this image was started. Nothing is written if there is no file at `path`: shells and Python search PATH by
+/// one exec after another. A null `path`: it is not known.
 ///
 /// # Safety
 /// `argv` must be as for [`strings`].

@@ -29,11 +29,11 @@ impl Policy {
     const LEAST_TASK_NS: u64 = 50_000_000;
     /// See `LEAST_TASK_NS`.
     const LEAST_TASK_PART: f64 = 0.005;
-    /// How long threads waited is also known if those that were read ran for this part of the run's CPU time, however short that is: a
-    /// run that mostly sleeps has little CPU time.
+    /// How long threads waited is also known if those that were read ran for this part of the run's CPU time, however short. A run that
+    /// mostly sleeps has little CPU time.
     const WHOLE_TASK_PART: f64 = 0.1;
-    /// With fewer context switches in a second than this, threads can't have waited for a tenth of that second, since one wait takes a
-    /// few milliseconds.
+    /// With fewer context switches in a second than this, threads can't have waited for a tenth of that second. One wait takes a few
+    /// milliseconds.
     const LEAST_SWITCHES_PER_S: f64 = 5.0;
     /// With this many involuntary switches in a second of CPU time, threads were driven off their cores. A thread that had a core
     /// of its own had 5, and one of two threads on a core had 400 (Linux 6.18).

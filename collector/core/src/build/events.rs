@@ -28,8 +28,8 @@ pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
     inputs.run.rules.alerts.iter().map(entry).collect()
 }
 
-/// The report's list of what happened in the run, in order of time: the log of the run, its peak if that is known, and its end if it
-/// is over. `None`: no events were asked for.
+/// The report's list of what happened in the run, in order of time. It has the log of the run, its peak if known, and its end if over.
+/// `None`: no events were asked for.
 pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Option<Events> {
     let log = &inputs.run.events.as_ref()?.log;
     let mut events = Events { count: log.count, by_kind: log.by_kind.clone(), list: log.list.clone() };

@@ -47,8 +47,8 @@ pub(super) fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
     usage.devices.iter().any(|gpu| (gpu.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
 }
 
-/// Whether there may be devices that the figures lack: a backend failed before it listed any, a name of the user's matches none, or
-/// a device could not be read. A device that was lost before it was listed can't be in use, so it hides nothing if others are known.
+/// Whether the figures may lack devices. That is so if a backend failed before it listed any, a name of the user's matches none, or a
+/// device could not be read. A device that was lost before it was listed can't be in use, so it hides nothing if others are known.
 fn may_lack_devices(usage: &GpuUsage) -> bool {
     usage.backends.failed.iter().any(|(backend, _)| !is_any_of(usage, backend))
         || !usage.backends.unknown_names.is_empty()

@@ -6,8 +6,8 @@ use crate::model::io_calls::IoCalls;
 use crate::model::report::{Coverage, Faults, Io, Stage};
 use crate::model::tree_sample::IoBytes;
 
-/// Makes the report's I/O. In a run that attached to a process, samples read the sum of block I/O from /proc, because no parent writes
-/// a REAPED record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
+/// Makes the report's I/O. In a run that attached to a process, samples read the sum of block I/O from /proc. No parent writes a REAPED
+/// record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
 pub(super) fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     let calls = calls(inputs);
     let by_calls = |count: fn(IoCalls) -> u64| calls.as_ref().ok().copied().map(count);
@@ -43,7 +43,7 @@ pub(super) fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
 }
 
 /// What all processes of the run passed by calls, or why it is unknown. The kernel adds up what a process did when its parent waits for
-/// it, so the counts are complete if the launcher has reaped the tree.
+/// it. So the counts are complete if the launcher has reaped the tree.
 fn calls(inputs: &Inputs) -> Result<IoCalls, String> {
     let read = inputs.run.samples.storage.calls().map_err(|reason| reason.to_string());
     if inputs.config.attached.is_some() {

@@ -522,7 +522,7 @@ fn not_reaped(inputs: &Inputs) -> Option<String> {
     (orphans > 0).then(|| format!("ended after their parent, and {when}: {}", processes(orphans)))
 }
 
-/// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run: they carry its session,
+/// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run. They carry its session,
 /// but are no descendants of the launcher, so it did not reap them.
 ///
 /// That is certain if the connector saw that no process of the tree started them. Otherwise a process without the shim may have

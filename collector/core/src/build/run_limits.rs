@@ -71,8 +71,8 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     }))
 }
 
-/// The limit of RAM as the cause of the end, if the kernel ended the run at it: it counted out-of-memory kills in the command's own
-/// cgroup, which has that limit. `None`: the kernel did not end the run.
+/// The limit of RAM as the cause of the end, if the kernel ended the run at it. That is so if it counted out-of-memory kills in the
+/// command's own cgroup, which has that limit. `None`: the kernel did not end the run.
 fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
     let was_oom_killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
     // Of several, the kernel was given the strictest.

@@ -182,8 +182,8 @@ impl ReportAxis<'_> {
     }
 
     /// Smallest, mean and largest rate of block I/O in each point, bytes per second. The last reading can be later than the run's end,
-    /// at which the last point is cut. Since all its bytes are from before that end, those of the part that was cut off are spread over
-    /// the time from the reading before to the end.
+    /// at which the last point is cut. All bytes of that reading are from before that end. So those of the part that was cut off are
+    /// spread over the time from the reading before to the end.
     fn io_track(&self, run: &RunState, track: &over_time::Track) -> Track {
         let mut track = self.track(track);
         let (Some(last), Some(Some(rate))) = (self.points.last(), track.mean.last().copied()) else {

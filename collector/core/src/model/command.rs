@@ -46,7 +46,7 @@ pub(crate) fn found<'a, S: AsRef<str>>(name: &str, args: &'a [S]) -> Option<(usi
 
 /// Whether a process has written a title over its arguments, as servers and browsers do (setproctitle). Then its arguments are one
 /// string, which is not the program's name. `line`: /proc/PID/cmdline, or its first bytes. `executable` looks up the path of the
-/// program's file, if that is known; `area_bytes` how long the arguments were when the program started (0: not known).
+/// program's file, if that is known. `area_bytes`: how long the arguments were when the program started (0: not known).
 ///
 /// After a title there are zero bytes of the old arguments, or it extends into the environment, and the kernel shows it all
 /// (`get_mm_cmdline`). Perl fills up with blanks. A name by `exec -a`, or that of a login shell, is no title.

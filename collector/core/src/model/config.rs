@@ -182,7 +182,7 @@ pub struct ReportConfig {
     pub joint: Option<JointReport>,
 }
 
-/// The one report of several ranks (processes of an MPI job or Slurm step), each of which has a launcher and a report of its own.
+/// The one report of several ranks (processes of an MPI job or Slurm step). Each rank has a launcher and a report of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JointReport {
     /// The directory of the ranks' reports.

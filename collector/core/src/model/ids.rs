@@ -1,9 +1,9 @@
 //! Ids of processes, which stay unique when pids are reused.
 //!
 //! A process is identified by pid, pid namespace and start time. The start is compared with /proc before anything is read there.
-//! Uninstrumented processes (without the shim), and those in another pid namespace, are also identified by the inode of a pidfd
-//! (pidfs, Linux 6.9). Others need none, since a record of their end comes before the pid is used again, and to open a pidfd costs
-//! more than all other work at a start.
+//! Uninstrumented processes (without the shim), and those in another pid namespace, are also identified by the inode of a pidfd (pidfs,
+//! Linux 6.9). Others need no pidfd, since a record of their end comes before the pid is used again. To open one costs more than all
+//! other work at a start.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ pub(crate) fn takes_value(letter: &str) -> bool {
 pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {
     let mut at = 0;
     while let Some(letters) = args.get(at)?.as_ref().strip_prefix('-') {
-        // Several letters can share a hyphen. The first letter that takes a value is the last: the rest of the word is its value, or
+        // Several letters can share a hyphen. The first letter that takes a value is the last. The rest of the word is its value, or
         // the next word if there is no rest.
         let with_value = letters.find(|letter| SSH_VALUE_OPTIONS.contains(letter));
         let takes_next_word = with_value.is_some_and(|letter| letter + 1 == letters.len());

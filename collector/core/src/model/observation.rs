@@ -144,8 +144,8 @@ pub enum Observation {
         cancelled: Option<u64>,
         /// What the same processes passed by calls since the start of the run, without the launcher itself.
         calls: Result<IoCalls, NoIoCalls>,
-        /// It is the first reading of this collector, which only shows where later ones begin. In a run that attached to a process, the
-        /// run's first reading also has I/O of the run: what is above the I/O from before the attach.
+        /// It is the first reading of this collector, which only shows where later ones begin. If the run attached to a process, its
+        /// first reading also has I/O of the run: what is above the I/O from before the attach.
         is_first: bool,
     },
     /// Pressure, CPU quota, and memory of the run's cgroup.

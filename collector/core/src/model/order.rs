@@ -1,8 +1,8 @@
 //! Orders: what the core wants done and only the launcher can do, as the parent of the command and the owner of its terminal.
 //!
-//! The launcher remembers what was done. It obeys an order's id once, and tells the result to every collector of the run, also to
-//! one that replaces a killed one. An order without an answer is issued again. An id consists of what decided the order and a
-//! number, so a collector that resumes an older state gives the same decision the same id.
+//! The launcher remembers what was done. It obeys an order's id once, and tells the result to every collector of the run, also to one
+//! that replaces a killed one. An order without an answer is issued again. An id consists of what decided the order and a number. So a
+//! collector that resumes an older state gives the same decision the same id.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingPolicy {
-    /// While the tree's RAM grows beyond what it ever was, the next sample comes after this time, nanoseconds: only a sample shows how
+    /// While the tree's RAM grows beyond what it ever was, the next sample comes after this time, nanoseconds. Only a sample shows how
     /// much several processes hold at once. 0: no such samples.
     pub growing_ns: u64,
     /// These samples take at most 1/N of a core, where N is this.
@@ -37,7 +37,7 @@ pub struct SamplingPolicy {
     pub share_of_unreported: u64,
     /// CPU time that can be saved up for samples of unreported programs, nanoseconds: most of these are few and short.
     pub saved_for_unreported_ns: u64,
-    /// A sample is taken at once if more than this many programs have ended, or were replaced by exec, since the last one: the core
+    /// A sample is taken at once if more than this many programs have ended, or were replaced by exec, since the last one. The core
     /// keeps each of them until a sample.
     pub most_waiting: usize,
     /// What expensive reads may cost.

@@ -1,5 +1,5 @@
-//! How long tasks stood still for lack of a resource, as the kernel counts it: pressure stall information (PSI,
-//! Documentation/accounting/psi.rst), and CPU time that a quota withheld.
+//! How long tasks stood still for lack of a resource, as the kernel counts it. The counts are pressure stall information (PSI,
+//! Documentation/accounting/psi.rst) and CPU time that a quota withheld.
 
 use serde::{Deserialize, Serialize};
 

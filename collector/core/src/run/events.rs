@@ -76,8 +76,8 @@ impl RunEvents {
         }
     }
 
-    /// Adds an event for each unanswered order to run the user's command for an alert: the run is over, and no order is obeyed any
-    /// more. `at_s`: seconds after the command's start.
+    /// Adds an event for each unanswered order to run the user's command for an alert. The run is over, so no order is obeyed any more.
+    /// `at_s`: seconds after the command's start.
     pub(super) fn give_up(&mut self, rules: &Rules, open: &[Order], at_s: f64) {
         for order in open {
             if let Action::RunAlertCommand { alert, .. } = order.action {

@@ -206,8 +206,8 @@ impl Samples {
         Some(at_ns)
     }
 
-    /// Notes that a late record shows more RAM or processes in the time of a closed sample: raises the maxima of `over_time`, and
-    /// adds an event for the sinks.
+    /// Notes that a late record shows more RAM or processes in the time of a closed sample. Raises the maxima of `over_time`, and adds
+    /// an event for the sinks.
     pub(super) fn revise(&mut self, revision: &Revision) {
         self.over_time.raise(revision);
         let (at_ns, max_footprint_bytes) = (revision.at_ns, revision.footprint_bytes);

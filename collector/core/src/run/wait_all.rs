@@ -32,8 +32,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Orders the line, once, when it is due and the launcher waits for a process. A launcher that inherits no orphans is ordered to end
-    /// its wait when the records up to the command's end are applied and no descendant lives any more.
+    /// Orders the line, once, when it is due and the launcher waits for a process. A launcher that inherits no orphans is ordered to
+    /// end its wait when no descendant lives any more. The records up to the command's end must be applied by then.
     pub(super) fn decide(self, now_ns: u64, tree: &Tree, orders: &mut Orders) {
         let Some(since_ns) = self.since_ns else { return };
         if self.is_wanted

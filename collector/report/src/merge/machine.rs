@@ -272,7 +272,7 @@ impl Machines {
         whole_count(self.usable_gpus)
     }
 
-    /// The capacity of all GPUs, and a lower bound of the largest memory in use by all programs; `None` if it is unknown of a machine.
+    /// The capacity of all GPUs, and a lower bound of the largest memory in use by all programs. `None`: it is unknown of a machine.
     /// The figures of the run's own processes are not set.
     pub(super) fn gpu_ram(&self) -> MaxGpuRam {
         MaxGpuRam {

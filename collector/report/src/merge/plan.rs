@@ -92,7 +92,7 @@ impl Plan {
             longest_us[*node] = span.length_us().max(longest_us[*node]);
         }
         let mut order: Vec<usize> = (0..sources.len()).collect();
-        // The longest node of a machine comes first, and the longest report of a node: most figures that count once for a machine
+        // The longest node of a machine comes first, and the longest report of a node. Most figures that count once for a machine
         // or a node are those of its first report.
         order.sort_by_key(|at| {
             let span = spans[*at];
@@ -147,9 +147,9 @@ impl Plan {
         self.launcher == Some(number)
     }
 
-    /// How long the run went on without the agent of this report, which has no command and should run as long as the launcher's
-    /// command: from the start of that command, and up to its end, microseconds. `None`: the report is not of such an agent, or the
-    /// launcher is not known.
+    /// How long the run went on without the agent of this report, at its start and at its end, microseconds. The agent has no
+    /// command, and should run as long as the launcher's command. `None`: the report is not of such an agent, or the launcher is
+    /// not known.
     pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
         let (head, launcher) = (&self.sources[number].head, self.sources.get(self.launcher?)?);
         let (agent, run) = (head.span, launcher.head.span);

@@ -1,5 +1,5 @@
-//! Ranks over time. A job can have any number of ranks, so at most [`MAX_SERIES`] have a series: all ranks, or every second one,
-//! every fourth one, and so on. Which ranks these are does not depend on the order of the reports.
+//! Ranks over time. A job can have any number of ranks, so at most [`MAX_SERIES`] have a series. These are all ranks, or every
+//! second one, every fourth one, and so on. Which ranks these are does not depend on the order of the reports.
 
 use super::grid::Grid;
 use super::node;

@@ -65,7 +65,8 @@ fn extremes_of_points(
     let mut low: Vec<Option<u64>> = vec![None; high.len()];
     let of_points = time_of_points(quantity);
     for point in &quantity.points {
-        // Time of the report before the first point counts as a part of that, and time after the last point as a part of the last.
+        // Time of the report before the first point counts as a part of that point. Time after the last point counts as a part of
+        // the last.
         let is_first = point.start_us == of_points.start_us;
         let from_us = if is_first { quantity.span.start_us.min(point.start_us) } else { point.start_us };
         let is_last = point.end_us == of_points.end_us;

@@ -1,4 +1,4 @@
-//! Makes the points of the run over time, from a report or a tracking file. A tracking file is JSON lines, CSV or SQLite; the
+//! Makes the points of the run over time, from a report or a tracking file. A tracking file is JSON lines, CSV or SQLite. The
 //! latter two have the form of the Python package gpu_tracker, whose own files are read as well.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use crate::tracking_line::{Line, Run};
 /// The command's first process, its descendants, both together, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 const NS_PER_S: f64 = 1e9;
-/// If a file does not have the start of its run, the run began before the first row, by at most this many times the length of
-/// the longest point.
+/// A file can lack the start of its run. Then the run began before the first row, by at most this many lengths of the longest
+/// point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
 /// Maximum number of cells of a table that are kept in memory, 16 bytes each: about 25 days of a sample each second.

@@ -66,8 +66,8 @@ fn is_concurrency_exact(report: &Report) -> bool {
     least >= most && most.is_some()
 }
 
-/// Says how many processes lived at one time: `at most 9`, and in a merged report, where only bounds are known, `at least 9, at most
-/// 14`. `None`: it is not known.
+/// Says how many processes lived at one time, such as `at most 9`. A merged report, where only bounds are known, says `at least 9,
+/// at most 14`. `None`: it is not known.
 pub(crate) fn most_at_once(report: &Report) -> Option<String> {
     let [least, most] = concurrency_bounds(report);
     let least = least.filter(|_| !is_concurrency_exact(report));

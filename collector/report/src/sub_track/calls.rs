@@ -4,9 +4,9 @@
 //! it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its process. For
 //! blocks that are not nested, the result is the same.
 //!
-//! A start and a stop of its block in the next row are one call, because the Python module writes both marks when a call ends. So
-//! calls are right even where coroutines or threads of one process run a block at the same time. In a file that is sorted by time,
-//! such a stop belongs to that start anyway, as the innermost open call.
+//! A start and a stop of its block in the next row are one call. The Python module writes both marks when a call ends. So calls
+//! are right even where coroutines or threads of one process run a block at the same time. In a file that is sorted by time, such
+//! a stop belongs to that start anyway, as the innermost open call.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! The last samples of a run that has not ended. They come from its live file, in which the collector publishes them, and get the form
-//! of a tracking file in `.csv`, so `gpu-track report` shows them.
+//! The last samples of a run that has not ended. They come from its live file, in which the collector publishes them. They get the
+//! form of a tracking file in `.csv`, so `gpu-track report` shows them.
 //!
 //! The live file has fewer figures than a sample of the collector. The cells of figures that it lacks (of GPUs, the
 //! machine and the main process's CPU) are empty.

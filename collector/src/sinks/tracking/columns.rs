@@ -1,10 +1,10 @@
-//! The columns of `.csv`, and of the tables `static_data` and `data` of `.sqlite`: first those of the files of the Python program
+//! The columns of `.csv`, and of the tables `static_data` and `data` of `.sqlite`. First come those of the Python program
 //! gpu_tracker 5.0.1, whose readers users may go on using, then our own.
 //!
 //! A row has the largest value of each quantity since the row before, so the largest of a column is the report's maximum. The
 //! last columns are ours. They include the key of the row, the largest RAM so far, and what shows that RAM; the last row has the
-//! report's largest RAM. Each is a number that is always known, but for how the time was spent: those cells are empty in a row
-//! whose threads were not read. gpu_tracker's reader takes an empty cell for a number that is missing.
+//! report's largest RAM. Each is a number that is always known, except for how the time was spent. Those cells are empty in a
+//! row whose threads were not read. gpu_tracker's reader takes an empty cell for a number that is missing.
 
 use std::fmt;
 

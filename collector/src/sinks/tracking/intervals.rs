@@ -54,9 +54,9 @@ impl Intervals {
         Some(row)
     }
 
-    /// The tree turned out to have held `footprint_bytes` (RAM in which a shared page counts once) at `at_ns`, CLOCK_MONOTONIC
-    /// nanoseconds, when a past sample was taken. If that sample still waits, the row's largest footprints are raised to at least that.
-    /// Returns whether it does; if not, its row may be written already.
+    /// The tree turned out to have held `footprint_bytes` (RAM in which a shared page counts once) in a past sample, taken at `at_ns`
+    /// (CLOCK_MONOTONIC). If that sample still waits, the row's largest footprints are raised to at least that. Returns whether it
+    /// does; if not, its row may be written already.
     pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
         let Some(Row { sample, .. }) = &mut self.waiting else { return false };
         let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;

@@ -17,7 +17,7 @@ use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 
-/// After a restart, only lines in this many last bytes of the file can come again: a collector writes less than that
+/// After a restart, only lines in this many last bytes of the file can come again. A collector writes less than that
 /// between two savings of its state.
 const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 

@@ -1,5 +1,5 @@
-//! `--tf FILE.pftrace`: the run as a Perfetto trace, which ui.perfetto.dev opens: every process as a slice (a bar from its start to its
-//! end), and counters over time.
+//! `--tf FILE.pftrace`: the run as a Perfetto trace, which ui.perfetto.dev opens. It has every process as a slice (a bar from its start
+//! to its end), and counters over time.
 //!
 //! [`tracks`] has what is drawn where, [`lanes`] which track a process is on, [`messages`] the format, and [`packets`] how packets
 //! are written.
@@ -37,7 +37,7 @@ use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 
-/// After a restart, only packets in this many last bytes of the file can come again: a collector writes less than that
+/// After a restart, only packets in this many last bytes of the file can come again. A collector writes less than that
 /// between two savings of its state.
 const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 

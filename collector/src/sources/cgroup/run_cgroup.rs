@@ -2,9 +2,9 @@
 //! it before its exec.
 //!
 //! Only the root group may both hold processes and enable controllers for its children ("no internal process constraint",
-//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group, with its relay (a parent process
-//! of its own, if it has one) and the collector. If other processes are in the group, they are not moved, and memory and I/O stay
-//! unknown, with the reason.
+//! cgroup-v2.rst). So a launcher that is alone in its group first moves into a second child group. Its relay (a parent process of
+//! its own, if it has one) and the collector move with it. If other processes are in the group, they are not moved, and memory and
+//! I/O stay unknown, with the reason.
 //!
 //! At the end the launcher switches the controllers off, moves the remaining processes back, and removes both groups. If it was
 //! killed, the collector or `--recover` does.

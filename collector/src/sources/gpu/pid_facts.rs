@@ -76,8 +76,8 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// The facts as /proc shows them now. Those about strangers are kept for `policy::STRANGER_INTERVAL`, and no longer, since a
-    /// thread of the run can get the pid of a stranger that has ended.
+    /// The facts as /proc shows them now. Those about strangers are kept only for `policy::STRANGER_INTERVAL`, since a thread of
+    /// the run can get the pid of a stranger that has ended.
     fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()

@@ -18,8 +18,7 @@ const LOST_PART: f64 = 0.01;
 const UNCOVERED_PART: f64 = 0.1;
 /// The least time without energy that is worth a warning, seconds.
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
-/// A driver counts as slow all the time, and not only once, if its longest time between two readings is at most this many times the
-/// mean.
+/// A driver counts as always slow, and not only once, if its longest time between two readings is at most this many times the mean.
 const MOST_REGULAR: f64 = 3.0;
 /// The least time without utilization that is worth a warning, seconds. If a driver takes no samples of an idle GPU, it takes 2 s
 /// until that GPU is known to be idle.

@@ -404,8 +404,8 @@ fn killed_with_namespace(inputs: &Inputs, _: &Report) -> Option<String> {
     ))
 }
 
-/// Warns of processes whose CPU time is unknown, except two kinds: children of failed spawns used next to nothing, and
-/// [`killed_with_namespace`] has a warning of its own.
+/// Warns of processes whose CPU time is unknown. Leaves out children of failed spawns, which used next to nothing, and those of which
+/// [`killed_with_namespace`] warns.
 fn unknown_cpu(inputs: &Inputs, report: &Report) -> Option<String> {
     let Coverage { unknown, failed_spawns, .. } = &report.coverage;
     let killed = inputs.run.tree.counts().killed_with_namespace;

@@ -1,5 +1,5 @@
-//! The figures of a GPU over time, one row each in [`GpuFigure::row`]. All that keeps or shows a GPU over time takes the figures
-//! from here: the points of a run, `series` of a report, `report --every`, traces, `gpu-track watch`.
+//! The figures of a GPU over time, one row each in [`GpuFigure::row`]. The points of a run, `series` of a report, `report --every`,
+//! traces and `gpu-track watch` take the figures from here.
 
 use std::ops::Index;
 

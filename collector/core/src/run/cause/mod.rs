@@ -172,7 +172,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Finds a time limit that was set outside the tree: the launcher received a signal shortly before the command ended, from
+    /// Finds a time limit that was set outside the tree. The launcher then received a signal shortly before the command ended, from
     /// `timeout` or at the end time of the Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {

@@ -1,6 +1,6 @@
-//! What the tree's processes started outside the tree: on other nodes, by MPI launchers and Slurm, and by clients, programs that have
-//! a daemon or another host do the work (docker, ssh). No figure includes that work, so the report must name it, as
-//! far as arguments of processes show it.
+//! What the tree's processes started outside the tree. MPI launchers and Slurm start it on other nodes. Clients are programs that have
+//! a daemon or another host do the work (docker, ssh). No figure includes that work, so the report must name it, as far as arguments of
+//! processes show it.
 
 pub(super) mod arguments;
 mod clients;

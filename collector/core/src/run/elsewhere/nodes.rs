@@ -54,8 +54,8 @@ impl Srun {
         Self { nodes: number("N", "nodes"), tasks: number("n", "ntasks") }
     }
 
-    /// The largest number of nodes on which it can run: as many as it asks for, or else all nodes of the job (`allocated`; 1 outside
-    /// of a job), but no more than it has tasks.
+    /// The largest number of nodes on which it can run. That is what it asks for, or else all nodes of the job (`allocated`; 1 outside
+    /// of a job). It is no more than the number of tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))

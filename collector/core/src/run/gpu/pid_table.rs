@@ -305,10 +305,9 @@ impl<'a> PidResolver<'a> {
         (!self.table.lacks_gpu(process)).then_some(process)
     }
 
-    /// Whether a pid that names no process of the run in the collector's pid namespace may mean one in another namespace. It may if
-    /// no process here (in the collector's namespace) has the pid. If a process here has it, the driver may mean another one only
-    /// if the collector is in a container or sandbox (all of a gVisor sandbox is a single process to the driver), and the process
-    /// here has no GPU open or is gone.
+    /// Whether a pid that names no process of the run in the collector's pid namespace may mean one in another namespace. It may if no
+    /// process here (in the collector's namespace) has the pid. If a process here has it, that process must have no GPU open or be
+    /// gone, and the collector be in a container or sandbox. To the driver, all of a gVisor sandbox is a single process.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {

@@ -13,7 +13,8 @@ use super::figures::Level;
 const BEYOND_NS: u64 = 1_000_000_000;
 /// A figure is back when it is on the good side of the threshold, by at least this part of the threshold.
 const BACK_BY: f64 = 0.1;
-/// For how long the figure must be back until its alert is over, nanoseconds: the first time that it is on, the second, and so on.
+/// For how long the figure must be back until its alert is over, nanoseconds. The values are for the first time that it is on, the
+/// second, and so on.
 const STAYS_BACK_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
 /// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_BACK_NS`] again.
 const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;

@@ -58,8 +58,8 @@ impl Rules {
     }
 
     /// The time of the first sample that could have the figures of a limit, CLOCK_MONOTONIC nanoseconds. If a GPU driver tells the
-    /// figures (then `untold` says what it means if it does not), that is the first sample with a reading of a GPU. `None`: there was
-    /// none.
+    /// figures, that is the first sample with a reading of a GPU. `untold` then says what it means if the driver does not. `None`:
+    /// there was none.
     fn knowable_ns(&self, limit: &Limit) -> Option<u64> {
         if limit.rule.quantity.row().untold.is_some() { self.gpu_read_ns } else { self.sampled_ns }
     }

@@ -1,8 +1,8 @@
 //! From readings to a sample: what each live process uses now, and what the tree's RAM is.
 //!
-//! A sample has passes, each an observation. The first reads clock, size and state of every live process. Peaks (the second) and
-//! how memory is shared (the third) are expensive: the core says which readings it wants most, and the session reads as many as
-//! the budget allows. At last come the ends of the processes that the sample found dead. Their records may come after the sample.
+//! A sample has passes, each an observation. The first reads clock, size and state of every live process. Peaks (the second) and how
+//! memory is shared (the third) are expensive. The core says which readings it wants most, and the session reads as many as the budget
+//! allows. At last come the ends of the processes that the sample found dead. Their records may come after the sample.
 
 mod files;
 mod footprint;
@@ -306,7 +306,7 @@ impl Sampling {
     }
 
     /// Makes the estimates anew, so readings of sharing may tell something again. Before that, notes what each process had touched when
-    /// it got fork relatives whose sharing is not read yet (unread): pages that it writes to from then on may be copies.
+    /// it got fork relatives whose sharing is not read yet (unread). Pages that it writes to from then on may be copies.
     fn estimate_anew(&mut self, tree: &Tree) {
         (self.is_estimate_due, self.has_read_enough) = (false, false);
         self.note_forks(tree);
@@ -326,7 +326,7 @@ impl Sampling {
         self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
 
-    /// Notes what each process with a new fork child may have copied since its previous fork child: later children share the copies
+    /// Notes what each process with a new fork child may have copied since its previous fork child. Later children share the copies
     /// with it, and earlier ones share the old pages with each other. So at one address there can be several pages, each of them
     /// shared. Without copies between forks, all relatives that share something at an address share the same page.
     fn note_forks(&mut self, tree: &Tree) {
@@ -369,9 +369,9 @@ impl Sampling {
         }
     }
 
-    /// Chooses the processes (a unit) of which to read next how they share memory: those that leave most of the footprint uncertain
-    /// and were not tried in this sample. `None`: a reading would tell nothing more, or less than it costs. `mark`: the largest RAM so
-    /// far, bytes. A reading may cost more if this sample can exceed that.
+    /// Chooses the processes (a unit) of which to read next how they share memory. They are those that leave most of the footprint
+    /// uncertain and were not tried in this sample. `None`: a reading would tell nothing more, or less than it costs. `mark`: the
+    /// largest RAM so far, bytes. A reading may cost more if this sample can exceed that.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.has_read_enough {
             return None;

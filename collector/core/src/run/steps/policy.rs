@@ -14,8 +14,8 @@ impl StepPolicy {
     /// Shortest time from a step or jump that is told to the next in the same direction, nanoseconds, as with alerts. A program may
     /// allocate and free in each of its iterations.
     pub const AGAIN_NS: u64 = 30_000_000_000;
-    /// Two samples show no jump of RAM if they are further apart than this many sampling intervals and than `SHORTEST_APART_NS`: the rise
-    /// may have been slow.
+    /// Two samples show no jump of RAM if they are further apart than this many sampling intervals and than `SHORTEST_APART_NS`. The
+    /// rise may then have been slow.
     pub const MOST_APART: u64 = 2;
     /// Samples that are no further apart than this can show a jump, nanoseconds: a busy machine delays a sample by as much.
     pub const SHORTEST_APART_NS: u64 = 250_000_000;

@@ -107,8 +107,8 @@ impl Tree {
         self.replace_uninstrumented_ancestors(&adopted);
     }
 
-    /// The processes that may have waited for a process without a REAPED record: its parent, unless the process outlived that, and
-    /// those that may have reaped it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
+    /// The processes that may have waited for a process without a REAPED record. They are its parent, unless the process outlived that,
+    /// and those that may have reaped it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
     pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
         let parent = process.and_then(|process| {
@@ -159,9 +159,9 @@ impl Tree {
         self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
-    /// The live processes whose parent will not report their end, so that the session must watch for it: the parent lives and is
-    /// uninstrumented, or it is unknown. Leaves out processes that were found dead, and those whose pid only a record names, since
-    /// the pid can be that of a process outside the tree.
+    /// The live processes whose parent will not report their end, so that the session must watch for it. The parent lives and is
+    /// uninstrumented, or it is unknown. Leaves out processes that were found dead. Leaves out those whose pid only a record names,
+    /// since that can be the pid of a process outside the tree.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
         let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));

@@ -1,5 +1,5 @@
-//! What is known of a program before it runs, by a PROGRAM record of the process that started it: the arguments of a client of a
-//! daemon or of another host (docker, ssh: see [`crate::run::elsewhere`]), and another user. The record can come before any other
+//! What is known of a program before it runs, by a PROGRAM record of the process that started it. These are the arguments of a client
+//! of a daemon or of another host (docker, ssh: see [`crate::run::elsewhere`]), and another user. The record can come before any other
 //! source reports the process.
 
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub(super) struct Announced {
 
 impl Announced {
     /// Whether the process has exec'd the announced program, and runs or ran it last. Either its last START names that program, or the
-    /// program carries no shim: no START came since, and no EXIT, which the old program writes if the exec fails.
+    /// program carries no shim. Then no START came since, and no EXIT, which the old program writes if the exec fails.
     fn has_run(&self, process: &Process) -> bool {
         let is_reported = matches!(process.program.image, Image::Loaded { .. });
         let is_named = || {
@@ -71,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// Finds out for a process that leaves the tree whether its last program was the call of a client, and as which user an
+    /// Finds out for a process that leaves the tree whether its last program was the call of a client. Also finds out as which user an
     /// uninstrumented one ran, if that is not the launcher's. Either is known by its PROGRAM record, which is dropped, or by /proc.
     pub(super) fn take_announced(&mut self, process: &Process) -> (Option<ClientCall>, Option<u32>) {
         // An announcement from long before the process's start is of an earlier process of that pid.
@@ -99,8 +99,8 @@ impl Tree {
         (Some(ClientCall { args: args.to_vec(), started_by }), user)
     }
 
-    /// The arguments, or else the name, of the program that had a client started: that of the parent, or of the nearest ancestor
-    /// that is no shell. Empty: unknown.
+    /// The arguments, or else the name, of the program that had a client started. That is the parent, or the nearest ancestor that is
+    /// no shell. Empty: unknown.
     fn starter(&self, process: &Process) -> Vec<String> {
         let mut parent = process.ancestry.parent;
         for _ in 0..=MAX_SHELLS {

@@ -179,8 +179,8 @@ impl Tree {
     }
 
     /// If /proc has shown a process as a child of the launcher, though it is not the command, it is an orphan. `maker` is the parent
-    /// that its START names, which has ended since: notes that parent. Notes nothing in three cases: START names the launcher, too, since
-    /// the parent had ended by then; no process of the named pid is known; or START names its own writer, which is false.
+    /// that its START names, which has ended since: notes that parent. Notes nothing if START names the launcher, too, since the parent
+    /// had ended by then. Notes nothing if no process of the named pid is known, or if START names its own writer, which is false.
     fn note_maker_of_orphan(&mut self, id: ProcessId, maker: Key) {
         let is_orphan =
             |process: &Process| process.ancestry.parent == Parent::Launcher && !process.ids.is_main;

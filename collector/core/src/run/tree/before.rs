@@ -37,8 +37,8 @@ impl Tree {
         }
     }
 
-    /// Keeps a zombie that had ended before the run began, so that neither a REAPED record nor /proc adds it as a process of the
-    /// run. Its block I/O counts as from before the attach, since its parent's figures include it once the parent has waited for it.
+    /// Keeps a zombie that had ended before the run began. So neither a REAPED record nor /proc adds it as a process of the run. Its
+    /// block I/O counts as from before the attach, since its parent's figures include it once the parent has waited for it.
     pub(crate) fn found_over_before(&mut self, over: OverBefore) {
         self.add_io_before(over.host_pid, over.blocks);
         self.over_before.push(over);

@@ -75,9 +75,9 @@ impl Tree {
         }
     }
 
-    /// Charges a possible reaper other than the parent. If no such process can be charged, counts the child: as reaped by the kernel
-    /// if candidates are still in the tree, else as an orphan that the launcher had not reaped yet. `has_joined`: the child is no
-    /// descendant of the command, and is counted where it is finalized.
+    /// Charges a possible reaper other than the parent. If no such process can be charged, counts the child. It counts as reaped by the
+    /// kernel if candidates are still in the tree, else as an orphan that the launcher had not reaped yet. `has_joined`: the child is
+    /// no descendant of the command, and is counted where it is finalized.
     fn charge_other_or_count(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.orphan_reapers.iter().any(|id| self.processes.contains_key(id));
         if self.charge_orphan_reaper(claim) || has_joined {

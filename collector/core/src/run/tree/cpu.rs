@@ -173,7 +173,7 @@ impl Process {
         self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
     }
 
-    /// By how much it raised its reaper's RUSAGE_CHILDREN, as far as is known: by its own usage (`own`), and that of the children
+    /// By how much it raised its reaper's RUSAGE_CHILDREN, as far as is known. That is its own usage (`own`) and that of the children
     /// that it waited for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
@@ -233,8 +233,8 @@ impl Process {
         }
     }
 
-    /// Makes a usage from the clock (`cpu_ns`) and the other figures of the last sample. CPU time is divided into user and system
-    /// time in the proportion of the kernel's account, if the process had one thread, or else of the sampled ticks.
+    /// Makes a usage from the clock (`cpu_ns`) and the other figures of the last sample. CPU time is divided into user and system time
+    /// in the proportion of the kernel's account, if the process had one thread. Otherwise it is divided in that of the sampled ticks.
     /// `tick_us`: microseconds of a clock tick.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;

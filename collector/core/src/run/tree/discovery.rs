@@ -34,7 +34,7 @@ impl Tree {
         id
     }
 
-    /// Keeps a child that /proc shows and the tree does not have, since another source may be about to report it: the connector, or an
+    /// Keeps a child that /proc shows and the tree does not have. Another source may be about to report it: the connector, or an
     /// orphan's own records, which tell its parent. The child waits until all events up to its sighting are applied. If it were in the
     /// tree before, events about an earlier process of its pid would be taken for its own.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
@@ -85,9 +85,9 @@ impl Tree {
         self.by_state.by_pid.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
     }
 
-    /// Applies what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has no
-    /// record: whether it is its parent's, perhaps a copy of that, or its own. Its own is left out where the connector reports
-    /// execs: the exec's event will follow, with the exact time.
+    /// Applies what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has no record.
+    /// The memory is its parent's, perhaps a copy of that, or its own. Memory of its own is left out where the connector reports execs:
+    /// the exec's event will follow, with the exact time.
     pub(crate) fn set_unreported_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let is_own = memory == UnreportedMemory::Own;

@@ -23,8 +23,8 @@ pub(super) struct FailedSpawn {
 const COULD_NOT_EXEC: i32 = 127 << 8;
 
 impl FailedSpawn {
-    /// Whether this process may be the spawn's child: no record is about it, it began before this one was written, no sample saw it
-    /// later, it has not exec'd, and it ended with status 127, as far as that is known.
+    /// Whether this process may be the spawn's child. Then no record is about it, it began before this one was written, and no sample
+    /// saw it later. It has not exec'd, and it ended with status 127, as far as that is known.
     fn may_be_of(&self, process: &Process) -> bool {
         is_unrecorded_child(process, self.parent)
             && process.lifetime.start_ns <= self.at_ns

@@ -83,11 +83,11 @@ impl Process {
 
     /// Intervals until its end (`end_ns`, CLOCK_MONOTONIC nanoseconds) of the `memory` that it had since its last sample.
     ///
-    /// Mostly that is one interval. But a sample reads one process after another, so a sample that found this one dead can have a
-    /// time (`missing_ns`) before its end. From then on, the sample counts the memory that it shared with the others that were read.
-    /// So the rest of its time is divided in two. What only it mapped counts on. What it may have shared counts in the upper bound
-    /// alone, as the others may have died, too. If neither EXIT nor the connector dated the end, its own memory may have been
-    /// another process's by then, and also counts in the upper bound alone.
+    /// Mostly that is one interval. But a sample reads one process after another, so a sample that found this one dead can have a time
+    /// (`missing_ns`) before its end. From then on, the sample counts the memory that it shared with the others that were read. So the
+    /// rest of its time is divided in two. What only it mapped counts on. What it may have shared counts in the upper bound alone, as
+    /// the others may have died, too. If neither EXIT nor the connector dated the end, its own memory may have been another process's
+    /// by then. So that also counts in the upper bound alone.
     pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
         let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
         let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {

@@ -57,9 +57,9 @@ impl Process {
         (peak, quality)
     }
 
-    /// The RSS that this process, or a process below it, certainly had. ru_maxrss survives fork and exec, so the maximum of
-    /// waited-for children is an RSS of theirs only if it is above what they inherited. It can also be that of a helper (a process of
-    /// gpu-track itself), which no figure has.
+    /// The RSS that this process, or a process below it, certainly had. ru_maxrss survives fork and exec. So the maximum of waited-for
+    /// children is an RSS of theirs only if it is above what they inherited. It can also be that of a helper (a process of gpu-track
+    /// itself), which no figure has.
     pub(super) fn known_rss(&self) -> KnownRss {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
         let helpers_max = self.cpu.helpers_max_rss_bytes;
@@ -96,7 +96,7 @@ impl Process {
             return None;
         }
         // Its maximum is no more than what it inherited, else the peak would be known. If it had few minor faults, it held no more of
-        // its own than a page for each: other processes have the pages of its libraries, too.
+        // its own than a page for each. Other processes have the pages of its libraries, too.
         let at_most_bytes = self.end.reaped.map(|ReapRecord { usage, .. }| match usage.minor_faults {
             0..Tolerance::FEW_FAULTS => {
                 usage.max_rss_bytes.min(usage.minor_faults.saturating_mul(page_bytes))
@@ -258,8 +258,8 @@ impl Process {
         if max > of_children { max } else { 0 }
     }
 
-    /// Whether all children that it waited for are known, though it has no EXIT record. `status`: its wait status. A process that
-    /// exits by itself without EXIT writes no REAPED records either: it is static, or makes system calls of its own, as Go does.
+    /// Whether all children that it waited for are known, though it has no EXIT record. `status`: its wait status. A process that exits
+    /// by itself without EXIT writes no REAPED records either. It is static, or makes system calls of its own, as Go does.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

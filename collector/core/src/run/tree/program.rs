@@ -61,8 +61,8 @@ impl Observed {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// What the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth since the
-    /// sample counts as the process's own, except for the part that may be other processes' memory, too.
+    /// What the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth since the sample
+    /// counts as the process's own. The part that may be other processes' memory, too, is left out.
     fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
         let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
@@ -208,8 +208,9 @@ impl Process {
         }
     }
 
-    /// Two figures of an image that is being replaced: its peak, bytes, without a copy of its parent's memory (`None`: unknown),
-    /// and the most that it added to footprints since its last sample. `peak_bytes`: the peak with such a copy, if known.
+    /// Two figures of an image that is being replaced. The first is its peak, bytes, without a copy of its parent's memory (`None`:
+    /// unknown). The second is the most that it added to footprints since its last sample. `peak_bytes`: the peak with such a copy, if
+    /// known.
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {

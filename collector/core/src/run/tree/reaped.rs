@@ -189,8 +189,8 @@ impl Tree {
         if let Some(process) = unreaped.clone().find(|process| self.may_reap(reaper, process)) {
             return Some(process.ids.id);
         }
-        // The known parent seems to live, and is not the reaper. If the reaper is known and no tracer, it is the parent by now,
-        // since the earlier parent was killed and no record has reported that. An unknown reaper can be a tracer.
+        // The known parent seems to live, and is not the reaper. If the reaper is known and no tracer, it is the parent by now. The
+        // earlier parent was killed, and no record has reported that. An unknown reaper can be a tracer.
         let is_known = reaper.is_launcher || reaper.id.is_some();
         let youngest = unreaped.next_back().filter(|_| is_known && !reaper.is_tracer);
         youngest.map(|process| process.ids.id)

@@ -8,7 +8,7 @@ impl Tolerance {
     /// event may be one more tick late.
     pub(crate) const START_ROUNDING_NS: u64 = 20_000_000;
 
-    /// How long after its exec a program may write its START: the dynamic loader has run the shim's constructor by then, except on a
+    /// How long after its exec a program may write its START. The dynamic loader has run the shim's constructor by then, except on a
     /// loaded machine. A START that comes later still counts.
     pub(crate) const TIME_TO_REPORT_NS: u64 = 50_000_000;
 
@@ -29,7 +29,7 @@ impl Tolerance {
     /// How far sums of waited-for children may be off: they are rounded once per child.
     pub(crate) const CHILD_ROUNDING_US: u64 = 100;
 
-    /// How much more its children may have used than a process's sum of waited-for children has: two clock ticks (at 100 Hz) are no
+    /// How much more its children may have used than a process's sum of waited-for children has. Two clock ticks (at 100 Hz) are no
     /// sign that the kernel reaped one of them.
     pub(crate) const CHILDREN_TEARDOWN_US: u64 = 20_000;
 

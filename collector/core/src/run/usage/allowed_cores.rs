@@ -1,5 +1,5 @@
-//! How busy all processes of the machine kept the cores that the run is allowed to use, and how long the run's threads waited for
-//! a core.
+//! How busy all processes of the machine kept the cores that the run is allowed to use. Also, how long the run's threads waited for a
+//! core.
 
 use serde::{Deserialize, Serialize};
 

@@ -12,8 +12,8 @@
 //! - /proc rounds starts down to a clock tick, and a sibling may have ended within it. A child that only a scan of /proc shows
 //!   counts from its latest possible start on. Means, CPU windows and its wall time begin in the middle of what is possible.
 //! - The private part counts only at times at which nearly all of it was read.
-//! - Growth since the last sample counts as the process's own. If most of its memory was shared, the growth may be another
-//!   process's pages, so as much as that one has in shared memory is left out.
+//! - Growth since the last sample counts as the process's own. If most of its memory was shared, the growth may be another process's
+//!   pages. So as much as that one has in shared memory is left out.
 //! - A total is at least what one process is known to have had ([`super::floors`]). A cgroup's figures are no such bound: its
 //!   peak counts cache and kernel memory, and it holds the tree alone only with `--cgroup`.
 
@@ -96,8 +96,8 @@ pub struct RamUsage {
     pub max: Groups<MaxFootprint>,
     /// Upper bounds of the largest footprints: between two samples each process counts with the larger of its contributions, bytes.
     pub at_most_bytes: Groups<u64>,
-    /// How much of them may be in pages that fork relatives have at one address, which no reading tells apart, bytes: the
-    /// largest amount at a sample.
+    /// How much of them may be in pages that fork relatives have at one address, bytes: the largest amount at a sample. No reading
+    /// tells these pages apart.
     pub unseen_bytes: u64,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional_bytes: Groups<Option<u64>>,

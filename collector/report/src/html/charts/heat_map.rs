@@ -31,7 +31,8 @@ const TABLE_NAME_COLUMNS: usize = 40;
 const MOST_CELLS: usize = 120;
 /// Parts of the run, each a column, in the table.
 const PARTS: f64 = 5.0;
-/// How opaque the colour of a cell is: first for values up to an eighth of the largest, then up to two eighths, and so on.
+/// How opaque the colour of a cell is. The first is for values up to an eighth of the largest, the second up to two
+/// eighths, and so on.
 pub(super) const OPACITIES: [&str; 8] = [".12", ".24", ".36", ".48", ".61", ".74", ".87", "1"];
 
 /// What a heat map is made of.

@@ -3,8 +3,8 @@
 /// Figures that are read together, in the order in which they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Memory in use. The compute list (of processes that compute on the device) is read only if memory in use is not what it was
-    /// when the list was last read. Most often it is the same, to the byte, and then no process has come, gone or changed.
+    /// Memory in use. The compute list (of processes that compute on the device) is read only if memory in use has changed since
+    /// its last reading. Most often it is the same, to the byte, and then no process has come, gone or changed.
     Memory,
     /// Memory in use, the compute list, and the other lists that show processes of the run.
     Lists,

@@ -378,9 +378,9 @@ impl Plan {
         }
     }
 
-    /// How much time a counter may lose if its last reading fails, nanoseconds: a part of the time until `at_ns` (CLOCK_MONOTONIC) in
-    /// which the device was known. Between two readings a counter loses nothing, so it is read no more often than that. 0 for other
-    /// kinds.
+    /// How much time a counter may lose if its last reading fails, nanoseconds. It is a part of the time until `at_ns`
+    /// (CLOCK_MONOTONIC) in which the device was known. Between two readings a counter loses nothing, so it is read no more often
+    /// than that. 0 for other kinds.
     fn longest_loss_ns(&self, id: &Option<String>, kind: Kind, at_ns: u64) -> u64 {
         if kind != Kind::Energy {
             return 0;

@@ -53,8 +53,8 @@ pub(super) const HIDDEN_FACTOR: f64 = 3.0;
 /// Readings of the utilization samples need not be closer together than this to lose none, nanoseconds. The shortest time seen in
 /// which a driver overwrites its samples is 2 s (some 100 samples, 20 ms apart).
 pub(super) const SHORTEST_SAMPLE_MEMORY_NS: u64 = 250_000_000;
-/// Where little may be read, utilization comes before first readings of other kinds, unless its interval is longer than this many
-/// times the longest one that loses no samples. Then most are lost in any case.
+/// Where little may be read, utilization comes before first readings of other kinds. The exception is an interval longer than
+/// this many times the longest one that loses no samples. Then most are lost in any case.
 pub(super) const MAX_KEPT_UP: u64 = 3;
 /// A counter that does not wrap is read so often that a last reading that fails costs one part in this many of the time.
 pub(super) const LOST_PART: u64 = 20;

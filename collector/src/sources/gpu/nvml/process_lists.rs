@@ -68,7 +68,7 @@ impl Lists {
         }))
     }
 
-    /// Reads every process with memory on the device, each once, though the lists overlap. Also returns whether a list was read: for
+    /// Reads every process with memory on the device, each once, though the lists overlap. Also returns whether a list was read. For
     /// [`Kind::Memory`], none is needed if the memory in use (`used`, bytes) shows that the lists are as they were.
     ///
     /// Else the compute list is read. The other lists are read with it if `kind` is [`Kind::AllLists`], or if they show

@@ -68,7 +68,7 @@ impl Progress {
         // The driver may have overwritten samples that are older than this.
         let kept_us = if self.memory_us == 0 { u64::MAX } else { self.memory_us };
         let of_device_us = (sampled_us - counted_us).min(kept_us);
-        // A process's sample can be newer than those of the device: it came between the two calls, or the driver has no samples of
+        // A process's sample can be newer than those of the device. It came between the two calls, or the driver has no samples of
         // the device.
         let newer_us = if newest_us > before.newest_us {
             before.gap_us(newest_us, 0, now_ns).min(policy::LONGEST_SAMPLE_US)

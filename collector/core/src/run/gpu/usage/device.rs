@@ -225,8 +225,8 @@ impl DeviceUsage {
         let interval_ns = GpuPolicy::PROCESS_SAMPLE_INTERVAL_NS;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
         // Drivers report no samples of an idle process, so without any samples all processes may have been idle. That is sure only if
-        // the device was busy for less than an interval in all, and a process of the run was listed for one (`listed_ns`: for how
-        // long it was).
+        // the device was busy for less than an interval, and a process of the run was listed for one. `listed_ns`: for how long it was
+        // listed.
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         let may_lack_samples = listed_ns.is_some_and(|ns| ns < interval_ns || was_busy);
         if !self.run.has_any_samples && may_lack_samples {

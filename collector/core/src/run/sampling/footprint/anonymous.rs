@@ -11,8 +11,8 @@ use super::super::reading::{LastReading, Sharing};
 use crate::run::tree::Image;
 use crate::run::tree::program::unshared_after_fork;
 
-/// If a fork child has more than all older relatives, by more than one part in this many, it must have other pages than they have.
-/// A smaller difference can come from the file pages in its RSS at the fork.
+/// If a fork child has more than all older relatives, by more than one part in this many, it must have other pages. A smaller
+/// difference can come from the file pages in its RSS at the fork.
 const MUCH_MORE: u64 = 8;
 
 /// Anonymous memory of a process.
@@ -78,7 +78,7 @@ impl Member<'_> {
     }
 
     /// Whether all its anonymous pages are its own for certain. That is so if no other process of its group has memory (`is_alone`),
-    /// and its image is known: an unknown one may be a copy of its parent's.
+    /// and its image is known. An unknown image may be a copy of its parent's.
     fn owns_all(&self, is_alone: bool) -> bool {
         is_alone && self.image != Image::Unknown
     }
@@ -101,7 +101,7 @@ impl Member<'_> {
         self.reading.sharing.map_or(0, |sharing| sharing.at_ns)
     }
 
-    /// By how much its anonymous memory exceeds its parent's RSS at the fork, bytes: the parent can't have those pages. 0: it is no
+    /// By how much its anonymous memory exceeds its parent's RSS at the fork, bytes. The parent can't have those pages. 0: it is no
     /// fork child.
     fn grown_since_fork(&self) -> u64 {
         let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
@@ -109,8 +109,8 @@ impl Member<'_> {
     }
 
     /// What a process with an older relative adds. For certain, it adds its growth since the fork, or what it had alone when it was
-    /// read. At most, it adds what it faulted in, since each fault can be a page that it copied; or all that it has, if it is no
-    /// fork child.
+    /// read. At most, it adds what it faulted in, since each fault can be a page that it copied. If it is no fork child, it adds at
+    /// most all that it has.
     fn added_as_younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
@@ -172,7 +172,7 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
         let bytes = member.reading.anonymous_bytes();
         let mut own = if added.is_empty() {
             let copied = member.reading.copied_since(page_bytes);
-            // If it has children, it is taken for the parent of the others: `copied` and `between_forks` are the same copies then, and
+            // If it has children, it is taken for the parent of the others. Then `copied` and `between_forks` are the same copies, and
             // do not add up.
             let uncertain_bytes =
                 if member.has_forked { copied.max(between_forks) } else { copied + between_forks };
@@ -208,8 +208,8 @@ fn copied_between_forks(members: &[Member]) -> u64 {
     forks.map(own).sum()
 }
 
-/// How much memory a relative's reading at `read_ns` (CLOCK_MONOTONIC) shows as shared with the members, bytes, though their own
-/// later readings tell that it no longer is.
+/// How much memory a relative's reading at `read_ns` (CLOCK_MONOTONIC) shows as shared with the members, bytes. The members' own later
+/// readings tell that it no longer is.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let of_one =
         |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));

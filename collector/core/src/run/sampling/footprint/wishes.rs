@@ -257,9 +257,9 @@ fn members_and_targets(
     }
 }
 
-/// If one of these members of an image group is large, returns targets for reading all of them by pagemap. pagemap does not say how
-/// many processes have a page, only whether several do. Fork relatives have a shared page at the same address, so reading all of
-/// them together tells how many have it.
+/// If one of these members of an image group is large, returns targets for reading all of them by pagemap. A pagemap does not say how
+/// many processes have a page, only whether several do. Fork relatives have a shared page at the same address, so reading all of them
+/// together tells how many have it.
 fn pages_of(tree: &Tree, readings: Readings, members: &[ProcessId]) -> Option<Vec<SharingTarget>> {
     let reading = |id: &ProcessId| readings.by_id.get(id);
     if !members.iter().filter_map(reading).any(|reading| reading.walked_bytes() > LARGE_BYTES) {
@@ -267,8 +267,8 @@ fn pages_of(tree: &Tree, readings: Readings, members: &[ProcessId]) -> Option<Ve
     }
     let target = |id: &ProcessId| {
         let (process, reading) = (tree.get(*id)?, reading(id)?);
-        // Its anonymous pages are all its own, and need no reading, if no other process of its group has memory and its image is
-        // known: an unknown image may be a copy of its parent's.
+        // Its anonymous pages are all its own, and need no reading, if no other process of its group has memory. Its image must be
+        // known, too: an unknown one may be a copy of its parent's.
         let with_anonymous =
             !super::is_alone(tree, process.program.group) || process.program.image == Image::Unknown;
         let bytes = if with_anonymous { reading.walked_bytes() } else { reading.file_bytes() };
