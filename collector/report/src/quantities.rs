@@ -262,4 +262,19 @@ mod tests {
             assert_eq!(named("storage").unwrap().why_unknown(&report), reason);
         }
     }
+
+    // Requirement: SLOW-14
+    #[test]
+    fn wait_of_which_too_much_may_be_missing_is_no_0() {
+        let mut report = full();
+        let locks = named("locks").unwrap();
+        assert_eq!((locks.value)(&report), Some(0.0), "all of the time is known");
+        let spent = report.time_spent.as_mut().unwrap();
+        spent.states.last_mut().unwrap().state = TimeState::Unknown;
+        spent.states.last_mut().unwrap().share = 0.04;
+        assert_eq!((locks.value)(&report), Some(0.0));
+        report.time_spent.as_mut().unwrap().states.last_mut().unwrap().share = 0.06;
+        assert_eq!((locks.value)(&report), None);
+        assert_eq!(locks.why_unknown(&report), "too much of the time is unknown");
+    }
 }

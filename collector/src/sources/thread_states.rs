@@ -8,7 +8,7 @@
 //!
 //! A process that used no CPU time since the sample before costs nothing, if all of its threads were read and blocked: they still are. A
 //! thread that ran nearly all the time is ready, so its `wchan` is not read. What is left has a budget of CPU time. If it does not last for
-//! all threads, each reading goes on where the one before stopped, and the others count as they were when they were last read.
+//! all threads, each reading goes on where the one before stopped. The others count as they were when they were last read.
 
 use std::fs::{self, File};
 

@@ -26,8 +26,8 @@ impl Policy {
     const MAX_OF_STATE: usize = 5;
     /// A run that keeps no more cores busy is serial.
     const SERIAL_CORES: f64 = 1.1;
-    /// A thread that was woken looks ready for up to this many times as long as it looks blocked: to wake an idle core of a virtual
-    /// machine took longer than a write to its disk (Linux 6.18).
+    /// A thread that was woken looks ready until it runs. That can take this many times as long as the wait itself: to wake an idle core of
+    /// a virtual machine took longer than a write to its disk (Linux 6.18).
     const MOST_WAKING: u64 = 3;
     /// What was not yet told of blocked threads at the end is as before, up to this many readings' time.
     const TAIL_READINGS: u64 = 4;
@@ -88,10 +88,10 @@ fn gpu(gpu: sums::GpuSums) -> Option<GpuTime> {
     })
 }
 
-/// The wall time of each command, with the time in which threads were blocked and of which no reading told the state. Up to
-/// [`Policy::MOST_WAKING`] times what readings told, or some readings' length, it counts as they told: a thread that was woken looks ready
-/// until it runs. Threads that looked ready waited for a core for the rest, if they are known to have waited that long. What is left is not in
-/// the result: [`states`] calls it unknown.
+/// The wall time of each command, with the time in which threads were blocked and of which no reading told the state. Most of that counts
+/// as readings told: a thread that was woken looks ready until it runs. It is at most [`Policy::MOST_WAKING`] times what they told, or some
+/// readings' length. For the rest, threads that looked ready waited for a core, if they are known to have waited that long. What is left is
+/// not in the result: [`states`] calls it unknown.
 fn wall_with_pending(spent: &sums::TimeSpent) -> Vec<ByState> {
     let mut wall: Vec<ByState> = spent.commands.iter().map(|command| command.wall_ns).collect();
     let mean_ns = spent.length_ns.checked_div(spent.readings).unwrap_or(0);

@@ -1,8 +1,7 @@
 //! What a thread does at a sample, by its state in /proc and the kernel function in which it sleeps (`wchan`).
 //!
-//! The functions are those that kernels 6.1, 6.12, 6.18 and 7.2 were seen to show on x86-64, those that 5.10 shows in
-//! `/proc/PID/stack`, and others by the kernel's source; a function of a newer kernel, or of a driver that is not here, leaves the
-//! state unknown. Before 5.16, `wchan` is 0 on x86-64 with the ORC unwinder, as of Debian's 5.10 (the kernel's commit
+//! Kernels 6.1, 6.12, 6.18 and 7.2 were seen to show these functions on x86-64, and 5.10 in `/proc/PID/stack`. Others are by the kernel's
+//! source. A function of a newer kernel, or of a driver that is not here, leaves the state unknown. Before 5.16, `wchan` is 0 on x86-64 with the ORC unwinder, as of Debian's 5.10 (the kernel's commit
 //! bc9bbb81730e). A suffix such as `.constprop.0`, which a compiler adds, does not count.
 
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! How the time of samples is divided, in groups of states.
 //!
 //! The time between two readings of the threads is divided ([`time_spent`](super::time_spent)). It can be longer than a sample: then the
-//! samples in it that are not closed yet have its shares. In which state blocked threads were is told by a reading that finds no thread
-//! ready: that of the sample, or the next one, which comes before the sample closes. If neither tells it, a thread that was just woken
+//! samples in it that are not closed yet have its shares. A reading that finds no thread ready tells in which state
+//! blocked threads were. It is that of the sample, or the next one, which comes before the sample closes. If neither tells it, a thread that was just woken
 //! may hide it, so the last one that told a state counts. If that is too old, the time is one of the other waits.
 
 use serde::{Deserialize, Serialize};

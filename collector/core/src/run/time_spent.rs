@@ -2,12 +2,12 @@
 //!
 //! The time between two readings of the threads is divided in two steps:
 //!
-//! - How long at least one thread was ready is known within bounds: no shorter than the longest time of one thread, and no longer than the
-//!   sum of all. Where the bounds differ, [`Bounded`] decides by how often a reading saw a ready thread. Of that time the tree computed as
+//! - How long at least one thread was ready is known within bounds. It is no shorter than the longest time of one thread, and no longer
+//!   than the sum of all. Where the bounds differ, [`Bounded`] decides by how often a reading saw a ready thread. Of that time the tree computed as
 //!   long as its CPU time allows. For the rest its threads waited for a core.
 //! - In the rest of the time all threads were blocked. A reading that finds no thread ready tells in which state. What passes before such a
-//!   reading waits for it (`pending_ns`). A reading stands for three times its own length at most: if more is left at the end, the threads
-//!   were not as readings saw them.
+//!   reading waits for it (`pending_ns`). A reading stands for three times its own length at most. If more
+//!   is left at the end, the threads were not as readings saw them.
 
 mod bounds;
 mod gpu;

@@ -52,7 +52,7 @@ impl GpuSums {
     }
 }
 
-/// Whether a driver's library may wait for a GPU in this state, as far as the kernel shows: in poll(2), on a lock, or for a time.
+/// Whether a driver's library may wait for a GPU in this state. To the kernel it waits in poll(2), on a lock, or for a time.
 pub(super) fn can_wait_in(state: TimeState) -> bool {
     matches!(state, TimeState::Events | TimeState::Lock | TimeState::Sleeping | TimeState::Unknown)
 }
