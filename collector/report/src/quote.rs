@@ -63,6 +63,10 @@ pub(crate) fn json_pretty(value: &impl Serialize) -> String {
 /// Puts `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F only.
 /// Of these characters, only line feeds stand outside of strings.
 pub fn escape_json(json: &str) -> String {
+    // Most texts have no such character, and each live file's summary comes through here.
+    if json.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)) {
+        return json.to_owned();
+    }
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\n' || !(is_hidden(c) || is_visible_format(c)) {

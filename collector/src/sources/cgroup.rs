@@ -9,8 +9,6 @@ use crate::model::cgroup::{CgroupUse, Cgroups, OomCounter};
 use crate::model::report::{CgroupMemory, Limit};
 use crate::model::stalls::Throttling;
 use crate::sys::proc_fs::ProcRoot;
-use procfs::process::{MountInfo, MountInfos};
-use procfs::{FromRead, ProcessCGroups};
 
 /// Start of the names of our groups, before the launcher's pid, its pid namespace and a random number, with dots between them.
 const PREFIX: &str = "gpu-track.";
@@ -50,16 +48,17 @@ impl Groups {
             Some(pid) => root.path(pid, "cgroup"),
             None => root.top_path("self/cgroup"),
         };
-        let (Ok(names), Ok(mounts)) =
-            (ProcessCGroups::from_file(file), MountInfos::from_file(root.top_path("self/mountinfo")))
-        else {
+        let (Ok(names), Ok(mounts)) = (std::fs::read(file), std::fs::read(root.top_path("self/mountinfo"))) else {
             return Self::default();
         };
+        let (names, mounts) = (String::from_utf8_lossy(&names), String::from_utf8_lossy(&mounts));
+        let hierarchies: Vec<Hierarchy> = mounts.lines().filter_map(Hierarchy::parse).collect();
+        let v1 = |controller: &str| v1_group(&names, &hierarchies, controller);
         Self {
-            v1_memory: v1_group(&names, &mounts, "memory"),
-            v1_cpu: v1_group(&names, &mounts, "cpu"),
-            v1_pids: v1_group(&names, &mounts, "pids"),
-            v2: v2_group(&names, &mounts),
+            v1_memory: v1("memory"),
+            v1_cpu: v1("cpu"),
+            v1_pids: v1("pids"),
+            v2: v2_group(&names, &hierarchies),
         }
     }
 
@@ -173,19 +172,45 @@ pub(crate) fn memory_charge(dir: &Path, name: String) -> Option<CgroupMemory> {
     })
 }
 
-/// Finds the group in the v1 hierarchy that has this controller. `names` are those of a process's groups.
-fn v1_group(names: &ProcessCGroups, mounts: &MountInfos, controller: &str) -> Option<Group> {
-    let name = names.0.iter().find(|group| group.controllers.iter().any(|name| name == controller))?;
-    // Mounts of v1 name their controllers in their options.
-    let is_hierarchy =
-        |mount: &&MountInfo| mount.fs_type == "cgroup" && mount.super_options.contains_key(controller);
-    Group::below(mounts.0.iter().find(is_hierarchy)?, &name.pathname)
+/// A mounted cgroup hierarchy, from a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+struct Hierarchy<'a> {
+    /// The group that the mount point shows.
+    root: &'a Path,
+    mount_point: &'a Path,
+    /// Options of the file system. Mounts of v1 name their controllers in them. `None`: a hierarchy of v2.
+    v1_options: Option<&'a str>,
 }
 
-/// Finds the group in the v2 hierarchy, which is a single one and has number 0. `names` are those of a process's groups.
-fn v2_group(names: &ProcessCGroups, mounts: &MountInfos) -> Option<Group> {
-    let name = names.0.iter().find(|group| group.hierarchy == 0)?;
-    Group::below(mounts.0.iter().find(|mount| mount.fs_type == "cgroup2")?, &name.pathname)
+impl<'a> Hierarchy<'a> {
+    /// Parses a line. `None`: it is another file system's.
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut file_system = file_system.split(' ');
+        let v1_options = match file_system.next()? {
+            "cgroup" => Some(file_system.nth(1)?),
+            "cgroup2" => None,
+            _ => return None,
+        };
+        let mut fields = mount.split(' ').skip(3).map(Path::new);
+        Some(Self { root: fields.next()?, mount_point: fields.next()?, v1_options })
+    }
+}
+
+/// Finds the group in the v1 hierarchy that has this controller. `names`: the text of a process's /proc/PID/cgroup.
+fn v1_group(names: &str, hierarchies: &[Hierarchy], controller: &str) -> Option<Group> {
+    let has_it = |list: &str| list.split(',').any(|name| name == controller);
+    // A line is "NUMBER:CONTROLLERS:NAME" (cgroups(7)).
+    let name = names.lines().find_map(|line| {
+        let (controllers, name) = line.split_once(':')?.1.split_once(':')?;
+        has_it(controllers).then_some(name)
+    })?;
+    Group::below(hierarchies.iter().find(|one| one.v1_options.is_some_and(has_it))?, name)
+}
+
+/// Finds the group in the v2 hierarchy, which is a single one and has number 0. `names` is as in [`v1_group`].
+fn v2_group(names: &str, hierarchies: &[Hierarchy]) -> Option<Group> {
+    let name = names.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Group::below(hierarchies.iter().find(|one| one.v1_options.is_none())?, name)
 }
 
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
@@ -219,9 +244,9 @@ fn oom_kills(file: &Path) -> Option<u64> {
 }
 
 impl Group {
-    /// Finds the group of this name (its path in the hierarchy) below a mount. `None`: the mount shows another cgroup namespace.
-    fn below(mount: &MountInfo, name: &str) -> Option<Self> {
-        let (top, mount_root) = (&mount.mount_point, Path::new(&mount.root));
+    /// Finds the group of this name (its path in the hierarchy). `None`: the mount shows another cgroup namespace.
+    fn below(hierarchy: &Hierarchy, name: &str) -> Option<Self> {
+        let (top, mount_root) = (hierarchy.mount_point, hierarchy.root);
         // A launcher that moved into a group of its own counts as a member of the parent group.
         let name = without_aside(name);
         // ".." (cgroup_namespaces(7)): the mount belongs to another cgroup namespace, so the path cannot be resolved.
@@ -339,6 +364,26 @@ pub(crate) mod tests {
         assert_eq!((groups.memory_limit(), groups.cpu_limit()), (Limit::Unlimited, Limit::Unlimited));
         put(&dir, "memory/memory.limit_in_bytes", "7000\n");
         assert_eq!(groups.memory_limit(), Limit::Known(7000));
+    }
+
+    #[test]
+    fn mounts_of_other_file_systems_do_not_matter() {
+        let (dir, root) = tree("7:cpu,cpuacct:/job\n0::/job\n", "");
+        let top = dir.path().to_str().unwrap().as_bytes();
+        // With a name that is no UTF-8, as many optional fields as there can be, and none.
+        let lines: [&[u8]; 4] = [
+            b"22 1 8:1 / /\xff\xfe rw shared:1 master:2 propagate_from:3 - ext4 /dev/sda1 rw,cpu\n",
+            b"half a line\n",
+            &[b"30 20 0:26 / ", top, b"/v1 rw shared:9 master:2 - cgroup none rw,cpu,cpuacct\n"].concat(),
+            &[b"31 20 0:27 / ", top, b"/fs rw - cgroup2 none rw\n"].concat(),
+        ];
+        std::fs::write(dir.path().join("self/mountinfo"), lines.concat()).unwrap();
+        put(&dir, "fs/job/memory.max", "5000\n");
+        put(&dir, "v1/job/cpu.cfs_quota_us", "50000\n");
+        put(&dir, "v1/job/cpu.cfs_period_us", "100000\n");
+        let groups = Groups::own(&root);
+        assert_eq!((groups.memory_limit(), groups.cpu_limit()), (Limit::Known(5000), Limit::Known(500)));
+        assert_eq!(groups.task_limit(), Limit::Unlimited, "v2 has the controllers that v1 lacks");
     }
 
     // Requirement: CGROUP-62

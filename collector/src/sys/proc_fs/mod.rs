@@ -17,8 +17,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use procfs::{FromRead, Meminfo};
-
 use crate::model::attached::UsedBefore;
 use crate::model::command::{command_of_args, is_title};
 use crate::model::exit_account::Remains;
@@ -361,8 +359,9 @@ impl ProcRoot {
 
     /// Reads the memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
     pub fn system_memory(&self) -> Option<(u64, u64)> {
-        let memory = Meminfo::from_file(self.top_path("meminfo")).ok()?;
-        Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
+        let text = read_all(&self.top_path("meminfo"))?;
+        let total = parse::bytes_of(&text, b"MemTotal:")?;
+        Some((total.saturating_sub(parse::bytes_of(&text, b"MemAvailable:")?), total))
     }
 
     /// Reads the random id of this boot of the kernel.
