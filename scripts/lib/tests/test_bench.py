@@ -166,6 +166,11 @@ class Sampling(unittest.TestCase):
         self.assertFalse(sampling.dirty_row(1_500_001, 0).is_met)
         self.assertFalse(sampling.dirty_row(0, 450_001).is_met)
 
+    def test_what_a_process_costs_once_is_that_of_the_further_ones(self) -> None:
+        row = sampling.once_row(200, {"few": [10.0, 12.0], "many": [50.0, 52.0]})
+        self.assertEqual((row.found, row.is_met), ("0.200 ms [0.200, 0.200]", True))
+        self.assertFalse(sampling.once_row(200, {"few": [10.0], "many": [51.0]}).is_met)
+
     def test_launcher_counts_with_the_collector(self) -> None:
         row = sampling.both_row("sleeping", {"ours": [100.0] * 2, "launcher": [15.0] * 2, "limit": [100.0] * 2})
         self.assertTrue(row.is_met)
@@ -176,6 +181,10 @@ class Sampling(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
+    def test_loop_may_take_fifteen_percent_more(self) -> None:
+        self.assertTrue(runs.loop_row(9, {"ours": [1.15], "bare": [1.0]}).is_met)
+        self.assertFalse(runs.loop_row(9, {"ours": [1.16], "bare": [1.0]}).is_met)
+
     def test_hello_may_take_three_percent_more(self) -> None:
         row = runs.hello_row({"ours": [10.3], "bare": [10.0]})
         self.assertTrue(row.is_met)

@@ -16,8 +16,8 @@ from gpu_track_scripts.bench import peers as other_programs
 from gpu_track_scripts.bench.jobs import peers
 from gpu_track_scripts.bench.processes import fork, spawn
 from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
-from gpu_track_scripts.bench.runs import compute, hello, many, ring, stalls, true
-from gpu_track_scripts.bench.sampling import busy200, dirty, khz, memory, sample200, sample500, sample5000
+from gpu_track_scripts.bench.runs import compute, hello, loop, many, ring, stalls, true
+from gpu_track_scripts.bench.sampling import busy200, dirty, khz, memory, once, sample200, sample500, sample5000
 from gpu_track_scripts.bench.workbench import Workbench, prepare
 from gpu_track_scripts.commands import first_line
 from gpu_track_scripts.tools import Unavailable
@@ -37,8 +37,8 @@ gpu-tracker, psrecord, GNU time and resource_monitor it finds in PATH or in --bi
 
 Benchmark = Callable[[Workbench], Iterator[Row]]
 # In the order of the table.
-RUNS: list[Benchmark] = [spawn, fork, hello, compute, stalls]
-ALL: list[Benchmark] = [*RUNS, sample200, busy200, sample500, sample5000, khz, true, memory, dirty, many, peers, ring]
+RUNS: list[Benchmark] = [spawn, fork, loop, hello, compute, stalls]
+ALL: list[Benchmark] = [*RUNS, once, sample200, busy200, sample500, sample5000, khz, true, memory, dirty, many, peers, ring]
 NAMES = [benchmark.__name__ for benchmark in ALL]
 
 

@@ -1,4 +1,4 @@
-"""What whole runs cost: `hello`, `compute`, `stalls`, `true`, `many` and `ring`."""
+"""What whole runs cost: `hello`, `loop`, `compute`, `stalls`, `true`, `many` and `ring`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,31 @@ def hello_row(wall_s: BySide) -> Row:
         "1.03 x",
         with_quartiles(ratio, 3, " x"),
         statistics.median(ratio) <= 1.03,
+    )
+
+
+def loop(bench: Workbench) -> Iterator[Row]:
+    """A shell that starts nothing but the shortest program: the dearest case of all."""
+    count = bench.pick(1000, 300)
+    command: list[Word] = ["sh", "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"]
+
+    def measure(side: str) -> float:
+        start = time.monotonic()
+        output([*(bench.track() if side == "ours" else []), *command])
+        return time.monotonic() - start
+
+    yield loop_row(count, interleave(SIDES, bench.pick(15, 5), measure))
+
+
+def loop_row(count: int, wall_s: BySide) -> Row:
+    """Compares the wall times."""
+    ratio = ratios(wall_s, "ours", "bare")
+    return Row(
+        f"{count} x /bin/true in a shell loop",
+        f"bare: {with_quartiles(wall_s['bare'], 2, ' s')}",
+        "1.15 x",
+        with_quartiles(ratio, 3, " x"),
+        statistics.median(ratio) <= 1.15,
     )
 
 

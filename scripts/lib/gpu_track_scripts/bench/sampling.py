@@ -1,4 +1,4 @@
-"""What sampling costs: `sample200`, `busy200`, `sample500`, `sample5000`, `khz`, `memory` and `dirty`."""
+"""What sampling costs: `once`, `sample200`, `busy200`, `sample500`, `sample5000`, `khz`, `memory` and `dirty`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_track_scripts.bench.row import Row
 from gpu_track_scripts.bench.tracked import Resident, TrackedRun, children, sample_time_ns, samples_taken
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import output
-from gpu_track_scripts.figures import BySide, ratios, with_quartiles
+from gpu_track_scripts.figures import BySide, differences, interleave, ratios, with_quartiles
 from gpu_track_scripts.tools import Unavailable
 
 # The interval of 1 kHz, and how finely its grid is searched for.
@@ -48,6 +48,34 @@ def sampling(bench: Workbench, count: int, what: str = "sleepers") -> SamplingCo
             launcher.append((run.launcher_cpu_ns() - before[1]) / reads)
         cpu_ns = {"ours": ours, "launcher": launcher, "limit": limit}
         return SamplingCosts(cpu_ns, run.resident(), run.resident_launcher())
+
+
+def once(bench: Workbench) -> Iterator[Row]:
+    """What a process costs when it is first seen."""
+    few, many = 20, 220
+    # Sleepers cost little after their first samples.
+    seconds = 2.0
+
+    def cpu_ms(side: str) -> float:
+        with TrackedRun(bench, [bench.work, "sleepers", few if side == "few" else many]) as run:
+            if run.stdout.readline() != "ready\n":
+                raise Unavailable(f"can't start {many} processes here")
+            time.sleep(seconds)
+            return (run.collector_cpu_ns() + run.launcher_cpu_ns()) / 1e6
+
+    yield once_row(many - few, interleave(("few", "many"), bench.pick(9, 3), cpu_ms))
+
+
+def once_row(processes: int, cpu_ms: BySide) -> Row:
+    """Divides what the further processes cost by their number."""
+    of_each = [added / processes for added in differences(cpu_ms, "many", "few")]
+    return Row(
+        "CPU of collector and launcher in the first 2 s of a sleeping process",
+        f"a run with {processes} processes fewer: {with_quartiles(cpu_ms['few'], 0, ' ms')}",
+        "0.2 ms",
+        with_quartiles(of_each, 3, " ms"),
+        statistics.median(of_each) <= 0.2,
+    )
 
 
 def sample200(bench: Workbench) -> Iterator[Row]:
