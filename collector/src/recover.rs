@@ -146,7 +146,7 @@ fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
 
 /// Takes a last sample, ends the last window of CPU time and the readings of GPUs, and finalizes all processes. `living`: as
 /// for [`last_sample`].
-fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
+fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> Box<RunState> {
     last_sample(&mut run, living, end_ns);
     run.apply(end_ns, Observation::WindowsEnd { end_ns });
     run.apply(end_ns, Observation::GpuEnd);

@@ -31,7 +31,7 @@ pub(super) struct LoadedRun {
     /// `None`: its name was removed, or a process of the tree has overwritten its header.
     pub(super) segment: Option<Segment>,
     /// The run, up to the last record and event in its files.
-    pub(super) run: RunState,
+    pub(super) run: Box<RunState>,
     /// Whether the segment's file was truncated.
     pub(super) is_cut_short: bool,
 }

@@ -165,7 +165,12 @@ fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
 
 /// Takes a sample of the live processes, and returns the run as it would be if it ended now. `root`: /proc; `None`: /proc shows other
 /// processes, so no sample is taken.
-fn with_last_sample(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64) -> RunState {
+fn with_last_sample(
+    run: Box<RunState>,
+    host: &HostInfo,
+    root: Option<&ProcRoot>,
+    now_ns: u64,
+) -> Box<RunState> {
     let mut run = JournaledRun::new(run);
     if let Some(root) = root {
         let passes = passes(&run, host, root);

@@ -119,7 +119,7 @@ impl Session {
 /// Begins the journal of the run, if `--journal` is given. If its file can't be written, the run goes on without it.
 ///
 /// After a restart there is no new journal: it would lack the earlier observations, and could not be replayed.
-fn begin_journal(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
+fn begin_journal(run: Box<RunState>, config: &Config, host: &HostInfo) -> JournaledRun {
     let mut run = JournaledRun::new(run);
     if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
         let _ = run.write_to(path, config, host);

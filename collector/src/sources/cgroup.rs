@@ -48,7 +48,8 @@ impl Groups {
             Some(pid) => root.path(pid, "cgroup"),
             None => root.top_path("self/cgroup"),
         };
-        let (Ok(names), Ok(mounts)) = (std::fs::read(file), std::fs::read(root.top_path("self/mountinfo"))) else {
+        let (Ok(names), Ok(mounts)) = (std::fs::read(file), std::fs::read(root.top_path("self/mountinfo")))
+        else {
             return Self::default();
         };
         let (names, mounts) = (String::from_utf8_lossy(&names), String::from_utf8_lossy(&mounts));

@@ -30,8 +30,8 @@ pub(crate) fn load(
     state: &StateFile,
     segment: Option<&Segment>,
     now_ns: u64,
-    new: impl FnOnce() -> RunState,
-) -> (u64, RunState) {
+    new: impl FnOnce() -> Box<RunState>,
+) -> (u64, Box<RunState>) {
     let (sequence, mut run_state) = state.load().unwrap_or_else(|| (0, new()));
     // The snapshot includes the first `found.count` entries of the journal.
     let journal = state.journal(run_state.found.count);
@@ -83,8 +83,8 @@ impl CheckpointWriter {
         segment: &Segment,
         is_replacement: bool,
         now_ns: u64,
-        new: impl FnOnce() -> RunState,
-    ) -> (Self, RunState) {
+        new: impl FnOnce() -> Box<RunState>,
+    ) -> (Self, Box<RunState>) {
         let (sequence, mut run_state) = load(&state, Some(segment), now_ns, new);
         if is_replacement {
             run_state.resume(now_ns);

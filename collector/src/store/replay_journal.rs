@@ -84,7 +84,7 @@ impl ReplayJournal {
 /// The run so far, which changes by observations only, and the journal that they are written to, if there is one.
 #[derive(Debug)]
 pub struct JournaledRun {
-    run: RunState,
+    run: Box<RunState>,
     journal: Option<ReplayJournal>,
 }
 
@@ -98,7 +98,7 @@ impl Deref for JournaledRun {
 
 impl JournaledRun {
     /// Makes a run without a journal.
-    pub fn new(run: RunState) -> Self {
+    pub fn new(run: Box<RunState>) -> Self {
         Self { run, journal: None }
     }
 
@@ -134,7 +134,7 @@ impl JournaledRun {
     }
 
     /// The run, to which no more observations are applied.
-    pub fn into_state(self) -> RunState {
+    pub fn into_state(self) -> Box<RunState> {
         self.run
     }
 
@@ -165,7 +165,7 @@ pub struct Replayed {
     /// The machine on which it ran.
     pub host: HostInfo,
     /// Its state at the end.
-    pub run: RunState,
+    pub run: Box<RunState>,
     /// How it ended.
     pub end: RunEnd,
 }

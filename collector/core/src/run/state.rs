@@ -145,8 +145,9 @@ fn claimed_cpu_us(event: &Event) -> u64 {
 }
 
 impl RunState {
-    /// Makes the state of a run that has just begun, from its configuration and what is known of the machine (`host`).
-    pub fn of_run(config: &Config, host: &HostInfo) -> Self {
+    /// Makes the state of a run that has just begun, from its configuration and what is known of the machine (`host`). It is boxed,
+    /// because it is large: each function that handed it on would have a place for it on the stack.
+    pub fn of_run(config: &Config, host: &HostInfo) -> Box<Self> {
         let start_ns = config.start.monotonic_ns;
         let context = RunContext {
             launcher_pid: config.start.launcher_pid,
@@ -162,7 +163,7 @@ impl RunState {
         let cpu = CpuUsage::new(interval_ns, cores, start_ns);
         let are_forks_counted = config.start.forks_before.is_some();
         let trust = Trust::new(start_ns, cores, are_forks_counted);
-        let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
+        let mut run = Box::new(Self::new(context, cpu, trust, config.report.most_heaviest));
         // The launcher carries no shim, so no record tells which arguments it starts the command with.
         if config.attached.is_none() {
             run.tree.expect_command(&config.command);
