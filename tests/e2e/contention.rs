@@ -68,7 +68,11 @@ fn assert_agrees(report: &Report) {
     let is_known = report.u64("time_spent.n_samples") > 0;
     let is_left_out = is_known && waited.sum::<f64>() < 0.1
         || report.at("time_spent.verdict")["kind"] == "waiting_for_core";
-    assert_eq!(summary.contains("others had"), is_contended == Some(true) && !is_left_out, "{summary}");
+    assert_eq!(
+        summary.contains("other programs had"),
+        is_contended == Some(true) && !is_left_out,
+        "{summary}"
+    );
     assert_eq!(summary.contains("--cpus-per-task"), !may_be, "{summary}");
     assert_eq!(report.at("hints.cpus.is_lower_bound"), may_be);
     assert!(!may_be || report.at("hints.cpus.is_serial") == false);

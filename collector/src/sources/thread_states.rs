@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | ran, and waited for a core, nanoseconds | `task/TID/schedstat` (Documentation/scheduler/sched-stats.rst) | 0.4 us by a held file |
 //! | the kernel function in which it sleeps | `task/TID/wchan`; `0`: it is ready, or the kernel does not tell | 1.2 us by a held file |
+//! | the cores that it may use | sched_getaffinity(2) | 0.2 us |
 //! | its state, a letter | `stat`, which samples read of the first thread | 10 us of others |
 //!
 //! A process that used no CPU time since the sample before costs nothing, if all of its threads were read and blocked: they still are. A
@@ -13,7 +14,8 @@
 use std::fs::{self, File};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Pid, Resource, getrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::model::ids::ProcessId;
 use crate::model::observation::{
@@ -71,6 +73,8 @@ pub(crate) struct ThreadReader {
     /// Whether the other end of a pipe is of the run, by the pipe's name, and since when that is known.
     pipes: FxHashMap<String, bool>,
     pipes_ns: u64,
+    /// The cores that the threads which ran or waited for one since the last reading may use together.
+    cores: CpuSet,
     /// Pages that the machine read from swap (pswpin of /proc/vmstat), by the last reading that asked.
     swapped_in: u64,
 }
@@ -157,6 +161,7 @@ impl ThreadReader {
             held: 0,
             pipes: FxHashMap::default(),
             pipes_ns: 0,
+            cores: CpuSet::new(),
             swapped_in: 0,
         }
     }
@@ -181,6 +186,7 @@ impl ThreadReader {
         }
         self.saved_ns = (self.saved_ns + elapsed_ns / BUDGET_PART).min(MOST_SAVED_NS);
         (self.counted_cpu_ns, self.looks) = (clock::thread_cpu_ns(), 0);
+        self.cores.clear();
         if now_ns.saturating_sub(self.pipes_ns) >= PIPES_NS {
             self.pipes.clear();
             self.pipes_ns = now_ns;
@@ -200,6 +206,8 @@ impl ThreadReader {
             }
         }
         self.take_off_cost();
+        // Threads that were not read may use other cores.
+        found.cores = if found.known < found.total { 0 } else { self.cores.count() };
         Some(Observation::ThreadStates(found))
     }
 
@@ -299,6 +307,7 @@ impl ThreadReader {
             let since_ns = span.now_ns.saturating_sub(std::mem::replace(&mut thread.read_ns, span.now_ns));
             let part = span.elapsed_ns as f64 / since_ns.max(span.elapsed_ns) as f64;
             sums.add(used, part);
+            self.add_cores(thread.tid, used);
             thread.recent_ns = thread.recent_ns - thread.recent_ns / 8 + used.ran_ns;
             let ran_throughout = used.ran_ns as f64 * part > span.elapsed_ns as f64 * 0.9;
             let does = if ran_throughout || letter == Some(b'R') {
@@ -377,7 +386,7 @@ impl ThreadReader {
         match Wait::in_function(name) {
             None => self.doing_by_letter(pid, thread.tid, letter),
             Some(Wait::Pipe) if self.is_inner_pipe(pid, name, all) => Doing::InnerPipe,
-            Some(Wait::In(TimeState::Events)) if self.polls_inner_pipe(pid, all) => Doing::InnerPipe,
+            Some(Wait::In(TimeState::Events)) => self.doing_in_poll(target, all),
             Some(Wait::SocketOrTerminal) if self.reads_terminal(pid) => {
                 Doing::Waits(Wait::In(TimeState::Terminal))
             }
@@ -407,11 +416,30 @@ impl ThreadReader {
         is_terminal && open.peek().is_some() && !open.any(|file| file.name.starts_with("socket:"))
     }
 
-    /// Whether a process that waits for events may wait for a pipe whose other end is of the run, and for no socket.
-    fn polls_inner_pipe(&mut self, pid: u32, all: &[ThreadTarget]) -> bool {
+    /// What a process waits for that waits for events. Without a socket it is mostly a pipe whose other end is of the run, or a child: make
+    /// waits so for a recipe, whose end a signal tells.
+    fn doing_in_poll(&mut self, target: &ThreadTarget, all: &[ThreadTarget]) -> Doing {
         self.note_look();
-        let has_socket = descriptors(&self.root, pid).any(|file| file.name.starts_with("socket:"));
-        !has_socket && self.is_inner_pipe(pid, "read", all)
+        let pid = target.target.pid;
+        if descriptors(&self.root, pid).any(|file| file.name.starts_with("socket:")) {
+            return Doing::Waits(Wait::In(TimeState::Events));
+        }
+        if self.is_inner_pipe(pid, "read", all) {
+            return Doing::InnerPipe;
+        }
+        Doing::Waits(if target.has_child { Wait::Child } else { Wait::In(TimeState::Events) })
+    }
+
+    /// Adds the cores that a thread may use, if it ran or waited for one.
+    fn add_cores(&mut self, tid: u32, used: TaskTimes) {
+        if used == TaskTimes::default() {
+            return;
+        }
+        let pid = i32::try_from(tid).ok().and_then(Pid::from_raw);
+        let Some(cores) = pid.and_then(|pid| sched_getaffinity(Some(pid)).ok()) else { return };
+        if cores != self.cores {
+            (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).for_each(|core| self.cores.set(core));
+        }
     }
 
     /// Whether the other end of a pipe that a process reads or writes in this function of the kernel is of the run. A process can have
@@ -625,6 +653,7 @@ mod tests {
                 letter: letter as u8,
                 has_rested,
                 major_faults: 0,
+                has_child: false,
             }
         }
 
@@ -721,6 +750,13 @@ mod tests {
         let states = made.states(made.target(pool, 2, 'S', false));
         assert_eq!(states.len(), 2, "{states:?}");
         assert!(states.contains(&(ThreadState::Pooled, 1)), "{states:?}");
+        // Make waits in poll(2) for its recipes.
+        let make = PID + 70;
+        made.put(make, make, 1, 0, "poll_schedule_timeout", 'S');
+        let alone = made.target(make, 1, 'S', false);
+        assert_eq!(made.states(alone), [(in_state(TimeState::Events), 1)]);
+        made.put(make, make, 2, 0, "poll_schedule_timeout", 'S');
+        assert_eq!(made.states(ThreadTarget { has_child: true, ..alone }), [(ThreadState::Child, 1)]);
         let parent = PID + 50;
         made.put(parent, parent, 1, 0, "do_wait", 'S');
         assert_eq!(made.states(made.target(parent, 1, 'S', false)), [(ThreadState::Child, 1)]);

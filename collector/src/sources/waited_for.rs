@@ -47,6 +47,18 @@ struct OpenFile {
     position: Position,
 }
 
+impl OpenFile {
+    /// Each write waits until it is stored.
+    fn is_synced(&self) -> bool {
+        self.position.flags & (libc::O_SYNC | libc::O_DSYNC) != 0
+    }
+
+    /// Writes go to memory first.
+    fn is_buffered_write(&self) -> bool {
+        self.descriptor.is_written && self.position.flags & libc::O_DIRECT == 0 && !self.is_synced()
+    }
+}
+
 impl WaitLookup {
     /// Prepares the first look.
     pub(crate) fn new(root: ProcRoot) -> Self {
@@ -69,13 +81,15 @@ impl WaitLookup {
         let what = match state {
             TimeState::Storage => self.file(target),
             TimeState::FileLock => self.lock(target.pid),
-            TimeState::Network | TimeState::Events => self.peer(target.pid),
+            TimeState::Network | TimeState::Events => self.peer(target.pid, state),
             _ => return None,
         };
         Some(Observation::WaitedFor { id: target.id, state, what })
     }
 
-    /// The file that a process reads or writes: the one whose offset moved farthest since the look before, or else the only one.
+    /// The file that a process reads or writes: the one whose offset moved farthest since the look before, or else the only one. A buffered
+    /// write mostly waits for nothing, so a file that is only copied to is not what the process waits for. Which of its sources it waits
+    /// for is not known then: it may have had several since the look before.
     fn file(&mut self, target: Target) -> Option<WaitedFor> {
         let open: Vec<OpenFile> = self.open_files(target.pid);
         let before = if self.process == Some(target.id) {
@@ -86,22 +100,30 @@ impl WaitLookup {
         self.process = Some(target.id);
         let key = |file: &OpenFile| (file.descriptor.number, file.descriptor.name.clone());
         self.positions = open.iter().map(|file| (key(file), file.position.position)).collect();
+        let is_standard = |file: &OpenFile| file.descriptor.number <= LAST_STANDARD;
         let moved = |file: &OpenFile| {
             let before = before.get(&key(file))?;
-            let least = if file.descriptor.number > LAST_STANDARD { 1 } else { LEAST_MOVED_BYTES };
+            let least = if is_standard(file) { LEAST_MOVED_BYTES } else { 1 };
             Some(file.position.position.abs_diff(*before)).filter(|moved| *moved >= least)
         };
         let farthest =
             open.iter().filter_map(|file| Some((moved(file)?, file))).max_by_key(|(moved, _)| *moved);
+        let is_read = |file: &OpenFile| {
+            let is_new = || !is_standard(file) && !before.contains_key(&key(file));
+            !file.descriptor.is_written && (moved(file).is_some() || is_new())
+        };
+        if farthest.is_some_and(|(_, file)| file.is_buffered_write()) && open.iter().any(is_read) {
+            return None;
+        }
         // Standard streams are often files that have nothing to do with it.
-        let mut others = open.iter().filter(|file| file.descriptor.number > LAST_STANDARD);
+        let mut others = open.iter().filter(|file| !is_standard(file));
         let only = others.next().filter(|_| others.next().is_none());
         let file = farthest.map(|(_, file)| file).or(only)?;
         Some(WaitedFor::File {
             path: file.descriptor.name.clone(),
             file_system: self.file_system(target.pid, file.position.mount),
             is_written: file.descriptor.is_written,
-            is_synced: file.position.flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+            is_synced: file.is_synced(),
         })
     }
 
@@ -128,25 +150,38 @@ impl WaitLookup {
         line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
     }
 
-    /// The other end of the only socket of a process, if that is a TCP connection, and the process has no pipe to wait for.
-    fn peer(&self, pid: u32) -> Option<WaitedFor> {
+    /// The other end of the TCP connections of a process, if it is the same for all. The process may also wait for local sockets and for
+    /// pipes that it writes. `None`: it has others, or may wait for a pipe. In a call of a socket it waits for no pipe.
+    fn peer(&self, pid: u32, state: TimeState) -> Option<WaitedFor> {
         let open: Vec<Descriptor> = descriptors(&self.root, pid).collect();
-        let is_pipe = |file: &Descriptor| file.number > LAST_STANDARD && file.name.starts_with("pipe:");
-        let socket =
-            |file: &Descriptor| Some(file.name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
-        let sockets: Vec<String> = open.iter().filter_map(socket).collect();
-        if sockets.len() != 1 || open.iter().any(is_pipe) {
+        let is_pipe = |file: &Descriptor| {
+            file.number > LAST_STANDARD && !file.is_written && file.name.starts_with("pipe:")
+        };
+        if state == TimeState::Events && open.iter().any(is_pipe) {
             return None;
         }
+        let socket =
+            |file: &Descriptor| Some(file.name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+        let mut sockets: FxHashSet<String> = open.iter().filter_map(socket).collect();
+        if sockets.is_empty() {
+            return None;
+        }
+        // A socket of a table that is missing or too long stays among the others.
+        let table = |name| Self::table(self.root.open(pid, name)).unwrap_or_default();
+        for inode in local_sockets(&table("net/unix")) {
+            sockets.remove(inode);
+        }
         let mut peers = FxHashSet::default();
-        for table in ["net/tcp", "net/tcp6"] {
-            let text = Self::table(self.root.open(pid, table))?;
-            peers.extend(
-                connections(&text).filter(|(inode, _)| sockets.contains(inode)).map(|(_, peer)| peer),
-            );
+        for name in ["net/tcp", "net/tcp6"] {
+            for (inode, peer) in connections(&table(name)) {
+                if sockets.remove(&inode) {
+                    peers.insert(peer);
+                }
+            }
         }
         let mut peers = peers.into_iter();
-        peers.next().filter(|_| peers.next().is_none()).map(|peer| WaitedFor::Peer(peer.to_string()))
+        let only = peers.next().filter(|_| peers.next().is_none() && sockets.is_empty());
+        only.map(|peer| WaitedFor::Peer(peer.to_string()))
     }
 
     /// The text of one of the kernel's tables. `None`: it can't be read, or is too long to be read twice a second.
@@ -202,6 +237,11 @@ fn connections(text: &str) -> impl Iterator<Item = (String, SocketAddr)> {
     })
 }
 
+/// The inodes of the local sockets in the text of /proc/net/unix (unix(7)).
+fn local_sockets(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(6))
+}
+
 /// Who holds the lock that a process waits for, and the inode of its file, from the text of /proc/locks (proc_locks(5)). A waiter has an
 /// arrow, and follows the lock that it waits for. The holder is `None` if it is not of this pid namespace.
 fn blocker(text: &str, pid: u32) -> Option<(Option<u32>, u64)> {
@@ -222,7 +262,8 @@ fn blocker(text: &str, pid: u32) -> Option<(Option<u32>, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, SeekFrom, Write};
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     use super::*;
     use crate::model::ids::Identity;
@@ -259,22 +300,64 @@ mod tests {
         assert!(all(line("0100007F:1F90", "0A") + "x\n" + &line("zz:1", "01")).is_empty());
     }
 
-    fn own_target() -> Target {
-        let identity =
-            Identity { pidfd_inode: 0, latest_start_ns: 0, is_start_rough: false, is_pid_held: false };
-        Target { id: ProcessId(1), pid: std::process::id(), identity }
+    /// A shell that reads one file and writes another when it is told to.
+    struct Copier {
+        child: std::process::Child,
+        source: tempfile::NamedTempFile,
+        copy: tempfile::NamedTempFile,
+    }
+
+    impl Copier {
+        fn new() -> Self {
+            const SCRIPT: &str = r#"exec 5<"$0" 6>"$1"; echo; while read -r what; do case $what in
+                read) head -c 9 <&5 >/dev/null;; write) head -c 100000 /dev/zero >&6;; esac; echo; done"#;
+            let (mut source, copy) =
+                (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+            source.write_all(&[0; 1 << 20]).unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", SCRIPT]).arg(source.path()).arg(copy.path());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut copier = Self { child: command.spawn().unwrap(), source, copy };
+            copier.wait();
+            copier
+        }
+
+        fn wait(&mut self) {
+            self.child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        }
+
+        fn tell(&mut self, what: &str) {
+            writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
+            self.wait();
+        }
+
+        fn target(&self) -> Target {
+            let identity =
+                Identity { pidfd_inode: 0, latest_start_ns: 0, is_start_rough: false, is_pid_held: false };
+            Target { id: ProcessId(1), pid: self.child.id(), identity }
+        }
+
+        fn path_of(file: &tempfile::NamedTempFile) -> Option<&str> {
+            file.path().to_str()
+        }
+    }
+
+    impl Drop for Copier {
+        fn drop(&mut self) {
+            drop(self.child.stdin.take());
+            let _ = self.child.wait();
+        }
     }
 
     // Requirement: SLOW-5
     #[test]
     fn file_is_the_one_whose_offset_moved() {
-        let mut still = tempfile::NamedTempFile::new().unwrap();
-        let mut moved = tempfile::NamedTempFile::new().unwrap();
-        still.as_file_mut().seek(SeekFrom::Start(7)).unwrap();
+        let mut copier = Copier::new();
+        let target = copier.target();
         let mut lookup = WaitLookup::new(ProcRoot::default());
-        let mut look = |now_ns: u64| lookup.read(now_ns, || Some((own_target(), TimeState::Storage)));
+        let mut look = |now_ns: u64| lookup.read(now_ns, || Some((target, TimeState::Storage)));
         look(PERIOD_NS);
-        moved.as_file_mut().write_all(&[0; 1 << 20]).unwrap();
+        copier.tell("write");
         assert!(look(PERIOD_NS + 1).is_none(), "no look is due");
         let Some(Observation::WaitedFor {
             id,
@@ -284,14 +367,69 @@ mod tests {
         else {
             panic!("no file")
         };
-        assert_eq!((id, path.as_str()), (ProcessId(1), moved.path().to_str().unwrap()));
+        assert_eq!((id, Some(path.as_str())), (ProcessId(1), Copier::path_of(&copier.copy)));
         assert!(file_system.is_some() && is_written && !is_synced);
+    }
+
+    // Requirement: SLOW-5
+    #[test]
+    fn copy_is_not_named_as_what_it_waits_for() {
+        let mut copier = Copier::new();
+        let target = copier.target();
+        let mut lookup = WaitLookup::new(ProcRoot::default());
+        let mut look =
+            |looks: u64| match lookup.read(looks * PERIOD_NS, || Some((target, TimeState::Storage))) {
+                Some(Observation::WaitedFor { what: Some(WaitedFor::File { path, .. }), .. }) => Some(path),
+                _ => None,
+            };
+        look(1);
+        copier.tell("read");
+        copier.tell("write");
+        assert_eq!(look(2), None, "it may wait for its source");
+        copier.tell("write");
+        assert_eq!(look(3).as_deref(), Copier::path_of(&copier.copy), "nothing was read");
+        copier.tell("read");
+        assert_eq!(look(4).as_deref(), Copier::path_of(&copier.source));
+    }
+
+    // Requirement: SLOW-5
+    #[test]
+    fn connections_to_one_server_name_it_beside_local_sockets() {
+        use std::os::fd::AsRawFd;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || {
+            let client = std::net::TcpStream::connect(address).unwrap();
+            (client, listener.accept().unwrap().0)
+        };
+        let (client, _server) = connect();
+        let (local, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        // A process that has these three open, and nothing else.
+        let made = tempfile::tempdir().unwrap();
+        let fd = made.path().join("9/fd");
+        std::fs::create_dir_all(&fd).unwrap();
+        let give = |number: i32, of: i32| {
+            let name = std::fs::read_link(format!("/proc/self/fd/{of}")).unwrap();
+            std::os::unix::fs::symlink(name, fd.join(number.to_string())).unwrap();
+        };
+        std::os::unix::fs::symlink("/proc/self/net", made.path().join("9/net")).unwrap();
+        give(3, client.as_raw_fd());
+        give(4, local.as_raw_fd());
+        let lookup = WaitLookup::new(ProcRoot::new(made.path()));
+        let peer = || lookup.peer(9, TimeState::Events);
+        assert_eq!(peer(), Some(WaitedFor::Peer(address.to_string())));
+        let (second, _server) = connect();
+        give(5, second.as_raw_fd());
+        assert_eq!(peer(), Some(WaitedFor::Peer(address.to_string())));
+        give(6, listener.as_raw_fd());
+        assert_eq!(peer(), None, "it may wait for another connection");
     }
 
     #[test]
     fn nothing_is_looked_up_of_other_states() {
+        let copier = Copier::new();
         let mut lookup = WaitLookup::new(ProcRoot::default());
-        assert!(lookup.read(PERIOD_NS, || Some((own_target(), TimeState::Lock))).is_none());
+        assert!(lookup.read(PERIOD_NS, || Some((copier.target(), TimeState::Lock))).is_none());
         assert!(lookup.read(3 * PERIOD_NS, || None).is_none());
     }
 }

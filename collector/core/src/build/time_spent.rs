@@ -8,6 +8,7 @@ use crate::model::report::{
     CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, SpecialVerdict, StateTime, ThreadTime,
     TimeSpent, TimeState, Verdict, VerdictKind,
 };
+use crate::model::waited_for::WaitedFor;
 use crate::run::time_spent::{self as sums, ByState, CommandSums};
 
 /// Values of the rules.
@@ -26,6 +27,8 @@ impl Policy {
     const MAX_OF_STATE: usize = 5;
     /// A run that keeps no more cores busy is serial.
     const SERIAL_CORES: f64 = 1.1;
+    /// A GPU that is busy for this part of the time is what the run waits for, even if the CPU computes meanwhile: a loader that works ahead.
+    const BUSY_GPU: f64 = 0.8;
     /// A thread that was woken looks ready until it runs. That can take this many times as long as the wait itself: to wake an idle core of
     /// a virtual machine took longer than a write to its disk (Linux 6.18).
     const MOST_WAKING: u64 = 3;
@@ -175,18 +178,44 @@ fn verdict(
         return Err("too few of the threads were read");
     }
     let most = time_spent.states.iter().max_by(|a, b| a.share.total_cmp(&b.share));
-    let most = most.filter(|most| most.share >= Verdict::LEAST_SHARE);
-    let most = most.ok_or("nothing took 60% of the time")?;
-    let kind = kind(most.state, time_spent, report).ok_or("most of the time is unknown")?;
-    let command = most.leader();
-    let said = words::Said { kind, most, command, time_spent, spent, report };
+    let nothing = "nothing took 60% of the time";
+    let most = most.ok_or(nothing)?;
+    let is_most = most.share >= Verdict::LEAST_SHARE;
+    // A state says it already.
+    let busy_gpu = busy_gpu(time_spent, report).filter(|_| !is_most || most.state != TimeState::Gpu);
+    let kind = match busy_gpu {
+        Some(_) => VerdictKind::State(TimeState::Gpu),
+        None if !is_most => return Err(nothing),
+        None => kind(most.state, time_spent, report).ok_or("most of the time is unknown")?,
+    };
+    let command = leader(most, spent);
+    let said = words::Said { kind, most, command, busy_gpu, time_spent, spent, report };
     Ok(Verdict {
         kind,
-        share: most.share,
+        share: busy_gpu.unwrap_or(most.share),
         command: command.map(str::to_owned),
         text: said.sentence(),
         next_step: said.next_step(),
     })
+}
+
+/// The command that decided at least half of a state. Where several decided about as much, it is the one with a known server: rsync waits
+/// for its ssh, and that for the server.
+fn leader<'a>(most: &'a StateTime, spent: &sums::TimeSpent) -> Option<&'a str> {
+    /// Commands with this part of a state or more decided about as much.
+    const ALIKE: f64 = 0.4;
+    let is_connected = |part: &&CommandShare| {
+        let found = words::found(spent, &part.command, most.state);
+        part.share >= most.share * ALIKE && matches!(found, Some(WaitedFor::Peer(_)))
+    };
+    let connected = most.by_command.iter().find(is_connected).map(|part| part.command.as_str());
+    connected.or_else(|| most.leader())
+}
+
+/// The part of the run in which a GPU of it was busy, if that is what the run waits for.
+fn busy_gpu(spent: &TimeSpent, report: &Report) -> Option<f64> {
+    let share = spent.gpu.map(|gpu| gpu.busy_share * gpu.s / report.wall_s)?;
+    (share >= Policy::BUSY_GPU).then_some(share.min(1.0))
 }
 
 /// The kind of verdict on a state that took most of the time. `None`: the state is not known.
@@ -202,4 +231,92 @@ fn kind(state: TimeState, spent: &TimeSpent, report: &Report) -> Option<VerdictK
         TimeState::Computing if is_serial => VerdictKind::Special(SpecialVerdict::Serial),
         other => VerdictKind::of_state(other)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL_S: u64 = 100;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A run of 100 s on two cores in which these commands computed one after another.
+    fn run_of(computed_s: &[(&str, u64)]) -> (sums::TimeSpent, Report) {
+        let mut report = Report { wall_s: WALL_S as f64, ..crate::fixtures::full() };
+        report.usable.cores.count = 2.0;
+        let all_ns = computed_s.iter().map(|(_, s)| s * SECOND).sum();
+        let command = |(name, s): &(&str, u64)| {
+            let mut sums = CommandSums::default();
+            sums.command = (*name).into();
+            sums.wall_ns[TimeState::Computing as usize] = s * SECOND;
+            sums.thread_ns = sums.wall_ns;
+            sums
+        };
+        let mut spent = sums::TimeSpent::default();
+        spent.commands = computed_s.iter().map(command).collect();
+        (spent.readings, spent.known_threads, spent.threads) = (1000, 1000, 1000);
+        (spent.computing_ns, spent.cpu_ns, spent.length_ns) = (all_ns, all_ns, WALL_S * SECOND);
+        (spent, report)
+    }
+
+    fn text_of(spent: &sums::TimeSpent, report: &Report) -> String {
+        time_spent(spent, report).verdict.map_or_else(String::new, |verdict| verdict.text)
+    }
+
+    // Requirement: SLOW-15
+    #[test]
+    fn run_is_named_with_its_commands_where_no_command_alone_took_most_of_the_time() {
+        let (spent, report) = run_of(&[("align", 39), ("index", 2), ("distances", 58)]);
+        let text = "the run computed 99% of the time on 1 of 2 cores: distances 58%, align 39%";
+        assert_eq!(text_of(&spent, &report), text);
+        let (spent, report) = run_of(&[("align", 30), ("distances", 69)]);
+        assert_eq!(text_of(&spent, &report), "distances computed 69% of the time on 1 of 2 cores");
+    }
+
+    // Requirement: SLOW-15
+    #[test]
+    fn run_whose_threads_share_one_core_is_bound_to_it() {
+        let (mut spent, report) = run_of(&[("cc1", 99)]);
+        spent.commands[0].thread_ns[TimeState::WaitingForCore as usize] = 98 * SECOND;
+        let computed = "cc1 computed 99% of the time on 1 of 2 cores";
+        assert_eq!(text_of(&spent, &report), computed);
+        spent.bound_ns = spent.length_ns;
+        assert_eq!(text_of(&spent, &report), format!("{computed}; its threads are bound to that core"));
+    }
+
+    // Requirement: SLOW-5
+    #[test]
+    fn of_two_that_wait_for_each_other_the_one_with_a_server_is_named() {
+        let (mut spent, report) = run_of(&[("rsync", 0), ("ssh", 0)]);
+        for command in &mut spent.commands {
+            command.wall_ns[TimeState::Events as usize] = 45 * SECOND;
+            command.thread_ns[TimeState::Events as usize] = 90 * SECOND;
+            command.looks = 10;
+        }
+        assert_eq!(text_of(&spent, &report), "rsync waited for input or replies (poll) 90% of the time");
+        let what = WaitedFor::Peer("10.0.0.7:22".into());
+        spent.found.push(sums::Found { command: "ssh".into(), state: TimeState::Events, what, times: 9 });
+        let text = "ssh waited for input or replies (poll) 90% of the time: connected to 10.0.0.7:22";
+        assert_eq!(text_of(&spent, &report), text);
+    }
+
+    // Requirement: SLOW-7
+    #[test]
+    fn run_that_keeps_its_gpu_busy_waits_for_it_though_its_loader_computes_meanwhile() {
+        let (mut spent, report) = run_of(&[("train.py", 95)]);
+        let mut with = |busy_s: u64| {
+            let held_ns = 99 * SECOND;
+            spent.gpu = sums::GpuSums { held_ns, busy_ns: busy_s * SECOND, ..sums::GpuSums::default() };
+            let verdict = time_spent(&spent, &report).verdict.unwrap();
+            (verdict.kind, verdict.text)
+        };
+        assert_eq!(
+            with(93),
+            (VerdictKind::State(TimeState::Gpu), "the GPU was busy 93% of the time".to_owned())
+        );
+        assert_eq!(with(70).0, VerdictKind::Special(SpecialVerdict::Serial));
+        let (mut spent, report) = run_of(&[("train.py", 40)]);
+        spent.gpu = sums::GpuSums { held_ns: 99 * SECOND, busy_ns: 93 * SECOND, ..sums::GpuSums::default() };
+        assert_eq!(text_of(&spent, &report), "the GPU was busy 93% of the time");
+    }
 }

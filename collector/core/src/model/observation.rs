@@ -302,6 +302,8 @@ pub struct ThreadTarget {
     pub has_rested: bool,
     /// Major faults so far.
     pub major_faults: u64,
+    /// A child of it is alive.
+    pub has_child: bool,
 }
 
 /// What the threads of the run do at a sample.
@@ -315,6 +317,8 @@ pub struct ThreadStates {
     pub longest_ran_ns: u64,
     /// The longest that one of them ran or waited for a core, nanoseconds.
     pub longest_ready_ns: u64,
+    /// How many cores those that ran or waited may use together (sched_getaffinity(2)); 0: not known.
+    pub cores: u32,
     /// How many threads were read, or rested since they were.
     pub known: u32,
     /// How many threads there are.

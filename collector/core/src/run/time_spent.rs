@@ -120,6 +120,8 @@ pub struct TimeSpent {
     pub(crate) pending_ns: u64,
     /// Time between readings, nanoseconds.
     pub(crate) length_ns: u64,
+    /// The part of it in which its threads were bound to one core of several, nanoseconds.
+    pub(crate) bound_ns: u64,
     /// Where between its bounds the time with a ready thread lies, by how often readings saw one.
     bounded: Bounded,
     open: Stretch,
@@ -205,13 +207,20 @@ impl TimeSpent {
         self.found.push(Found { command: Arc::clone(command), state, what: what.clone(), times: 1 });
     }
 
-    /// A live process that is blocked, if the last reading found all threads blocked: one of those that decided its state.
+    /// A live process that is blocked, if the last reading found all threads blocked: one of those that decided its state. Those that wait
+    /// for sockets or events have turns, since one may wait for another. A file is found by two looks at the same process.
     pub fn blocked(&self, tree: &Tree) -> Option<(Target, TimeState)> {
         let state = self.decided?;
         let is_in =
             |states: &[(ThreadState, u32)]| states.iter().any(|(known, _)| *known == ThreadState::In(state));
-        let mut in_state = self.live.iter().filter(|(_, states)| is_in(states));
-        Some((in_state.find_map(|(id, _)| tree.get(*id)?.target())?, state))
+        let in_state = self.live.iter().filter(|(_, states)| is_in(states));
+        let targets: Vec<Target> = in_state.filter_map(|(id, _)| tree.get(*id)?.target()).collect();
+        let looks: u64 = self.commands.iter().map(|sums| sums.looks).sum();
+        let turn = match state {
+            TimeState::Events | TimeState::Network => looks.checked_rem(targets.len() as u64)?,
+            _ => 0,
+        };
+        targets.get(usize::try_from(turn).ok()?).map(|target| (*target, state))
     }
 
     /// Divides the time since the last reading among the states.
@@ -230,6 +239,7 @@ impl TimeSpent {
         self.known_threads += u64::from(reading.known);
         self.threads += u64::from(reading.total);
         self.length_ns += time.length_ns;
+        self.bound_ns += if reading.cores == 1 && cores.count > 1 { time.length_ns } else { 0 };
         self.computing_ns += time.computing_ns;
         self.cpu_ns += time.cpu_ns;
         self.pending_ns += time.length_ns - time.ready_ns;
@@ -435,6 +445,7 @@ mod tests {
                 times: TaskTimes { ran_ns: ran_ms * MS, waited_ns: waited_ms * MS },
                 longest_ran_ns: longest_ms * MS,
                 longest_ready_ns: (longest_ms + waited_ms) * MS,
+                cores: 0,
                 known: 1,
                 total: 1,
             };

@@ -37,7 +37,7 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     if time_spent::says_all_of_cores(report) {
         return None;
     }
-    Some(Block::text("", format!("others had {}", others(contention)?)))
+    Some(Block::text("", format!("other programs had {}", others(contention)?)))
 }
 
 /// Makes the text of how many cores others kept busy: `1.30 of 2 cores`. `None`: it is not known.
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn summary_says_what_others_had_and_asks_for_no_cores_then() {
         let [summary, full] = texts(Some(true));
-        assert!(summary.contains("\n                 others had 1.30 of 2 cores\n"), "{summary}");
+        assert!(summary.contains("\n                 other programs had 1.30 of 2 cores\n"), "{summary}");
         assert!(!summary.contains("--cpus-per-task"), "{summary}");
         assert!(summary.contains("(alone it may use more cores, and take less time)"), "{summary}");
         for line in [
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn summary_is_silent_of_others_that_it_did_not_wait_for() {
         let [summary, full] = texts(Some(false));
-        assert!(!summary.contains("others had") && !summary.contains("alone"), "{summary}");
+        assert!(!summary.contains("other programs had") && !summary.contains("alone"), "{summary}");
         assert!(summary.contains("--cpus-per-task=4"), "{summary}");
         assert!(full.contains("   The run waited for others: no\n"), "{full}");
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn doubt_is_in_the_full_text_alone() {
         let [summary, full] = texts(None);
-        assert!(!summary.contains("others had"), "{summary}");
+        assert!(!summary.contains("other programs had"), "{summary}");
         assert!(
             full.contains("   The run waited for others: not known\n   Not known: no schedstat\n"),
             "{full}"

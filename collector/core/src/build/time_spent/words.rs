@@ -1,6 +1,9 @@
 //! A verdict in one sentence, and what to change where that is certain.
 
-use crate::model::report::{Report, SpecialVerdict, StateTime, TimeSpent, TimeState, VerdictKind};
+use crate::model::report::{
+    CommandShare, OTHER_COMMANDS, Report, SpecialVerdict, StateTime, TimeSpent, TimeState, Verdict,
+    VerdictKind,
+};
 use crate::model::waited_for::WaitedFor;
 use crate::run::time_spent::{self as sums, Found};
 
@@ -8,6 +11,10 @@ use crate::run::time_spent::{self as sums, Found};
 const LEAST_WAIT: f64 = 0.5;
 /// Maximum number of commands that are named as waiting.
 const MAX_WAITING: usize = 3;
+/// A command that computed for a smaller part of the time is not named beside others.
+const LEAST_PART: f64 = 0.1;
+/// Beside computing, waiting for a core is named from this part of the time on.
+const LEAST_BESIDE: f64 = 0.15;
 /// A file or lock that was found this many times is named, if it was found at most of the looks.
 const LEAST_FOUND: u64 = 2;
 
@@ -18,6 +25,8 @@ pub(super) struct Said<'a> {
     pub most: &'a StateTime,
     /// The command that decided most of it. `None`: no single one did.
     pub command: Option<&'a str>,
+    /// For this part of the time a GPU was busy, which is what the run waits for.
+    pub busy_gpu: Option<f64>,
     pub time_spent: &'a TimeSpent,
     pub spent: &'a sums::TimeSpent,
     pub report: &'a Report,
@@ -26,8 +35,11 @@ pub(super) struct Said<'a> {
 impl Said<'_> {
     /// The verdict in one sentence.
     pub(super) fn sentence(&self) -> String {
-        let who = self.command.unwrap_or("the run");
+        let who = self.named().unwrap_or("the run");
         let share = percent(self.share());
+        if let Some(busy) = self.busy_gpu {
+            return format!("the GPU was busy {}", percent(busy));
+        }
         let waited = |for_what: &str| format!("{who} waited for {for_what} {share}");
         let state = match self.kind {
             VerdictKind::State(state) => state,
@@ -55,7 +67,7 @@ impl Said<'_> {
             TimeState::Lock => waited("a lock"),
             TimeState::Pipe => waited("a pipe from outside of the run"),
             TimeState::Terminal => waited("the terminal"),
-            TimeState::Events => waited("events (poll, select, epoll)") + &self.peer(),
+            TimeState::Events => waited("input or replies (poll)") + &self.peer(),
             TimeState::Sleeping => format!("{who} slept {share}"),
             TimeState::Stopped => format!("{who} was stopped {share}"),
             TimeState::Unknown => format!("what {who} did {share} is unknown"),
@@ -78,9 +90,18 @@ impl Said<'_> {
         }
     }
 
+    /// The command that is named: the one that decided most of it, if that alone is a verdict. `None`: the sentence is about the run.
+    fn named(&self) -> Option<&str> {
+        self.command.filter(|command| self.share_of(command) >= Verdict::LEAST_SHARE)
+    }
+
     /// The part of the time in which the command that is named was in the state, or the run if none is.
     fn share(&self) -> f64 {
-        let Some(command) = self.command else { return self.most.share };
+        self.named().map_or(self.most.share, |command| self.share_of(command))
+    }
+
+    /// The part of the time in which a command was in the state.
+    fn share_of(&self, command: &str) -> f64 {
         let mut times = self.time_spent.commands.iter().filter(|time| time.command == command);
         let of_state = times.find_map(|time| time.states.iter().find(|time| time.state == self.most.state));
         let part = of_state.map_or(self.most.share, |time| time.s / self.report.wall_s);
@@ -92,26 +113,46 @@ impl Said<'_> {
     fn computed(&self, who: &str, share: &str) -> String {
         let waiting = self.waiting();
         let waiting = match waiting.as_slice() {
-            [] => String::new(),
+            [] => self.parts(),
             [one] => format!("; {one} waited for it"),
             [others @ .., last] => format!("; {} and {last} waited for it", others.join(", ")),
         };
-        format!("{who} computed {share} on {}{waiting}{}", self.cores_used(), self.bound())
+        let no_core = self.share_without_core().map(|share| format!("; it waited for a core {share}"));
+        let (cores, no_core) = (self.cores_used(), no_core.unwrap_or_default());
+        format!("{who} computed {share} on {cores}{waiting}{}{no_core}", self.bound())
     }
 
-    /// Says that threads waited for the core on which a serial run computed, though it might use others. Nothing if they did not.
+    /// The part of the time in which the run waited for a core, if it is a large one.
+    fn share_without_core(&self) -> Option<String> {
+        let is_large =
+            |time: &&StateTime| time.state == TimeState::WaitingForCore && time.share >= LEAST_BESIDE;
+        self.time_spent.states.iter().find(is_large).map(|time| format!("{:.0}%", time.share * 100.0))
+    }
+
+    /// The parts of the commands, if the sentence is about the run.
+    fn parts(&self) -> String {
+        let is_large = |part: &&CommandShare| part.share >= LEAST_PART && part.command != OTHER_COMMANDS;
+        let parts = self.most.by_command.iter().filter(is_large);
+        let parts: Vec<String> =
+            parts.map(|part| format!("{} {:.0}%", part.command, part.share * 100.0)).collect();
+        if self.named().is_some() || parts.is_empty() {
+            return String::new();
+        }
+        format!(": {}", parts.join(", "))
+    }
+
+    /// Says that the threads of a run that computed on one core of several were bound to it, if they waited for it.
     fn bound(&self) -> &'static str {
         /// Threads that waited for less than this part of the time do not count.
-        const LEAST_PART: f64 = 0.25;
+        const LEAST_WAIT: f64 = 0.25;
         let of_state = |state: TimeState| {
             let times = self.time_spent.commands.iter().flat_map(|time| &time.states);
             times.filter(|time| time.state == state).map(|time| time.s).sum::<f64>()
         };
-        let waited_s = of_state(TimeState::WaitingForCore);
+        let has_waited = of_state(TimeState::WaitingForCore) >= of_state(TimeState::Computing) * LEAST_WAIT;
         let is_bound = self.kind == VerdictKind::Special(SpecialVerdict::Serial)
-            && self.report.contention.is_contended != Some(true)
-            && waited_s >= of_state(TimeState::Computing) * LEAST_PART;
-        if is_bound { "; other threads waited for that core, as if they were bound to it" } else { "" }
+            && self.spent.bound_ns as f64 >= self.spent.length_ns as f64 * Verdict::LEAST_SHARE;
+        if has_waited && is_bound { "; its threads are bound to that core" } else { "" }
     }
 
     /// How many cores computed, of those that the run may use: `1 of 16 cores`.
@@ -128,8 +169,9 @@ impl Said<'_> {
     /// The commands that waited for pipes of the run most of the time, while the named one computed.
     fn waiting(&self) -> Vec<&str> {
         let least_s = self.report.wall_s * LEAST_WAIT;
-        let waited = self.time_spent.commands.iter().filter(|time| time.waiting_for_pipes_s >= least_s);
-        let others = waited.map(|time| time.command.as_str()).filter(|name| Some(*name) != self.command);
+        let all = self.named().map_or(&[][..], |_| self.time_spent.commands.as_slice());
+        let waited = all.iter().filter(|time| time.waiting_for_pipes_s >= least_s);
+        let others = waited.map(|time| time.command.as_str()).filter(|name| Some(*name) != self.named());
         others.take(MAX_WAITING).collect()
     }
 
@@ -141,7 +183,7 @@ impl Said<'_> {
         let contention = &self.report.contention;
         match (contention.is_contended, contention.others_cores, contention.allowed_cores) {
             (Some(true), Some(others), Some(all)) => {
-                format!(": others used {} of {all} cores", tenths(others))
+                format!(": other programs used {} of {all} cores", tenths(others))
             }
             _ => String::new(),
         }
@@ -186,14 +228,22 @@ impl Said<'_> {
         }
     }
 
-    /// What the command was found to wait for at most looks. `None`: nothing was found so often.
+    /// What the command that is named was found to wait for.
     fn found(&self) -> Option<&WaitedFor> {
-        let command = self.command?;
-        let looks = self.spent.commands.iter().find(|sums| &*sums.command == command)?.looks;
-        let of_command = |found: &&Found| &*found.command == command && found.state == self.most.state;
-        let most = self.spent.found.iter().filter(of_command).max_by_key(|found| found.times)?;
-        (most.times >= LEAST_FOUND && most.times * 2 > looks).then_some(&most.what)
+        found(self.spent, self.named()?, self.most.state)
     }
+}
+
+/// What a command was found to wait for in a state at most looks. `None`: nothing was found so often.
+pub(super) fn found<'a>(
+    spent: &'a sums::TimeSpent,
+    command: &str,
+    state: TimeState,
+) -> Option<&'a WaitedFor> {
+    let looks = spent.commands.iter().find(|sums| &*sums.command == command)?.looks;
+    let of_command = |found: &&Found| &*found.command == command && found.state == state;
+    let most = spent.found.iter().filter(of_command).max_by_key(|found| found.times)?;
+    (most.times >= LEAST_FOUND && most.times * 2 > looks).then_some(&most.what)
 }
 
 /// `41% of the time`.

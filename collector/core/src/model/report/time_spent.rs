@@ -49,7 +49,7 @@ impl TimeState {
             Self::Gpu => "GPU",
             Self::FileLock => "file lock",
             Self::Pipe => "pipe from outside",
-            Self::Events => "events (poll)",
+            Self::Events => "input or replies (poll)",
             other => other.name(),
         }
     }

@@ -11,7 +11,7 @@ pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
@@ -240,12 +240,16 @@ impl Sampling {
 
     /// The live processes, for a reading of their threads.
     pub fn thread_targets(&self, tree: &Tree) -> Vec<ThreadTarget> {
+        let parents: FxHashSet<ProcessId> =
+            self.alive.iter().filter_map(|id| tree.get(*id)?.ancestry.parent.known()).collect();
         let target = |id: &ProcessId| {
             let reading = self.readings.get(id)?;
             let Vitals { threads, letter, major_faults, .. } = reading.vitals;
             // A process that rested has no reading in this sample.
             let has_rested = reading.at_ns != self.current.at_ns;
-            Some(ThreadTarget { target: tree.get(*id)?.target()?, threads, letter, has_rested, major_faults })
+            let target = tree.get(*id)?.target()?;
+            let has_child = parents.contains(id);
+            Some(ThreadTarget { target, threads, letter, has_rested, major_faults, has_child })
         };
         self.alive.iter().filter_map(target).collect()
     }

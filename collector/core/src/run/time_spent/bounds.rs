@@ -48,8 +48,12 @@ impl ReadyTime {
     ) -> Self {
         let length_ns = stretch.length_ns;
         let cpu_ns: u64 = stretch.cpu_ns.iter().map(|(_, ns)| ns).sum();
-        // More cores than there are can't have computed at once, which counts where some threads were not read.
+        // More cores than there are can't have computed at once, which counts where some threads were not read. Nor can more than its
+        // threads may use. Processes that ended may have used others.
         let on_all_cores_ns = cpu_ns.checked_div(u64::from(cores.count)).unwrap_or(0);
+        let alive_cpu_ns = cpu_ns.saturating_sub(stretch.ended_cpu_ns);
+        let on_own_cores_ns = alive_cpu_ns.checked_div(u64::from(reading.cores)).unwrap_or(0);
+        let on_all_cores_ns = on_all_cores_ns.max(on_own_cores_ns);
         let longest_ran_ns = reading.longest_ran_ns.max(stretch.longest_ended_ns).min(cpu_ns);
         let longest_ran_ns = longest_ran_ns.max(on_all_cores_ns).min(length_ns);
         let longest_ready_ns = reading.longest_ready_ns.max(longest_ran_ns).min(length_ns);
@@ -109,7 +113,27 @@ fn computing_ns(most_ns: u64, least_ns: u64, ready_ns: u64, times_ns: (u64, u64)
 
 #[cfg(test)]
 mod tests {
-    use super::computing_ns;
+    use super::*;
+    use crate::model::observation::TaskTimes;
+
+    // Requirement: SLOW-1
+    #[test]
+    fn threads_that_are_bound_to_one_core_compute_one_after_another() {
+        // Two threads share a core, each with 50 of 100 ms. Strangers have the other core.
+        let computing_of = |cores: u32| {
+            let reading = ThreadStates {
+                times: TaskTimes { ran_ns: 100, waited_ns: 100 },
+                longest_ran_ns: 50,
+                longest_ready_ns: 100,
+                cores,
+                ..ThreadStates::default()
+            };
+            let stretch = Stretch { length_ns: 100, cpu_ns: vec![("cc1".into(), 100)], ..Stretch::default() };
+            let moment = CoresMoment { count: 2, others_part: 0.5 };
+            ReadyTime::new(&stretch, &reading, true, moment, &mut Bounded::default()).computing_ns
+        };
+        assert_eq!([computing_of(1), computing_of(2), computing_of(0)], [100, 75, 75]);
+    }
 
     #[test]
     fn threads_that_share_cores_with_others_wait_at_the_same_time() {
