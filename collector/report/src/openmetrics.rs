@@ -11,8 +11,8 @@ use std::time::UNIX_EPOCH;
 use super::figures::float;
 use super::quote;
 use crate::model::command::command_of_args;
-use crate::model::gpu::listing::{Listed, Listing};
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
+use crate::model::gpu::listing::Listing;
 use crate::model::report::{GpuDevice, Report, Stage, Track};
 
 /// What all names begin with.
@@ -29,6 +29,14 @@ use MetricKind::{Counter, Gauge};
 
 /// A metric: its name without [`PREFIX`], its kind, and its help text.
 type Metric<'a> = (&'a str, MetricKind, &'a str);
+
+/// The figures of each GPU in the list of GPUs, with their help texts.
+const NOW: [(GpuFigure, &str); 4] = [
+    (GpuFigure::MemoryUsed, "Memory in use by all processes."),
+    (GpuFigure::Utilization, "Utilization lately."),
+    (GpuFigure::Temperature, "Temperature."),
+    (GpuFigure::Power, "Power."),
+];
 
 /// The text of the metrics so far.
 #[derive(Default)]
@@ -62,6 +70,26 @@ impl Metrics {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
         }
+    }
+
+    /// Adds a figure of GPUs: a line for each id of a GPU.
+    fn add_figure<'a>(
+        &mut self,
+        figure: GpuFigure,
+        help: &str,
+        values: impl Iterator<Item = (&'a str, Option<f64>)>,
+    ) {
+        // The base unit of each unit in the name of a figure, and how many of the unit it is.
+        let (ending, base, factor) = match figure.row().unit {
+            Some("%") => ("_percent", "_ratio", 100.0),
+            Some("C") => ("_c", "_celsius", 1.0),
+            Some("W") => ("_w", "_watts", 1.0),
+            Some("MHz") => ("_mhz", "_hertz", 1e-6),
+            _ => ("", "", 1.0),
+        };
+        let name = format!("gpu_{}{base}", figure.name().trim_end_matches(ending));
+        let values = values.map(|(id, value)| (Some(("uuid", id)), value.map(|value| value / factor)));
+        self.add((&name, Gauge, help), values);
     }
 
     /// Adds a metric with one line.
@@ -124,10 +152,10 @@ fn usage(metrics: &mut Metrics, report: &Report) {
         let sets = ["main", "descendants", "combined"].map(|set| Some(("set", set)));
         sets.into_iter().zip(values)
     };
-    let (max, now) = (&report.max_ram, &report.series.ram_bytes);
+    let now = &report.series.ram_bytes;
     metrics.add(
         ("ram_max_bytes", Gauge, "Largest RAM so far: main (first process), descendants, combined; of several nodes a lower bound."),
-        by_set([max.main, max.descendants, max.combined].map(|set| float(set.footprint_bytes))),
+        by_set(report.max_ram.footprint_bytes().values().map(float)),
     );
     metrics.add(
         ("ram_bytes", Gauge, "RAM lately, while the command runs."),
@@ -163,68 +191,78 @@ fn lately(report: &Report, track: &Track) -> Option<f64> {
     (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
 }
 
+/// A figure of the GPUs in a report.
+enum OfReport {
+    /// Of the whole run.
+    Whole(Metric<'static>, fn(&GpuDevice) -> Option<f64>),
+    /// While the command runs, with its help text.
+    Lately(GpuFigure, &'static str),
+}
+
+/// The figures of the GPUs in a report.
+const OF_REPORT: [OfReport; 10] = [
+    OfReport::Whole(("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| {
+        float(gpu.memory.total_bytes)
+    }),
+    OfReport::Whole(
+        ("gpu_memory_used_max_bytes", Gauge, "Most memory in use by all processes of the machine."),
+        |gpu| float(gpu.memory.max_used_bytes),
+    ),
+    OfReport::Whole(("gpu_memory_run_max_bytes", Gauge, "Most memory of the run's processes."), |gpu| {
+        float(gpu.memory.max_combined_bytes)
+    }),
+    OfReport::Lately(GpuFigure::MemoryUsed, "Memory in use lately, while the command runs."),
+    OfReport::Lately(GpuFigure::MemoryRun, "Memory of the run's processes lately, while the command runs."),
+    OfReport::Whole(
+        ("gpu_utilization_mean_ratio", Gauge, "Mean utilization, by any process of the machine."),
+        |gpu| ratio(gpu.utilization.mean_percent),
+    ),
+    OfReport::Whole(("gpu_utilization_max_ratio", Gauge, "Largest utilization."), |gpu| {
+        ratio(gpu.utilization.max_percent)
+    }),
+    OfReport::Lately(GpuFigure::Utilization, "Utilization lately, while the command runs."),
+    OfReport::Whole(
+        ("gpu_busy_seconds_total", Counter, "Time that the GPU was busy, by any process of the machine."),
+        |gpu| gpu.utilization.active_s,
+    ),
+    OfReport::Whole(
+        ("gpu_energy_joules_total", Counter, "Energy that the GPU used, by its own counter."),
+        |gpu| gpu.power.energy_j,
+    ),
+];
+
+fn ratio(percent: Option<f64>) -> Option<f64> {
+    percent.map(|percent| percent / 100.0)
+}
+
 /// Adds the figures of GPUs: each figure has a line for each GPU, whose id is the label `uuid`.
 fn gpus(metrics: &mut Metrics, report: &Report) {
-    type Value<'a> = &'a dyn Fn(&GpuDevice) -> Option<f64>;
-    let ratio = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
-    let series = |gpu: &GpuDevice| report.series.gpus.iter().find(|series| series.id == gpu.id);
-    let all: [(Metric<'_>, Value<'_>); 10] = [
-        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), &|gpu| float(gpu.memory.total_bytes)),
-        (
-            ("gpu_memory_used_max_bytes", Gauge, "Most memory in use by all processes of the machine."),
-            &|gpu| float(gpu.memory.max_used_bytes),
-        ),
-        (("gpu_memory_run_max_bytes", Gauge, "Most memory of the run's processes."), &|gpu| {
-            float(gpu.memory.max_combined_bytes)
-        }),
-        (("gpu_memory_used_bytes", Gauge, "Memory in use lately, while the command runs."), &|gpu| {
-            lately(report, &series(gpu)?[GpuFigure::MemoryUsed])
-        }),
-        (
-            ("gpu_memory_run_bytes", Gauge, "Memory of the run's processes lately, while the command runs."),
-            &|gpu| lately(report, &series(gpu)?[GpuFigure::MemoryRun]),
-        ),
-        (("gpu_utilization_mean_ratio", Gauge, "Mean utilization, by any process of the machine."), &|gpu| {
-            ratio(gpu.utilization.mean_percent)
-        }),
-        (("gpu_utilization_max_ratio", Gauge, "Largest utilization."), &|gpu| {
-            ratio(gpu.utilization.max_percent)
-        }),
-        (("gpu_utilization_ratio", Gauge, "Utilization lately, while the command runs."), &|gpu| {
-            ratio(lately(report, &series(gpu)?[GpuFigure::Utilization]))
-        }),
-        (
-            ("gpu_busy_seconds_total", Counter, "Time that the GPU was busy, by any process of the machine."),
-            &|gpu| gpu.utilization.active_s,
-        ),
-        (("gpu_energy_joules_total", Counter, "Energy that the GPU used, by its own counter."), &|gpu| {
-            gpu.power.energy_j
-        }),
-    ];
-    for (metric, value) in all {
-        metrics.add(metric, report.gpus.iter().map(|gpu| (Some(("uuid", gpu.id.as_str())), value(gpu))));
+    let gpus = || report.gpus.iter().map(|gpu| (gpu.id.as_str(), gpu));
+    for figure in &OF_REPORT {
+        match figure {
+            OfReport::Whole(metric, value) => {
+                metrics.add(*metric, gpus().map(|(id, gpu)| (Some(("uuid", id)), value(gpu))));
+            }
+            OfReport::Lately(figure, help) => {
+                let series = |id: &str| report.series.gpus.iter().find(|series| series.id == id);
+                let value = |id| lately(report, &series(id)?[*figure]);
+                metrics.add_figure(*figure, help, gpus().map(|(id, _)| (id, value(id))));
+            }
+        }
     }
 }
 
 /// Renders the GPUs of the machine, as they are now.
 pub(super) fn gpu_list(listing: &Listing) -> String {
-    type Value = fn(&Listed) -> Option<f64>;
-    const ALL: [(Metric<'_>, Value); 5] = [
-        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| float(gpu.device.memory_bytes)),
-        (("gpu_memory_used_bytes", Gauge, "Memory in use by all processes."), |gpu| {
-            float(gpu.now.memory_used_bytes)
-        }),
-        (("gpu_utilization_ratio", Gauge, "Utilization lately."), |gpu| {
-            gpu.now.utilization_percent.map(|percent| percent / 100.0)
-        }),
-        (("gpu_temperature_celsius", Gauge, "Temperature."), |gpu| gpu.now.temperature_c),
-        (("gpu_power_watts", Gauge, "Power."), |gpu| gpu.now.power_w),
-    ];
     let mut metrics = Metrics::default();
     metrics.add_one(("gpus", Gauge, "GPUs of the machine."), listing.count.map(|count| count as f64));
-    for (metric, value) in ALL {
-        let gpus = listing.gpus.iter();
-        metrics.add(metric, gpus.map(|gpu| (Some(("uuid", gpu.device.id.as_str())), value(gpu))));
+    let gpus = || listing.gpus.iter().map(|gpu| (gpu.device.id.as_str(), gpu));
+    metrics.add(
+        ("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."),
+        gpus().map(|(id, gpu)| (Some(("uuid", id)), float(gpu.device.memory_bytes))),
+    );
+    for (figure, help) in NOW {
+        metrics.add_figure(figure, help, gpus().map(|(id, gpu)| (id, gpu.now.figures[figure])));
     }
     metrics.text
 }

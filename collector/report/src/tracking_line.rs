@@ -84,12 +84,7 @@ fn json_value(report: &Report) -> Value {
 impl Line {
     /// Makes the line of the end. `told`: the largest RAM as the last sample in the file has it.
     pub fn end(report: &Report, told: Groups<RamMaximum>) -> Self {
-        let ram = &report.max_ram;
-        let known = Groups {
-            main: ram.main.footprint_bytes,
-            descendants: ram.descendants.footprint_bytes,
-            combined: ram.combined.footprint_bytes,
-        };
+        let known = report.max_ram.footprint_bytes();
         let maximum = |bytes: Option<u64>, told: RamMaximum| {
             // The last sample has a source only for its own figure.
             let source = (Some(told.bytes) == bytes).then_some(told.source);

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::Sample;
-use gpu_track_abi::table::{GpuEntry, ProcessEntry, SUMMARY_CAPACITY, Text};
+use gpu_track_abi::table::{GpuEntry, SUMMARY_CAPACITY, Text};
 use serde::Serialize;
 
 use super::sink::{Resume, Sink, SinkContext};
 use crate::model::batch::Job;
 use crate::model::config::SessionStart;
-use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
-use crate::model::live::{LiveProcess, LiveSummary};
+use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
+use crate::model::live::LiveSummary;
 use crate::model::report::Usable;
 use crate::model::timestamp::rfc3339;
 use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
@@ -158,8 +158,7 @@ impl Sink for LiveRing {
         let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(|gpu| gpu_entry(run, gpu)).collect();
         file.put_gpus(now.at_ns, &gpus);
         let processes = run.live_processes();
-        let entries: Vec<ProcessEntry> = processes.listed.iter().map(process_entry).collect();
-        file.put_processes(processes.at_ns, &entries, processes.others);
+        file.put_processes(processes.at_ns, &processes.listed, processes.others);
         if now.at_ns >= self.summary_due_ns {
             self.summary_due_ns = now.at_ns.saturating_add(SUMMARY_INTERVAL_NS);
             if let Some(summary) = self.identity.summary(self.start, run, now) {
@@ -211,6 +210,7 @@ pub fn figures(entry: &GpuEntry) -> ByGpuFigure<Option<f64>> {
         GpuFigure::Temperature => entry.temperature_c,
         GpuFigure::Power => entry.power_w,
         GpuFigure::SmClock => entry.sm_clock_mhz,
+        _ => None,
     };
     ByGpuFigure::new(|figure| of(figure).filter(|value| value.is_finite()))
 }
@@ -220,19 +220,6 @@ pub fn cpu_percent(first: &Sample, last: &Sample) -> Option<f64> {
     let passed_ns = last.monotonic_ns.checked_sub(first.monotonic_ns).filter(|ns| *ns > 0)?;
     // The CPU time goes back a little where a process's CPU time turns out to be its child's.
     Some(last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / passed_ns as f64 * 100.0)
-}
-
-/// Makes the entry of a process in the live file's table.
-fn process_entry(process: &LiveProcess) -> ProcessEntry {
-    ProcessEntry {
-        pid: process.pid.map(u64::from),
-        parent_pid: process.parent_pid.map(u64::from),
-        start_ns: Some(process.start_ns),
-        rss_bytes: Some(process.rss_bytes),
-        cpu_ns: process.cpu_ns,
-        gpu_bytes: process.gpu_bytes,
-        command: Text::new(&process.command),
-    }
 }
 
 impl Drop for LiveRing {

@@ -51,7 +51,7 @@ const PIPES_NS: u64 = 1_000_000_000;
 const MAX_HELD: usize = 4096;
 
 /// Reads what threads do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ThreadReader {
     root: ProcRoot,
     processes: FxHashMap<ProcessId, HeldProcess>,
@@ -150,19 +150,9 @@ impl ThreadReader {
     pub(crate) fn new(root: ProcRoot, is_resumed: bool) -> Self {
         Self {
             root,
-            processes: FxHashMap::default(),
-            read_ns: 0,
             counted_until_ns: if is_resumed { u64::MAX } else { 0 },
             saved_ns: MOST_SAVED_NS,
-            counted_cpu_ns: 0,
-            looks: 0,
-            first: 0,
-            most_held: 0,
-            held: 0,
-            pipes: FxHashMap::default(),
-            pipes_ns: 0,
-            cores: CpuSet::new(),
-            swapped_in: 0,
+            ..Self::default()
         }
     }
 

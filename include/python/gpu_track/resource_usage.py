@@ -116,27 +116,15 @@ class ResourceUsage:
     @classmethod
     def unknown(cls, ram_unit: str, gpu_ram_unit: str, time_unit: str) -> ResourceUsage:
         """That of a process of which nothing is known."""
-        nothing = dict.fromkeys(RSSValues.__dataclass_fields__)
-        none = dict.fromkeys(ProcessingUnitPercentages.__dataclass_fields__)
-        parts = ("main", "descendants", "combined")
-        return cls.of_report(
-            {
-                "max_ram": {"unit": ram_unit, "system_capacity": None, "system": None, **dict.fromkeys(parts, nothing)},
-                "max_gpu_ram": {
-                    "unit": gpu_ram_unit,
-                    "system_capacity": None,
-                    "system": None,
-                    **dict.fromkeys(parts),
-                },
-                "cpu_utilization": {
-                    "system_core_count": None,
-                    "n_expected_cores": None,
-                    **dict.fromkeys(("system", *parts), none),
-                    **dict.fromkeys(f"{part}_n_threads" for part in parts),
-                },
-                "gpu_utilization": {"system_gpu_count": None, "n_expected_gpus": None, "gpu_percentages": none},
-                "compute_time": {"unit": time_unit, "time": None},
-            }
+        unknown: Any = UNKNOWN
+        ram = (RSSValues(*[unknown] * 3) for _ in range(3))
+        system, main, descendants, combined, gpus = (ProcessingUnitPercentages(*[unknown] * 4) for _ in range(5))
+        return cls(
+            MaxRAM(ram_unit, unknown, unknown, *ram),
+            MaxGPURAM(gpu_ram_unit, *[unknown] * 5),
+            CPUUtilization(unknown, unknown, system, main, descendants, combined, unknown, unknown, unknown),
+            GPUUtilization(unknown, unknown, gpus),
+            ComputeTime(time_unit, unknown),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -78,6 +78,7 @@ impl Turn {
 }
 
 /// CMD, and the alerts that it runs for, one after the other.
+#[derive(Default)]
 pub(crate) struct AlertCommands {
     /// CMD. `None`: there is none.
     command: Option<OsString>,
@@ -108,17 +109,7 @@ impl AlertCommands {
     ) -> Self {
         let mut tracked = tracked.join(OsStr::new(" ")).into_vec();
         tracked.truncate(LONGEST_COMMAND);
-        Self {
-            command,
-            tracked: OsString::from_vec(tracked),
-            segment,
-            is_quiet,
-            waiting: VecDeque::new(),
-            running: None,
-            failed_runners: Vec::new(),
-            failures: Vec::new(),
-            lines: VecDeque::new(),
-        }
+        Self { command, tracked: OsString::from_vec(tracked), segment, is_quiet, ..Self::default() }
     }
 
     /// Runs CMD for an alert, now or when CMD has run for the alerts before. If [`MOST_WAITING`] wait already, notes that as a

@@ -385,13 +385,10 @@ fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
     if inputs.run.totals.ram_missing.processes > 0 {
         return Groups::default();
     }
-    let known = Groups {
-        main: max_ram.main.footprint_bytes,
-        descendants: max_ram.descendants.footprint_bytes,
-        combined: max_ram.combined.footprint_bytes,
-    };
     // The known RAM can be a floor (see [`set_ram`]), which the upper bound lacks. So the known RAM can be the larger one.
-    known.with(inputs.run.ram.at_most_bytes, |known, at_most| known.map(|known| known.max(at_most)))
+    max_ram
+        .footprint_bytes()
+        .with(inputs.run.ram.at_most_bytes, |known, at_most| known.map(|known| known.max(at_most)))
 }
 
 /// Makes the report's largest proportional RAM, with the reason if one is null.

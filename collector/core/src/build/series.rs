@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use crate::model::gpu::over_time::ByGpuFigure;
+use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use crate::model::groups::Groups;
 use crate::model::report::{
     CommandSeries, Cpu, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series,
@@ -238,7 +238,9 @@ impl ReportAxis<'_> {
         let devices = run.gpu.usage.devices.iter().zip(&self.over_time.gpus);
         let all = devices.map(|(usage, tracks)| GpuSeries {
             id: usage.device.id.clone(),
-            tracks: ByGpuFigure::new(|figure| self.track(&tracks[figure])),
+            tracks: GpuFigure::OVER_TIME
+                .into_iter()
+                .fold(ByGpuFigure::default(), |all, figure| all.with(figure, self.track(&tracks[figure]))),
         });
         all.collect()
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::exit_account::{ExitAccount, Remains, ThreadAccount};
+use super::exit_account::{ExitAccount, Remains, StatCounts, ThreadAccount};
 use super::ids::Key;
 
 /// The process that a run attaches to.
@@ -27,14 +27,8 @@ pub struct UsedBefore {
     pub at_ns: u64,
     /// CPU clock.
     pub cpu_ns: u64,
-    /// User part of the CPU time, clock ticks.
-    pub user_ticks: u64,
-    /// System part of the CPU time, clock ticks.
-    pub system_ticks: u64,
-    /// Minor faults.
-    pub minor_faults: u64,
-    /// Major faults.
-    pub major_faults: u64,
+    /// What else was counted.
+    pub counts: StatCounts,
     /// Block input and output of the process and its waited-for children, 512-byte units. `None`: it may not be read.
     pub blocks: Option<(u64, u64)>,
     /// VmHWM. The kernel never lowers it while the program runs, so only a later reading that is larger is a peak of the run.
@@ -47,10 +41,7 @@ impl UsedBefore {
     pub fn of_remains(&self, remains: &Remains) -> Remains {
         Remains {
             cpu_ns: remains.cpu_ns.saturating_sub(self.cpu_ns),
-            user_ticks: remains.user_ticks.saturating_sub(self.user_ticks),
-            system_ticks: remains.system_ticks.saturating_sub(self.system_ticks),
-            minor_faults: remains.minor_faults.saturating_sub(self.minor_faults),
-            major_faults: remains.major_faults.saturating_sub(self.major_faults),
+            counts: remains.counts.since(self.counts),
         }
     }
 
@@ -60,8 +51,8 @@ impl UsedBefore {
     /// [`Self::later_peak`] tells whether it is of the run.
     pub fn of_account(&self, account: ExitAccount, tick_us: u64) -> ExitAccount {
         let thread = account.thread.map(|thread| ThreadAccount {
-            user_us: thread.user_us.saturating_sub(self.user_ticks.saturating_mul(tick_us)),
-            system_us: thread.system_us.saturating_sub(self.system_ticks.saturating_mul(tick_us)),
+            user_us: thread.user_us.saturating_sub(self.counts.user_ticks.saturating_mul(tick_us)),
+            system_us: thread.system_us.saturating_sub(self.counts.system_ticks.saturating_mul(tick_us)),
             ..thread
         });
         ExitAccount {
@@ -90,14 +81,15 @@ impl UsedBefore {
 mod tests {
     use super::*;
 
+    fn counts(user_ticks: u64, system_ticks: u64, minor_faults: u64, major_faults: u64) -> StatCounts {
+        StatCounts { user_ticks, system_ticks, minor_faults, major_faults }
+    }
+
     fn before() -> UsedBefore {
         UsedBefore {
             at_ns: 100,
             cpu_ns: 5_000,
-            user_ticks: 3,
-            system_ticks: 2,
-            minor_faults: 70,
-            major_faults: 7,
+            counts: counts(3, 2, 70, 7),
             blocks: Some((10, 20)),
             vm_hwm_bytes: Some(4096),
         }
@@ -106,10 +98,8 @@ mod tests {
     // Requirement: ATTACH-2
     #[test]
     fn what_was_used_before_is_taken_off_every_figure() {
-        let remains =
-            Remains { cpu_ns: 7_000, user_ticks: 4, system_ticks: 4, minor_faults: 90, major_faults: 8 };
-        let expected =
-            Remains { cpu_ns: 2_000, user_ticks: 1, system_ticks: 2, minor_faults: 20, major_faults: 1 };
+        let remains = Remains { cpu_ns: 7_000, counts: counts(4, 4, 90, 8) };
+        let expected = Remains { cpu_ns: 2_000, counts: counts(1, 2, 20, 1) };
         assert_eq!(before().of_remains(&remains), expected);
         let thread = ThreadAccount { user_us: 40_000, system_us: 30_000, faulted_bytes: 4096 };
         let account = ExitAccount { cpu_ns: Some(9_000), thread: Some(thread), ..ExitAccount::default() };

@@ -29,17 +29,37 @@ pub struct ThreadAccount {
     pub faulted_bytes: u64,
 }
 
-/// Final figures of a process, read from its zombie.
+/// What /proc/PID/stat counts of a process, without its waited-for children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remains {
-    /// CPU time of all its threads, nanoseconds.
-    pub cpu_ns: u64,
-    /// User CPU time, clock ticks.
+pub struct StatCounts {
+    /// User part of the CPU time, clock ticks.
     pub user_ticks: u64,
-    /// System CPU time, clock ticks.
+    /// System part of the CPU time, clock ticks.
     pub system_ticks: u64,
     /// Minor faults.
     pub minor_faults: u64,
     /// Major faults.
     pub major_faults: u64,
+}
+
+impl StatCounts {
+    /// These counts less earlier ones.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
+            system_ticks: self.system_ticks.saturating_sub(before.system_ticks),
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+        }
+    }
+}
+
+/// Final figures of a process, read from its zombie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remains {
+    /// CPU time of all its threads, nanoseconds.
+    pub cpu_ns: u64,
+    /// What else is counted.
+    pub counts: StatCounts,
 }

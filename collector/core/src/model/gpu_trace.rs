@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::gpu::Figure;
+use super::gpu::gpu_figure::GpuFigure;
 use super::style::StreamFile;
 use super::tree_sample::GpuSample;
 use crate::named;
@@ -110,26 +110,38 @@ impl Field {
         Self::ALL.into_iter().find(|field| field.names().any(|other| other == name))
     }
 
+    /// The figure that it shows. `None`: it shows what the device is, or when it was read.
+    fn figure(self) -> Option<GpuFigure> {
+        Some(match self {
+            Self::Pstate => GpuFigure::Pstate,
+            Self::Temperature => GpuFigure::Temperature,
+            Self::Utilization => GpuFigure::Utilization,
+            Self::MemoryUtilization => GpuFigure::MemoryUtilization,
+            Self::EncoderUtilization => GpuFigure::EncoderUtilization,
+            Self::DecoderUtilization => GpuFigure::DecoderUtilization,
+            Self::MemoryFree => GpuFigure::MemoryFree,
+            Self::MemoryUsed => GpuFigure::MemoryUsed,
+            Self::Power => GpuFigure::Power,
+            Self::SmClock => GpuFigure::SmClock,
+            Self::MemoryClock => GpuFigure::MemoryClock,
+            _ => return None,
+        })
+    }
+
     /// The heading of its column: its name, and its unit.
     fn heading(self) -> String {
-        let unit = match self {
-            Self::Utilization
-            | Self::MemoryUtilization
-            | Self::EncoderUtilization
-            | Self::DecoderUtilization => " [%]",
-            Self::MemoryTotal | Self::MemoryFree | Self::MemoryUsed => " [MiB]",
-            Self::Power => " [W]",
-            Self::SmClock | Self::MemoryClock => " [MHz]",
-            _ => "",
-        };
-        format!("{}{unit}", self.name())
+        let name = self.name();
+        match self.figure().map(|figure| figure.row().unit) {
+            Some(None) => format!("{name} [MiB]"),
+            Some(Some(unit @ ("%" | "W" | "MHz"))) => format!("{name} [{unit}]"),
+            None if self == Self::MemoryTotal => format!("{name} [MiB]"),
+            _ => name.to_owned(),
+        }
     }
 
     /// The text of its cell in the line of a GPU. `timestamp`: the time of the sample, as text. `None`: the value is not known.
     fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
         let device = &gpu.device;
-        let gauge = |figure| gpu.gauge(figure);
-        let percent = |value: Option<f64>| value.map(|percent| format!("{percent:.0} %"));
         let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
         match self {
             Self::Timestamp => timestamp.map(str::to_owned),
@@ -138,18 +150,18 @@ impl Field {
             Self::Name => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
             Self::DriverVersion => device.driver_version.as_deref().map(csv_cell),
-            Self::Pstate => gauge(Figure::Pstate).map(|state| format!("P{state:.0}")),
-            Self::Temperature => gauge(Figure::Temperature).map(|degrees| format!("{degrees:.0}")),
-            Self::Utilization => percent(gpu.busy_percent),
-            Self::MemoryUtilization => percent(gauge(Figure::MemoryUtilization)),
-            Self::EncoderUtilization => percent(gauge(Figure::EncoderUtilization)),
-            Self::DecoderUtilization => percent(gauge(Figure::DecoderUtilization)),
             Self::MemoryTotal => device.memory_bytes.map(mib),
-            Self::MemoryFree => gpu.used_bytes.and_then(|used| device.free_bytes(used)).map(mib),
-            Self::MemoryUsed => gpu.used_bytes.map(mib),
-            Self::Power => gauge(Figure::Power).map(|watts| format!("{watts:.2} W")),
-            Self::SmClock => gauge(Figure::SmClock).map(|mhz| format!("{mhz:.0} MHz")),
-            Self::MemoryClock => gauge(Figure::MemoryClock).map(|mhz| format!("{mhz:.0} MHz")),
+            _ => {
+                let row = self.figure()?.row();
+                let value = (row.value)(gpu)?;
+                Some(match row.unit {
+                    None => mib(value as u64),
+                    Some("") => format!("P{value:.0}"),
+                    Some("C") => format!("{value:.0}"),
+                    Some("W") => format!("{value:.2} W"),
+                    Some(unit) => format!("{value:.0} {unit}"),
+                })
+            }
         }
     }
 }
@@ -185,7 +197,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::gpu::Device;
+    use crate::model::gpu::{Device, Figure};
 
     const AT: Option<&str> = Some("2026/11/25 12:01:02.123");
 

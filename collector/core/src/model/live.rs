@@ -1,8 +1,7 @@
 //! What a run does now, for programs that watch it: its live processes, and what is known of those that ended.
 
-use std::sync::Arc;
-
-use serde::Serialize;
+use gpu_track_abi::table::ProcessEntry;
+use serde::{Deserialize, Serialize};
 
 use super::alert::RunEvent;
 use super::groups::Groups;
@@ -11,33 +10,14 @@ use super::time_groups::ByTimeGroup;
 use super::tree_sample::RamMaximum;
 
 /// The largest live processes at a sample, by RSS.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LiveProcesses {
     /// The sample, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// The largest first.
-    pub listed: Vec<LiveProcess>,
+    pub listed: Vec<ProcessEntry>,
     /// How many more there were.
     pub others: u64,
-}
-
-/// A live process at a sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveProcess {
-    /// Its pid in the collector's namespace; `None`: not known yet.
-    pub pid: Option<u32>,
-    /// The pid there of the process that made it; `None`: that is gone, or not known.
-    pub parent_pid: Option<u32>,
-    /// Its start, CLOCK_MONOTONIC nanoseconds.
-    pub start_ns: u64,
-    /// Its command name.
-    pub command: Arc<str>,
-    /// RSS, and huge pages of hugetlbfs, bytes.
-    pub rss_bytes: u64,
-    /// Its own CPU time since its start, nanoseconds; `None`: its clock could not be read.
-    pub cpu_ns: Option<u64>,
-    /// Its memory on all GPUs, bytes; `None`: not known, or the machine has none.
-    pub gpu_bytes: Option<u64>,
 }
 
 /// The run so far. docs/FILES.md explains its keys.
@@ -60,7 +40,7 @@ pub struct LiveSummary {
 }
 
 /// Processes whose figures are final.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// How many.
     pub count: u64,
@@ -71,7 +51,8 @@ pub struct Ended {
 }
 
 /// How the figures of ended processes are known. The names and meanings are those of [`Coverage`](super::report::Coverage).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LiveCoverage {
     /// CPU time is exact.
     pub exact: u64,
@@ -96,7 +77,7 @@ pub struct LiveCoverage {
 }
 
 /// Something that happened to the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LiveEvent {
     /// The launcher passed a signal on to the command.

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::alert::AlertCommandFailure;
 use super::attached::{Attached, UsedBefore};
-use super::exit_account::{ExitAccount, Remains};
+use super::exit_account::{ExitAccount, Remains, StatCounts};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
 use super::io_calls::{IoCalls, NoIoCalls};
@@ -510,14 +510,8 @@ pub enum ReadingState {
 pub struct Vitals {
     /// CPU clock, nanoseconds.
     pub cpu_ns: Option<u64>,
-    /// User part of the CPU time, clock ticks.
-    pub user_ticks: u64,
-    /// System part of the CPU time, clock ticks.
-    pub system_ticks: u64,
-    /// Minor faults.
-    pub minor_faults: u64,
-    /// Major faults.
-    pub major_faults: u64,
+    /// What else it has used.
+    pub counts: StatCounts,
     /// Threads.
     pub threads: u64,
     /// Address space, bytes.
@@ -539,10 +533,7 @@ impl Vitals {
     pub fn since(self, before: &UsedBefore) -> Self {
         Self {
             cpu_ns: self.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(before.cpu_ns)),
-            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
-            system_ticks: self.system_ticks.saturating_sub(before.system_ticks),
-            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
-            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            counts: self.counts.since(before.counts),
             ..self
         }
     }
@@ -728,27 +719,18 @@ mod tests {
     fn vitals_since_an_attach_have_nothing_from_before() {
         let before = UsedBefore {
             cpu_ns: 5_000,
-            user_ticks: 3,
-            system_ticks: 2,
-            minor_faults: 70,
-            major_faults: 7,
+            counts: StatCounts { user_ticks: 3, system_ticks: 2, minor_faults: 70, major_faults: 7 },
             ..UsedBefore::default()
         };
         let vitals = Vitals {
             cpu_ns: Some(6_000),
-            user_ticks: 4,
-            system_ticks: 4,
-            minor_faults: 71,
-            major_faults: 7,
+            counts: StatCounts { user_ticks: 4, system_ticks: 4, minor_faults: 71, major_faults: 7 },
             threads: 9,
             ..Vitals::default()
         };
         let since = Vitals {
             cpu_ns: Some(1_000),
-            user_ticks: 1,
-            system_ticks: 2,
-            minor_faults: 1,
-            major_faults: 0,
+            counts: StatCounts { user_ticks: 1, system_ticks: 2, minor_faults: 1, major_faults: 0 },
             ..vitals
         };
         assert_eq!(vitals.since(&before), since);

@@ -34,7 +34,7 @@ pub struct ShimlessPrograms {
 }
 
 /// How the run ended, or how far it is: what a report needs beside the run state.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunEnd {
     /// CLOCK_MONOTONIC of the run's end, or of now, nanoseconds.
     pub at_ns: u64,
@@ -65,12 +65,7 @@ impl RunEnd {
             at_ns,
             stage: if command_exit.is_some() { Stage::Over } else { Stage::SoFar },
             command_exit,
-            dropped_events: 0,
-            shimless: ShimlessPrograms::default(),
-            is_truncated: false,
-            cgroups: CgroupUse::default(),
-            full_disks: Vec::new(),
-            largest_rss_bytes: None,
+            ..Self::default()
         }
     }
 }

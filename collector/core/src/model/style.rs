@@ -170,7 +170,7 @@ impl Output {
 }
 
 /// What a path stood for at the start of the run. Another user may replace it until the report is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamFile {
     /// As the user gave it, made absolute.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]

@@ -3,12 +3,12 @@
 
 use std::cmp::Reverse;
 
-use gpu_track_abi::table::PROCESS_CAPACITY;
+use gpu_track_abi::table::{PROCESS_CAPACITY, ProcessEntry, Text};
 
 use super::gpu::GpuUsage;
 use super::sampling::{Held, Sample};
 use super::tree::{Parent, Process, ProcessId, Tree};
-use crate::model::live::{LiveProcess, LiveProcesses};
+use crate::model::live::LiveProcesses;
 
 /// The largest live processes of a sample.
 #[derive(Debug, Clone, Default)]
@@ -42,12 +42,12 @@ impl LargestLive {
         let are_gpus_known = gpu.knows_process_memory(self.at_ns);
         let live = |(id, rss_bytes): &(ProcessId, u64)| {
             let process = tree.get(*id).filter(|process| process.is_alive())?;
-            Some(LiveProcess {
-                pid: process.ids.host_pid,
-                parent_pid: parent_pid(tree, process),
-                start_ns: process.lifetime.likely_start_ns(),
-                command: process.name.command.clone(),
-                rss_bytes: *rss_bytes,
+            Some(ProcessEntry {
+                pid: process.ids.host_pid.map(u64::from),
+                parent_pid: parent_pid(tree, process).map(u64::from),
+                start_ns: Some(process.lifetime.likely_start_ns()),
+                command: Text::new(&process.name.command),
+                rss_bytes: Some(*rss_bytes),
                 cpu_ns: process.observed.cpu_ns,
                 gpu_bytes: are_gpus_known.then(|| gpu.processes.held_bytes(id.0)).flatten(),
             })

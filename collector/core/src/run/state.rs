@@ -654,6 +654,7 @@ mod tests {
     use gpu_track_abi::record::{NAME_BYTES, Origin, Usage};
 
     use super::*;
+    use crate::model::exit_account::StatCounts;
     use crate::model::kernel_event::{AbsenceReason, KernelEvent};
     use crate::model::observation::{Reading, ReadingState, Size, Vitals};
     use crate::model::record_or_event::StoredRecord;
@@ -723,7 +724,7 @@ mod tests {
             let id = run.tree.alive()[0];
             let vitals = Vitals {
                 cpu_ns: Some(second * 1_000_000),
-                minor_faults: second,
+                counts: StatCounts { minor_faults: second, ..StatCounts::default() },
                 threads: 1,
                 ..Vitals::default()
             };

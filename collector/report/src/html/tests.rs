@@ -10,7 +10,7 @@ use super::html;
 use crate::golden::compare;
 use crate::golden::every_text::with_texts;
 use crate::metrics::{MetricPoints, MetricValue};
-use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};

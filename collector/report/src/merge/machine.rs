@@ -11,7 +11,7 @@ use super::seen::Seen;
 use super::sum::Sum;
 use super::totals::{Known, both, millionths, saturated};
 use crate::figures::float;
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::report::{Gpu, GpuDevice, MaxGpuRam, Percent, Report, Track};
 use crate::quantities::whole_gpus;
 

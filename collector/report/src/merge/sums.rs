@@ -5,7 +5,7 @@ use super::quantity::{Axis, Quantity, Scale};
 use super::sum::Sum;
 use super::totals::Known;
 use crate::figures::float;
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, SetTracks, Track};
 use crate::quantities::whole_gpus;
@@ -47,8 +47,7 @@ impl Quantities {
     /// The quantities of one report, as far as its series have them.
     pub(super) fn from_report(report: &Report, axis: &Axis) -> Self {
         let series = &report.series;
-        let ram = &report.max_ram;
-        let ram = [ram.main, ram.descendants, ram.combined].map(|set| float(set.footprint_bytes));
+        let ram = report.max_ram.footprint_bytes().values().map(float);
         let ram_at_most = report.max_ram_at_most.values().map(float);
         let cpu =
             [report.cpu.main, report.cpu.descendants, report.cpu.combined].map(|percent| percent.max_sum);

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use super::{Clock, Column, Joining, OverTime, Point};
 use crate::model::ended_process::EndedProcess;
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Exit, Report, Series, Track};
 use crate::model::style::RamUnit;
@@ -145,7 +145,7 @@ fn columns(gpus: usize) -> Vec<Column> {
     let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Joining::Largest));
     let cpu = SETS.map(|set| column(format!("cpu_{set}_percent"), Joining::Mean));
     let of_gpu = |gpu: usize| {
-        GpuFigure::ALL.map(|figure| column(format!("gpu{gpu}_{}", figure.name()), figure.row().joining))
+        GpuFigure::OVER_TIME.map(|figure| column(format!("gpu{gpu}_{}", figure.name()), figure.row().joining))
     };
     let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Joining::Largest)]);
     let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Joining::Mean));
@@ -204,7 +204,7 @@ fn lists(series: &Series) -> impl Iterator<Item = List<'_>> {
     let tree = of_sets.chain([&series.processes, &io.read, &io.written]).map(List::Track);
     let shares = |group| series.time_spent.as_ref().map(|shares| shares.of(group).as_slice());
     let time = TimeGroup::ALL.into_iter().map(move |group| List::Shares(shares(group)));
-    let of_gpus = series.gpus.iter().flat_map(|gpu| gpu.tracks.iter()).map(List::Track);
+    let of_gpus = series.gpus.iter().flat_map(|gpu| gpu.tracks.over_time()).map(List::Track);
     tree.chain(time).chain(of_gpus)
 }
 
@@ -282,7 +282,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     }
     let columns = columns(numbers.len());
     // The columns of the GPUs are the last ones, the same number for each GPU.
-    let first_of_gpus = columns.len() - numbers.len() * GpuFigure::ALL.len();
+    let first_of_gpus = columns.len() - numbers.len() * GpuFigure::OVER_TIME.len();
     let mut before: Option<&TreeSample> = None;
     let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
     let mut points = Vec::with_capacity(samples.len());
@@ -295,7 +295,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
             // The `row` of a figure says how it is read from a sample.
-            let of_gpu = GpuFigure::ALL.map(|figure| (figure.row().value)(gpu));
+            let of_gpu = GpuFigure::OVER_TIME.map(|figure| (figure.row().value)(gpu));
             let at = first_of_gpus + numbers[&*gpu.device.id] * of_gpu.len();
             values[at..at + of_gpu.len()].copy_from_slice(&of_gpu);
         }

@@ -7,7 +7,7 @@ use serde_json::{Number, Value, json};
 
 use super::*;
 use crate::json::{gpu_tracker, json};
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 use crate::model::report::*;
@@ -381,11 +381,11 @@ fn missing_key_is_unknown_or_refused_by_its_name() {
 fn gpu_figure_that_an_earlier_release_did_not_write_is_unknown_at_each_point() {
     let original = fixtures::full();
     let written: Value = serde_json::from_str(&json(&original, &Style::default())).unwrap();
-    for figure in GpuFigure::ALL {
+    for figure in GpuFigure::OVER_TIME {
         let mut older = written.clone();
         older["series"]["gpus"][0].as_object_mut().unwrap().remove(figure.name()).unwrap();
         let series = read(&older.to_string()).unwrap().report.series;
-        for other in GpuFigure::ALL {
+        for other in GpuFigure::OVER_TIME {
             let track = &series.gpus[0][other];
             if other == figure {
                 let unknown = vec![None; series.start_s.len()];
@@ -407,7 +407,7 @@ fn gpu_figures_are_filled_in_only_where_all_lists_are_whole_and_few_are_missing(
         change(damaged["series"]["gpus"][0].as_object_mut().unwrap());
         read(&damaged.to_string()).unwrap_err().to_string()
     };
-    let [first, second, third, ..] = GpuFigure::ALL;
+    let [first, second, third, ..] = GpuFigure::OVER_TIME;
     let uneven = damage(&|gpu| {
         gpu.remove(first.name());
         gpu[second.name()]["mean"] = vec![0; 100_000].into();

@@ -2,14 +2,23 @@
 
 use super::terminal::{Look, left, right};
 use crate::figures::{UNKNOWN, bytes};
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::gpu::listing::{Listed, ListedProcess, Listing};
 use crate::model::style::Console;
 use crate::quote;
 
-/// Heads of the columns of a GPU's line.
-const HEADS: [&str; 9] = ["GPU", "name", "used", "free", "total", "util", "temp", "power", "state"];
-/// How many of these columns have words; the others have figures.
+/// How many columns have words, the number of a GPU and its name. They come before [`FIGURES`].
 const WORD_COLUMNS: usize = 2;
+/// The columns of figures: the head, and the figure. `None`: its capacity.
+const FIGURES: [(&str, Option<GpuFigure>); 7] = [
+    ("used", Some(GpuFigure::MemoryUsed)),
+    ("free", Some(GpuFigure::MemoryFree)),
+    ("total", None),
+    ("util", Some(GpuFigure::Utilization)),
+    ("temp", Some(GpuFigure::Temperature)),
+    ("power", Some(GpuFigure::Power)),
+    ("state", Some(GpuFigure::Pstate)),
+];
 
 /// Columns of the name of a process's user.
 const USER: usize = 10;
@@ -31,45 +40,44 @@ pub(crate) fn gpus_now(listing: &Listing) -> String {
 
 /// The line of heads, then for each GPU its line and those of its processes.
 fn table(gpus: &[Listed], look: Look) -> Vec<String> {
-    let heads = HEADS.map(str::to_owned);
-    let rows: Vec<[String; 9]> = gpus.iter().map(|gpu| row(gpu, look)).collect();
+    let heads = ["GPU", "name"].into_iter().chain(FIGURES.map(|(head, _)| head)).map(str::to_owned).collect();
+    let rows: Vec<Vec<String>> = gpus.iter().map(|gpu| row(gpu, look)).collect();
     let width =
         |column: usize| rows.iter().chain([&heads]).map(|row| quote::width(&row[column])).max().unwrap_or(0);
-    let widths: [usize; 9] = std::array::from_fn(width);
-    let mut lines = vec![aligned(&heads, widths)];
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut lines = vec![aligned(&heads, &widths)];
     for (gpu, row) in gpus.iter().zip(&rows) {
-        lines.push(aligned(row, widths));
+        lines.push(aligned(row, &widths));
         lines.extend(processes(gpu, look));
     }
     lines
 }
 
 /// Joins the cells of a row: words are aligned to the left, figures to the right.
-fn aligned(row: &[String; 9], widths: [usize; 9]) -> String {
-    let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+fn aligned(row: &[String], widths: &[usize]) -> String {
+    let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, &width))| {
         if column < WORD_COLUMNS { left(cell, width) } else { right(cell, width) }
     });
     cells.collect::<Vec<_>>().join("  ")
 }
 
 /// The cells of a GPU.
-fn row(gpu: &Listed, look: Look) -> [String; 9] {
-    let (device, now) = (&gpu.device, &gpu.now);
-    let number = |value: Option<f64>, unit: &str| {
-        value.map_or(UNKNOWN.to_owned(), |value| format!("{value:.0} {unit}"))
+fn row(gpu: &Listed, look: Look) -> Vec<String> {
+    let device = &gpu.device;
+    let figure = |figure: GpuFigure| {
+        let value = gpu.now.figures[figure]?;
+        Some(match figure.row().unit {
+            None => bytes(value as u64),
+            Some("") => format!("P{value}"),
+            Some(unit) => format!("{value:.0} {unit}"),
+        })
     };
-    let memory = |value: Option<u64>| value.map_or(UNKNOWN.to_owned(), bytes);
-    [
-        device.index.map_or_else(|| look.text(&device.id), |index| index.to_string()),
-        look.text(device.name.as_deref().unwrap_or(UNKNOWN)),
-        memory(now.memory_used_bytes),
-        memory(now.memory_free_bytes),
-        memory(device.memory_bytes),
-        number(now.utilization_percent, "%"),
-        number(now.temperature_c, "C"),
-        number(now.power_w, "W"),
-        now.pstate.map_or(UNKNOWN.to_owned(), |state| format!("P{state}")),
-    ]
+    let cell = |(_, shown): (&str, Option<GpuFigure>)| {
+        shown.map_or_else(|| device.memory_bytes.map(bytes), figure).unwrap_or_else(|| UNKNOWN.to_owned())
+    };
+    let number = device.index.map_or_else(|| look.text(&device.id), |index| index.to_string());
+    let name = look.text(device.name.as_deref().unwrap_or(UNKNOWN));
+    [number, name].into_iter().chain(FIGURES.map(cell)).collect()
 }
 
 /// A line for each process on a GPU, or one line if the processes are not known.
@@ -90,6 +98,7 @@ fn processes(gpu: &Listed, look: Look) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::model::gpu::Device;
+    use crate::model::gpu::gpu_figure::ByGpuFigure;
     use crate::model::gpu::listing::{Driver, GpuNow, ListedProcess};
 
     #[test]
@@ -108,17 +117,17 @@ mod tests {
             memory_bytes,
         };
         let busy = GpuNow {
-            memory_used_bytes: Some(12_000_000_000),
-            memory_free_bytes: Some(68_000_000_000),
-            utilization_percent: Some(87.4),
-            temperature_c: Some(54.0),
-            power_w: Some(301.7),
-            pstate: Some(0),
+            figures: ByGpuFigure::default()
+                .with(GpuFigure::MemoryUsed, Some(12e9))
+                .with(GpuFigure::MemoryFree, Some(68e9))
+                .with(GpuFigure::Utilization, Some(87.4))
+                .with(GpuFigure::Temperature, Some(54.0))
+                .with(GpuFigure::Power, Some(301.7))
+                .with(GpuFigure::Pstate, Some(0.0)),
             processes: Some(vec![
                 process(4711, Some("ada"), Some("python3"), Some(11_000_000_000)),
                 process(9, None, Some("a\x1b[2J\u{9b}"), None),
             ]),
-            ..GpuNow::default()
         };
         let listing = Listing {
             count: Some(2),

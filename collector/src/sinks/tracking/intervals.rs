@@ -15,7 +15,7 @@ pub(super) struct Row {
 }
 
 /// Joins samples to rows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Intervals {
     interval_ns: u64,
     /// The key of the last row that was returned, whether it was written or lost: the time of its end, CLOCK_MONOTONIC
@@ -28,7 +28,7 @@ pub(super) struct Intervals {
 impl Intervals {
     /// Begins a file without rows.
     pub(super) fn new(interval_ns: u64) -> Self {
-        Self { interval_ns, last_ns: 0, waiting: None }
+        Self { interval_ns, ..Self::default() }
     }
 
     /// Joins a sample to those that wait. Returns them as a row if they are now as long as an interval. `None`: they still wait, or

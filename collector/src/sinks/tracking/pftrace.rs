@@ -41,6 +41,7 @@ use crate::sys::clock;
 /// between two savings of its state.
 const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 
+#[derive(Default)]
 struct TraceFile {
     target: StreamFile,
     command: Vec<String>,
@@ -130,15 +131,7 @@ impl Sink for TraceFile {
 
 impl TraceFile {
     fn new(target: StreamFile, command: Vec<String>, interval_ns: u64) -> Self {
-        Self {
-            target,
-            command,
-            intervals: Intervals::new(interval_ns),
-            packets: None,
-            written: Written::default(),
-            sequence: Sequence::default(),
-            written_max_ram: None,
-        }
+        Self { target, command, intervals: Intervals::new(interval_ns), ..Self::default() }
     }
 
     /// Writes the values of a row, at the time at which its interval begins, after declarations of the tracks of new GPUs. If the row
@@ -184,12 +177,7 @@ impl TraceFile {
         let last_ns = self.intervals.last_ns;
         // The end has the time at which the last row ends; without rows, the present time.
         let end_ns = if last_ns == 0 { clock::monotonic_ns() } else { last_ns };
-        let ram = &report.max_ram;
-        let largest = Groups {
-            main: ram.main.footprint_bytes,
-            descendants: ram.descendants.footprint_bytes,
-            combined: ram.combined.footprint_bytes,
-        };
+        let largest = report.max_ram.footprint_bytes();
         // What shows the largest RAM is known only if the last row has that RAM.
         let max_ram_source = match self.written_max_ram {
             Some(written) if Some(written.combined.bytes) == largest.combined => {

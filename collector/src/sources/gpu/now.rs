@@ -1,34 +1,31 @@
 //! What a device shows now, and which processes have memory on it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::sync::Arc;
 
 use super::pid_facts::has_own_pid_ns;
+use crate::model::gpu::gpu_figure::ByGpuFigure;
 use crate::model::gpu::listing::{GpuNow, ListedProcess, Listing};
-use crate::model::gpu::{Device, DeviceSample, Figure};
+use crate::model::gpu::{Device, DeviceSample, Figure, Reading};
+use crate::model::tree_sample::GpuSample;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
 
 /// What the last reading of a device shows. `processes` describes the processes that have memory on the device.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
-    let value = |figure| {
-        let mut values = sample.values.iter();
-        values.find(|(other, _)| *other == figure).and_then(|(_, value)| value.as_ref().ok().copied())
+    let known = |(figure, value): &(Figure, Reading<f64>)| Some((*figure, value.as_ref().ok().copied()?));
+    let gauges: BTreeMap<Figure, f64> = sample.values.iter().filter_map(known).collect();
+    let busy_percent = match &sample.rate_percent {
+        Some(Ok(percent)) => Some(*percent),
+        _ => utilization(sample),
     };
-    let used = value(Figure::MemoryUsed).map(|bytes| bytes as u64);
+    let used_bytes = gauges.get(&Figure::MemoryUsed).map(|bytes| *bytes as u64);
+    let device = Arc::new(device.clone());
+    let shown = GpuSample { device, used_bytes, busy_percent, gauges, ..GpuSample::default() };
     let listed = sample.processes.as_ref().and_then(|processes| processes.as_ref().ok());
     GpuNow {
-        memory_used_bytes: used,
-        memory_free_bytes: used.and_then(|used| device.free_bytes(used)),
-        utilization_percent: match &sample.rate_percent {
-            Some(Ok(percent)) => Some(*percent),
-            _ => utilization(sample),
-        },
-        memory_utilization_percent: value(Figure::MemoryUtilization),
-        temperature_c: value(Figure::Temperature),
-        power_w: value(Figure::Power),
-        sm_clock_mhz: value(Figure::SmClock),
-        pstate: value(Figure::Pstate).map(|state| state as u32),
+        figures: ByGpuFigure::from(&shown),
         processes: listed.map(|listed| {
             let mut on_gpu: Vec<ListedProcess> =
                 listed.iter().map(|one| processes.named(one.pid, one.bytes.as_ref().ok().copied())).collect();
@@ -95,6 +92,7 @@ fn uid_of(status: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::gpu::gpu_figure::GpuFigure;
     use crate::model::gpu::{Busy, Missing, ProcessMemory};
 
     #[test]
@@ -110,12 +108,13 @@ mod tests {
         };
         let mut processes = Processes { are_foreign: false, ..Processes::new() };
         let seen = now(&device, &sample, &mut processes);
-        assert_eq!((seen.memory_used_bytes, seen.memory_free_bytes), (Some(30), Some(70)));
-        assert_eq!((seen.utilization_percent, seen.power_w, seen.pstate), (Some(75.0), None, None));
+        use GpuFigure::{MemoryFree, MemoryUsed, Power, Pstate, Utilization};
+        let figures = [MemoryUsed, MemoryFree, Utilization, Power, Pstate].map(|figure| seen.figures[figure]);
+        assert_eq!(figures, [Some(30.0), Some(70.0), Some(75.0), None, None]);
         // In the short time of a listing, a driver may take no sample of its own.
         let unsampled =
             DeviceSample { busy: Some(Ok(Vec::new())), rate_percent: Some(Ok(40.0)), ..sample.clone() };
-        assert_eq!(now(&device, &unsampled, &mut processes).utilization_percent, Some(40.0));
+        assert_eq!(now(&device, &unsampled, &mut processes).figures[Utilization], Some(40.0));
         let listed = seen.processes.unwrap();
         assert_eq!([listed[0].memory_bytes, listed[1].memory_bytes], [Some(20), None]);
         assert_eq!(listed[0].command, ProcRoot::default().comm(own));

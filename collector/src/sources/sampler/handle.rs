@@ -118,10 +118,7 @@ impl Handle {
         self.cpu_ns = clock_ns.or(self.cpu_ns);
         let vitals = Vitals {
             cpu_ns: self.cpu_ns,
-            user_ticks: stat.user_ticks,
-            system_ticks: stat.system_ticks,
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
+            counts: stat.counts,
             threads: stat.threads,
             virtual_bytes: stat.virtual_bytes,
             start_stack: stat.start_stack,

@@ -69,7 +69,8 @@ fn live_process_has_vitals_and_size() {
     let mut proc = Proc::new();
     proc.is(PID, 'R', 0, 3, 30, S);
     let Some(ReadingState::Alive(vitals, Some(size))) = proc.read() else { panic!("it is alive") };
-    assert_eq!((vitals.threads, vitals.minor_faults, vitals.user_ticks, vitals.system_ticks), (3, 9, 5, 6));
+    let counts = vitals.counts;
+    assert_eq!((vitals.threads, counts.minor_faults, counts.user_ticks, counts.system_ticks), (3, 9, 5, 6));
     assert_eq!((vitals.start_stack, vitals.cpu_ns), (77, None));
     assert_eq!((size.rss_bytes, size.shared_bytes), (30 * MIB, 0));
 }

@@ -40,13 +40,7 @@ pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
     if !stat.is_over() {
         return None;
     }
-    Some(Remains {
-        cpu_ns: pidfd::cpu_clock_ns(pid)?,
-        user_ticks: stat.user_ticks,
-        system_ticks: stat.system_ticks,
-        minor_faults: stat.minor_faults,
-        major_faults: stat.major_faults,
-    })
+    Some(Remains { cpu_ns: pidfd::cpu_clock_ns(pid)?, counts: stat.counts })
 }
 
 /// Bytes of a block, the unit in which getrusage(2) counts block I/O.
@@ -144,10 +138,7 @@ impl ProcRoot {
         Some(UsedBefore {
             at_ns: clock::monotonic_ns(),
             cpu_ns: pidfd::cpu_clock_ns(pid)?,
-            user_ticks: stat.user_ticks,
-            system_ticks: stat.system_ticks,
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
+            counts: stat.counts,
             blocks: self.io_blocks(pid),
             vm_hwm_bytes: self.status(pid)?.hwm,
         })

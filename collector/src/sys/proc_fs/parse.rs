@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::model::exit_account::StatCounts;
 use crate::model::io_calls::IoCalls;
 use crate::model::observation::{CoreTicks, FileMapping, Mappings, Rollup, TaskTimes};
 use crate::sys::clock;
@@ -16,14 +17,8 @@ pub struct Stat {
     pub ppid: u32,
     /// PF_* flags of the kernel (linux/sched.h).
     pub flags: u64,
-    /// Minor faults, without those of waited-for children.
-    pub minor_faults: u64,
-    /// Major faults, without those of waited-for children.
-    pub major_faults: u64,
-    /// User CPU time, clock ticks.
-    pub user_ticks: u64,
-    /// System CPU time, clock ticks.
-    pub system_ticks: u64,
+    /// CPU time and faults.
+    pub counts: StatCounts,
     /// Number of threads.
     pub threads: u64,
     /// Start time, clock ticks after boot.
@@ -52,10 +47,12 @@ impl Stat {
             state,
             ppid: u32::try_from(field(4)?).ok()?,
             flags: field(9)?,
-            minor_faults: field(10)?,
-            major_faults: field(12)?,
-            user_ticks: field(14)?,
-            system_ticks: field(15)?,
+            counts: StatCounts {
+                minor_faults: field(10)?,
+                major_faults: field(12)?,
+                user_ticks: field(14)?,
+                system_ticks: field(15)?,
+            },
             threads: field(20)?,
             start_ticks: field(22)?,
             virtual_bytes: field(23).unwrap_or(0),
@@ -542,10 +539,7 @@ mod tests {
             state: b'Z',
             ppid: 7,
             flags: 4_194_304,
-            minor_faults: 101,
-            major_faults: 3,
-            user_ticks: 50,
-            system_ticks: 60,
+            counts: StatCounts { user_ticks: 50, system_ticks: 60, minor_faults: 101, major_faults: 3 },
             threads: 9,
             start_ticks: 555,
             virtual_bytes: 1000,

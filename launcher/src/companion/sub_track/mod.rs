@@ -1,21 +1,22 @@
 //! `gpu-track sub-track`: what the code blocks of a program used. It has the commands, options and forms of gpu_tracker's
 //! `sub-track`, and reads its files and ours.
 
-mod analyze;
-mod calls;
 mod combine;
 mod compare;
 mod place;
-mod samples;
-mod show;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
-use gpu_track_collector::report::sub_track::{Analysis, analysis_text, blocks_text};
+use clap::{Args, ValueHint};
+use gpu_track_collector::report::sub_track::{Analysis, analysis_text, blocks_text, calls_text};
+use gpu_track_collector::{analyze_code_blocks, code_blocks, samples_of_database};
 
+use self::compare::read_analysis;
+use self::place::PlaceArgs;
 use crate::cli::UsageError;
+use crate::console::{self, message};
 use crate::name;
 
 /// The arguments of `gpu-track sub-track`.
@@ -30,16 +31,46 @@ enum SubTrackCommand {
     /// Join the sub-tracking files of several processes to one
     Combine(combine::CombineArguments),
     /// Show what each code block used: RAM, GPU RAM, utilization, threads and time
-    Analyze(analyze::AnalyzeArguments),
+    Analyze {
+        /// A tracking file, .csv or .sqlite: what --tf of gpu-track-run or gpu_tracker wrote
+        #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        tf: PathBuf,
+
+        /// A sub-tracking file, .csv or .sqlite, with the starts and stops of code blocks: what gpu_tracker's SubTracker wrote
+        #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        stf: PathBuf,
+
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Compare analyses of several runs, block by block
     Compare(compare::CompareArguments),
     /// List the calls of each code block, with the times of their starts and stops
-    Calls(calls::CallsArguments),
+    Calls {
+        /// A sub-tracking file, .csv or .sqlite, with the starts and stops of code blocks
+        #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        stf: PathBuf,
+
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Show an analysis that was written as JSON
-    Show(show::ShowArguments),
+    Show {
+        /// An analysis in JSON, as `analyze -f json` writes it
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Write the samples of a database as CSV
+    // The Python module asks for them, so that it opens no database that another program made.
     #[command(hide = true)]
-    Samples(samples::SamplesArguments),
+    Samples {
+        /// A tracking file, .sqlite
+        #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        tf: PathBuf,
+    },
 }
 
 /// Runs the command of `sub-track` that the arguments name. `line`: the words that they are made of.
@@ -49,11 +80,26 @@ enum SubTrackCommand {
 pub(super) fn serve(arguments: SubTrackArguments, line: &[OsString]) -> Result<ExitCode, UsageError> {
     match arguments.command {
         SubTrackCommand::Combine(arguments) => combine::serve(&arguments),
-        SubTrackCommand::Analyze(arguments) => analyze::serve(&arguments),
+        SubTrackCommand::Analyze { tf, stf, place } => {
+            let place = place.find()?;
+            let analyzed = analyze_code_blocks(&tf, &stf).map_err(UsageError::new)?;
+            analyzed.notes.iter().for_each(message);
+            Ok(place.write(&analyzed.value, text))
+        }
         SubTrackCommand::Compare(arguments) => compare::serve(arguments, line),
-        SubTrackCommand::Calls(arguments) => calls::serve(&arguments),
-        SubTrackCommand::Show(arguments) => show::serve(&arguments, line),
-        SubTrackCommand::Samples(arguments) => samples::serve(&arguments),
+        SubTrackCommand::Calls { stf, place } => {
+            let place = place.find()?;
+            let blocks = code_blocks(&stf).map_err(UsageError::new)?;
+            blocks.notes.iter().for_each(message);
+            Ok(place.write(&blocks.value.calls(), calls_text))
+        }
+        SubTrackCommand::Show { file, place } => {
+            let place = place.find()?;
+            Ok(place.write(&read_analysis(&file, line)?, text))
+        }
+        SubTrackCommand::Samples { tf } => {
+            Ok(console::print(&samples_of_database(&tf).map_err(UsageError::new)?))
+        }
     }
 }
 

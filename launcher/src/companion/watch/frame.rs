@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use gpu_track_collector::model::report::Usable;
 use gpu_track_collector::model::time_groups::ByTimeGroup;
-use serde::Deserialize;
 
 use super::gpus::Gpu;
 use super::history::Point;
@@ -125,7 +124,7 @@ pub(super) struct Ended {
 }
 
 /// The ended processes of a command name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct EndedCommand {
     pub(super) count: u64,
     /// Their CPU time, seconds. `None`: unknown of all.

@@ -1,6 +1,6 @@
 //! A GPU as the view shows it, and sums of several.
 
-use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use gpu_track_collector::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 
 /// A GPU at the moment that is shown.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,9 +7,9 @@ const MOST_POINTS: usize = 2048;
 /// Most command names that are kept apart.
 const MOST_COMMANDS: usize = 256;
 
-/// A stretch of time.
+/// A stretch of time. `C` names a command.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Point {
+pub(super) struct Point<C = String> {
     /// Its begin, seconds after the start of the run.
     pub(super) from_s: f64,
     /// Its end, seconds after the start of the run.
@@ -19,24 +19,14 @@ pub(super) struct Point {
     /// CPU utilization, percent of one core. `None`: not known.
     pub(super) cpu_percent: Option<f64>,
     /// RAM by command, bytes. `None`: not known of this time.
-    pub(super) by_command: Option<Vec<(String, u64)>>,
-}
-
-/// A stretch as it is kept.
-#[derive(Debug, Clone, PartialEq)]
-struct Kept {
-    from_s: f64,
-    at_s: f64,
-    ram_bytes: u64,
-    cpu_percent: Option<f64>,
-    /// RAM by command, bytes. A number is the place of a command in [`History::commands`].
-    by_command: Option<Vec<(usize, u64)>>,
+    pub(super) by_command: Option<Vec<(C, u64)>>,
 }
 
 /// RAM and CPU over time, for the charts of the view.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct History {
-    points: Vec<Kept>,
+    /// A command is named by its place in `commands`.
+    points: Vec<Point<usize>>,
     /// Names of commands, and the largest RAM of each at one time, bytes. Their order never changes.
     commands: Vec<(String, u64)>,
 }
@@ -61,7 +51,7 @@ impl History {
             let numbered = |(name, bytes): (String, u64)| Some((self.number(&name, bytes)?, bytes));
             all.into_iter().filter_map(numbered).collect()
         });
-        self.points.push(Kept { from_s, at_s, ram_bytes, cpu_percent, by_command });
+        self.points.push(Point { from_s, at_s, ram_bytes, cpu_percent, by_command });
         if self.points.len() > MOST_POINTS {
             self.points = self.points.chunks(2).filter_map(joined).collect();
         }
@@ -104,7 +94,7 @@ impl History {
     /// which nothing is known. `commands`: names whose bytes each column has.
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
         // The stretch with most RAM of each column. Of several with the same RAM, it is the last.
-        let mut largest: Vec<Option<&Kept>> = vec![None; count];
+        let mut largest: Vec<Option<&Point<usize>>> = vec![None; count];
         // For each column: CPU utilization times time, and that time.
         let mut cpu = vec![(0.0, 0.0); count];
         let width_s = end_s / count as f64;
@@ -124,7 +114,7 @@ impl History {
         }
         let numbers: Vec<Option<usize>> =
             commands.iter().map(|name| self.commands.iter().position(|(known, _)| known == name)).collect();
-        let column = |point: &Kept, (sum, length_s): (f64, f64)| Column {
+        let column = |point: &Point<usize>, (sum, length_s): (f64, f64)| Column {
             ram_bytes: point.ram_bytes,
             cpu_percent: (length_s > 0.0).then(|| sum / length_s),
             by_command: point.by_command.as_ref().map(|known| {
@@ -139,7 +129,7 @@ impl History {
     }
 }
 
-impl Kept {
+impl Point<usize> {
     fn length_s(&self) -> f64 {
         (self.at_s - self.from_s).max(0.0)
     }
@@ -147,14 +137,14 @@ impl Kept {
 
 /// Joins neighbours to one stretch, with their mean CPU utilization, and with the RAM and the commands of the one with most RAM.
 /// Among several with the same RAM, one whose commands are known goes first. `None`: there are none.
-fn joined(neighbours: &[Kept]) -> Option<Kept> {
+fn joined(neighbours: &[Point<usize>]) -> Option<Point<usize>> {
     let (first, last) = (neighbours.first()?, neighbours.last()?);
     let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;
     let known = || neighbours.iter().filter_map(|point| Some((point.cpu_percent?, point.length_s())));
     let length_s: f64 = known().map(|(_, length_s)| length_s).sum();
     let sum: f64 = known().map(|(percent, length_s)| percent * length_s).sum();
     let cpu_percent = (length_s > 0.0).then(|| sum / length_s);
-    Some(Kept { from_s: first.from_s, at_s: last.at_s, cpu_percent, ..largest.clone() })
+    Some(Point { from_s: first.from_s, at_s: last.at_s, cpu_percent, ..largest.clone() })
 }
 
 #[cfg(test)]

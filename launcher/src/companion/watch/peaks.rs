@@ -1,6 +1,6 @@
 //! The largest figures that were seen. The largest RAM is not here: the run itself keeps it.
 
-use gpu_track_collector::model::gpu::over_time::GpuFigure;
+use gpu_track_collector::model::gpu::gpu_figure::GpuFigure;
 
 use super::gpus::{Gpu, gpu_sums};
 

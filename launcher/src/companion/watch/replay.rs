@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
-use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use gpu_track_collector::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::{Crash, Report, Usable};
 use gpu_track_collector::model::signal::signal_name;
 use gpu_track_collector::model::time_groups::{ByTimeGroup, TimeGroup};
@@ -18,6 +18,7 @@ use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
+use super::summary::how_known;
 
 /// The column of the tree's RAM, shared memory counted once.
 const RAM: &str = "ram_combined_bytes";
@@ -194,14 +195,7 @@ impl Replay {
     fn coverage(&self) -> Vec<String> {
         let Some(report) = &self.report else { return vec![self.no_report().into()] };
         let known = &report.coverage;
-        let mut parts = vec![format!(
-            "CPU time of processes: {} exact, {} sampled, {} unknown",
-            known.exact, known.sampled, known.unknown
-        )];
-        if known.uninstrumented > 0 {
-            parts.push(format!("{} uninstrumented", known.uninstrumented));
-        }
-        parts
+        how_known("processes", [known.exact, known.sampled, known.unknown], known.uninstrumented)
     }
 
     /// Says that there is no report.

@@ -2,11 +2,13 @@
 //! missing or of another kind is unknown.
 
 use gpu_track_collector::model::alert::RunEvent;
-use gpu_track_collector::model::report::Usable;
+use gpu_track_collector::model::live::{self, LiveCoverage, LiveEvent};
+use gpu_track_collector::model::report::{CommandUsage, Usable};
 use gpu_track_collector::model::time_groups::ByTimeGroup;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
 use gpu_track_collector::report::figures;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::frame::{Ended, EndedCommand, Run};
@@ -29,8 +31,8 @@ pub(super) struct Summary {
     max_ram: Maxima,
     /// How the last second was spent, nanoseconds.
     time_ns: Option<ByTimeGroup<u64>>,
-    ended: Option<EndedProcesses>,
-    coverage: Option<Coverage>,
+    ended: Option<live::Ended>,
+    coverage: Option<LiveCoverage>,
     alerts: Vec<Value>,
     events: Vec<Value>,
     other_events: u64,
@@ -46,36 +48,6 @@ struct Maxima {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 struct Maximum {
     bytes: u64,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct EndedProcesses {
-    count: u64,
-    by_command: Vec<EndedOf>,
-    other_commands: u64,
-}
-
-/// The ended processes of a command name.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct EndedOf {
-    command: String,
-    #[serde(flatten)]
-    used: EndedCommand,
-}
-
-/// How the figures of ended processes are known.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Coverage {
-    exact: u64,
-    sampled: u64,
-    unknown: u64,
-    uninstrumented: u64,
-    joined: u64,
-    connector_absent: Option<String>,
-    records_untrusted: Option<String>,
-    unsampled_s: f64,
 }
 
 impl Summary {
@@ -119,20 +91,18 @@ impl Summary {
     /// The processes that ended. `None`: the summary does not have them.
     pub(super) fn ended(&self) -> Option<Ended> {
         let ended = self.ended.as_ref()?;
-        let by_command = ended.by_command.iter().map(|of| (of.command.clone(), of.used)).collect();
+        let used = |CommandUsage { command, count, cpu_s, peak_rss_bytes, .. }: &CommandUsage| {
+            (command.clone(), EndedCommand { count: *count, cpu_s: *cpu_s, peak_rss_bytes: *peak_rss_bytes })
+        };
+        let by_command = ended.by_command.iter().map(used).collect();
         Some(Ended { count: ended.count, by_command, other_commands: ended.other_commands })
     }
 
     /// Says how the figures are known, a part of a sentence each.
     pub(super) fn coverage(&self) -> Vec<String> {
         let Some(known) = &self.coverage else { return Vec::new() };
-        let mut parts = vec![format!(
-            "CPU time of ended processes: {} exact, {} sampled, {} unknown",
-            known.exact, known.sampled, known.unknown
-        )];
-        if known.uninstrumented > 0 {
-            parts.push(format!("{} uninstrumented", known.uninstrumented));
-        }
+        let counts = [known.exact, known.sampled, known.unknown];
+        let mut parts = how_known("ended processes", counts, known.uninstrumented);
         if known.joined > 0 {
             parts.push(format!("{} joined", known.joined));
         }
@@ -146,15 +116,14 @@ impl Summary {
 
     /// Says which alerts are on, a line each. Those that this version does not know are left out.
     pub(super) fn alerts(&self) -> Vec<String> {
-        let read = |alert: &Value| serde_json::from_value::<RunEvent>(alert.clone()).ok();
-        self.alerts.iter().filter_map(read).map(|alert| event_in_words(&alert)).collect()
+        known(&self.alerts).map(|alert: RunEvent| event_in_words(&alert)).collect()
     }
 
     /// Says what happened, a line each. Events that this version does not know are left out, and so are all events if the start of the
     /// run is unknown.
     pub(super) fn events(&self) -> Vec<String> {
         let mut lines: Vec<String> =
-            self.events.iter().filter_map(|event| line_of(event, self.start_ns?)).collect();
+            known(&self.events).filter_map(|event| Some(line_of(&event, self.start_ns?))).collect();
         if self.other_events > 0 {
             lines.push(format!("{} more", self.other_events));
         }
@@ -162,28 +131,32 @@ impl Summary {
     }
 }
 
-/// Makes the line about an event. `start_ns`: the start of the run, CLOCK_MONOTONIC. `None`: this version does not know the kind of
-/// event, or it lacks a key.
-fn line_of(event: &Value, start_ns: u64) -> Option<String> {
-    let text = |key: &str| event.get(key).and_then(Value::as_str);
-    match text("kind")? {
-        "signal" => {
-            let at_ns = event.get("at_ns")?.as_u64()?;
+/// Says how the CPU times of processes are known, a part of a sentence each. `counts`: exact, sampled, unknown.
+pub(super) fn how_known(whose: &str, counts: [u64; 3], uninstrumented: u64) -> Vec<String> {
+    let [exact, sampled, unknown] = counts;
+    let counts = format!("CPU time of {whose}: {exact} exact, {sampled} sampled, {unknown} unknown");
+    let uninstrumented = (uninstrumented > 0).then(|| format!("{uninstrumented} uninstrumented"));
+    [counts].into_iter().chain(uninstrumented).collect()
+}
+
+/// The values that this version knows.
+fn known<T: DeserializeOwned>(values: &[Value]) -> impl Iterator<Item = T> {
+    values.iter().filter_map(|value| serde_json::from_value(value.clone()).ok())
+}
+
+/// Makes the line about an event. `start_ns`: the start of the run, CLOCK_MONOTONIC.
+fn line_of(event: &LiveEvent, start_ns: u64) -> String {
+    match event {
+        LiveEvent::Signal { at_ns, signal, sender } => {
             let at = figures::readable(at_ns.saturating_sub(start_ns) as f64 / 1e9);
-            Some(match text("sender") {
-                Some(sender) => format!("{at}: {} from {sender}", text("signal")?),
-                None => format!("{at}: {}", text("signal")?),
-            })
+            let sender = sender.as_ref().map(|sender| format!(" from {sender}"));
+            format!("{at}: {signal}{}", sender.unwrap_or_default())
         }
-        "crash" => {
-            let count = event.get("count")?.as_u64()?;
-            Some(format!("{count} x {} ended by {}", text("command").unwrap_or("?"), text("signal")?))
+        LiveEvent::Crash { signal, command, count } => {
+            format!("{count} x {} ended by {signal}", command.as_deref().unwrap_or("?"))
         }
-        "output" => match (text("failed"), event.get("lost").and_then(Value::as_u64).unwrap_or(0)) {
-            (Some(why), _) => Some(format!("{} failed: {why}", text("output")?)),
-            (None, lost) => Some(format!("{} lost {lost} lines", text("output")?)),
-        },
-        _ => None,
+        LiveEvent::Output { output, failed: Some(why), .. } => format!("{output} failed: {why}"),
+        LiveEvent::Output { output, lost, .. } => format!("{output} lost {lost} lines"),
     }
 }
 

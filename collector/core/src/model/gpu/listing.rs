@@ -1,8 +1,11 @@
 //! The GPUs of a machine and what each can report, as `--gpus` prints them and `--guuids` is checked against.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::device::Device;
+use super::gpu_figure::{ByGpuFigure, GpuFigure};
 
 /// The GPUs and drivers of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,27 +45,49 @@ pub struct Listed {
     pub now: GpuNow,
 }
 
+/// The figures of a [`GpuNow`].
+const NOW: [GpuFigure; 8] = [
+    GpuFigure::MemoryUsed,
+    GpuFigure::MemoryFree,
+    GpuFigure::Utilization,
+    GpuFigure::MemoryUtilization,
+    GpuFigure::Temperature,
+    GpuFigure::Power,
+    GpuFigure::SmClock,
+    GpuFigure::Pstate,
+];
+
 /// What a device shows at a time. A figure that its driver does not report is null; [`Listed::figures`] has the reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuNow {
-    /// Memory in use by all processes, bytes.
-    pub memory_used_bytes: Option<u64>,
-    /// The rest of its memory, bytes, less what the driver keeps for itself, as far as it says so.
-    pub memory_free_bytes: Option<u64>,
-    /// Time in which anything ran on it lately, percent.
-    pub utilization_percent: Option<f64>,
-    /// Time in which its memory was read or written lately, percent.
-    pub memory_utilization_percent: Option<f64>,
-    /// Temperature, degrees Celsius.
-    pub temperature_c: Option<f64>,
-    /// Power, watts.
-    pub power_w: Option<f64>,
-    /// Clock of the processors, MHz.
-    pub sm_clock_mhz: Option<f64>,
-    /// Performance state, 0 the fastest.
-    pub pstate: Option<u32>,
+    /// Its figures, each under its name.
+    #[serde(flatten, serialize_with = "by_name", deserialize_with = "of_names")]
+    pub figures: ByGpuFigure<Option<f64>>,
     /// The processes with memory on it; null: the driver does not list them.
     pub processes: Option<Vec<ListedProcess>>,
+}
+
+/// The value of a figure as JSON has it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Real(f64),
+}
+
+/// Writes the figures that are in [`NOW`].
+fn by_name<S: Serializer>(figures: &ByGpuFigure<Option<f64>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(NOW.map(|figure| {
+        let number =
+            |value| if figure.is_whole() { Number::Whole(value as u64) } else { Number::Real(value) };
+        (figure.name(), figures[figure].map(number))
+    }))
+}
+
+/// Reads the figures that are there.
+fn of_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByGpuFigure<Option<f64>>, D::Error> {
+    let figures = BTreeMap::<GpuFigure, Option<f64>>::deserialize(deserializer)?;
+    Ok(ByGpuFigure::new(|figure| figures.get(&figure).copied().flatten()))
 }
 
 /// A process with memory on a device.

@@ -3,9 +3,9 @@
 pub mod config;
 mod device;
 mod figure;
+pub mod gpu_figure;
 pub mod listing;
 mod observation;
-pub mod over_time;
 mod sample;
 pub mod select;
 

@@ -226,11 +226,12 @@ impl Ending {
 }
 
 /// How far a run is when its report is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The command runs.
+    #[default]
     SoFar,
     /// The run is over.
     #[serde(rename = "final")]

@@ -40,6 +40,14 @@ pub struct MaxRam {
     pub combined: SetRam,
 }
 
+impl MaxRam {
+    /// The footprints of the parts of the tree, bytes.
+    pub fn footprint_bytes(&self) -> Groups<Option<u64>> {
+        let Self { main, descendants, combined, .. } = *self;
+        Groups { main, descendants, combined }.map(|set| set.footprint_bytes)
+    }
+}
+
 /// Largest sums of proportional set sizes (PSS) at one time, bytes. A page counts with a part for each process that maps
 /// it, those outside of the tree included. `None`: no sample knew how all of their memory was shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

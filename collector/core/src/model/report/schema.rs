@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Limit;
 use super::series::{GpuSeries, Track};
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 
 impl JsonSchema for Limit {
     fn schema_name() -> Cow<'static, str> {
@@ -32,14 +32,15 @@ impl JsonSchema for GpuSeries {
             json_schema!({ "type": "string", "description": "As in `gpus[].id`." }).into(),
         );
         // schemars lists the values of an enum under `oneOf`: the name of each as `const`, its doc comment as `description`.
-        for figure in
-            GpuFigure::json_schema(generator).get("oneOf").and_then(Value::as_array).into_iter().flatten()
-        {
+        let figures = GpuFigure::json_schema(generator);
+        let figures = figures.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+        for figure in figures.take(GpuFigure::OVER_TIME.len()) {
             let mut track = generator.subschema_for::<Track>();
             track.insert("description".into(), figure["description"].clone());
             properties.insert(figure["const"].as_str().unwrap_or_default().into(), track.into());
         }
-        let required: Vec<&str> = ["id"].into_iter().chain(GpuFigure::ALL.map(GpuFigure::name)).collect();
+        let required: Vec<&str> =
+            ["id"].into_iter().chain(GpuFigure::OVER_TIME.map(GpuFigure::name)).collect();
         json_schema!({ "type": "object", "properties": properties, "required": required })
     }
 }

@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::DiskRole;
-use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use crate::model::joining::Joining;
 use crate::model::time_groups::ByTimeGroup;
 
@@ -101,7 +101,7 @@ pub struct Directory {
 pub struct GpuSeries {
     /// As in `gpus[].id`.
     pub id: String,
-    /// Its figures.
+    /// Its figures over time; the others have no entries.
     pub tracks: ByGpuFigure<Track>,
 }
 
@@ -166,7 +166,7 @@ impl Serialize for GpuSeries {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.id)?;
-        for figure in GpuFigure::ALL {
+        for figure in GpuFigure::OVER_TIME {
             map.serialize_entry(figure.name(), &self[figure])?;
         }
         map.end()
@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
         let mut id = None;
         let mut tracks = ByGpuFigure::<Option<Track>>::default();
         while let Some(key) = map.next_key::<String>()? {
-            match GpuFigure::ALL.into_iter().find(|figure| figure.name() == key) {
+            match GpuFigure::OVER_TIME.into_iter().find(|figure| figure.name() == key) {
                 Some(figure) => tracks = tracks.with(figure, Some(map.next_value()?)),
                 None if key == "id" => id = Some(map.next_value()?),
                 None => {
@@ -207,7 +207,8 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
             }
         }
         let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
-        let missing: Vec<_> = GpuFigure::ALL.into_iter().filter(|figure| tracks[*figure].is_none()).collect();
+        let is_missing = |figure: &GpuFigure| tracks[*figure].is_none();
+        let missing: Vec<_> = GpuFigure::OVER_TIME.into_iter().filter(is_missing).collect();
         // If more are missing, no earlier release has written this.
         if let Some(figure) = missing.get(MOST_MISSING) {
             return Err(A::Error::missing_field(figure.name()));
@@ -230,7 +231,7 @@ impl Series {
     /// Whether each list has an entry for each point.
     fn has_entry_for_each_point(&self) -> bool {
         let sets = [&self.ram_bytes, &self.cpu_percent].into_iter().flat_map(SetTracks::tracks);
-        let gpus = self.gpus.iter().flat_map(|gpu| gpu.tracks.iter());
+        let gpus = self.gpus.iter().flat_map(|gpu| gpu.tracks.over_time());
         let commands = self.commands.iter().map(|command| &command.ram_bytes);
         let IoTracks { read, written } = &self.io_bytes_per_s;
         let file_systems = self.file_systems.iter().map(|system| &system.free_bytes);

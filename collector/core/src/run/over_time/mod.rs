@@ -10,7 +10,7 @@ mod track;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use crate::model::groups::Groups;
 use crate::model::time_groups::{ByTimeGroup, TimeGroup};
 use crate::model::tree_sample::{CommandSample, FileSystemSample, IoSample, Span, TreeSample};
@@ -130,7 +130,7 @@ impl OverTime {
         self.put_time(at, sample);
         self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), ByGpuFigure::default);
         for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
-            for (track, figure) in tracks.iter_mut().zip(GpuFigure::ALL) {
+            for (track, figure) in tracks.iter_mut().zip(GpuFigure::OVER_TIME) {
                 track.put(at, (figure.row().value)(gpu).map(Values::single));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::machine::{Exe, LAUNCHER, Life, Machine, PID_NS, START_NS, SimProcess};
-use crate::model::exit_account::Remains;
+use crate::model::exit_account::{Remains, StatCounts};
 use crate::model::ids::{Key, Parent, Target};
 use crate::model::observation::{
     ChildSeen, Observation, PeakReading, Program, ProgramQuestion, ProgramSeen, Reading, ReadingState,
@@ -201,8 +201,12 @@ impl Collector {
     }
 }
 
+fn counts(process: &SimProcess) -> StatCounts {
+    StatCounts { user_ticks: process.own_us / TICK_US, ..StatCounts::default() }
+}
+
 fn remains(process: &SimProcess) -> Remains {
-    Remains { cpu_ns: process.own_us * 1000, user_ticks: process.own_us / TICK_US, ..Remains::default() }
+    Remains { cpu_ns: process.own_us * 1000, counts: counts(process) }
 }
 
 fn read_program(machine: &Machine, target: Target, question: ProgramQuestion) -> ProgramSeen {
@@ -241,7 +245,7 @@ fn read_state(machine: &Machine, target: &Target) -> Reading {
         Some(process) => {
             let vitals = Vitals {
                 cpu_ns: Some(process.own_us * 1000),
-                user_ticks: process.own_us / TICK_US,
+                counts: counts(process),
                 threads: 1,
                 ..Vitals::default()
             };

@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
+use crate::model::exit_account::StatCounts;
 use crate::model::groups::Groups;
 use crate::model::ids::ImageGroup;
 use crate::model::observation::{
@@ -244,7 +245,7 @@ impl Sampling {
             self.alive.iter().filter_map(|id| tree.get(*id)?.ancestry.parent.known()).collect();
         let target = |id: &ProcessId| {
             let reading = self.readings.get(id)?;
-            let Vitals { threads, letter, major_faults, .. } = reading.vitals;
+            let Vitals { threads, letter, counts: StatCounts { major_faults, .. }, .. } = reading.vitals;
             // A process that rested has no reading in this sample.
             let has_rested = reading.at_ns != self.current.at_ns;
             let target = tree.get(*id)?.target()?;
@@ -278,7 +279,7 @@ impl Sampling {
         let rest_ns = if is_rich { PEAK_INTERVAL_NS } else { LATEST_PEAK_NS };
         self.readings.get(&id).is_some_and(|reading| {
             self.current.at_ns.saturating_sub(reading.peak_at_ns) >= rest_ns
-                && reading.vitals.minor_faults != reading.faults_at_peak
+                && reading.vitals.counts.minor_faults != reading.faults_at_peak
         })
     }
 
@@ -295,7 +296,8 @@ impl Sampling {
         }
         for peak in peaks {
             let Some(reading) = self.readings.get_mut(&peak.id) else { continue };
-            (reading.peak_at_ns, reading.faults_at_peak) = (self.current.at_ns, reading.vitals.minor_faults);
+            (reading.peak_at_ns, reading.faults_at_peak) =
+                (self.current.at_ns, reading.vitals.counts.minor_faults);
             let process = tree.get(peak.id);
             // A peak that the process may have had before the run attached to it does not count.
             let vm_hwm_bytes = process.and_then(|process| process.peak_of_run(peak.vm_hwm_bytes));
@@ -440,7 +442,7 @@ impl Sampling {
                     mapped_private_anon_bytes: mappings.as_ref().map(|mappings| mappings.private_anon_bytes),
                     size: reading.set_size_after(rollup, *size),
                     others_shared_bytes,
-                    minor_faults: reading.vitals.minor_faults,
+                    minor_faults: reading.vitals.counts.minor_faults,
                     // It counts the changes of the image group, so it tells later whether a relative has come or gone.
                     epoch: footprint::epoch(tree, id),
                     at_ns,
@@ -572,10 +574,7 @@ fn add_process(
         unread_bytes: estimate.unread_private_bytes,
         common_growth_bytes,
         threads: reading.vitals.threads,
-        minor_faults: reading.vitals.minor_faults,
-        major_faults: reading.vitals.major_faults,
-        user_ticks: reading.vitals.user_ticks,
-        system_ticks: reading.vitals.system_ticks,
+        counts: reading.vitals.counts,
         cpu_ns: reading.vitals.cpu_ns.or(before.cpu_ns),
         // Block I/O is read at the end of the run only.
         blocks: None,
@@ -690,7 +689,7 @@ fn note_clock(tree: &mut Tree, id: ProcessId, vitals: &Vitals) {
         && let Some(cpu_ns) = vitals.cpu_ns
     {
         process.observed.cpu_ns = Some(cpu_ns);
-        (process.observed.user_ticks, process.observed.system_ticks) =
-            (vitals.user_ticks, vitals.system_ticks);
+        let StatCounts { user_ticks, system_ticks, .. } = vitals.counts;
+        process.observed.counts = StatCounts { user_ticks, system_ticks, ..process.observed.counts };
     }
 }

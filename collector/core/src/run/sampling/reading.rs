@@ -206,7 +206,7 @@ impl LastReading {
 
     /// What it had touched when it was last read.
     pub(super) fn touched(&self) -> Touched {
-        Touched { minor_faults: self.vitals.minor_faults, anonymous_bytes: self.anonymous_bytes() }
+        Touched { minor_faults: self.vitals.counts.minor_faults, anonymous_bytes: self.anonymous_bytes() }
     }
 
     /// Its resident anonymous pages, bytes.

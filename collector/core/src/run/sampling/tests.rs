@@ -10,7 +10,7 @@ use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 
 use super::*;
-use crate::model::exit_account::Remains;
+use crate::model::exit_account::{Remains, StatCounts};
 use crate::model::ids::Key;
 use crate::model::observation::{
     ChildSeen, FileMapping, Mappings, Rollup, SharingSource, SharingTarget, UnreportedMemory,
@@ -67,7 +67,8 @@ impl Made {
         if self.is_zombie {
             return ReadingState::Zombie(dead_ns, Remains::default());
         }
-        let vitals = Vitals { threads: self.threads, minor_faults: self.faults, ..Vitals::default() };
+        let counts = StatCounts { minor_faults: self.faults, ..StatCounts::default() };
+        let vitals = Vitals { threads: self.threads, counts, ..Vitals::default() };
         ReadingState::Alive(vitals, Some(self.size()))
     }
 

@@ -346,7 +346,7 @@ impl Process {
         if program.image == Image::Unknown {
             // A sample saw it before. Only the RSS at the fork tells how much of the sampled memory is its own.
             let seen = &mut self.observed;
-            let faulted = seen.minor_faults.saturating_mul(page_bytes);
+            let faulted = seen.counts.minor_faults.saturating_mul(page_bytes);
             seen.contribution =
                 Contribution::private(unshared_after_fork(seen.rss_bytes, rss_at_fork_bytes, faulted));
         }

@@ -238,7 +238,7 @@ impl Process {
     /// `tick_us`: microseconds of a clock tick.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
-        let sampled_us = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
+        let sampled_us = (observed.counts.user_ticks * tick_us, observed.counts.system_ticks * tick_us);
         let thread = self.end.account.and_then(|account| account.thread);
         let accounted_us = thread.map(|thread| (thread.user_us, thread.system_us));
         let (split_user_us, split_system_us) =
@@ -253,8 +253,8 @@ impl Process {
         Rusage {
             user_us,
             system_us: cpu_us - user_us,
-            minor_faults: observed.minor_faults,
-            major_faults: observed.major_faults,
+            minor_faults: observed.counts.minor_faults,
+            major_faults: observed.counts.major_faults,
             input_blocks: input.saturating_sub(self.cpu.reaped_children.input_blocks),
             output_blocks: output.saturating_sub(self.cpu.reaped_children.output_blocks),
             ..Rusage::default()

@@ -198,8 +198,7 @@ impl Tree {
         let remains = process.before.map_or(*remains, |before| before.of_remains(remains));
         let observed = &mut process.observed;
         observed.cpu_ns = Some(remains.cpu_ns);
-        (observed.user_ticks, observed.system_ticks) = (remains.user_ticks, remains.system_ticks);
-        (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
+        observed.counts = remains.counts;
     }
 
     /// Stores the kernel's account of a process's exit (taskstats), without CPU time and peak from before the run. If the process's end was

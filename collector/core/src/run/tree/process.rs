@@ -16,6 +16,7 @@ use super::tolerance::Tolerance;
 use crate::model::attached::UsedBefore;
 use crate::model::config::Layer;
 use crate::model::exit_account::ExitAccount;
+use crate::model::exit_account::StatCounts;
 use crate::model::ids::{Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
 use crate::model::quality::Quality;
@@ -70,10 +71,8 @@ pub struct Observed {
     pub at_ns: u64,
     /// CPU clock, nanoseconds.
     pub cpu_ns: Option<u64>,
-    /// User part of the CPU time, clock ticks.
-    pub user_ticks: u64,
-    /// System part of the CPU time, clock ticks.
-    pub system_ticks: u64,
+    /// CPU time by clock ticks, and faults.
+    pub counts: StatCounts,
     /// RSS, bytes.
     pub rss_bytes: u64,
     /// The largest RSS or VmHWM seen, bytes.
@@ -86,10 +85,6 @@ pub struct Observed {
     pub common_growth_bytes: u64,
     /// Threads.
     pub threads: u64,
-    /// Minor faults.
-    pub minor_faults: u64,
-    /// Major faults.
-    pub major_faults: u64,
     /// Block input and output of the process and its waited-for children, 512-byte units; read at the run's end only.
     pub blocks: Option<(u64, u64)>,
 }

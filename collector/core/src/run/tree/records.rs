@@ -36,14 +36,15 @@ impl ExitRecord {
     pub(super) fn since(self, before: &UsedBefore, tick_us: u64) -> Self {
         let own = self.own_usage;
         let cpu_us = own.cpu_us().saturating_sub(before.cpu_ns / 1000);
-        let user_us = own.user_us.saturating_sub(before.user_ticks.saturating_mul(tick_us)).min(cpu_us);
+        let user_us =
+            own.user_us.saturating_sub(before.counts.user_ticks.saturating_mul(tick_us)).min(cpu_us);
         let blocks = before.of_blocks(Some((own.input_blocks, own.output_blocks)));
         let (input_blocks, output_blocks) = blocks.unwrap_or_default();
         let own_usage = Rusage {
             user_us,
             system_us: cpu_us - user_us,
-            minor_faults: own.minor_faults.saturating_sub(before.minor_faults),
-            major_faults: own.major_faults.saturating_sub(before.major_faults),
+            minor_faults: own.minor_faults.saturating_sub(before.counts.minor_faults),
+            major_faults: own.major_faults.saturating_sub(before.counts.major_faults),
             input_blocks,
             output_blocks,
             ..own

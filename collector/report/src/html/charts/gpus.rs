@@ -5,7 +5,7 @@ use super::lines::{AREA, Line, LineStyle, Lines, OVER_AREA};
 use super::samples::{self, ChartColumn};
 use super::time::Time;
 use crate::figures::short;
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::report::{GpuDevice, GpuSeries, Report};
 use crate::units::Units;
 

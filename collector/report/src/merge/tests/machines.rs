@@ -1,7 +1,7 @@
 //! What belongs to a machine, by several reports of it that ran at different times.
 
 use super::{merged, steady};
-use crate::model::gpu::over_time::GpuFigure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::report::*;
 use gpu_track_core::fixtures::killed;
 

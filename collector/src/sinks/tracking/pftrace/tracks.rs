@@ -16,7 +16,7 @@ use rustc_hash::FxHasher;
 
 use super::messages::{CHRONOLOGICAL, CounterDescriptor, EXPLICIT, SIZE_BYTES, TrackDescriptor};
 use crate::model::gpu::Device;
-use crate::model::gpu::over_time::{GpuFigure, Row};
+use crate::model::gpu::gpu_figure::{GpuFigure, Row};
 use crate::model::groups::Groups;
 use crate::model::time_groups::TimeGroup;
 use crate::model::tree_sample::{GpuSample, TreeSample};
@@ -125,7 +125,7 @@ pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
     }
     for gpu in &sample.gpu.devices {
         let parent = gpu_uuid(&gpu.device);
-        for (rank, counter) in (0..).zip(GpuFigure::ALL.map(of_gpu)) {
+        for (rank, counter) in (0..).zip(GpuFigure::OVER_TIME.map(of_gpu)) {
             if let Some(value) = (counter.value)(gpu) {
                 values.push(Value { track: counter.track(computed((parent, rank)), parent, rank), value });
             }

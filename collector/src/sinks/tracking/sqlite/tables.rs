@@ -9,7 +9,7 @@ use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params, para
 
 use super::Batch;
 use crate::model::ended_process::EndedProcess;
-use crate::model::gpu::Figure;
+use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::sinks::tracking::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, Kind, STATIC, Value};
 
 /// Our tables. `GAUGES` stands for the columns of [`GAUGES`].
@@ -28,13 +28,13 @@ const OURS: &str = "
 /// How many columns of `gpus` come before [`GAUGES`].
 const BEFORE_GAUGES: usize = 10;
 /// The last columns of `gpus`, in their order.
-const GAUGES: [(&str, Figure); 6] = [
-    ("memory_utilization_percent", Figure::MemoryUtilization),
-    ("power_w", Figure::Power),
-    ("temperature_c", Figure::Temperature),
-    ("sm_clock_mhz", Figure::SmClock),
-    ("memory_clock_mhz", Figure::MemoryClock),
-    ("pstate", Figure::Pstate),
+const GAUGES: [GpuFigure; 6] = [
+    GpuFigure::MemoryUtilization,
+    GpuFigure::Power,
+    GpuFigure::Temperature,
+    GpuFigure::SmClock,
+    GpuFigure::MemoryClock,
+    GpuFigure::Pstate,
 ];
 
 impl ToSql for Value {
@@ -104,7 +104,7 @@ fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
     transaction.execute_batch(&format!("CREATE TABLE static_data ({})", declared(STATIC)))?;
     // In SQLite, an INTEGER PRIMARY KEY is the rowid itself, so the key needs no index.
     let data = declared(DATA).replace("at_ns INTEGER", "at_ns INTEGER PRIMARY KEY");
-    let gauges = GAUGES.map(|(name, _)| format!("{name} FLOAT")).join(", ");
+    let gauges = GAUGES.map(|figure| format!("{} FLOAT", figure.name())).join(", ");
     let ours = OURS.replace("GAUGES", &gauges);
     transaction.execute_batch(&format!("CREATE TABLE data ({data});{ours}"))?;
     let fixed = Fixed { form, gpus: Gpus::default() };
@@ -163,7 +163,7 @@ fn insert_gpus(transaction: &Transaction, row: &DataRow) -> rusqlite::Result<()>
             &of_run[2],
             &gpu.busy_percent,
         ];
-        let gauges = GAUGES.map(|(_, figure)| gpu.gauge(figure));
+        let gauges = GAUGES.map(|figure| (figure.row().value)(gpu));
         let last = gauges.iter().map(|gauge| -> &dyn ToSql { gauge });
         statement.execute(params_from_iter(first.into_iter().chain(last)))?;
     }

@@ -25,7 +25,7 @@ use crate::model::gpu::{
 use crate::sys::clock;
 
 /// The backend.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Drm {
     config: GpuConfig,
     proc_root: PathBuf,
@@ -46,11 +46,8 @@ impl Drm {
         let mut drm = Self {
             config: config.clone(),
             proc_root: config.path("/proc"),
-            cards: Vec::new(),
             kfd: Kfd::below(&config.path("/sys")),
-            nodes: Vec::new(),
-            usage: ClientUsage::default(),
-            before_ns: None,
+            ..Self::default()
         };
         if drm.devices().is_empty() { Err(Missing::NoDevice) } else { Ok(drm) }
     }

@@ -7,7 +7,7 @@
 use super::policy;
 
 /// The driver time that may be used, and how much of that was used.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Budget {
     /// The part of the time for which the driver may be kept busy, without what is kept for the end of the run. 1 or more: no limit.
     share: f64,
@@ -26,7 +26,7 @@ impl Budget {
     /// that is kept for the end of the run. 100: there is no limit.
     pub(super) fn new(percent: u32) -> Self {
         let share = if percent >= 100 { 1.0 } else { f64::from(percent) / 100.0 - policy::SHARE_AT_END };
-        Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
+        Self { share, ..Self::default() }
     }
 
     /// Takes a planned reading off the balance. The reading was over at `now_ns` (CLOCK_MONOTONIC) and took `took_ns`.

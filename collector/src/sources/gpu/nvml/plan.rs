@@ -53,7 +53,7 @@ impl Costs {
 type Due = BTreeMap<Kind, u64>;
 
 /// The plan. In its maps and arguments, a device id of `None` stands for all devices at once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The time from one reading to the next that is asked for, nanoseconds.
     interval_ns: u64,
@@ -85,14 +85,7 @@ impl Plan {
             interval_ns,
             scale: (f64::from(percent) / 100.0 / policy::WHOLE_SHARE).min(1.0),
             budget: Budget::new(percent),
-            costs: BTreeMap::new(),
-            due: BTreeMap::new(),
-            since_ns: BTreeMap::new(),
-            hidden: BTreeSet::new(),
-            longest_for_samples_ns: BTreeMap::new(),
-            sample_spacing_ns: BTreeMap::new(),
-            longest_before_wrap_ns: BTreeMap::new(),
-            left_at_end: None,
+            ..Self::default()
         }
     }
 

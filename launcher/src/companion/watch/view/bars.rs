@@ -1,6 +1,6 @@
 //! The title, and bars of what the run uses against what it may use.
 
-use gpu_track_collector::model::gpu::over_time::GpuFigure;
+use gpu_track_collector::model::gpu::gpu_figure::GpuFigure;
 use gpu_track_collector::model::time_groups::{ByTimeGroup, TimeGroup};
 use gpu_track_collector::report::{figures, quote};
 

@@ -1,6 +1,6 @@
 //! Alerts that are on, GPUs with the run's processes on them, how figures are known, and what happened.
 
-use gpu_track_collector::model::gpu::over_time::GpuFigure;
+use gpu_track_collector::model::gpu::gpu_figure::GpuFigure;
 use gpu_track_collector::report::quote;
 
 use super::canvas::{Canvas, Look};

@@ -1,6 +1,6 @@
 //! The view on buffers of any size, in the states of a run.
 
-use gpu_track_collector::model::gpu::over_time::{ByGpuFigure, GpuFigure};
+use gpu_track_collector::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::Usable;
 use gpu_track_collector::model::style::Console;
 use gpu_track_collector::model::time_groups::ByTimeGroup;

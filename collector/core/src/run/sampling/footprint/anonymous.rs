@@ -65,7 +65,7 @@ impl Member<'_> {
         let Some(sharing) = &self.reading.sharing else { return KnownSharing::default() };
         let (grown, shrunk) = grown_and_shrunk(self.reading, sharing);
         // A page that is copied on write is a fault and no growth.
-        let faults = self.reading.vitals.minor_faults.saturating_sub(sharing.minor_faults);
+        let faults = self.reading.vitals.counts.minor_faults.saturating_sub(sharing.minor_faults);
         let faulted = faults.saturating_mul(page_bytes);
         // It can have copied only what it shares: at most all its pages less its proportional part of them and its growth.
         let shared = self.reading.anonymous_bytes().saturating_sub(sharing.rollup.pss_anon_bytes + grown);
@@ -117,7 +117,7 @@ impl Member<'_> {
         let Image::Forked { rss_at_fork_bytes } = self.image else {
             return Anonymous { certain_bytes: alone, uncertain_bytes: anonymous - alone };
         };
-        let faulted = self.reading.vitals.minor_faults.saturating_mul(page_bytes);
+        let faulted = self.reading.vitals.counts.minor_faults.saturating_mul(page_bytes);
         let most =
             unshared_after_fork(self.reading.size.rss_bytes, rss_at_fork_bytes, faulted).min(anonymous);
         let certain_bytes = self.grown_since_fork().max(alone);

@@ -24,7 +24,7 @@ use super::program::unshared_after_fork;
 use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use super::*;
-use crate::model::exit_account::{ExitAccount, Remains};
+use crate::model::exit_account::{ExitAccount, Remains, StatCounts};
 use crate::model::kernel_event::{KernelEvent, What};
 
 const HERE: u32 = 10;
@@ -154,8 +154,7 @@ impl Run {
         *observed = Observed {
             at_ns: now_ns,
             cpu_ns: Some(cpu_ns),
-            user_ticks: 3,
-            system_ticks: 1,
+            counts: StatCounts { user_ticks: 3, system_ticks: 1, ..StatCounts::default() },
             rss_bytes: rss,
             peak_rss_bytes: rss.max(observed.peak_rss_bytes),
             contribution: Contribution::private(share),

@@ -1,5 +1,5 @@
-//! The figures of a GPU over time, one row each in [`GpuFigure::row`]. The points of a run, `series` of a report, `report --every`,
-//! traces and `gpu-track watch` take the figures from here.
+//! The table of a GPU's figures that go up and down: a row each in [`GpuFigure::row`]. The points of a run, `series` of a report,
+//! `report --every`, traces, `.sqlite`, `.prom`, `--trace-gpu`, `gpu-track gpus` and `gpu-track watch` take the figures from here.
 
 use std::ops::Index;
 
@@ -11,7 +11,7 @@ use crate::model::tree_sample::GpuSample;
 use crate::named;
 
 named! {
-    /// A figure of a GPU over time. Its name has its unit.
+    /// A figure of a GPU. Its name has its unit. Those of [`GpuFigure::OVER_TIME`] come first.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum GpuFigure {
         /// Time in which anything ran, percent.
@@ -26,6 +26,18 @@ named! {
         Power = "power_w",
         /// Clock of the processors, MHz.
         SmClock = "sm_clock_mhz",
+        /// Memory that no process uses, bytes.
+        MemoryFree = "memory_free_bytes",
+        /// Time in which its memory was read or written, percent.
+        MemoryUtilization = "memory_utilization_percent",
+        /// Time in which its video encoder ran, percent.
+        EncoderUtilization = "encoder_utilization_percent",
+        /// Time in which its video decoder ran, percent.
+        DecoderUtilization = "decoder_utilization_percent",
+        /// Clock of the memory, MHz.
+        MemoryClock = "memory_clock_mhz",
+        /// Performance state, 0 the fastest.
+        Pstate = "pstate",
     }
 }
 
@@ -34,7 +46,7 @@ named! {
 pub struct Row {
     /// Its title in charts and tables.
     pub title: &'static str,
-    /// The symbol of its unit; `None`: bytes, which are shown in several units.
+    /// The symbol of its unit; empty: it has none. `None`: bytes, which are shown in several units.
     pub unit: Option<&'static str>,
     /// How its values at several points of time become one.
     pub joining: Joining,
@@ -43,9 +55,18 @@ pub struct Row {
 }
 
 impl GpuFigure {
+    /// The figures that are kept over the time of a run.
+    pub const OVER_TIME: [Self; 6] =
+        [Self::Utilization, Self::MemoryUsed, Self::MemoryRun, Self::Temperature, Self::Power, Self::SmClock];
+
+    /// Whether its values are whole numbers.
+    pub fn is_whole(self) -> bool {
+        matches!(self.row().unit, None | Some(""))
+    }
+
     /// How it is read from a sample, joined over time, and shown.
     pub const fn row(self) -> Row {
-        use Joining::{Largest, Mean};
+        use Joining::{Largest, Last, Mean};
         let (title, unit, joining, value): (_, _, _, fn(&GpuSample) -> Option<f64>) = match self {
             Self::Utilization => ("Utilization", Some("%"), Mean, |gpu| gpu.busy_percent),
             Self::MemoryUsed => {
@@ -57,6 +78,20 @@ impl GpuFigure {
             Self::Temperature => ("Temperature", Some("C"), Largest, |gpu| gpu.gauge(Figure::Temperature)),
             Self::Power => ("Power", Some("W"), Mean, |gpu| gpu.gauge(Figure::Power)),
             Self::SmClock => ("SM clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::SmClock)),
+            Self::MemoryFree => {
+                ("Free memory", None, Last, |gpu| Some(gpu.device.free_bytes(gpu.used_bytes?)? as f64))
+            }
+            Self::MemoryUtilization => {
+                ("Memory utilization", Some("%"), Mean, |gpu| gpu.gauge(Figure::MemoryUtilization))
+            }
+            Self::EncoderUtilization => {
+                ("Encoder utilization", Some("%"), Mean, |gpu| gpu.gauge(Figure::EncoderUtilization))
+            }
+            Self::DecoderUtilization => {
+                ("Decoder utilization", Some("%"), Mean, |gpu| gpu.gauge(Figure::DecoderUtilization))
+            }
+            Self::MemoryClock => ("Memory clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::MemoryClock)),
+            Self::Pstate => ("Performance state", Some(""), Largest, |gpu| gpu.gauge(Figure::Pstate)),
         };
         Row { title, unit, joining, value }
     }
@@ -78,6 +113,11 @@ impl<T> ByGpuFigure<T> {
     /// The values, in the order of [`GpuFigure::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
+    }
+
+    /// The values of [`GpuFigure::OVER_TIME`], in that order.
+    pub fn over_time(&self) -> impl Iterator<Item = &T> {
+        self.iter().take(GpuFigure::OVER_TIME.len())
     }
 
     /// The values to be changed, in the order of [`GpuFigure::ALL`].
