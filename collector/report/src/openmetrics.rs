@@ -79,12 +79,11 @@ impl Metrics {
         help: &str,
         values: impl Iterator<Item = (&'a str, Option<f64>)>,
     ) {
-        // The base unit of each unit in the name of a figure, and how many of the unit it is.
+        // How the figure's name ends by its unit, what a base unit is called instead, and how many of the unit one of those is.
         let (ending, base, factor) = match figure.row().unit {
             Some("%") => ("_percent", "_ratio", 100.0),
             Some("C") => ("_c", "_celsius", 1.0),
             Some("W") => ("_w", "_watts", 1.0),
-            Some("MHz") => ("_mhz", "_hertz", 1e-6),
             _ => ("", "", 1.0),
         };
         let name = format!("gpu_{}{base}", figure.name().trim_end_matches(ending));

@@ -417,7 +417,7 @@ impl ThreadReader {
         if self.is_inner_pipe(pid, "read", all) {
             return Doing::InnerPipe;
         }
-        Doing::Waits(if target.has_child { Wait::Child } else { Wait::In(TimeState::Events) })
+        Doing::Waits(if target.has_child { Wait::ChildOrEvents } else { Wait::In(TimeState::Events) })
     }
 
     /// Adds the cores that a thread may use, if it ran or waited for one.
@@ -428,7 +428,8 @@ impl ThreadReader {
         let pid = i32::try_from(tid).ok().and_then(Pid::from_raw);
         let Some(cores) = pid.and_then(|pid| sched_getaffinity(Some(pid)).ok()) else { return };
         if cores != self.cores {
-            (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).for_each(|core| self.cores.set(core));
+            let its = (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core));
+            its.take(cores.count() as usize).for_each(|core| self.cores.set(core));
         }
     }
 
@@ -534,6 +535,7 @@ impl HeldThread {
             Some(Doing::Waits(wait)) => matches!(
                 wait,
                 Wait::Child
+                    | Wait::ChildOrEvents
                     | Wait::LocalSocket
                     | Wait::Pipe
                     | Wait::In(TimeState::Events | TimeState::Terminal)
@@ -572,6 +574,7 @@ impl HeldProcess {
                     Wait::In(TimeState::Lock) if is_pooled => ThreadState::Pooled,
                     Wait::In(state) => ThreadState::In(state),
                     Wait::Child => ThreadState::Child,
+                    Wait::ChildOrEvents => ThreadState::ChildOrEvents,
                     Wait::LocalSocket => ThreadState::LocalSocket,
                     Wait::Pipe => ThreadState::In(TimeState::Pipe),
                     Wait::SocketOrTerminal => ThreadState::In(TimeState::Network),
@@ -746,7 +749,7 @@ mod tests {
         let alone = made.target(make, 1, 'S', false);
         assert_eq!(made.states(alone), [(in_state(TimeState::Events), 1)]);
         made.put(make, make, 2, 0, "poll_schedule_timeout", 'S');
-        assert_eq!(made.states(ThreadTarget { has_child: true, ..alone }), [(ThreadState::Child, 1)]);
+        assert_eq!(made.states(ThreadTarget { has_child: true, ..alone }), [(ThreadState::ChildOrEvents, 1)]);
         let parent = PID + 50;
         made.put(parent, parent, 1, 0, "do_wait", 'S');
         assert_eq!(made.states(made.target(parent, 1, 'S', false)), [(ThreadState::Child, 1)]);

@@ -73,11 +73,12 @@ impl WaitLookup {
         now_ns: u64,
         blocked: impl FnOnce() -> Option<(Target, TimeState)>,
     ) -> Option<Observation> {
-        // Asked first: a look that finds nobody blocked must not put off the next one.
-        let (target, state) = blocked()?;
-        if !self.timer.is_due(now_ns, PERIOD_NS) {
+        if !self.timer.would_be_due(now_ns) {
             return None;
         }
+        let (target, state) = blocked()?;
+        // Only now: a look that finds nobody blocked must not put off the next one.
+        self.timer.start(now_ns, PERIOD_NS);
         let what = match state {
             TimeState::Storage => self.file(target),
             TimeState::FileLock => self.lock(target.pid),
@@ -150,8 +151,9 @@ impl WaitLookup {
         line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
     }
 
-    /// The other end of the TCP connections of a process, if it is the same for all. The process may also wait for local sockets and for
-    /// pipes that it writes. `None`: it has others, or may wait for a pipe. In a call of a socket it waits for no pipe.
+    /// The other end of the TCP connections of a process, if it is the same for all. Pipes that it writes do not matter, nor do standard
+    /// streams: ssh has those of rsync. `None`: it has others, or may wait for a pipe or a local socket. In a call of a TCP socket it waits
+    /// for neither.
     fn peer(&self, pid: u32, state: TimeState) -> Option<WaitedFor> {
         let open: Vec<Descriptor> = descriptors(&self.root, pid).collect();
         let is_pipe = |file: &Descriptor| {
@@ -160,21 +162,26 @@ impl WaitLookup {
         if state == TimeState::Events && open.iter().any(is_pipe) {
             return None;
         }
-        let socket =
-            |file: &Descriptor| Some(file.name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
-        let mut sockets: FxHashSet<String> = open.iter().filter_map(socket).collect();
+        let socket = |file: &Descriptor| {
+            let inode = file.name.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some((inode.to_owned(), file.number <= LAST_STANDARD))
+        };
+        // Whether each socket is a standard stream.
+        let mut sockets: FxHashMap<String, bool> = open.iter().filter_map(socket).collect();
         if sockets.is_empty() {
             return None;
         }
         // A socket of a table that is missing or too long stays among the others.
         let table = |name| Self::table(self.root.open(pid, name)).unwrap_or_default();
         for inode in local_sockets(&table("net/unix")) {
-            sockets.remove(inode);
+            if state == TimeState::Network || sockets.get(inode).is_some_and(|is_standard| *is_standard) {
+                sockets.remove(inode);
+            }
         }
         let mut peers = FxHashSet::default();
         for name in ["net/tcp", "net/tcp6"] {
             for (inode, peer) in connections(&table(name)) {
-                if sockets.remove(&inode) {
+                if sockets.remove(&inode).is_some() {
                     peers.insert(peer);
                 }
             }
@@ -394,7 +401,7 @@ mod tests {
 
     // Requirement: SLOW-5
     #[test]
-    fn connections_to_one_server_name_it_beside_local_sockets() {
+    fn connections_to_one_server_name_it_beside_streams_of_the_run() {
         use std::os::fd::AsRawFd;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -403,7 +410,7 @@ mod tests {
             (client, listener.accept().unwrap().0)
         };
         let (client, _server) = connect();
-        let (local, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (local, other) = std::os::unix::net::UnixStream::pair().unwrap();
         // A process that has these three open, and nothing else.
         let made = tempfile::tempdir().unwrap();
         let fd = made.path().join("9/fd");
@@ -414,10 +421,14 @@ mod tests {
         };
         std::os::unix::fs::symlink("/proc/self/net", made.path().join("9/net")).unwrap();
         give(3, client.as_raw_fd());
-        give(4, local.as_raw_fd());
+        give(1, local.as_raw_fd());
         let lookup = WaitLookup::new(ProcRoot::new(made.path()));
         let peer = || lookup.peer(9, TimeState::Events);
         assert_eq!(peer(), Some(WaitedFor::Peer(address.to_string())));
+        give(4, other.as_raw_fd());
+        assert_eq!(peer(), None, "it may wait for a local server");
+        assert_eq!(lookup.peer(9, TimeState::Network), Some(WaitedFor::Peer(address.to_string())));
+        std::fs::remove_file(fd.join("4")).unwrap();
         let (second, _server) = connect();
         give(5, second.as_raw_fd());
         assert_eq!(peer(), Some(WaitedFor::Peer(address.to_string())));

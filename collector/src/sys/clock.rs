@@ -44,11 +44,21 @@ pub(crate) struct Timer {
 impl Timer {
     /// Whether the timer is due at `now_ns`. If so, it is due next after `period_ns`.
     pub(crate) fn is_due(&mut self, now_ns: u64, period_ns: u64) -> bool {
-        let is_due = now_ns >= self.due_ns;
+        let is_due = self.would_be_due(now_ns);
         if is_due {
-            self.due_ns = now_ns.saturating_add(period_ns);
+            self.start(now_ns, period_ns);
         }
         is_due
+    }
+
+    /// Whether the timer is due at `now_ns`. It stays so.
+    pub(crate) fn would_be_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns
+    }
+
+    /// Makes the timer due `period_ns` after `now_ns`.
+    pub(crate) fn start(&mut self, now_ns: u64, period_ns: u64) {
+        self.due_ns = now_ns.saturating_add(period_ns);
     }
 }
 

@@ -188,12 +188,13 @@ fn verdict(
         None if !is_most => return Err(nothing),
         None => kind(most.state, time_spent, report).ok_or("most of the time is unknown")?,
     };
-    let command = leader(most, spent);
+    // A busy GPU is not what a command did.
+    let command = leader(most, spent).filter(|_| busy_gpu.is_none());
     let said = words::Said { kind, most, command, busy_gpu, time_spent, spent, report };
     Ok(Verdict {
         kind,
-        share: busy_gpu.unwrap_or(most.share),
-        command: command.map(str::to_owned),
+        share: busy_gpu.unwrap_or(said.share()),
+        command: said.named().map(str::to_owned),
         text: said.sentence(),
         next_step: said.next_step(),
     })
@@ -271,6 +272,13 @@ mod tests {
         assert_eq!(text_of(&spent, &report), text);
         let (spent, report) = run_of(&[("align", 30), ("distances", 69)]);
         assert_eq!(text_of(&spent, &report), "distances computed 69% of the time on 1 of 2 cores");
+        // Both cores worked for the compiler, for half of the time.
+        let (mut spent, report) = run_of(&[("cc1", 52), ("ld", 46)]);
+        spent.commands[0].thread_ns[TimeState::Computing as usize] = 104 * SECOND;
+        spent.commands[0].several_ns = 52 * SECOND;
+        let verdict = time_spent(&spent, &report).verdict.unwrap();
+        assert!(verdict.text.ends_with(": cc1 52%, ld 46%"), "{}", verdict.text);
+        assert_eq!((verdict.command, (verdict.share * 100.0).round()), (None, 98.0));
     }
 
     // Requirement: SLOW-15
@@ -308,6 +316,7 @@ mod tests {
             let held_ns = 99 * SECOND;
             spent.gpu = sums::GpuSums { held_ns, busy_ns: busy_s * SECOND, ..sums::GpuSums::default() };
             let verdict = time_spent(&spent, &report).verdict.unwrap();
+            assert!(verdict.command.is_none() || busy_s < 80, "{verdict:?}");
             (verdict.kind, verdict.text)
         };
         assert_eq!(

@@ -105,6 +105,7 @@ pub enum LiveEvent {
         /// Why it was closed. `None`: it goes on.
         failed: Option<String>,
         /// Lines that it lost.
+        #[serde(default)]
         lost: u64,
     },
 }

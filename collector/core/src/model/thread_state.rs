@@ -15,6 +15,8 @@ pub enum ThreadState {
     Ready,
     /// It waits for a child. What that does decides what the run waits for.
     Child,
+    /// It waits for events and has a child, whose end can be one of them, as of make. What the child does decides, if it does anything.
+    ChildOrEvents,
     /// It waits for the other end of a pipe, which is of the run and decides.
     InnerPipe,
     /// It waits for the other end of a local (Unix) socket, which can be of the run.
@@ -32,6 +34,8 @@ pub enum Wait {
     In(TimeState),
     /// For a child process.
     Child,
+    /// For events, beside a child whose end can be one of them.
+    ChildOrEvents,
     /// For the other end of a pipe, which may be a process of the run.
     Pipe,
     /// For the other end of a local (Unix) socket.

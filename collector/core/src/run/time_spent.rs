@@ -60,6 +60,8 @@ pub(crate) struct CommandSums {
     pub child_ns: u64,
     /// The time that they waited for a pipe whose other end is of the run, nanoseconds.
     pub pipe_ns: u64,
+    /// The time in which it had more than one thread, nanoseconds.
+    pub several_ns: u64,
     /// Time in which its threads were blocked, until a reading tells in which state, nanoseconds.
     carried_ns: u64,
     /// How often it was looked what its processes wait for.
@@ -357,6 +359,7 @@ impl TimeSpent {
             }
             others.child_ns += least.child_ns;
             others.pipe_ns += least.pipe_ns;
+            others.several_ns += least.several_ns;
             others.carried_ns += least.carried_ns;
             others.looks += least.looks;
         }
@@ -380,6 +383,9 @@ impl CommandSums {
         self.thread_ns[TimeState::Computing as usize] += cpu_ns;
         self.thread_ns[TimeState::WaitingForCore as usize] += threads.waited_ns;
         let ready_ns = cpu_ns.saturating_add(threads.waited_ns);
+        if threads.count() > 1 || cpu_ns > length_ns {
+            self.several_ns += length_ns;
+        }
         self.carried_ns += threads.count().saturating_mul(length_ns).saturating_sub(ready_ns);
         let blocked = threads.count() - threads.ready;
         if blocked == 0 {
@@ -392,7 +398,7 @@ impl CommandSums {
         }
         self.thread_ns[TimeState::Lock as usize] += part_ns(threads.pooled);
         self.thread_ns[TimeState::Network as usize] += part_ns(threads.local_socket);
-        self.child_ns += part_ns(threads.child);
+        self.child_ns += part_ns(threads.child + threads.child_or_events);
         self.pipe_ns += part_ns(threads.inner_pipe);
     }
 }
@@ -532,6 +538,8 @@ mod tests {
             (vec![(LOCK, 1), (SLEEPING, 1)], TimeState::Lock),
             (vec![(LOCK, 1), (STORAGE, 1)], TimeState::Storage),
             (vec![(ThreadState::Pooled, 8), (ThreadState::InnerPipe, 1)], TimeState::Lock),
+            (vec![(ThreadState::ChildOrEvents, 1), (SLEEPING, 1)], TimeState::Sleeping),
+            (vec![(ThreadState::ChildOrEvents, 1), (ThreadState::InnerPipe, 1)], TimeState::Events),
             (vec![(ThreadState::Child, 1)], TimeState::Unknown),
         ] {
             let mut one = OneProcess::new();

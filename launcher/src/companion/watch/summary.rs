@@ -2,7 +2,7 @@
 //! missing or of another kind is unknown.
 
 use gpu_track_collector::model::alert::RunEvent;
-use gpu_track_collector::model::live::{self, LiveCoverage, LiveEvent};
+use gpu_track_collector::model::live::{LiveCoverage, LiveEvent};
 use gpu_track_collector::model::report::{CommandUsage, Usable};
 use gpu_track_collector::model::time_groups::ByTimeGroup;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
@@ -31,11 +31,20 @@ pub(super) struct Summary {
     max_ram: Maxima,
     /// How the last second was spent, nanoseconds.
     time_ns: Option<ByTimeGroup<u64>>,
-    ended: Option<live::Ended>,
+    ended: Option<EndedProcesses>,
     coverage: Option<LiveCoverage>,
     alerts: Vec<Value>,
     events: Vec<Value>,
     other_events: u64,
+}
+
+/// Processes that ended.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct EndedProcesses {
+    count: u64,
+    by_command: Vec<Value>,
+    other_commands: u64,
 }
 
 /// The largest RAM so far.
@@ -88,13 +97,13 @@ impl Summary {
         Some(ByTimeGroup::new(|group| shares.of(group) * 100.0))
     }
 
-    /// The processes that ended. `None`: the summary does not have them.
+    /// The processes that ended. `None`: the summary does not have them. Commands that this version does not know to read are left out.
     pub(super) fn ended(&self) -> Option<Ended> {
         let ended = self.ended.as_ref()?;
-        let used = |CommandUsage { command, count, cpu_s, peak_rss_bytes, .. }: &CommandUsage| {
-            (command.clone(), EndedCommand { count: *count, cpu_s: *cpu_s, peak_rss_bytes: *peak_rss_bytes })
+        let used = |CommandUsage { command, count, cpu_s, peak_rss_bytes, .. }: CommandUsage| {
+            (command, EndedCommand { count, cpu_s, peak_rss_bytes })
         };
-        let by_command = ended.by_command.iter().map(used).collect();
+        let by_command = known(&ended.by_command).map(used).collect();
         Some(Ended { count: ended.count, by_command, other_commands: ended.other_commands })
     }
 
@@ -172,6 +181,11 @@ mod tests {
         let empty = Summary::read("{}").unwrap();
         assert_eq!((empty.run(), empty.ended(), empty.max_ram_bytes()), (Run::default(), None, None));
         assert!(empty.coverage().is_empty() && empty.events().is_empty());
+        let text = r#"{"launcher_pid": 9, "ended": {"count": 5, "by_command": [{"command": "x"}, 7]}}"#;
+        let some = Summary::read(text).unwrap();
+        assert_eq!(some.run().launcher_pid, Some(9));
+        assert!(some.ended().unwrap().by_command.is_empty());
+        assert_eq!(some.ended().unwrap().count, 5);
     }
 
     // Requirement: SLOW-13

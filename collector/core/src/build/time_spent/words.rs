@@ -76,6 +76,9 @@ impl Said<'_> {
 
     /// What to change, where that is certain.
     pub(super) fn next_step(&self) -> Option<String> {
+        if self.busy_gpu.is_some() {
+            return None;
+        }
         match self.most.state {
             TimeState::WaitingForCore if self.is_held_by_quota() => {
                 Some("a larger CPU quota makes it faster".into())
@@ -91,22 +94,29 @@ impl Said<'_> {
     }
 
     /// The command that is named: the one that decided most of it, if that alone is a verdict. `None`: the sentence is about the run.
-    fn named(&self) -> Option<&str> {
+    pub(super) fn named(&self) -> Option<&str> {
         self.command.filter(|command| self.share_of(command) >= Verdict::LEAST_SHARE)
     }
 
     /// The part of the time in which the command that is named was in the state, or the run if none is.
-    fn share(&self) -> f64 {
+    pub(super) fn share(&self) -> f64 {
         self.named().map_or(self.most.share, |command| self.share_of(command))
     }
 
-    /// The part of the time in which a command was in the state.
+    /// The part of the time in which a command was in the state: the time of its threads, if it had one at a time. Otherwise it is the part
+    /// that it decided.
     fn share_of(&self, command: &str) -> f64 {
-        let mut times = self.time_spent.commands.iter().filter(|time| time.command == command);
-        let of_state = times.find_map(|time| time.states.iter().find(|time| time.state == self.most.state));
-        let part = of_state.map_or(self.most.share, |time| time.s / self.report.wall_s);
-        // Several threads of a command can have more than all of the time.
-        part.min(self.most.share)
+        /// A command that had more than one thread for less than this part of the time counts as one with a single thread.
+        const LEAST_SEVERAL: f64 = 0.05;
+        let decided = self.most.by_command.iter().find(|part| part.command == command);
+        let decided = decided.map_or(0.0, |part| part.share);
+        let length_ns = self.spent.length_ns as f64;
+        let is_single = |sums: &&sums::CommandSums| {
+            &*sums.command == command && (sums.several_ns as f64) < length_ns * LEAST_SEVERAL
+        };
+        let single = self.spent.commands.iter().find(is_single);
+        let alone = single.map(|sums| sums.thread_ns()[self.most.state as usize] as f64 / length_ns);
+        alone.unwrap_or(decided).min(self.most.share)
     }
 
     /// Says how much a command computed, on how many cores, and who waited for it.
@@ -117,7 +127,7 @@ impl Said<'_> {
             [one] => format!("; {one} waited for it"),
             [others @ .., last] => format!("; {} and {last} waited for it", others.join(", ")),
         };
-        let no_core = self.share_without_core().map(|share| format!("; it waited for a core {share}"));
+        let no_core = self.share_without_core().map(|share| format!("; the run waited for a core {share}"));
         let (cores, no_core) = (self.cores_used(), no_core.unwrap_or_default());
         format!("{who} computed {share} on {cores}{waiting}{}{no_core}", self.bound())
     }
@@ -220,7 +230,7 @@ impl Said<'_> {
         }
     }
 
-    /// Names the other end of the only connection. Nothing if there was another number of them.
+    /// Names the other end of the connections, if that is one.
     fn peer(&self) -> String {
         match self.found() {
             Some(WaitedFor::Peer(address)) => format!(": connected to {address}"),

@@ -97,6 +97,15 @@ impl GpuFigure {
     }
 }
 
+// Lists of all figures are cut behind those that are kept over time.
+const _: () = {
+    let mut index = 0;
+    while index < GpuFigure::OVER_TIME.len() {
+        assert!(GpuFigure::OVER_TIME[index] as usize == index);
+        index += 1;
+    }
+};
+
 /// Number of figures.
 const COUNT: usize = GpuFigure::ALL.len();
 

@@ -16,6 +16,7 @@ pub(super) type ByCommand = FxHashMap<Arc<str>, Threads>;
 pub(super) struct Threads {
     pub ready: u64,
     pub child: u64,
+    pub child_or_events: u64,
     pub inner_pipe: u64,
     pub local_socket: u64,
     pub pooled: u64,
@@ -30,6 +31,7 @@ impl Threads {
         match state {
             ThreadState::Ready => self.ready += count,
             ThreadState::Child => self.child += count,
+            ThreadState::ChildOrEvents => self.child_or_events += count,
             ThreadState::InnerPipe => self.inner_pipe += count,
             ThreadState::LocalSocket => self.local_socket += count,
             ThreadState::Pooled => self.pooled += count,
@@ -41,6 +43,7 @@ impl Threads {
     pub(super) fn count(&self) -> u64 {
         self.ready
             + self.child
+            + self.child_or_events
             + self.inner_pipe
             + self.local_socket
             + self.pooled
@@ -65,10 +68,15 @@ pub(super) fn deciding(by_command: &ByCommand) -> (TimeState, Vec<(Arc<str>, u64
             return (state, in_state);
         }
     }
-    // The other end of a local socket is not of the run, or it waits itself. Then come threads of a pool that wait for nobody else.
+    // The other end of a local socket is not of the run, or it waits itself. Then come those that may wait for a child, if no child does
+    // anything, and threads of a pool that wait for nobody else.
     let on_sockets = holders(&|threads| threads.local_socket);
     if !on_sockets.is_empty() {
         return (TimeState::Network, on_sockets);
+    }
+    let polling = holders(&|threads| threads.child_or_events);
+    if !polling.is_empty() {
+        return (TimeState::Events, polling);
     }
     let pooled = holders(&|threads| threads.pooled);
     if !pooled.is_empty() {
