@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::report::Report;
-use crate::support::{kill, or_skip, program, tracked, wait_until};
+use crate::support::{kill, or_skip, program, skip, tracked, wait_until};
 
 /// Many short processes, a pipe, and then the kernel's sum over all that the shell waited for.
 const SCRIPT: &str = "i=0; while [ $i -lt 200 ]; do cat $0; i=$((i+1)); done > /dev/null; \
@@ -131,4 +131,91 @@ fn figures_of_calls_are_null_after_an_attach() {
     sleep.wait().unwrap();
     let reason = run.report().at("io.calls_reason").as_str().unwrap();
     assert!(reason.contains("before the attach"), "{reason}");
+}
+
+/// What a command of the report passed by calls.
+fn counts_of(report: &Report, command: &str) -> [u64; 4] {
+    let entry = report.command(command).unwrap_or_else(|| panic!("no {command}: {report}"));
+    ["read_call_bytes", "write_call_bytes", "read_calls", "write_calls"]
+        .map(|key| entry["calls"][key].as_u64().unwrap_or_else(|| panic!("{command} has no {key}: {report}")))
+}
+
+fn quality_of<'a>(report: &'a Report, command: &str) -> &'a str {
+    report.command(command).unwrap()["calls"]["quality"].as_str().unwrap()
+}
+
+/// No figure of all commands together is larger than the run's.
+fn assert_commands_are_within_the_run(report: &Report) {
+    for key in ["read_call_bytes", "write_call_bytes", "read_calls", "write_calls"] {
+        let commands = report.array("processes.by_command").iter();
+        let sum: u64 = commands.filter_map(|entry| entry["calls"][key].as_u64()).sum();
+        let run = report.u64(&format!("io.{key}"));
+        assert!(sum <= run, "{key}: {sum} of commands, {run} of the run: {report}");
+    }
+}
+
+// Requirement: IO-7
+#[test]
+fn short_programs_of_a_shell_have_their_bytes_and_the_shell_has_none_of_them() {
+    let file = file();
+    // A reading while sleep lives divides what cat and what sleep do.
+    let script = "i=0; while [ $i -lt 200 ]; do cat $0; i=$((i+1)); done > /dev/null; sleep 2.5";
+    let run = tracked(["sh", "-c", script, file.path().to_str().unwrap()]).run();
+    let report = run.assert_clean(0);
+    assert_eq!((quality_of(report, "cat"), quality_of(report, "sh")), ("exact", "sampled"));
+    let [read, written, ..] = counts_of(report, "cat");
+    // Each cat also reads the heads of its libraries, and what the shim reads.
+    let files = 200 * FILE_BYTES as u64;
+    assert!(written == files && (files..files + 200 * 20_000).contains(&read), "{read}, {written}: {report}");
+    let [read, written, ..] = counts_of(report, "sh");
+    assert!(read < 50_000 && written == 0, "{read}, {written}: {report}");
+    assert_commands_are_within_the_run(report);
+}
+
+// Requirement: IO-7
+#[test]
+fn program_of_threads_without_children_has_all_that_the_run_passed() {
+    let python = "/usr/bin/python3";
+    if !std::fs::exists(python).unwrap() {
+        skip!("needs {python}");
+    }
+    let script = "import threading
+def work():
+    with open('/dev/zero', 'rb', 0) as zeros, open('/dev/null', 'wb', 0) as null:
+        for _ in range(3000):
+            null.write(zeros.read(65536))
+threads = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]";
+    let run = tracked([python, "-c", script]).run();
+    let report = run.assert_clean(0);
+    let [command] = report.array("processes.by_command") else { panic!("{report}") };
+    let command = command["command"].as_str().unwrap();
+    assert_eq!(counts_of(report, command), counts(report));
+    assert!(counts(report)[1] >= 4 * 3000 * 65_536, "{report}");
+    assert_eq!(quality_of(report, command), "exact");
+}
+
+// Requirement: IO-57
+#[test]
+fn commands_that_ended_between_the_same_readings_have_lower_bounds() {
+    let script = "dd if=/dev/zero bs=64k count=320 status=none | cat > /dev/null; sleep 2.5";
+    let run = tracked(["sh", "-c", script]).run();
+    let report = run.assert_clean(0);
+    for command in ["dd", "cat"] {
+        assert!(["sampled", "unknown"].contains(&quality_of(report, command)), "{report}");
+    }
+    let reason = report.at("processes.calls_reason").as_str().unwrap();
+    assert!(reason.contains("several commands"), "{reason}");
+    assert_commands_are_within_the_run(report);
+}
+
+// Requirement: IO-58
+#[test]
+fn nothing_of_children_that_the_kernel_reaped_is_said_to_be_exact() {
+    let run = tracked([program("ignored_sigchld"), "3".into(), "1.5".into()]).run();
+    let report = run.assert_clean(0);
+    assert_ne!(quality_of(report, "ignored_sigchld"), "exact");
+    let reason = report.at("processes.calls_reason").as_str().unwrap();
+    assert!(reason.starts_with("the kernel itself reaped 3 processes"), "{reason}");
 }

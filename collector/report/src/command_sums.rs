@@ -1,6 +1,7 @@
 //! The processes of one command name in several reports, or of several names in one: how each column of a command is added up.
 
-use crate::model::report::{CommandGpu, CommandUsage};
+use crate::model::quality::Quality;
+use crate::model::report::{CommandCalls, CommandGpu, CommandUsage};
 
 /// Sums of processes. Times are whole microseconds, so no sum depends on the order.
 #[derive(Debug, Default)]
@@ -10,6 +11,7 @@ pub(crate) struct CommandSums {
     pub(crate) cpu_us: Option<u128>,
     peak_rss_bytes: Option<u64>,
     wall_us: u128,
+    calls: Option<CommandCalls>,
     gpu: Option<CommandGpu>,
 }
 
@@ -21,6 +23,7 @@ impl CommandSums {
             cpu_us: usage.cpu_s.map(millionths),
             peak_rss_bytes: usage.peak_rss_bytes,
             wall_us: millionths(usage.wall_s),
+            calls: usage.calls,
             gpu: usage.gpu.clone(),
         });
     }
@@ -31,6 +34,7 @@ impl CommandSums {
         self.cpu_us = self.cpu_us.into_iter().chain(other.cpu_us).reduce(u128::saturating_add);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self.wall_us = self.wall_us.saturating_add(other.wall_us);
+        self.calls = self.calls.into_iter().chain(other.calls).reduce(all_calls);
         if let Some(gpu) = &other.gpu {
             let all = self.gpu.get_or_insert_default();
             all.count = all.count.saturating_add(gpu.count);
@@ -47,8 +51,25 @@ impl CommandSums {
             cpu_s: self.cpu_us.map(|us| us as f64 / 1e6),
             peak_rss_bytes: self.peak_rss_bytes,
             wall_s: self.wall_us as f64 / 1e6,
+            calls: self.calls,
             gpu: self.gpu.clone(),
         }
+    }
+}
+
+/// Adds up what processes passed by calls. If that of some is not known, what is known of the others is a lower bound.
+fn all_calls(one: CommandCalls, other: CommandCalls) -> CommandCalls {
+    let sum = |field: fn(&CommandCalls) -> Option<u64>| {
+        [field(&one), field(&other)].into_iter().flatten().reduce(u64::saturating_add)
+    };
+    let worst = one.quality.max(other.quality);
+    let is_partly_known = one.quality.min(other.quality) != Quality::Unknown;
+    CommandCalls {
+        read_call_bytes: sum(|calls| calls.read_call_bytes),
+        write_call_bytes: sum(|calls| calls.write_call_bytes),
+        read_calls: sum(|calls| calls.read_calls),
+        write_calls: sum(|calls| calls.write_calls),
+        quality: if is_partly_known { worst.min(Quality::Sampled) } else { Quality::Unknown },
     }
 }
 

@@ -12,12 +12,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustc_hash::FxHashSet;
-
 use crate::model::batch::Job as _;
 use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
-use crate::model::ids::{ProcessId, Target};
+use crate::model::ids::Target;
+use crate::model::io_calls::IoTarget;
 use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::run::RunState;
 use crate::sample_passes::Passes;
@@ -288,7 +287,6 @@ impl Readers {
             gpus.map(|gpus| Observation::Gpu(Box::new(gpus))),
             self.machine.read(now_ns, is_last),
             self.waits.read(now_ns, || run.time_spent.blocked(&run.tree)),
-            self.read_io(run, now_ns, end_ns),
             self.free_spaces.read(now_ns),
             self.stalls.read(age_ns(run, now_ns, end_ns), is_last),
             self.segment_name.read(now_ns, is_last),
@@ -308,7 +306,7 @@ impl Readers {
     ) -> Option<Observation> {
         let scanner = &self.scanner;
         let age_ns = age_ns(run, now_ns, end_ns);
-        self.io.read(now_ns, age_ns, end_ns.is_some(), || pids_with_io(run, scanner))
+        self.io.read(now_ns, age_ns, end_ns.is_some(), || targets_with_io(run, scanner))
     }
 
     /// Tells the core the block I/O of the processes that outlive the run, which can't be read later.
@@ -336,17 +334,9 @@ fn age_ns(run: &RunState, now_ns: u64, end_ns: Option<u64>) -> u64 {
     end_ns.unwrap_or(now_ns).saturating_sub(run.start_ns)
 }
 
-/// The pids of the processes whose block I/O is not yet in their parents' figures. They are the live processes, and those that have
-/// ended and were not reaped, zombies from before the run included.
-///
-/// Live processes come first, the oldest at the head, so parents come before the children that they can reap. If a child is reaped
-/// while the I/O is read, it is missing in this reading, and counts in the next one. It never counts twice.
-fn pids_with_io(run: &RunState, scanner: &Scanner) -> Vec<u32> {
-    let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
-    let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();
-    let alive: FxHashSet<u32> = pids.iter().copied().collect();
-    pids.extend(run.tree.host_pids().filter(|pid| !alive.contains(pid)));
+/// The processes whose I/O is not yet in their parents' figures, zombies from before the run included.
+fn targets_with_io(run: &RunState, scanner: &Scanner) -> Vec<IoTarget> {
     let zombies = run.tree.over_before().iter().filter(|over| scanner.is_still_over(over));
-    pids.extend(zombies.map(|over| over.host_pid));
-    pids
+    let zombies = zombies.map(|over| IoTarget { pid: over.host_pid, id: None, needs_first_thread: false });
+    run.calls.targets(&run.tree).into_iter().chain(zombies).collect()
 }

@@ -45,7 +45,9 @@ impl Session {
             None => Outcome::Taken(Taken { at_ns, from_ns, cost_ns, largest_before, largest }),
         });
         if large_end.is_none() {
-            self.readers.after_sample(&mut self.run, at_ns, self.told.exit.map(|exit| exit.at_ns));
+            let end_ns = self.told.exit.map(|exit| exit.at_ns);
+            self.readers.after_sample(&mut self.run, at_ns, end_ns);
+            self.read_io(at_ns, end_ns);
             self.hand_on();
             self.show();
         }
@@ -72,6 +74,15 @@ impl Session {
             self.take_all_before(dead_ns);
         }
         self.run.apply(at_ns, Observation::SampleComplete);
+    }
+
+    /// Reads I/O, if that is due. `end_ns`: as for [`Readers::read_io`](super::readers::Readers::read_io).
+    fn read_io(&mut self, at_ns: u64, end_ns: Option<u64>) {
+        if let Some(io) = self.readers.read_io(&self.run, at_ns, end_ns) {
+            // The sum of all has what ended until now, so these processes must be known.
+            self.take_all_before(clock::monotonic_ns());
+            self.run.apply(at_ns, io);
+        }
     }
 
     /// Looks for children of known processes in /proc, if a scan is due.

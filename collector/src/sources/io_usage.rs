@@ -5,7 +5,9 @@
 //! children did before. Its first thread does all of its work while the command runs.
 //!
 //! A reading of a process takes 4 us where its file is held open, and 15 us otherwise (Linux 6.18). So processes are read once a
-//! second, and more rarely if they are many. A held file gives ESRCH after reaping, so two processes of one pid are never mixed.
+//! second, and more rarely if they are many. A process that has waited for children since the last reading takes three: the file of its
+//! first thread, which has no children in it, is read before and after its own, 8 us each. A held file gives ESRCH after reaping, so two
+//! processes of one pid are never mixed.
 //! Processes of other users can't be read: their I/O counts when their parents have waited for them.
 
 use std::fs::File;
@@ -15,9 +17,10 @@ use std::os::fd::AsRawFd;
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, getrlimit};
 
-use crate::model::io_calls::{IoCalls, NoIoCalls};
+use crate::model::io_calls::{CallsReading, IoCalls, IoTarget, NoIoCalls, ProcessCalls};
 use crate::model::observation::Observation;
 use crate::model::tree_sample::IoBytes;
+use crate::sys::clock;
 use crate::sys::proc_fs::{Io, ProcRoot, read_held};
 
 /// The processes are read once in this time at most.
@@ -42,11 +45,20 @@ pub(crate) struct IoUsage {
     files: HeldFiles,
 }
 
+/// Which `io` file of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Whose {
+    /// That of the process, with the children that it waited for.
+    Process,
+    /// That of its first thread alone.
+    FirstThread,
+}
+
 /// The `io` files of processes, held open from one reading to the next.
 #[derive(Debug, Default)]
 struct HeldFiles {
     /// By pid, each with the number of the last reading that read it.
-    by_pid: FxHashMap<u32, (File, u64)>,
+    by_pid: FxHashMap<(u32, Whose), (File, u64)>,
     /// The number of this reading.
     reading: u64,
     /// A live process could not be read in this reading, for lack of permission.
@@ -55,23 +67,49 @@ struct HeldFiles {
 
 impl HeldFiles {
     /// Reads the I/O of a process. `None`: the process is gone, or its I/O may not be read.
-    fn read(&mut self, root: &ProcRoot, pid: u32) -> Option<Io> {
+    fn read(&mut self, root: &ProcRoot, pid: u32, whose: Whose) -> Option<Io> {
         let mut buffer = [0; 512];
-        if let Some((file, reading)) = self.by_pid.get_mut(&pid)
+        if let Some((file, reading)) = self.by_pid.get_mut(&(pid, whose))
             && let Some(io) = read_held(file, &mut buffer).and_then(Io::parse)
         {
             *reading = self.reading;
             return Some(io);
         }
-        let file = root.open(pid, "io");
+        let file = match whose {
+            Whose::Process => root.open(pid, "io"),
+            Whose::FirstThread => root.open(pid, &format!("task/{pid}/io")),
+        };
         let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         self.is_denied |= file.as_ref().is_err_and(is_denied);
         let file = file.ok()?;
         let io = read_held(&file, &mut buffer).and_then(Io::parse)?;
         if has_room_beyond(&file) {
-            self.by_pid.insert(pid, (file, self.reading));
+            self.by_pid.insert((pid, whose), (file, self.reading));
         }
         Some(io)
+    }
+
+    /// Reads the I/O of a process, and notes what it passed by calls. `None`: as for [`Self::read`].
+    fn read_target(&mut self, root: &ProcRoot, target: &IoTarget, noted: &mut CallsReading) -> Option<Io> {
+        let was_denied = self.is_denied;
+        let before = self.read_first_thread(root, target);
+        let io = self.read(root, target.pid, Whose::Process);
+        let after = self.read_first_thread(root, target);
+        let first_thread = before.zip(after).map(|(before, after)| [before, after]);
+        match (io, target.id) {
+            (Some(io), Some((id, waits))) => {
+                noted.processes.push(ProcessCalls { id, waits, whole: io.calls, first_thread });
+            }
+            (None, Some((id, _))) if self.is_denied == was_denied => noted.unread.push(id),
+            _ => {}
+        }
+        io
+    }
+
+    /// Reads what the first thread of a process passed by calls, if that is needed. `None`: it is not, or as for [`Self::read`].
+    fn read_first_thread(&mut self, root: &ProcRoot, target: &IoTarget) -> Option<IoCalls> {
+        let io = target.needs_first_thread.then(|| self.read(root, target.pid, Whose::FirstThread));
+        Some(io??.calls)
     }
 
     /// Ends a reading: closes the files that it did not read. Returns whether a live process could not be read for lack of permission.
@@ -96,28 +134,30 @@ impl IoUsage {
     }
 
     /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. `age_ns`: how
-    /// long the run has lasted. `is_last`: reads in any case, for the last sample of the run. `pids` gives the processes, parents before their
-    /// children.
+    /// long the run has lasted. `is_last`: reads in any case, for the last sample of the run. `targets` gives the processes, parents before
+    /// their children.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
         age_ns: u64,
         is_last: bool,
-        pids: impl FnOnce() -> Vec<u32>,
+        targets: impl FnOnce() -> Vec<IoTarget>,
     ) -> Option<Observation> {
         if now_ns < self.due_ns && !is_last {
             return None;
         }
-        let pids = pids();
-        self.due_ns = now_ns + PERIOD_NS.max(pids.len() as u64 * PERIOD_A_PROCESS_NS);
+        let targets = targets();
+        let files: u64 = targets.iter().map(|target| if target.needs_first_thread { 3 } else { 1 }).sum();
+        self.due_ns = now_ns + PERIOD_NS.max(files * PERIOD_A_PROCESS_NS);
         let is_first = std::mem::take(&mut self.is_first);
-        let sum = self.sum(&pids);
+        let mut by_process = CallsReading { began_ns: clock::monotonic_ns(), ..CallsReading::default() };
+        let sum = self.sum(&targets, &mut by_process);
         let is_denied = self.files.end_reading();
         let is_young = age_ns < YOUNG_NS;
         let calls = if is_young { Err(NoIoCalls::Early) } else { self.calls(sum, is_denied) };
         let cancelled = sum.and_then(|sum| sum.cancelled);
         let sum = sum.map(|sum| IoBytes { read: sum.read, written: sum.written });
-        Some(Observation::Io { sum, cancelled, calls, is_first })
+        Some(Observation::Io { sum, cancelled, calls, by_process, is_first })
     }
 
     /// What the processes of the run have passed by calls, from the `sum` of a reading. `is_denied`: it lacks a live process.
@@ -131,17 +171,17 @@ impl IoUsage {
         Ok(sum.calls.without(of_launcher).without(self.calls_before))
     }
 
-    /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: the launcher's I/O can't be
-    /// read, or no process's can.
-    fn sum(&mut self, pids: &[u32]) -> Option<Io> {
+    /// Adds up the I/O of the launcher and of these processes, parents before their children, and notes what each passed by calls. `None`:
+    /// the launcher's I/O can't be read, or no process's can.
+    fn sum(&mut self, targets: &[IoTarget], by_process: &mut CallsReading) -> Option<Io> {
         // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
         // next reading has it in its parent's I/O. In the other order it would count twice.
         let launcher = match self.launcher_pid {
-            Some(pid) => Some(self.files.read(&self.root, pid)?),
+            Some(pid) => Some(self.files.read(&self.root, pid, Whose::Process)?),
             None => None,
         };
         let Self { root, files, .. } = self;
-        let others = pids.iter().filter_map(|pid| files.read(root, *pid));
+        let others = targets.iter().filter_map(|target| files.read_target(root, target, by_process));
         launcher.into_iter().chain(others).reduce(|sum, one| Io {
             read: sum.read.saturating_add(one.read),
             written: sum.written.saturating_add(one.written),
@@ -156,6 +196,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::model::ids::ProcessId;
 
     /// A /proc where these processes have read and written so many bytes.
     fn proc_with(processes: &[(u32, u64, u64)]) -> tempfile::TempDir {
@@ -169,6 +210,16 @@ mod tests {
         dir
     }
 
+    /// These processes, with ids that are their pids.
+    fn targets(pids: &[u32]) -> Vec<IoTarget> {
+        let target = |pid: &u32| IoTarget {
+            pid: *pid,
+            id: Some((ProcessId(u64::from(*pid)), 0)),
+            needs_first_thread: false,
+        };
+        pids.iter().map(target).collect()
+    }
+
     fn sum(observation: Option<Observation>) -> Option<(Option<IoBytes>, bool)> {
         let Observation::Io { sum, is_first, .. } = observation? else { panic!("another observation") };
         Some((sum, is_first))
@@ -179,8 +230,8 @@ mod tests {
         let dir = proc_with(&[(1, 10, 20), (2, 100, 200)]);
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
         let all = IoBytes { read: 110, written: 220 };
-        assert_eq!(sum(usage.read(0, 0, false, || vec![2, 3])), Some((Some(all), true)));
-        assert_eq!(sum(usage.read(PERIOD_NS, 0, false, || vec![2, 3])), Some((Some(all), false)));
+        assert_eq!(sum(usage.read(0, 0, false, || targets(&[2, 3]))), Some((Some(all), true)));
+        assert_eq!(sum(usage.read(PERIOD_NS, 0, false, || targets(&[2, 3]))), Some((Some(all), false)));
     }
 
     // Requirement: IO-5
@@ -199,7 +250,7 @@ mod tests {
         put("2/io", [5, 6, 7, 8]);
         let before = IoCalls { read_bytes: 1000, write_bytes: 100, reads: 10, writes: 1 };
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), before);
-        let mut calls = |age_ns, pid| match usage.read(age_ns, age_ns, true, || vec![pid]) {
+        let mut calls = |age_ns, pid| match usage.read(age_ns, age_ns, true, || targets(&[pid])) {
             Some(Observation::Io { calls, .. }) => calls,
             other => panic!("{other:?}"),
         };
@@ -213,11 +264,30 @@ mod tests {
         assert_eq!(calls(YOUNG_NS, 2), Err(NoIoCalls::Unreadable));
     }
 
+    // Requirement: IO-7
+    #[test]
+    fn first_thread_of_a_process_is_read_before_and_after_it_where_that_is_needed() {
+        let dir = proc_with(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
+        let thread = dir.path().join("3/task/3");
+        fs::create_dir_all(&thread).unwrap();
+        fs::write(thread.join("io"), "rchar: 5\nread_bytes: 0\nwrite_bytes: 0\n").unwrap();
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
+        let mut all = targets(&[2, 3, 4]);
+        all[1].needs_first_thread = true;
+        let read = usage.read(0, 0, false, || all);
+        let Some(Observation::Io { by_process, .. }) = read else { panic!("{read:?}") };
+        let whole = IoCalls { read_bytes: 9, write_bytes: 9, ..IoCalls::default() };
+        let own = IoCalls { read_bytes: 5, ..IoCalls::default() };
+        let calls = |pid, first_thread| ProcessCalls { id: ProcessId(pid), waits: 0, whole, first_thread };
+        assert_eq!(by_process.processes, [calls(2, None), calls(3, Some([own; 2]))]);
+        assert_eq!(by_process.unread, [ProcessId(4)]);
+    }
+
     #[test]
     fn kernel_without_io_accounting_has_no_sum() {
         let dir = proc_with(&[(2, 100, 200)]);
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
-        assert_eq!(sum(usage.read(0, 0, false, || vec![2])), Some((None, true)));
+        assert_eq!(sum(usage.read(0, 0, false, || targets(&[2]))), Some((None, true)));
     }
 
     #[test]
@@ -225,7 +295,7 @@ mod tests {
         let dir = proc_with(&[(1, 10, 20), (2, 100, 200)]);
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
         let held = |usage: &IoUsage| usage.files.by_pid.len();
-        usage.read(0, 0, true, || vec![2]);
+        usage.read(0, 0, true, || targets(&[2]));
         assert_eq!(held(&usage), 2);
         // A file that says nothing any more, as after reaping, is opened again: the pid can be another process's.
         for pid in ["1", "2"] {
@@ -233,7 +303,7 @@ mod tests {
         }
         fs::remove_file(dir.path().join("1/io")).unwrap();
         fs::write(dir.path().join("1/io"), "read_bytes: 7\nwrite_bytes: 8\n").unwrap();
-        let sum = sum(usage.read(1, 0, true, || vec![2]));
+        let sum = sum(usage.read(1, 0, true, || targets(&[2])));
         assert_eq!(sum, Some((Some(IoBytes { read: 7, written: 8 }), false)));
         assert_eq!(held(&usage), 1);
     }
@@ -244,8 +314,8 @@ mod tests {
         let dir = proc_with(&[(1, 10, 20), (2, 100, 200), (3, 1, 2)]);
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), None, IoCalls::default());
         let all = IoBytes { read: 101, written: 202 };
-        assert_eq!(sum(usage.read(0, 0, false, || vec![2, 3])), Some((Some(all), true)));
-        assert_eq!(sum(usage.read(PERIOD_NS, 0, false, || vec![4])), Some((None, false)));
+        assert_eq!(sum(usage.read(0, 0, false, || targets(&[2, 3]))), Some((Some(all), true)));
+        assert_eq!(sum(usage.read(PERIOD_NS, 0, false, || targets(&[4]))), Some((None, false)));
     }
 
     // Requirement: IO-53
@@ -253,7 +323,7 @@ mod tests {
     fn many_processes_are_read_more_rarely_and_at_the_end_in_any_case() {
         let dir = proc_with(&[(1, 10, 20)]);
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
-        let many = || vec![9; 1000];
+        let many = || targets(&[9; 1000]);
         let times = [(0, false), (PERIOD_NS, false), (PERIOD_NS + 1, true), (5 * PERIOD_NS, false)];
         let is_read = times.map(|(now_ns, is_last)| usage.read(now_ns, 0, is_last, many).is_some());
         assert_eq!(is_read, [true, false, true, true]);

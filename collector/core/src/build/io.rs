@@ -9,7 +9,7 @@ use crate::model::tree_sample::IoBytes;
 /// Makes the report's I/O. In a run that attached to a process, samples read the sum of block I/O from /proc. No parent writes a REAPED
 /// record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
 pub(super) fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
-    let calls = calls(inputs);
+    let calls = calls_of_run(inputs);
     let by_calls = |count: fn(IoCalls) -> u64| calls.as_ref().ok().copied().map(count);
     let io = Io {
         read_call_bytes: by_calls(|calls| calls.read_bytes),
@@ -44,7 +44,7 @@ pub(super) fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
 
 /// What all processes of the run passed by calls, or why it is unknown. The kernel adds up what a process did when its parent waits for
 /// it. So the counts are complete if the launcher has reaped the tree.
-fn calls(inputs: &Inputs) -> Result<IoCalls, String> {
+pub(super) fn calls_of_run(inputs: &Inputs) -> Result<IoCalls, String> {
     let read = inputs.run.samples.storage.calls().map_err(|reason| reason.to_string());
     if inputs.config.attached.is_some() {
         return read;

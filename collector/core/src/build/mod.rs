@@ -1,6 +1,7 @@
 //! From the run state to the report: converts units, divides, and makes unknown figures null. Nothing is measured here.
 
 mod attached;
+mod command_calls;
 mod contention;
 mod events;
 mod gpu;
@@ -140,12 +141,14 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
     // Samples may have seen no process at all, but each one that is counted was alive at some time.
     let least_at_once = u64::from(coverage.processes > 0);
+    let (by_command, calls_reason) = command_calls::with_calls(inputs, run.totals.by_command());
     Processes {
         total: coverage.processes,
         max_concurrent: Some(run.ram.max_processes.max(least_at_once)),
         still_running: Some(run.totals.survivors.count),
         still_running_processes: run.totals.survivors.listed.clone(),
-        by_command: gpu::with_gpu_use(on_gpus, run.totals.by_command()),
+        by_command: gpu::with_gpu_use(on_gpus, by_command),
+        calls_reason,
         heaviest: gpu::heaviest(on_gpus, &run.totals, run.start_ns),
         max_sm_percent: gpu::max_sm_percent(on_gpus),
     }

@@ -42,6 +42,7 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.cpu_time.unattributed_s = None;
     report.processes.max_concurrent = None;
     report.processes.by_command.clear();
+    report.processes.calls_reason = Some(REASON.into());
     report.processes.heaviest.clear();
     report.hints = Hints { withheld: Some(REASON.into()), ..Hints::default() };
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::ids::ProcessId;
+
 /// Successful calls of read(2), write(2) and their kin, with their bytes: `syscr`, `rchar`, `syscw` and `wchar` of /proc/PID/io. Pipes,
 /// sockets, terminals and cached files count. What mmap(2), io_uring and sendmsg(2) move does not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,47 @@ impl IoCalls {
     pub fn without(self, other: Self) -> Self {
         self.with(other, u64::saturating_sub)
     }
+
+    /// Whether no count of `other` is larger than the same one here.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self.with(other, u64::max) == self
+    }
+}
+
+/// A process whose I/O is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoTarget {
+    /// Its pid in the collector's namespace.
+    pub pid: u32,
+    /// Its id, with the number of children that it is known to have waited for. `None`: the figures leave it out.
+    pub id: Option<(ProcessId, u64)>,
+    /// Whether its first thread is to be read, too.
+    pub needs_first_thread: bool,
+}
+
+/// Readings of what single processes passed by calls.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CallsReading {
+    /// The processes that were read, parents before their children.
+    pub processes: Vec<ProcessCalls>,
+    /// Those that could not be read: they are gone.
+    pub unread: Vec<ProcessId>,
+    /// When the first of them was read, CLOCK_MONOTONIC nanoseconds.
+    pub began_ns: u64,
+}
+
+/// What a process passed by calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessCalls {
+    /// The process.
+    pub id: ProcessId,
+    /// How many children it was known to have waited for.
+    pub waits: u64,
+    /// Its calls, and those of the children that it waited for (`/proc/PID/io`).
+    pub whole: IoCalls,
+    /// Those of its first thread alone (`/proc/PID/task/PID/io`), before and after `whole` was read. `None`: they were not read.
+    pub first_thread: Option<[IoCalls; 2]>,
 }
 
 /// Why a reading does not tell what the run's processes passed by calls.

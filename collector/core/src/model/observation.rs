@@ -9,7 +9,7 @@ use super::attached::{Attached, UsedBefore};
 use super::exit_account::{ExitAccount, Remains, StatCounts};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
-use super::io_calls::{IoCalls, NoIoCalls};
+use super::io_calls::{CallsReading, IoCalls, NoIoCalls};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::{DiskRole, TimeState};
@@ -144,6 +144,8 @@ pub enum Observation {
         cancelled: Option<u64>,
         /// What the same processes passed by calls since the start of the run, without the launcher itself.
         calls: Result<IoCalls, NoIoCalls>,
+        /// What each process of the run passed by calls.
+        by_process: CallsReading,
         /// It is the first reading of this collector, which only shows where later ones begin. If the run attached to a process, its
         /// first reading also has I/O of the run: what is above the I/O from before the attach.
         is_first: bool,

@@ -1,5 +1,6 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
+pub(crate) mod calls_by_command;
 pub mod cause;
 pub(crate) mod crashes;
 pub(crate) mod elsewhere;

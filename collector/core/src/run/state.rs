@@ -4,6 +4,7 @@
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
+use super::calls_by_command::CallsByCommand;
 use super::events::RunEvents;
 use super::failures::Failures;
 use super::gpu::GpuState;
@@ -54,6 +55,8 @@ pub struct RunState {
     pub(crate) cores: AllowedCores,
     /// Where the wall time went.
     pub time_spent: TimeSpent,
+    /// What each command passed by read and write calls.
+    pub calls: CallsByCommand,
     /// Pressure and CPU quota.
     pub(crate) stalls: RunStalls,
     /// GPUs over time.
@@ -247,7 +250,7 @@ impl RunState {
             }
             Observation::Finalize { complete_ns } => {
                 self.tree.finalize(now_ns, *complete_ns);
-                self.count_finalized();
+                self.count_finalized(now_ns);
                 self.waiting.complete_ns = *complete_ns;
             }
             Observation::Readings(readings) => self.sampling.read(&mut self.tree, now_ns, readings),
@@ -263,7 +266,8 @@ impl RunState {
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
                 self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns.combined);
             }
-            Observation::Io { sum, cancelled, calls, is_first } => {
+            Observation::Io { sum, cancelled, calls, by_process, is_first } => {
+                self.calls.add(&self.tree, by_process, *calls);
                 self.samples.storage.note_cancelled(*cancelled);
                 self.samples.storage.note_calls(*calls);
                 let before = self.tree.io_before;
@@ -356,7 +360,8 @@ impl RunState {
     /// Makes the figures of all processes final at the end of the run, and closes the last sample.
     fn finalize_all(&mut self, now_ns: u64) {
         self.tree.finalize_all(now_ns);
-        self.count_finalized();
+        self.count_finalized(now_ns);
+        self.calls.finish(self.samples.storage.calls());
         // No other sample comes, so the CPU time that was used since the last one is counted in that one.
         self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
         self.samples.storage.finish_io(self.sampled_ns, &self.totals);
@@ -566,8 +571,10 @@ impl RunState {
     }
 
     /// Adds the processes that were finalized since the last call to the sums and lists of the run.
-    fn count_finalized(&mut self) {
+    /// `now_ns`: CLOCK_MONOTONIC nanoseconds.
+    fn count_finalized(&mut self, now_ns: u64) {
         for process in self.tree.take_summaries() {
+            self.calls.add_finalized(&process, now_ns);
             self.totals.add(&process);
             self.failures.add_if_failed(&process);
             self.samples.outbox.add_ended(&process);

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::report::{CommandUsage, Report, Stage};
+use crate::model::quality::Quality;
+use crate::model::report::{CommandCalls, CommandUsage, Report, Stage};
 use crate::quantities::{QUANTITIES, Quantity};
 use crate::quote;
 pub use crate::statistics::Summary;
@@ -70,7 +71,7 @@ pub struct Metric {
 pub struct CommandMetrics {
     /// The name.
     pub command: String,
-    /// Processes, CPU time, peak RSS.
+    /// Processes, CPU time, peak RSS, bytes by read and by write calls if they are known.
     pub metrics: Vec<Metric>,
 }
 
@@ -145,11 +146,25 @@ fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
     let of_command = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
         metric(ways, name, unit, |report| value(report.processes.by_command.iter().find(is_of_command)))
     };
-    vec![
+    let metrics = [
         of_command("processes", "1", |usage| Some(usage.map_or(0.0, |usage| usage.count as f64))),
         of_command("cpu", "s", |usage| usage.map_or(Some(0.0), |usage| usage.cpu_s)),
         of_command("peak_rss", "bytes", |usage| Some(usage?.peak_rss_bytes? as f64)),
-    ]
+        of_command("read_call_bytes", "bytes", |usage| exact_calls(usage, |calls| calls.read_call_bytes)),
+        of_command("write_call_bytes", "bytes", |usage| exact_calls(usage, |calls| calls.write_call_bytes)),
+    ];
+    // Bytes by calls are often lower bounds only. Then there is nothing to compare.
+    let is_shown = |metric: &Metric| {
+        metric.unit != "bytes" || metric.metric == "peak_rss" || metric.ways.iter().all(|way| way.known > 0)
+    };
+    metrics.into_iter().filter(is_shown).collect()
+}
+
+/// What a command's processes passed by calls. A run without the command counts as 0. Lower bounds are not compared.
+fn exact_calls(usage: Option<&CommandUsage>, bytes: fn(&CommandCalls) -> Option<u64>) -> Option<f64> {
+    let Some(usage) = usage else { return Some(0.0) };
+    let calls = usage.calls.as_ref().filter(|calls| calls.quality == Quality::Exact)?;
+    bytes(calls).map(|bytes| bytes as f64)
 }
 
 /// Makes a metric from the values of each run, with the ratio of each way's mean to the mean of the first.

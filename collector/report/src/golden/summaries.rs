@@ -27,6 +27,7 @@ fn command(command: &str, count: u64, cpu_s: f64, peak_bytes: u64, wall_s: f64) 
         cpu_s: Some(cpu_s),
         peak_rss_bytes: Some(peak_bytes),
         wall_s,
+        calls: None,
         gpu: None,
     }
 }

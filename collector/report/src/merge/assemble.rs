@@ -287,6 +287,7 @@ impl Merger {
             still_running: self.totals.still_running.whole().map(saturated),
             still_running_processes: Vec::new(),
             by_command: self.processes.by_command(),
+            calls_reason: self.totals.command_calls_reason(),
             heaviest: self.processes.heaviest(),
             max_sm_percent: None,
         }

@@ -124,6 +124,8 @@ pub(super) struct Totals {
     by_calls: [Known; 4],
     /// Reports that don't know their I/O by calls.
     calls_unknown: Reason,
+    /// Reports that don't know all of what each command passed by calls.
+    command_calls_unknown: Reason,
     minor: Known,
     major: Known,
     voluntary: Known,
@@ -212,6 +214,7 @@ impl Totals {
             sum.add(number.map(u128::from));
         }
         self.calls_unknown.add(node, io.calls_reason.as_ref());
+        self.command_calls_unknown.add(node, report.processes.calls_reason.as_ref());
         self.add_coverage(node, &report.coverage);
     }
 
@@ -316,6 +319,11 @@ impl Totals {
                 reason.unwrap_or_else(|| "a report of an older version does not have it".to_owned())
             }),
         }
+    }
+
+    /// Why some commands' figures of calls are lower bounds or null.
+    pub(super) fn command_calls_reason(&self) -> Option<String> {
+        self.command_calls_unknown.text(self.reports)
     }
 
     pub(super) fn faults(&self) -> Faults {

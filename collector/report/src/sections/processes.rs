@@ -6,6 +6,7 @@ use crate::command_line;
 use crate::command_sums::CommandSums;
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
+use crate::model::quality::Quality;
 use crate::model::report::{
     CommandGpu, CommandUsage, Coverage, HeavyProcess, Peaks, ProcessGpu, Processes, Report,
 };
@@ -18,6 +19,8 @@ const COMMAND_COLUMNS: usize = 36;
 const WHOLE_COMMAND_COLUMNS: usize = 250;
 /// Maximum number of rows of the processes with most RAM.
 const MOST_BY_RAM: usize = 5;
+/// Maximum number of rows of the commands that passed most bytes by calls.
+const MOST_BY_CALLS: usize = 10;
 /// Maximum number of commands in the summary.
 const MAX_COMMANDS: usize = 5;
 
@@ -43,6 +46,7 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
         .count("Still running at the end", processes.still_running)
         .section(still_running(processes))
         .section(by_command(&processes.by_command, units))
+        .section(calls_by_command(processes, units))
         .section(commands_on_gpus(&processes.by_command, units))
         .section(heaviest("Most CPU time", &by_cpu, units))
         .section(if by_ram.len() > MOST_BY_RAM {
@@ -97,6 +101,40 @@ fn by_command(commands: &[CommandUsage], units: Units) -> Section {
         [command.count.to_string(), cpu, peak, wall, command.command.clone()]
     });
     Section::new("By command").table(Table::new(head, rows))
+}
+
+/// Makes the table of what command names passed by read and write calls, most bytes first. Those of which nothing is known are left out.
+fn calls_by_command(processes: &Processes, units: Units) -> Section {
+    let known = processes.by_command.iter().filter_map(|CommandUsage { command, calls, .. }| {
+        let calls = calls.as_ref()?;
+        let bytes = calls.read_call_bytes?.saturating_add(calls.write_call_bytes?);
+        Some((bytes, command, calls))
+    });
+    let mut known: Vec<_> = known.collect();
+    known.sort_by_key(|(bytes, ..)| Reverse(*bytes));
+    let head = [
+        Column::count("Read"),
+        Column::count("Written"),
+        Column::count("Reads"),
+        Column::count("Writes"),
+        Column::text("Known"),
+        Column::text("Command"),
+    ];
+    let rows = known.iter().take(MOST_BY_CALLS).map(|(_, command, calls)| {
+        let bytes = |bytes| units.io(bytes).unwrap_or_else(|| "0".to_owned());
+        let quality = if calls.quality == Quality::Exact { "exactly" } else { "at least" };
+        [
+            bytes(calls.read_call_bytes),
+            bytes(calls.write_call_bytes),
+            count(calls.read_calls),
+            count(calls.write_calls),
+            quality.to_owned(),
+            (*command).clone(),
+        ]
+    });
+    let table = Table { total: known.len(), ..Table::new(head, rows) };
+    let reason = processes.calls_reason.clone().filter(|_| !known.is_empty());
+    Section::new("By read and write calls").table(table).text("Not all is known", reason)
 }
 
 /// Makes a table of single processes.

@@ -57,7 +57,7 @@ pub use nodes::{
     NodeState, OwnRank, RankPlace, RankSeries, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
 };
 pub use pressure::{CgroupMemory, CpuQuota, Pressure, ResourceStalls, Stall, Swap};
-pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
+pub use processes::{CommandCalls, CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
 pub use run_limits::RunLimitUse;
 pub use series::{

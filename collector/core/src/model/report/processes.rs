@@ -20,6 +20,9 @@ pub struct Processes {
     pub still_running_processes: Vec<Running>,
     /// Sums by name, most CPU time first; at most 10,000 and `(other)`.
     pub by_command: Vec<CommandUsage>,
+    /// Why some commands' figures of calls are lower bounds or null.
+    #[serde(default)]
+    pub calls_reason: Option<String>,
     /// The `--heaviest` by CPU time, by peak RSS, and by GPU memory.
     pub heaviest: Vec<HeavyProcess>,
     /// Largest sum of processes' utilization, percent of one GPU.
@@ -61,9 +64,41 @@ pub struct CommandUsage {
     pub peak_rss_bytes: Option<u64>,
     /// Their sum, seconds.
     pub wall_s: f64,
+    /// What they passed by calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CommandCalls>,
     /// Their use of GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<CommandGpu>,
+}
+
+/// What processes themselves passed by read and write calls, without their children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CommandCalls {
+    /// Passed by their own read calls, pipes and cached files included: see `io.read_call_bytes`.
+    pub read_call_bytes: Option<u64>,
+    /// Passed by their own write calls: see `io.write_call_bytes`.
+    pub write_call_bytes: Option<u64>,
+    /// Their own read calls.
+    pub read_calls: Option<u64>,
+    /// Their own write calls.
+    pub write_calls: Option<u64>,
+    /// How these four are known: `sampled` are lower bounds, by readings once a second.
+    pub quality: Quality,
+}
+
+impl Default for CommandCalls {
+    /// Unknown figures.
+    fn default() -> Self {
+        Self {
+            read_call_bytes: None,
+            write_call_bytes: None,
+            read_calls: None,
+            write_calls: None,
+            quality: Quality::Unknown,
+        }
+    }
 }
 
 /// A process that is reported singly.

@@ -52,6 +52,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         starts_ns: [START; 2],
         wall_ns: END - START,
         is_still_running: false,
+        reaped_ns: None,
         exit,
         own_usage: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
         memory: MemorySummary {

@@ -574,6 +574,7 @@ fn add_process(
         unread_bytes: estimate.unread_private_bytes,
         common_growth_bytes,
         threads: reading.vitals.threads,
+        most_threads: before.most_threads.max(reading.vitals.threads),
         counts: reading.vitals.counts,
         cpu_ns: reading.vitals.cpu_ns.or(before.cpu_ns),
         // Block I/O is read at the end of the run only.

@@ -109,7 +109,7 @@ impl Tree {
 
     /// The processes that may have waited for a process without a REAPED record. They are its parent, unless the process outlived that,
     /// and those that may have reaped it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
-    pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
+    pub(crate) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
         let parent = process.and_then(|process| {
             process.ancestry.parent.known().filter(|parent| !self.has_outlived(process, *parent))

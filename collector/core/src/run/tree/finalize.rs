@@ -208,6 +208,7 @@ impl Tree {
         if self.forget_failed_spawn(id) {
             return None;
         }
+        self.possible_reapers(id).for_each(|reaper| self.note_wait(Some(reaper)));
         let mut process = self.processes.remove(&id)?;
         // Which children are in its sums decides what is its own, and that decides what its reaper is charged with.
         self.decide_claims(&mut process);

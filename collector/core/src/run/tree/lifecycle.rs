@@ -82,6 +82,7 @@ impl Tree {
             was_uninstrumented_ancestor: false,
             found_by,
             has_children: false,
+            waits: 0,
             is_watched: false,
         };
         let mut process = Process::new(ids, ancestry, group, start_ns);

@@ -182,9 +182,14 @@ impl Tree {
         live.filter(|process| !process.has_joined())
     }
 
+    /// The processes that are not finalized, helpers (processes of gpu-track itself) included.
+    pub(crate) fn unfinalized(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values()
+    }
+
     /// The pids, in the collector's namespace, of the processes that are not finalized.
     pub fn host_pids(&self) -> impl Iterator<Item = u32> {
-        self.processes.values().filter_map(|process| process.ids.host_pid)
+        self.unfinalized().filter_map(|process| process.ids.host_pid)
     }
 
     /// Whether the command's first process, or the process that the run attached to, is known.

@@ -85,6 +85,8 @@ pub struct Observed {
     pub common_growth_bytes: u64,
     /// Threads.
     pub threads: u64,
+    /// The most threads that a sample saw.
+    pub most_threads: u64,
     /// Block input and output of the process and its waited-for children, 512-byte units; read at the run's end only.
     pub blocks: Option<(u64, u64)>,
 }
@@ -148,6 +150,8 @@ pub struct Ancestry {
     pub found_by: Layer,
     /// It has made children.
     pub has_children: bool,
+    /// How many children it has waited for, or may have.
+    pub waits: u64,
     /// The process connector has reported on it since it was made, so all its children are known.
     pub is_watched: bool,
 }
@@ -212,6 +216,8 @@ pub struct Lifetime {
     pub seen_dead_ns: Option<u64>,
     /// When it was first found to be no longer in /proc.
     pub gone_ns: Option<u64>,
+    /// When its reaper reported that it had waited for it.
+    pub reaped_ns: Option<u64>,
     /// The memory since its last sample that was queued for the next one when its end became known. `None`: it has not ended.
     pub queued_memory: Option<Contribution>,
     /// The time of the first sample that found it dead. From then on, what it shared counts with the processes that shared it.

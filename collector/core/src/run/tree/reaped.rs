@@ -50,6 +50,7 @@ impl Tree {
         }
         // The child had ended before the run began, so none of the record is the run's.
         if found.is_none() && self.forget_over_before(child_key) {
+            self.note_wait(reaper.id);
             return;
         }
         let Some(id) = found.or_else(|| self.insert_reaped(child_key, reaper, at_ns)) else { return };
@@ -67,8 +68,19 @@ impl Tree {
             reaper.cpu.reaped_children = reaper.cpu.reaped_children.plus(&record.usage);
             reaper.cpu.helpers_max_rss_bytes = reaper.cpu.helpers_max_rss_bytes.max(helper_max_rss_bytes);
         }
+        self.note_wait(reaper.id);
+        if let Some(child) = self.processes.get_mut(&id) {
+            child.lifetime.reaped_ns = Some(at_ns);
+        }
         self.set_reaped(id, reaper, child, record);
         self.end_reaped(id, at_ns);
+    }
+
+    /// Notes that a process has waited for a child, or may have.
+    pub(super) fn note_wait(&mut self, reaper: Option<ProcessId>) {
+        if let Some(reaper) = reaper.and_then(|reaper| self.processes.get_mut(&reaper)) {
+            reaper.ancestry.waits += 1;
+        }
     }
 
     /// Ends a process that was reaped by `at_ns`, CLOCK_MONOTONIC nanoseconds, if nothing has ended it before. If it is the init

@@ -74,6 +74,8 @@ pub struct ProcessSummary {
     pub wall_ns: u64,
     /// It was alive at the end of the run.
     pub is_still_running: bool,
+    /// When its reaper had waited for it, CLOCK_MONOTONIC nanoseconds. `None`: no record says that.
+    pub(crate) reaped_ns: Option<u64>,
     /// How it ended.
     pub exit: Exit,
     /// What it used itself.
@@ -112,6 +114,7 @@ impl ProcessSummary {
             starts_ns: [lifetime.earliest_start_ns, lifetime.start_ns],
             wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(start_ns),
             is_still_running: process.is_alive(),
+            reaped_ns: lifetime.reaped_ns,
             exit: process.exit_status(),
             own_usage,
             memory: MemorySummary {

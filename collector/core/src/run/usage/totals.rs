@@ -258,6 +258,7 @@ impl Command {
             cpu_s: self.is_cpu_known.then(|| self.cpu_us as f64 / 1e6),
             peak_rss_bytes: self.peak_rss_bytes,
             wall_s: self.wall_ns as f64 / 1e9,
+            calls: None,
             gpu: None,
         }
     }
