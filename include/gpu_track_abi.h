@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #define GPU_TRACK_ENV_SESSION "GPU_TRACK_SESSION" /* colon-separated segment paths, outermost session first */
-#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v7."
+#define GPU_TRACK_SHIM_PREFIX "libgpu_track_shim.v8."
 
 #define GPU_TRACK_MAGIC 0x6b63617274757067ull /* "gputrack", little-endian */
-#define GPU_TRACK_ABI_VERSION 7u
+#define GPU_TRACK_ABI_VERSION 8u
 #define GPU_TRACK_HEADER_SIZE 4096u
 #define GPU_TRACK_RECORD_WORDS 48u
 #define GPU_TRACK_RING_CAPACITY 2048u
@@ -57,6 +57,8 @@ struct gpu_track_header {
     uint64_t dropped, pad_dropped[7];
     uint64_t unreachable, pad_unreachable[7];
     uint64_t filtered, pad_filtered[7];
+    char task_names[256];
+    uint32_t task_baseline[7], pad_end[9];
 };
 
 /* The live file: what a run does now. Map it read-only. Refuse it unless magic, version and the file's length are as above; then

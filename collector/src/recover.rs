@@ -221,6 +221,7 @@ mod tests {
     use gpu_track_abi::layout::RING_CAPACITY;
     use gpu_track_abi::rank::Rank;
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
+    use gpu_track_abi::task::TaskKeys;
 
     use super::*;
     use crate::model::config::Layer;
@@ -250,6 +251,7 @@ mod tests {
             launcher_pid_ns: pid_ns,
             monotonic_ns: 1,
             realtime_ns: 1_000_000_001,
+            ..NewSession::default()
         };
         let segment = Segment::create(&segment, &session).unwrap();
         note(
@@ -270,6 +272,7 @@ mod tests {
                     max_rss_kib: 1,
                     names,
                     rank: Rank::default(),
+                    task: TaskKeys::NONE,
                 },
             );
         }

@@ -10,9 +10,10 @@
 //! A tracked process maps header and event ring, less than 1 MiB. If it mapped more, an unprivileged `mlockall` in the process could
 //! fail (RLIMIT_MEMLOCK). An all-zero ring is a valid empty one.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::record::{ABI_VERSION, RECORD_WORDS};
+use crate::task::{KINDS, NAMES_BYTES};
 
 /// First eight bytes of a segment: "gputrack" as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gputrack");
@@ -100,6 +101,10 @@ pub struct Header {
     pub unreachable: Line,
     /// Programs that were started without the shim because of a seccomp filter.
     pub filtered: Line,
+    /// The names of `--by-env`, each with a NUL after it.
+    pub task_names: [AtomicU8; NAMES_BYTES],
+    /// The hashes of the launcher's own [`crate::task::TaskKeys`]: these marks are no task of the run.
+    pub task_baseline: [u32; KINDS],
 }
 
 const _: () = {

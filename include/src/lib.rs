@@ -10,6 +10,7 @@
 //! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`slot`]: their sequence lock
 //! - [`preload`]: the shim's entry in LD_PRELOAD
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
+//! - [`task`]: tasks of a pipeline; [`fixed_text`]: their names in a record
 //! - [`client`]: programs that hand work to a daemon or to another host
 //! - [`script`]: what an interpreter runs, for command names
 //!
@@ -19,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
 
 pub mod client;
+pub mod fixed_text;
 pub mod layout;
 pub mod live;
 pub mod overflow;
@@ -31,6 +33,7 @@ pub mod script;
 pub mod slot;
 mod sync;
 pub mod table;
+pub mod task;
 
 /// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.
 /// A nested run appends its own, so that each run gets its report.
@@ -121,7 +124,7 @@ mod tests {
         }
         let header = offsets!(Header:
             magic abi_version record_words ring_capacity flags session_id launcher_pid launcher_pid_ns
-            created_monotonic_ns created_realtime_ns state doorbell head tail dropped unreachable filtered
+            created_monotonic_ns created_realtime_ns state doorbell head tail dropped unreachable filtered task_names task_baseline
         );
         assert_eq!(c_struct("gpu_track_header"), header);
         let section = offsets!(live::Section: offset size entry_size capacity);

@@ -26,6 +26,8 @@ impl Rank {
 pub const WAYS: usize = 3;
 /// How many variables each way has.
 const VARIABLES_OF_WAY: usize = 4;
+/// The place of the first of Slurm's variables in [`VARIABLES`], to whose end they go.
+pub const FIRST_OF_SLURM: usize = (WAYS - 1) * VARIABLES_OF_WAY;
 
 /// For each way: rank, number of ranks, and up to two ids of the job. Open MPI and PMI (MPICH, Intel MPI) come first:
 /// a rank that mpirun starts inherits Slurm's variables of another process. Slurm's are those of a step: a batch script,

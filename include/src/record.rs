@@ -13,11 +13,12 @@
 //! The process that wrote a record may be hostile or broken. So no number that [`Event::decode`] returns can be trusted.
 
 use crate::rank::Rank;
+use crate::task::TaskKeys;
 
 /// The number of [`ABI_VERSION`], for text.
 macro_rules! abi_version {
     () => {
-        7
+        8
     };
 }
 pub(crate) use abi_version;
@@ -142,6 +143,8 @@ events! {
         names: [u8; NAME_BYTES],
         /// The process's rank in a job; a `count` of 0: none.
         rank: Rank,
+        /// What marks the process as one of a task; all zeros: nothing does.
+        task: TaskKeys,
     }
     /// A fork child runs in a copy of its parent's memory.
     Fork = 2 {
@@ -263,6 +266,17 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
+impl<const N: usize> Field for [u32; N] {
+    fn put(&self, words: &mut Words<'_>) {
+        for word in self {
+            word.put(words);
+        }
+    }
+    fn take(words: &mut Reader<'_>) -> Self {
+        core::array::from_fn(|_| u32::take(words))
+    }
+}
+
 /// Makes a struct a field of records: its words are those of its fields, in this order.
 macro_rules! struct_of_fields {
     ($name:ident { $($field:ident),* $(,)? }) => {
@@ -278,6 +292,7 @@ macro_rules! struct_of_fields {
 }
 
 struct_of_fields!(Rank { job, rank, count });
+struct_of_fields!(TaskKeys { hashes, text });
 struct_of_fields!(Usage {
     user_us,
     system_us,
@@ -330,6 +345,7 @@ impl Event {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::task::TEXT_BYTES;
 
     fn usage(seed: u64) -> Usage {
         Usage {
@@ -360,6 +376,7 @@ mod tests {
                 max_rss_kib: 99,
                 names,
                 rank: Rank { job: u32::MAX, rank: 3, count: 4 },
+                task: TaskKeys { hashes: [1, 0, u32::MAX, 4, 5, 6, 7], text: [b't'; TEXT_BYTES] },
             },
             Event::Fork { realtime_ns: 5, pidfd_inode: 6, max_rss_kib: 1 << 40, parent_pid_ns: u32::MAX },
             Event::Exec { vm_hwm_kib: 300_000 },
@@ -375,7 +392,7 @@ mod tests {
             form = record.iter().fold(form, hash);
         }
         let of_version = (ABI_VERSION, form);
-        assert_eq!(of_version, (7, 4_188_600_326), "where records have another form, ABI_VERSION must go up");
+        assert_eq!(of_version, (8, 4_230_366_340), "where records have another form, ABI_VERSION must go up");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod man;
 mod output;
 mod rules;
 mod targets;
+mod task_variables;
 mod tconfig;
 #[cfg(test)]
 mod tests;

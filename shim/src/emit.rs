@@ -46,23 +46,38 @@ pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     let mut record = [0; RECORD_WORDS];
     event.encode_into(origin, &mut record);
     for header in state::sessions() {
-        // The report of a closed session is written already, so more records would only use memory.
-        if !header.is_open() || header.flags & unless != 0 {
-            continue;
+        if header.flags & unless == 0 {
+            push(header, &record);
         }
-        let Some(ring) = ring(header) else { continue };
-        match ring.push(&record) {
-            Push::Stored if !header.end_rest() => {}
-            Push::Stored | Push::StoredWake => {
-                // SYNC POINT: a reader that sees the new doorbell value sees the record.
-                header.doorbell.fetch_add(1, Release);
-                if state::may_call_kernel() {
-                    sys::futex_wake(&header.doorbell);
-                }
+    }
+}
+
+/// Writes `event` to one session: see [`emit`].
+pub(crate) fn emit_to(header: &Header, origin: &Origin, event: &Event) {
+    let mut record = [0; RECORD_WORDS];
+    event.encode_into(origin, &mut record);
+    push(header, &record);
+}
+
+/// Writes a record to a session, if that is open. Never inlined, so that the ring's code is there once, with its capacity as a constant.
+#[inline(never)]
+fn push(header: &Header, record: &[u32; RECORD_WORDS]) {
+    // The report of a closed session is written already, so more records would only use memory.
+    if !header.is_open() {
+        return;
+    }
+    let Some(ring) = ring(header) else { return };
+    match ring.push(record) {
+        Push::Stored if !header.end_rest() => {}
+        Push::Stored | Push::StoredWake => {
+            // SYNC POINT: a reader that sees the new doorbell value sees the record.
+            header.doorbell.fetch_add(1, Release);
+            if state::may_call_kernel() {
+                sys::futex_wake(&header.doorbell);
             }
-            Push::Full if overflow::append(header, &record) => {}
-            Push::Full => ring.count_drop(),
         }
+        Push::Full if overflow::append(header, record) => {}
+        Push::Full => ring.count_drop(),
     }
 }
 

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gpu_track_abi::preload::{around_shim, shim_in};
 use gpu_track_abi::rank::{self, Rank};
+use gpu_track_abi::task;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH, MAX_SESSIONS};
 
 unsafe extern "C" {
@@ -39,23 +40,26 @@ impl Strings {
         })
     }
 
-    /// Reads what the constructor needs, in one pass: the session's variable, LD_PRELOAD, and the variables of ranks. Most other
-    /// entries are skipped by their first letters.
+    /// Reads what the constructor needs, in one pass: the session's variable, LD_PRELOAD, and the variables of ranks and
+    /// tasks. Most other entries are skipped by their first two letters.
     pub(crate) fn start_values(self) -> StartValues {
         let mut values = StartValues::default();
         for entry in self.iter() {
-            match entry.first_byte() {
-                b'G' => values.sessions = entry.value_of(ENV_SESSION).or(values.sessions),
-                b'L' => values.preload = entry.value_of(ENV_PRELOAD).or(values.preload),
-                b'O' | b'P' | b'S' => {
-                    for (value, name) in values.ranks.iter_mut().zip(rank::VARIABLES) {
-                        *value = value.or_else(|| entry.value_of(name));
-                    }
-                }
+            match entry.first_two() {
+                [b'G', b'P'] => values.sessions = entry.value_of(ENV_SESSION).or(values.sessions),
+                [b'L', b'D'] => values.preload = entry.value_of(ENV_PRELOAD).or(values.preload),
+                [b'O' | b'P', b'M'] => values.note_rank(entry),
+                [b'N', b'X'] | [b'P', b'A' | b'Y'] => values.note_task(entry),
+                [b'S', b'L'] => values.note_slurm(entry),
                 _ => {}
             }
         }
         values
+    }
+
+    /// The value of the first entry of this name, as getenv(3) finds it.
+    pub(crate) fn value(self, name: &[u8]) -> Option<&'static [u8]> {
+        self.iter().find_map(|entry| entry.value_of(name))
     }
 }
 
@@ -68,14 +72,47 @@ pub(crate) struct StartValues {
     pub preload: Option<&'static [u8]>,
     /// The values of [`rank::VARIABLES`]. The first entry of a name counts.
     ranks: [Option<&'static [u8]>; rank::VARIABLES.len()],
+    /// The values of [`task::VARIABLES`], as in `ranks`.
+    pub tasks: [Option<&'static [u8]>; task::VARIABLES.len()],
 }
 
 impl StartValues {
+    /// Takes in an entry that may be a variable of ranks.
+    fn note_rank(&mut self, entry: Text) {
+        for (value, name) in self.ranks.iter_mut().zip(rank::VARIABLES) {
+            *value = value.or_else(|| entry.value_of(name));
+        }
+    }
+
+    /// Takes in an entry that may be a variable of tasks.
+    fn note_task(&mut self, entry: Text) {
+        for (value, name) in self.tasks.iter_mut().zip(task::VARIABLES) {
+            *value = value.or_else(|| entry.value_of(name));
+        }
+    }
+
+    /// Takes in an entry that may be Slurm's. A step has some hundred of them, and the byte after `SLURM_` rules out most.
+    fn note_slurm(&mut self, entry: Text) {
+        let Some(rest) = entry.after(SLURM) else { return };
+        if !matches!(rest.first_byte(), b'J' | b'P' | b'S') {
+            return;
+        }
+        let of_ranks = self.ranks.iter_mut().zip(rank::VARIABLES).skip(rank::FIRST_OF_SLURM);
+        let of_tasks = self.tasks.iter_mut().zip(task::VARIABLES).take(task::VARIABLES_OF_SLURM);
+        for (value, name) in of_ranks.chain(of_tasks) {
+            let name = name.as_bytes().get(SLURM.len()..).unwrap_or_default();
+            *value = value.or_else(|| rest.value_of(name));
+        }
+    }
+
     /// The process's rank in a job; a count of 0: it has none.
     pub(crate) fn rank(&self) -> Rank {
         rank::ranks(&self.ranks).into_iter().flatten().next().unwrap_or_default()
     }
 }
+
+/// What the names of Slurm's variables begin with.
+const SLURM: &[u8] = b"SLURM_";
 
 /// One string of an environment, or of arguments. Its length is not known, because only few strings need to be read to their end.
 #[derive(Clone, Copy)]
@@ -102,20 +139,34 @@ impl Text {
         unsafe { self.0.cast::<u8>().read() }
     }
 
-    /// The value, if this is `NAME=value` with this name.
-    pub(crate) fn value_of(self, name: &str) -> Option<&'static [u8]> {
+    /// The first two bytes. Those of an empty string are NULs.
+    fn first_two(self) -> [u8; 2] {
+        match self.first_byte() {
+            0 => [0; 2],
+            // SAFETY: the first byte is not the NUL, so there is another one.
+            first => [first, unsafe { self.0.cast::<u8>().add(1).read() }],
+        }
+    }
+
+    /// The value, if this is `NAME=value` with this name. No entry has a name with a NUL.
+    pub(crate) fn value_of(self, name: impl AsRef<[u8]>) -> Option<&'static [u8]> {
+        Some(self.after(name.as_ref())?.after(b"=")?.bytes())
+    }
+
+    /// What follows these bytes, if the string begins with them. `None`: it does not, or one of them is a NUL.
+    fn after(self, start: &[u8]) -> Option<Self> {
         let mut at = self.0.cast::<u8>();
-        for wanted in name.as_bytes().iter().chain(b"=") {
-            // SAFETY: all bytes before were those of the name, so none of them was the string's NUL.
+        for wanted in start {
+            // SAFETY: all bytes before were those of `start` and no NULs, so none of them was the string's end.
             unsafe {
-                if at.read() != *wanted {
+                if *wanted == 0 || at.read() != *wanted {
                     return None;
                 }
                 at = at.add(1);
             }
         }
-        // SAFETY: what is left is the end of the string, with its NUL.
-        Some(unsafe { CStr::from_ptr(at.cast()) }.to_bytes())
+        // What is left is the end of the string, with its NUL.
+        Some(Self(at.cast()))
     }
 }
 

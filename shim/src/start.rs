@@ -16,9 +16,11 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
+use gpu_track_abi::fixed_text::FixedText;
 use gpu_track_abi::preload::file_name;
 use gpu_track_abi::record::{Event, NAME_BYTES};
 use gpu_track_abi::script::{Found, Search};
+use gpu_track_abi::task::{self, ArgumentMark, Marks};
 
 use crate::hooks::{exit, fork};
 use crate::{emit, environment, identity, next, segments, state, sys};
@@ -55,11 +57,12 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     fork::register();
 
     // Only glibc passes main's arguments to constructors.
-    let names = if next::GLIBC_VERSION.get().is_some() {
+    let (names, argument) = if next::GLIBC_VERSION.get().is_some() {
         // SAFETY: glibc passes main's arguments to the constructor.
-        unsafe { argument_names(argc, argv) }
+        let arguments = unsafe { Arguments::new(argc, argv) };
+        (argument_names(arguments), argument_mark(arguments))
     } else {
-        cmdline_names()
+        (cmdline_names(), ArgumentMark::None)
     };
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
@@ -67,8 +70,54 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     let origin = emit::origin_by_syscall(pid, sys::getppid());
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
     let rank = values.rank();
-    let start = Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank };
-    emit::emit(&origin, &start, emit::TO_ALL);
+    let marks = Marks { variables: values.tasks, argument };
+    // Each session has its own names of `--by-env`.
+    for header in state::sessions() {
+        // SAFETY: libc sets its environment up before any constructor runs.
+        let variable = |name: &[u8]| unsafe { environment::Strings::new(environment::environ) }.value(name);
+        // Every tracked process can write the header.
+        let list = task::copy_of_names(&header.task_names);
+        let task = marks.keys(list.iter().flat_map(task::names), variable, &header.task_baseline);
+        let start = Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank, task };
+        emit::emit_to(header, &origin, &start);
+    }
+}
+
+/// Main's arguments, from argv\[0\] on.
+#[derive(Clone, Copy)]
+struct Arguments {
+    argv: *const *const c_char,
+    left: usize,
+}
+
+impl Arguments {
+    /// Wraps an array, of which nothing is read yet.
+    ///
+    /// # Safety
+    /// `argv` must be null or an array of at least `argc` strings, as main gets it, and outlive every use.
+    unsafe fn new(argc: c_int, argv: *const *const c_char) -> Self {
+        let left = if argv.is_null() { 0 } else { usize::try_from(argc).unwrap_or(0) };
+        Self { argv, left }
+    }
+}
+
+impl Iterator for Arguments {
+    type Item = &'static [u8];
+
+    fn next(&mut self) -> Option<&'static [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: promised to `new`. An element of argv is a string, or null at the array's end.
+        unsafe {
+            let argument = self.argv.read();
+            self.argv = self.argv.add(1);
+            (!argument.is_null()).then(|| CStr::from_ptr(argument).to_bytes())
+        }
+    }
+}
+
+/// The mark of a task in main's arguments.
+fn argument_mark(mut arguments: Arguments) -> ArgumentMark<'static> {
+    arguments.next().map_or(ArgumentMark::None, |first| task::argument_mark(first, arguments))
 }
 
 /// Whether an LD_PRELOAD names valgrind's library. Valgrind 3.20 does not know pidfd_open, and prints five lines for each call.
@@ -78,22 +127,11 @@ fn names_valgrind(preload: &[u8]) -> bool {
 }
 
 /// The names for the START record from main's arguments: see [`Names`].
-///
-/// # Safety
-/// `argv` must be an array of at least `argc` strings, as main gets it.
-unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_BYTES] {
+fn argument_names(mut arguments: Arguments) -> [u8; NAME_BYTES] {
     let mut names = Names::default();
-    if !argv.is_null() {
-        for i in 0..usize::try_from(argc).unwrap_or(0) {
-            // SAFETY: promised by the caller.
-            let argument = unsafe { argv.add(i).read() };
-            // SAFETY: an element of argv is a string, or null at the array's end.
-            if argument.is_null() || names.add(unsafe { CStr::from_ptr(argument) }.to_bytes()) {
-                break;
-            }
-        }
-    }
-    names.text
+    // `any` stops where `add` needs no further argument.
+    let _ = arguments.any(|argument| names.add(argument));
+    names.text.bytes
 }
 
 /// The names where the constructor gets no arguments (musl), from /proc.
@@ -108,27 +146,20 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
         // `any` stops where `add` needs no further argument.
         let _ = text.split(|b| *b == 0).any(|argument| names.add(argument));
     }
-    names.text
+    names.text.bytes
 }
 
 /// The names of a START record: the base name of argv\[0\], NUL, and what an interpreter runs. That is a script, a class or a module
 /// (`-m NAME`).
+#[derive(Default)]
 struct Names {
-    text: [u8; NAME_BYTES],
-    /// Bytes of `text` that are written.
-    used: usize,
+    text: FixedText<NAME_BYTES>,
     /// The search for what an interpreter runs. `None`: argv\[0\] comes next.
     search: Option<Search>,
 }
 
 /// Maximum number of bytes of an interpreter's name, so that the script's name has space after a long one.
 const MAX_PROGRAM_BYTES: usize = 31;
-
-impl Default for Names {
-    fn default() -> Self {
-        Self { text: [0; NAME_BYTES], used: 0, search: None }
-    }
-}
 
 impl Names {
     /// Takes the next argument. Returns true when no further one is needed.
@@ -138,44 +169,19 @@ impl Names {
             let search = Search::of_program(name);
             let is_interpreter = search.has_language();
             self.search = Some(search);
-            self.put(name, if is_interpreter { MAX_PROGRAM_BYTES } else { NAME_BYTES });
-            // The name's NUL: `text` is zero there.
-            self.used += 1;
+            self.text.put(&[name], if is_interpreter { MAX_PROGRAM_BYTES } else { NAME_BYTES });
+            self.text.end_part();
             return !is_interpreter;
         };
         match search.add(argument) {
             Found::NotYet => return false,
             Found::Nothing => {}
-            Found::Script(script) => self.put(file_name(script), NAME_BYTES),
+            Found::Script(script) => self.text.put(&[file_name(script)], NAME_BYTES),
             Found::Module(module) => {
-                self.put(b"-m ", NAME_BYTES);
-                self.put(module, NAME_BYTES);
+                self.text.put(&[b"-m "], NAME_BYTES);
+                self.text.put(&[module], NAME_BYTES);
             }
         }
         true
-    }
-
-    /// Adds a name, at most `most` bytes and as far as there is room. If it is too long, `...` takes the place of its middle, because
-    /// names often differ at their ends.
-    fn put(&mut self, bytes: &[u8], most: usize) {
-        const MARK: &[u8] = b"...";
-        let room = most.min(NAME_BYTES.saturating_sub(self.used));
-        if bytes.len() <= room || room <= MARK.len() {
-            self.append(bytes.iter().take(room));
-            return;
-        }
-        let end = (room - MARK.len()) / 2;
-        self.append(bytes.iter().take(room - MARK.len() - end));
-        self.append(MARK.iter());
-        self.append(bytes.iter().skip(bytes.len() - end));
-    }
-
-    /// Adds bytes, as far as there is room.
-    fn append<'a>(&mut self, bytes: impl Iterator<Item = &'a u8>) {
-        let free = self.text.get_mut(self.used..).unwrap_or_default();
-        for (to, from) in free.iter_mut().zip(bytes) {
-            *to = *from;
-            self.used += 1;
-        }
     }
 }

@@ -72,6 +72,7 @@ mod studies;
 mod sub_track;
 mod summary;
 mod support;
+mod tasks;
 mod terminal;
 mod time_over_time;
 mod time_spent;

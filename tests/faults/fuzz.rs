@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, RECORD_WORDS, Usage};
+use gpu_track_abi::task::TaskKeys;
 use gpu_track_collector::hostile_input::{
     Finding, KernelEvent, Observation, What, parse_event, parse_rollup,
 };
@@ -43,6 +44,7 @@ fn small_run() -> Vec<u8> {
         max_rss_kib: 900,
         names,
         rank: Rank::default(),
+        task: TaskKeys::NONE,
     };
     record(MAIN, LAUNCHER, start(77));
     let fork = Event::Fork { realtime_ns, pidfd_inode: 78, max_rss_kib: 900, parent_pid_ns: PID_NS };

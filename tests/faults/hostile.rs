@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use gpu_track_abi::layout::{HEADER_SIZE, RING_CAPACITY, SLOT_SIZE};
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::task::TaskKeys;
 use gpu_track_collector::{ProcRoot, Segment};
 
 use crate::support::programs::program;
@@ -162,6 +163,10 @@ fn forged(random: &mut Random, pids: &[u32], pid_ns: u32) -> (Origin, Event) {
             max_rss_kib: any(),
             names: std::array::from_fn::<u8, NAME_BYTES, _>(|_| any() as u8),
             rank: Rank { job: any() as u32, rank: any() as u32, count: any() as u32 },
+            task: TaskKeys {
+                hashes: std::array::from_fn(|_| any() as u32 % 3),
+                text: std::array::from_fn(|_| any() as u8),
+            },
         },
         1 => Event::Fork {
             realtime_ns: any(),
@@ -277,8 +282,14 @@ fn forged_record_does_not_measure_a_foreign_process() {
         };
         let mut names = [0; NAME_BYTES];
         names[..7].copy_from_slice(b"foreign");
-        let start =
-            Event::Start { realtime_ns: 0, pidfd_inode: 0, max_rss_kib: 5, names, rank: Rank::default() };
+        let start = Event::Start {
+            realtime_ns: 0,
+            pidfd_inode: 0,
+            max_rss_kib: 5,
+            names,
+            rank: Rank::default(),
+            task: TaskKeys::NONE,
+        };
         segment.push_event(&origin, &start);
         wait_until("the forged record to be read", || is_drained(&segment));
         let live = running.live();

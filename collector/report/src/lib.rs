@@ -31,6 +31,7 @@ mod sections;
 mod statistics;
 pub mod study;
 pub mod sub_track;
+pub mod task_table;
 mod text;
 pub mod tracking_line;
 mod units;

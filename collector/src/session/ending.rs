@@ -1,6 +1,8 @@
 //! The reports of a session: reports so far, and the last report, with which the session ends.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::error::SessionError;
@@ -20,6 +22,7 @@ use crate::run::schedule::Terms;
 use crate::sinks;
 use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
+use crate::sources::snakemake;
 use crate::sys::clock;
 
 /// Longest time between two reports-so-far.
@@ -138,11 +141,21 @@ impl Session {
         self.take_last_records();
         self.give_up_orders();
         self.readers.finish(&mut self.run);
+        self.name_jobs_of_snakemake();
         // A process that still runs counts until the last sample, which has its last figures. The time since then does not count:
         // the steps above wait for the pump and for drivers, and can take long.
         self.run.apply(sampled_ns, Observation::FinalizeAll);
         self.hand_on();
         end_ns
+    }
+
+    /// Finds the rules of Snakemake's jobs, if there were any and Snakemake ran where the command was started.
+    fn name_jobs_of_snakemake(&mut self) {
+        let jobs: HashSet<u32> = self.run.jobs_of_snakemake().collect();
+        if self.config.attached.is_none() && !jobs.is_empty() {
+            let rules = snakemake::rules(Path::new("."), self.config.start.realtime_ns, jobs);
+            self.run.apply_now(Observation::SnakemakeRules(rules));
+        }
     }
 
     /// Notes the alerts for which the launcher has not run the command of `--on-alert`, and tells the user. Their orders were still

@@ -23,6 +23,7 @@ pub mod sampler;
 pub mod scan;
 pub(crate) mod segment_name;
 pub(crate) mod signal_sender;
+pub(crate) mod snakemake;
 pub(crate) mod stalls;
 mod taskstats;
 pub(crate) mod thread_states;

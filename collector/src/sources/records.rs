@@ -219,6 +219,7 @@ mod tests {
             launcher_pid_ns: 1,
             monotonic_ns: 1,
             realtime_ns: 1,
+            ..NewSession::default()
         };
         Segment::create(&dir.join("segment"), &session).unwrap()
     }

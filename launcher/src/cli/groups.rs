@@ -13,6 +13,7 @@ use gpu_track_collector::model::style::{RamUnit, Style, TimeUnit};
 
 use super::bundles::bundles;
 use super::gpu_trace::{AskedTrace, asked};
+use super::task_variables::{TaskVariables, task_variables};
 use super::values::{Time, Uuids, cores, interval, one_of, uuids};
 
 /// How the report is written.
@@ -109,6 +110,11 @@ pub(super) struct TrackingArgs {
           value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
     nodes: Option<bool>,
 
+    /// Take processes with the same values of the variables NAME as a task of the run, beside the tasks that are known without
+    /// this: those of Snakemake, Nextflow, GNU parallel, pytest, Slurm steps and compilers. At most 4 NAMEs
+    #[arg(long, value_name = "NAME,NAME", value_parser = task_variables)]
+    by_env: Option<TaskVariables>,
+
     /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
     #[arg(long)]
     cgroup: bool,
@@ -133,6 +139,8 @@ pub(crate) struct Preparations {
     pub(crate) nodes: Option<bool>,
     /// The command gets a cgroup of its own.
     pub(crate) cgroup: bool,
+    /// The variables that mark tasks.
+    pub(crate) by_env: TaskVariables,
 }
 
 /// The variable that says whether other nodes are tracked: "auto" or "off" if no option does, "never" whatever the options say.
@@ -241,6 +249,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             overwrite: args.overwrite,
             nodes: args.nodes,
             cgroup: args.cgroup,
+            by_env: args.by_env.unwrap_or_default(),
             ..Preparations::default()
         };
         (tracking, preparations)

@@ -1,4 +1,5 @@
-//! `gpu-track report`: shows a report that was written or kept, a table of the reports in a directory, or how a run went over time.
+//! `gpu-track report`: shows a report that was written or kept, a table of its tasks, a table of the reports in a directory, or how a
+//! run went over time.
 
 mod directory;
 mod over_time;
@@ -13,6 +14,7 @@ use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::over_time::Detail;
+use gpu_track_collector::report::task_table;
 use gpu_track_collector::{bundle, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
@@ -22,6 +24,8 @@ use over_time::TimeArgs;
 
 /// The form for spreadsheets. Only tables have it: a report itself has none.
 const CSV: &str = "csv";
+/// The form for issues and pages of documentation. Only the table of tasks has it.
+const MARKDOWN: &str = "markdown";
 
 /// The arguments of `gpu-track report`.
 #[derive(Debug, Args)]
@@ -36,6 +40,10 @@ pub(super) struct ReportArguments {
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     file: Option<PathBuf>,
 
+    /// Show the tasks of the run as a table: text, csv, markdown or json
+    #[arg(long, conflicts_with_all = ["every", "list_events"])]
+    tasks: bool,
+
     #[command(flatten)]
     time: TimeArgs,
     #[command(flatten)]
@@ -46,9 +54,9 @@ pub(super) struct ReportArguments {
     report: ReportArgs,
 }
 
-/// The forms that `-f` takes: those of a report, and CSV.
+/// The forms that `-f` takes: those of a report, and those of tables.
 fn names() -> Vec<&'static str> {
-    format::names().chain([CSV]).collect()
+    format::names().chain([CSV, MARKDOWN]).collect()
 }
 
 /// Shows what the arguments name on stdout, or writes it where `-o` says.
@@ -56,7 +64,7 @@ fn names() -> Vec<&'static str> {
 /// # Errors
 /// If the file can't be read, it lacks what the options ask for, or a place can't be used.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
-    let ReportArguments { file, time, in_directory, mut places, report } = arguments;
+    let ReportArguments { file, tasks, time, in_directory, mut places, report } = arguments;
     if !file.as_ref().is_some_and(|path| path.is_dir()) {
         time.check()?;
         if in_directory.sort.is_some() {
@@ -69,20 +77,24 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
     let of_one_report = report.of_one_report();
     // A directory and the run over time are shown as tables, whose files can have different forms.
-    let has_tables = time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
+    let has_tables = tasks || time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
     if places.format.is_none() && names_csv(&places.outputs, has_tables) {
         places.format = Some(CSV.to_owned());
+    }
+    if !tasks && places.format.as_deref() == Some(MARKDOWN) {
+        return Err(UsageError::of_option("--format", "\"markdown\" is for --tasks"));
     }
     let style: Style = ReportConfig::from(report).style;
     // If this is false, the run over time or its events are shown. CSV can only mean the run over time.
     let is_report = !time.is_any() && places.format() != CSV;
     // --metrics adds charts to the page of a report.
     let show_report = |json: &str, path: &Path| match time.has_metrics() {
+        _ if tasks => show_tasks(json, path, &places, of_one_report),
         true => over_time::page_of_report(json, path, &time, &places, style),
         false => show::report(json, path.display(), &places, style),
     };
     let show_asked = |json: &str, path: &Path| {
-        if is_report {
+        if is_report || tasks {
             return show_report(json, path);
         }
         check_table(&places, of_one_report)?;
@@ -96,12 +108,13 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     };
     // A bundle of evidence is a directory, too.
     let path = match path.join(bundle::MANIFEST).is_file() {
-        true => path.join(if is_report { bundle::REPORT } else { bundle::tail_of(&path) }),
+        true => path.join(if is_report || tasks { bundle::REPORT } else { bundle::tail_of(&path) }),
         false => path,
     };
     if path.is_dir() {
-        if time.is_any() || time.has_metrics() {
-            let problem = "is a directory of reports: --every, --list-events and --metrics are for one run";
+        if tasks || time.is_any() || time.has_metrics() {
+            let problem =
+                "is a directory of reports: --tasks, --every, --list-events and --metrics are for one run";
             return Err(UsageError::of_path(&path, problem));
         }
         check_table(&places, of_one_report)?;
@@ -113,8 +126,9 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     if let Some(recording) = read_recording(&path, Detail::Points) {
         let recording = recording.map_err(problem)?;
         let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
-        return match report.filter(|_| is_report) {
+        return match report.filter(|_| is_report || tasks) {
             Some(json) => show_report(json, &path),
+            None if tasks => Err(UsageError::of_path(&path, "has no report, and so no tasks")),
             None => {
                 check_table(&places, of_one_report)?;
                 over_time::of_recording(recording, &path, &time, &places)
@@ -125,6 +139,32 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     show_asked(&json, &path)
 }
 
+/// Shows the tasks that the report `json` has, which was read from `path`.
+///
+/// # Errors
+/// If it is no report or has no tasks, or an option or a place can't be used.
+fn show_tasks(
+    json: &str,
+    path: &Path,
+    places: &ReportPlaces,
+    of_one_report: Option<&str>,
+) -> Result<ExitCode, UsageError> {
+    let report = over_time::read(json, path)?.report;
+    if report.tasks.is_empty() {
+        return Err(UsageError::of_path(
+            path,
+            "has no tasks: its run had none, or a version without them wrote it",
+        ));
+    }
+    check_forms(places, of_one_report, &[format::TEXT_NAME, format::JSON_NAME, CSV, MARKDOWN])?;
+    write(places, |form| match form {
+        CSV => task_table::csv(&report),
+        MARKDOWN => task_table::markdown(&report),
+        format::JSON_NAME => task_table::json(&report),
+        _ => task_table::text(&report),
+    })
+}
+
 /// Whether the names of the outputs ask for CSV: all of them, or at least one where tables are shown (`has_tables`).
 fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
     let is_csv = |output: &PathBuf| output.extension().is_some_and(|extension| extension == CSV);
@@ -132,27 +172,43 @@ fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
     are_all_csv || (has_tables && outputs.iter().any(is_csv))
 }
 
-/// Checks that a table can be written as asked: each place has a form for tables (text, JSON or CSV), and no option is given that says
-/// how one report is written (`of_one_report`).
+/// Checks that a table of runs, points or events can be written as asked: as text, JSON or CSV.
+///
+/// # Errors
+/// As [`check_forms`].
+fn check_table(places: &ReportPlaces, of_one_report: Option<&str>) -> Result<(), UsageError> {
+    check_forms(places, of_one_report, &[format::TEXT_NAME, format::JSON_NAME, CSV])
+}
+
+/// Checks that a table can be written as asked: each place has one of these forms, and no option is given that says how one report is
+/// written (`of_one_report`).
 ///
 /// # Errors
 /// If there is such an option, a place has another form, or can't be written to.
-fn check_table(places: &ReportPlaces, of_one_report: Option<&str>) -> Result<(), UsageError> {
+fn check_forms(places: &ReportPlaces, of_one_report: Option<&str>, forms: &[&str]) -> Result<(), UsageError> {
     if let Some(option) = of_one_report {
-        let problem = "it says how one report is written, and a table of runs, points or events is asked for";
+        let problem = "it says how one report is written, and a table is asked for";
         return Err(UsageError::of_option(option, problem));
     }
-    let check = |form: &str| match [format::TEXT_NAME, format::JSON_NAME, CSV].contains(&form) {
+    let check = |form: &str| match forms.contains(&form) {
         true => Ok(()),
         false => Err(UsageError::of_option(
             "--format",
-            format_args!("\"{form}\" is for one report: text, json or csv"),
+            format_args!("\"{form}\" is for one report: {}", one_of(forms)),
         )),
     };
     if places.outputs.is_empty() {
         return check(places.format());
     }
     cli::targets(places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
+}
+
+/// Lists forms: `text, json or csv`.
+fn one_of(forms: &[&str]) -> String {
+    match forms.split_last() {
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If writing fails, a line on stderr

@@ -97,6 +97,8 @@ impl Session {
             launcher_pid_ns: config.start.pid_ns,
             monotonic_ns: config.start.monotonic_ns,
             realtime_ns: config.start.realtime_ns,
+            task_names: options.preparations.by_env.listed(),
+            task_baseline: options.preparations.by_env.baseline(),
         };
         let path = match options.diagnosis.agent.as_ref().and_then(|agent| agent.segment.clone()) {
             Some(path) => path,

@@ -10,6 +10,7 @@ mod inputs;
 mod io;
 mod pressure;
 mod run_limits;
+mod tasks;
 mod untracked;
 mod usable;
 mod warnings;
@@ -99,6 +100,7 @@ pub fn report(inputs: &Inputs) -> Report {
         faults: io::faults(inputs, &coverage, if_exact),
         context_switches,
         processes: tracked_processes(inputs, &coverage),
+        tasks: tasks::tasks(inputs, &coverage, wall_s, exit),
         peak,
         warnings: Vec::new(),
         ending,

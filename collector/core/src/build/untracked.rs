@@ -44,5 +44,6 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.processes.by_command.clear();
     report.processes.calls_reason = Some(REASON.into());
     report.processes.heaviest.clear();
+    report.tasks.clear();
     report.hints = Hints { withheld: Some(REASON.into()), ..Hints::default() };
 }

@@ -11,6 +11,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
+/// A task of a pipeline within a run, in the order in which they began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// The processes that are in no task.
+    pub const WORKFLOW: Self = Self(0);
+    /// The tasks that are too many to be told apart.
+    pub const OTHERS: Self = Self(1);
+    /// The task that began first.
+    pub const FIRST: Self = Self(2);
+}
+
 /// Names a set of processes that may share memory copy-on-write: one that executed a program, and its fork children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageGroup(pub u64);

@@ -236,6 +236,8 @@ pub enum Observation {
         /// Why it failed.
         error: String,
     },
+    /// The rules of jobs of Snakemake, each by the hash of the job's mark ([`gpu_track_abi::task`]).
+    SnakemakeRules(Vec<(u32, String)>),
     /// An output misses something.
     SinkLost {
         /// Its name, for the report.

@@ -16,3 +16,15 @@ pub enum Quality {
     /// Unknown.
     Unknown,
 }
+
+impl Quality {
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Sampled => "sampled",
+            Self::Bound => "bound",
+            Self::Unknown => "unknown",
+        }
+    }
+}

@@ -264,7 +264,7 @@ fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::ProcessId;
+    use crate::model::ids::{ProcessId, TaskId};
     use crate::model::tree_sample::Wants;
     use crate::run::tree::Contribution;
 
@@ -283,6 +283,7 @@ mod tests {
             id: ProcessId(1),
             pid: 1,
             command: name.into(),
+            task: TaskId::WORKFLOW,
             start_ns: 0,
             likely_start_ns: 0,
             end_ns: 1,

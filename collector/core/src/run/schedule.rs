@@ -250,7 +250,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::tree::{Contribution, ProcessId};
+    use crate::run::tree::{Contribution, ProcessId, TaskId};
 
     const MS: u64 = 1_000_000;
 
@@ -271,6 +271,7 @@ mod tests {
             id: ProcessId(1),
             pid: 1,
             command: "x".into(),
+            task: TaskId::WORKFLOW,
             start_ns: 0,
             likely_start_ns: 0,
             is_end_rough: false,

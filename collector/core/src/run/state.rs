@@ -16,6 +16,7 @@ use super::samples::{Completed, Parts, Samples};
 use super::sampling::{Held, Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
 use super::stalls::RunStalls;
+use super::tasks::Tasks;
 use super::time_spent::{GpuMoment, TimeSpent};
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
@@ -24,7 +25,7 @@ use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
 use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
-use crate::model::ids::{Parent, Target};
+use crate::model::ids::{Parent, ProcessId, Target};
 use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::live::LiveProcesses;
 use crate::model::observation::{ChildSeen, Observation, ProgramQuestion, ProgramSeen, Request};
@@ -45,6 +46,8 @@ pub struct RunState {
     pub(crate) failures: Failures,
     /// The ranks of which a process was seen.
     pub(crate) ranks: Ranks,
+    /// What the tasks of a pipeline used.
+    pub(crate) tasks: Tasks,
     /// Signals that the launcher passed on, the first of each number.
     pub(crate) signals: Vec<SignalReceived>,
     /// RAM over time.
@@ -308,6 +311,7 @@ impl RunState {
                 }
                 self.pass_on_events();
             }
+            Observation::SnakemakeRules(rules) => self.tree.tasks.name_jobs(rules),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -343,6 +347,11 @@ impl RunState {
                 self.health.sinks.lost(sink, *lost, error.as_deref())
             }
         }
+    }
+
+    /// The hashes of the marks of Snakemake's jobs, whose rules Snakemake may tell.
+    pub fn jobs_of_snakemake(&self) -> impl Iterator<Item = u32> {
+        self.tree.tasks.jobs_of_snakemake()
     }
 
     /// Notes the command's first process, or the one that the run attached to, and since when the run counts (`start_ns`,
@@ -442,6 +451,8 @@ impl RunState {
             self.largest = LargestLive::from_sample(&sample);
         }
         self.ranks.add_sample(&self.tree, &sample);
+        let on_gpus = |id: ProcessId| self.gpu.usage.processes.held_bytes(id.0);
+        self.tasks.add_sample(&self.tree, &sample, on_gpus);
         let mut completed = Completed::new(&self.tree, &sample, window_percent);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
@@ -585,6 +596,7 @@ impl RunState {
             // 0: no driver reported its memory.
             let known_gpu_bytes = gpu_peak_bytes.filter(|bytes| *bytes > 0);
             self.ranks.add_finalized(&process, known_gpu_bytes);
+            self.tasks.add_finalized(&self.tree.tasks, &process, known_gpu_bytes);
         }
     }
 
@@ -659,6 +671,7 @@ impl RunState {
 mod tests {
     use gpu_track_abi::rank::Rank;
     use gpu_track_abi::record::{NAME_BYTES, Origin, Usage};
+    use gpu_track_abi::task::TaskKeys;
 
     use super::*;
     use crate::model::exit_account::StatCounts;
@@ -701,7 +714,14 @@ mod tests {
         assert_eq!(apply(1, fork), (1, None));
         let rank = Rank { job: 7, rank: 1, count: 4 };
         let names = [0; NAME_BYTES];
-        let start = Event::Start { realtime_ns: 60 * S, pidfd_inode: 0, max_rss_kib: 0, names, rank };
+        let start = Event::Start {
+            realtime_ns: 60 * S,
+            pidfd_inode: 0,
+            max_rss_kib: 0,
+            names,
+            rank,
+            task: TaskKeys::NONE,
+        };
         assert_eq!(apply(2, start), (2, Some((3, 4))));
     }
 
@@ -722,7 +742,14 @@ mod tests {
             let pid = 2 + (second % 30_000) as u32;
             let (started_ns, ended_ns) = (now_ns - S / 2, now_ns - S / 4);
             let rank = Rank::default();
-            let start = Event::Start { realtime_ns: started_ns, pidfd_inode: 0, max_rss_kib: 0, names, rank };
+            let start = Event::Start {
+                realtime_ns: started_ns,
+                pidfd_inode: 0,
+                max_rss_kib: 0,
+                names,
+                rank,
+                task: TaskKeys::NONE,
+            };
             let own = Usage { user_us: 1000, max_rss_kib: 4096 + second % 997, ..Usage::default() };
             let exit =
                 Event::Exit { status: 0, vm_hwm_kib: own.max_rss_kib, own, children: Usage::default() };

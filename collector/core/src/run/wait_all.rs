@@ -76,6 +76,7 @@ fn line(tree: &Tree) -> Option<String> {
 mod tests {
     use gpu_track_abi::rank::Rank;
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+    use gpu_track_abi::task::TaskKeys;
 
     use super::*;
     use crate::model::observation::Observation;
@@ -104,7 +105,14 @@ mod tests {
         record(
             pid,
             parent,
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank: Rank::default() },
+            Event::Start {
+                realtime_ns,
+                pidfd_inode,
+                max_rss_kib,
+                names,
+                rank: Rank::default(),
+                task: TaskKeys::NONE,
+            },
         )
     }
 

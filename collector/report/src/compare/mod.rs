@@ -1,5 +1,6 @@
-//! Compares what several runs used: in all and by command, each way of doing the work against the first one.
+//! Compares what several runs used: in all, by command and by task, each way of doing the work against the first one.
 
+mod tasks;
 mod text;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,9 @@ pub struct Comparison {
     pub metrics: Vec<Metric>,
     /// What their commands used.
     pub commands: Vec<CommandMetrics>,
+    /// What their tasks used; absent if they had none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskMetrics>,
     /// What a reader should know to judge the figures.
     pub remarks: Vec<String>,
 }
@@ -75,6 +79,15 @@ pub struct CommandMetrics {
     pub metrics: Vec<Metric>,
 }
 
+/// The quantities of the tasks of one kind and name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaskMetrics {
+    /// Kind and name.
+    pub task: String,
+    /// Wall time, CPU time, peak RAM.
+    pub metrics: Vec<Metric>,
+}
+
 /// The names of the quantities by which whole runs are compared.
 pub fn names() -> impl Iterator<Item = &'static str> {
     QUANTITIES.iter().map(|quantity| quantity.name)
@@ -101,6 +114,7 @@ pub fn compare(runs: &[Run]) -> Comparison {
     Comparison {
         metrics,
         commands: commands(&ways),
+        tasks: tasks::tasks(&ways),
         remarks: remarks(runs),
         ways: ways.into_iter().map(way).collect(),
     }

@@ -32,14 +32,16 @@ pub fn markdown(comparison: &Comparison) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The rows of the table. The quantities of a command stand below its name, with this indent.
+/// The rows of the table. The quantities of a command or task stand below its name, with this indent.
 fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     let mut rows = vec![row("", heads(comparison))];
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
     rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
-    for command in &comparison.commands {
-        rows.push(vec![quote::cut(&quote::escape(&command.command), NAME_COLUMNS)]);
-        for metric in &command.metrics {
+    let commands = comparison.commands.iter().map(|command| (&command.command, &command.metrics));
+    let tasks = comparison.tasks.iter().map(|task| (&task.task, &task.metrics));
+    for (name, metrics) in commands.chain(tasks) {
+        rows.push(vec![quote::cut(&quote::escape(name), NAME_COLUMNS)]);
+        for metric in metrics {
             rows.push(row(&format!("{indent}{}", label(metric.metric)), cells(metric, comparison)));
         }
     }
@@ -64,6 +66,7 @@ fn label(metric: &str) -> &str {
         None if metric == "peak_rss" => "peak RSS",
         None if metric == "read_call_bytes" => "by read calls",
         None if metric == "write_call_bytes" => "by write calls",
+        None if metric == "peak_ram" => "peak RAM",
         None => metric,
     }
 }

@@ -1,12 +1,12 @@
 //! A merged report in its forms: the reports of some nodes, as `gpu-track merge` makes one of them.
 
-use gpu_track_core::fixtures::nodes;
+use gpu_track_core::fixtures::{nodes, tasks};
 
 use super::{compare, full_style};
 use crate::html::html;
 use crate::json::json;
 use crate::merge::{Head, Merger, Plan, Source, note_left_reports};
-use crate::model::report::{Crash, LeftReport, Report};
+use crate::model::report::{Crash, LeftReport, OTHER_TASKS, Report, TaskUsage};
 use crate::model::style::Style;
 use crate::read::{self, ReadReport};
 use crate::runs;
@@ -25,6 +25,10 @@ pub(super) fn merged() -> Report {
             is_probe: false,
             places: Vec::new(),
         }]);
+        report.tasks = tasks();
+        let rest = report.tasks[2].clone();
+        let others = TaskUsage { id: 1, name: OTHER_TASKS.into(), tasks: Some(1200), ..rest };
+        report.tasks.insert(2, others);
     }
     let source = |(file, report): &(String, Report)| Source {
         file: file.clone(),

@@ -115,6 +115,7 @@ impl Merger {
             cpu: self.cpu(mean_us),
             gpu: self.machines.gpu(),
             processes: self.all_processes(),
+            tasks: self.tasks.list(),
             gpus: Vec::new(),
             peak: None,
             series: self.series(),

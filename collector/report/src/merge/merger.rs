@@ -9,6 +9,7 @@ use super::ending::Endings;
 use super::grid::MOST_POINTS;
 use super::machine::Machines;
 use super::merged_processes::MergedProcesses;
+use super::merged_tasks::MergedTasks;
 use super::node::OpenNode;
 use super::node_warnings::NodeWarnings;
 use super::plan::Plan;
@@ -53,6 +54,7 @@ pub struct Merger {
     pub(super) machines: Machines,
     pub(super) totals: Totals,
     pub(super) processes: MergedProcesses,
+    pub(super) tasks: MergedTasks,
     pub(super) commands: Commands,
     pub(super) common: Common,
     pub(super) time_spent: TimeSums,
@@ -159,6 +161,7 @@ impl Merger {
             self.totals.add(name, &report, span.length_us());
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
+            self.tasks.add(name, &report, start_s);
             self.node_warnings.add(name, &report);
             self.ranks.add(name, &report, span, &quantities);
         }

@@ -17,6 +17,7 @@ mod head;
 mod left;
 mod machine;
 mod merged_processes;
+mod merged_tasks;
 mod merger;
 mod node;
 mod node_warnings;

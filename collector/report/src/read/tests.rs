@@ -122,6 +122,11 @@ fn filled() -> Vec<Report> {
         missing: vec![GpuMissing { figure: "power".into(), reason: "no permission".into() }],
         ..device
     }];
+    report.tasks = fixtures::tasks().into_iter().take(1).collect();
+    for task in &mut report.tasks {
+        (task.parent, task.gpu_ram_bytes) = (Some(7), Some(8));
+        (task.why, task.node) = (Some("exit code 3".into()), Some("n1".into()));
+    }
     report.usable.memory.process_address_space_bytes = Some(1 << 40);
     for crash in report.crashes.iter_mut().flatten() {
         crash.places = vec![CrashPlace { node: "n1".into(), rank: Some(3) }];
@@ -481,6 +486,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         allowed: Allowed { batch_system: None, ..original.allowed },
         host: Host { boot_id: None, ..original.host },
         rank: None,
+        tasks: Vec::new(),
         job_ranks: Vec::new(),
         node_part: None,
         run_limits: Vec::new(),

@@ -12,6 +12,7 @@ mod next_job;
 mod nodes;
 mod pressure;
 mod processes;
+mod tasks;
 mod time_spent;
 mod usage;
 mod warnings;
@@ -36,7 +37,11 @@ const SHOW_KEPT: &str = "gpu-track-run --last --full";
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
     sections.extend(usage_sections(report, units));
-    sections.extend([processes::processes(report, units), crashes::section(report)]);
+    sections.extend([
+        tasks::section(report, units, usize::MAX),
+        processes::processes(report, units),
+        crashes::section(report),
+    ]);
     sections.push(environment::cgroup(report.cgroup.as_ref(), units));
     sections.push(gpus::gpus(&report.gpus, units));
     sections.extend(circumstances(report, units));
@@ -94,6 +99,9 @@ pub(super) struct Page {
     pub(super) others: Vec<Section>,
 }
 
+/// Maximum number of tasks in the table of a page.
+const TASK_ROWS: usize = 20;
+
 /// Lines of a page for the commands that used most, with their head.
 const COMMAND_LINES: usize = 7;
 
@@ -117,8 +125,9 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     summary.extend(io_row);
     summary.extend(usage::calls_row(report, units));
     summary.extend(processes::row(report));
-    summary.extend(processes::top_commands(report, units, COMMAND_LINES));
+    summary.extend(top_tasks_or_commands(report, units, COMMAND_LINES));
     summary.extend(next_job::paragraph(report, units, style.hints));
+    others.push(tasks::section(report, units, TASK_ROWS));
     others.push(environment::cgroup(report.cgroup.as_ref(), units));
     others.extend(circumstances(report, units));
     Page {
@@ -155,11 +164,16 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks.extend(usage::io_row(report, units));
     blocks.extend(within(&mut lines_left, usage::calls_row(report, units)));
     blocks.extend(processes::row(report));
-    blocks.extend(processes::top_commands(report, units, lines_left));
+    blocks.extend(top_tasks_or_commands(report, units, lines_left));
     blocks.extend(next_job::paragraph(report, units, style.hints));
     blocks.extend(warnings::remarks(report, style.is_kept));
     blocks.extend(style.is_kept.then(|| Block::Paragraph("Full report", SHOW_KEPT.to_owned())));
     blocks
+}
+
+/// The summary's table of the heaviest tasks, or of commands if they say more.
+fn top_tasks_or_commands(report: &Report, units: Units, most_lines: usize) -> Option<Block> {
+    tasks::top(report, units, most_lines).or_else(|| processes::top_commands(report, units, most_lines))
 }
 
 fn evidence_remark(text: String) -> Block {

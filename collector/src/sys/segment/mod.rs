@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gpu_track_abi::layout::{
     FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
@@ -15,6 +15,7 @@ use gpu_track_abi::layout::{
 use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
+use gpu_track_abi::task::{KINDS, NAMES_BYTES};
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -66,7 +67,7 @@ pub enum SegmentError {
 }
 
 /// What the launcher writes into the header of a new segment.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct NewSession {
     /// `FLAG_*` of the layout.
     pub flags: u32,
@@ -80,6 +81,25 @@ pub struct NewSession {
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME now, nanoseconds since the epoch.
     pub realtime_ns: u64,
+    /// The names of `--by-env`, each with a NUL after it.
+    pub task_names: [u8; NAMES_BYTES],
+    /// The hashes of the marks of tasks that the launcher has itself.
+    pub task_baseline: [u32; KINDS],
+}
+
+impl Default for NewSession {
+    fn default() -> Self {
+        Self {
+            flags: 0,
+            session_id: 0,
+            launcher_pid: 0,
+            launcher_pid_ns: 0,
+            monotonic_ns: 0,
+            realtime_ns: 0,
+            task_names: [0; NAMES_BYTES],
+            task_baseline: [0; KINDS],
+        }
+    }
 }
 
 /// A mapped segment. Drop unmaps it; the file stays until it is unlinked.
@@ -120,6 +140,8 @@ impl Segment {
         header.launcher_pid_ns = session.launcher_pid_ns;
         header.created_monotonic_ns = session.monotonic_ns;
         header.created_realtime_ns = session.realtime_ns;
+        header.task_names = session.task_names.map(AtomicU8::new);
+        header.task_baseline = session.task_baseline;
         header.state.store(STATE_OPEN, Ordering::Release);
         made.named.hold_record_lock();
         made.named.link().map_err(create)?;
@@ -305,6 +327,7 @@ mod tests {
             launcher_pid_ns: 8,
             monotonic_ns: 9,
             realtime_ns: 10,
+            ..NewSession::default()
         }
     }
 

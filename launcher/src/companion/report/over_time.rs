@@ -225,7 +225,7 @@ pub(super) fn page_of_report(
 ///
 /// # Errors
 /// If it is no report.
-fn read(json: &str, path: &Path) -> Result<ReadReport, UsageError> {
+pub(super) fn read(json: &str, path: &Path) -> Result<ReadReport, UsageError> {
     read_report(json).map_err(|problem| UsageError::of_path(path, format_args!("is no report: {problem}")))
 }
 

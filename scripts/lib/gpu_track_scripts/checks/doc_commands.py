@@ -78,7 +78,6 @@ done
 """,
     "bin/srun": '#!/bin/sh\n[ "$1" = -n ] && shift 2\nexec "$@"\n',
     "app": "#!/bin/sh\nsleep 0.05\n",
-    "static": "#!/bin/sh\n:\n",
     "run.sh": "python3 mem.py || exit 1\n",
     "train.sh": "python3 train.py\n",
     # What the study of docs/examples runs, without the packages of its own.

@@ -22,6 +22,7 @@ mod run_limits;
 #[cfg(feature = "schema")]
 mod schema;
 mod series;
+mod tasks;
 mod time_spent;
 mod usable;
 mod warning;
@@ -64,6 +65,7 @@ pub use series::{
     CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
     Track,
 };
+pub use tasks::{NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW, task_count};
 pub use time_spent::{
     CommandShare, CommandTime, GpuTime, SpecialVerdict, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
     VerdictKind,
@@ -152,6 +154,9 @@ pub struct Report {
     pub gpu: Gpu,
     /// The processes of the tree.
     pub processes: Processes,
+    /// The tasks of a pipeline, where the run had any: the 300 with most CPU time (nested ones included), `(others)` and `(workflow)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskUsage>,
     /// The tracked GPUs and MIG instances.
     pub gpus: Vec<GpuDevice>,
     /// The moment of the largest combined RAM; `None`: no RAM was seen.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::config::Layer;
-use crate::model::ids::{Key, ProcessId};
+use crate::model::ids::{Key, ProcessId, TaskId};
 use crate::model::observation::ProcessLimits;
 use crate::model::quality::Quality;
 use crate::model::report::DiskRole;
@@ -42,6 +42,9 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         is_proven: true,
         is_helper: false,
         rank: None,
+        task: TaskId::WORKFLOW,
+        born_in: TaskId::WORKFLOW,
+        ran_before_task: false,
     };
     let usage = Rusage { user_us: 2_000_000, ..Rusage::default() };
     ProcessSummary {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_GPU_LIBRARY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::task::TaskKeys;
 
 use super::*;
 use crate::model::gpu::{
@@ -113,7 +114,14 @@ fn record(tree: &mut Tree, pid: u32, parent: u32, at_ns: u64, event: &Event) {
 /// The child's START, and its EXIT with a GPU's library.
 fn records_of_child(tree: &mut Tree, start_ns: u64, end_ns: u64) {
     let (names, rank) = ([0; NAME_BYTES], Rank::default());
-    let start = Event::Start { realtime_ns: start_ns, pidfd_inode: 0, max_rss_kib: 1, names, rank };
+    let start = Event::Start {
+        realtime_ns: start_ns,
+        pidfd_inode: 0,
+        max_rss_kib: 1,
+        names,
+        rank,
+        task: TaskKeys::NONE,
+    };
     record(tree, CHILD, MAIN, start_ns, &start);
     let (own, children) = (Usage::default(), Usage::default());
     record(tree, CHILD, MAIN, end_ns, &Event::Exit { status: 0, vm_hwm_kib: 0, own, children });

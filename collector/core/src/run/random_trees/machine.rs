@@ -3,6 +3,7 @@
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, FLAG_BORROWED_MEMORY, FLAG_IMAGE, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::task::TaskKeys;
 
 use crate::model::exit_account::{ExitAccount, ThreadAccount};
 use crate::model::kernel_event::{KernelEvent, What};
@@ -328,8 +329,14 @@ impl Machine {
             Due::Start => {
                 let mut names = [0; NAME_BYTES];
                 names[..4].copy_from_slice(b"prog");
-                let event =
-                    Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib, names, rank: Rank::default() };
+                let event = Event::Start {
+                    realtime_ns,
+                    pidfd_inode: 0,
+                    max_rss_kib,
+                    names,
+                    rank: Rank::default(),
+                    task: TaskKeys::NONE,
+                };
                 self.write(pid, self.parent_pid(at), 0, event);
                 self.processes[at].has_written_start = true;
             }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
+use gpu_track_abi::task::TaskKeys;
 
 use super::*;
 use crate::model::exit_account::{Remains, StatCounts};
@@ -162,7 +163,14 @@ impl Run {
         let (realtime_ns, names) = (self.now_ns, [0; NAME_BYTES]);
         self.record(
             pid,
-            Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: 0, names, rank: Rank::default() },
+            Event::Start {
+                realtime_ns,
+                pidfd_inode: 0,
+                max_rss_kib: 0,
+                names,
+                rank: Rank::default(),
+                task: TaskKeys::NONE,
+            },
         );
     }
 

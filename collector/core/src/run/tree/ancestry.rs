@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::process::Finalized;
 use super::tolerance::Tolerance;
-use super::{Image, Key, Parent, Process, ProcessId, Tree};
+use super::{Image, Key, Parent, Process, ProcessId, TaskId, Tree};
 
 /// Processes that are no longer the nearest uninstrumented ancestor of any, each with the one that takes its place. `None`: none
 /// does.
@@ -75,6 +75,40 @@ impl Tree {
         finalized.map(|finalized| finalized.command.clone())
     }
 
+    /// The task that a child of this parent is in until it has a mark of its own: the parent's. [`TaskId::WORKFLOW`] if the parent
+    /// is not known, or was finalized too long ago.
+    pub(super) fn task_of_parent(&self, parent: Parent) -> TaskId {
+        let Some(id) = parent.known().filter(|_| !self.tasks.is_empty()) else { return TaskId::WORKFLOW };
+        if let Some(process) = self.processes.get(&id) {
+            return process.ids.task;
+        }
+        let finalized = self.recently_finalized.iter().rev().find(|finalized| finalized.id == id);
+        finalized.map_or(TaskId::WORKFLOW, |finalized| finalized.task)
+    }
+
+    /// Puts a process, whose parent has become known, into its parent's task, with the tasks that it has begun itself. So are its
+    /// descendants. Does nothing if the parent is in no task, or if the process was made in [`TaskId::OTHERS`].
+    pub(super) fn inherit_task(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get(&id) else { return };
+        let (from, to) = (process.ids.born_in, self.task_of_parent(process.ancestry.parent));
+        if from == to || from == TaskId::OTHERS || to == TaskId::WORKFLOW {
+            return;
+        }
+        let descends = |process: &&Process| {
+            let maker = |other: &Process| self.processes.get(&other.ancestry.parent.known()?);
+            let mut line = std::iter::successors(Some(*process), |other| maker(other));
+            line.by_ref().take(Tolerance::MOST_ANCESTORS).any(|other| other.ids.id == id)
+        };
+        let moved: Vec<ProcessId> =
+            self.processes.values().filter(descends).map(|process| process.ids.id).collect();
+        for one in moved {
+            let Some(process) = self.processes.get_mut(&one) else { continue };
+            let ids = &mut process.ids;
+            ids.task = self.tasks.moved(ids.task, from, to);
+            ids.born_in = if one == id { to } else { self.tasks.moved(ids.born_in, from, to) };
+        }
+    }
+
     /// Makes a process the parent of the processes that named its pid (`parent`) as that of their parent before it was known. They
     /// and their descendants get the nearest uninstrumented ancestor that follows from that.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
@@ -94,6 +128,9 @@ impl Tree {
         });
         if adopted.is_empty() {
             return;
+        }
+        for child in adopted.keys() {
+            self.inherit_task(*child);
         }
         if let Some(process) = self.processes.get_mut(&id) {
             process.ancestry.has_children = true;

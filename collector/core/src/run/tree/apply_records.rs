@@ -46,12 +46,19 @@ impl Tree {
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
         let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         match *event {
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, rank } => {
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, rank, ref task } => {
                 // START names the parent by its pid in the writer's pid namespace. A parent outside of that has the pid 0 there.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
                 let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
-                if let Some(process) = self.processes.get_mut(&id).filter(|_| rank.is_of_several()) {
-                    process.ids.rank = Some(rank);
+                if let Some(process) = self.processes.get_mut(&id) {
+                    if rank.is_of_several() {
+                        process.ids.rank = Some(rank);
+                    }
+                    let entered = self.tasks.enter(process.ids.task, task, writer.at_ns);
+                    if entered != process.ids.task {
+                        process.ids.task = entered;
+                        process.ids.ran_before_task = process.program.follows_another;
+                    }
                 }
             }
             Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns } => {
@@ -192,6 +199,7 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             (process.ancestry.parent, process.ancestry.uninstrumented_ancestor) =
                 (maker, uninstrumented_ancestor);
+            self.inherit_task(id);
         }
     }
 
@@ -227,17 +235,23 @@ impl Tree {
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         self.join_group_of_parent(id, maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
+        let known_parent = process.ancestry.parent;
         // The connector's parent counts more: the kernel names it, while a record is a claim of the process.
         if !process.ancestry.is_watched || process.ancestry.parent == Parent::Unknown {
             (process.ancestry.parent, process.ancestry.uninstrumented_ancestor) =
                 (maker, uninstrumented_ancestor);
             process.ancestry.parent_pid = writer.parent.pid;
         }
+        let has_changed = process.ancestry.parent != known_parent;
         process.set_forked(writer, rss_at_fork_bytes, self.context.page);
         if let Some(command) = command {
             process.name.command = command;
         }
         self.groups.note_image_kind();
+        // A parent that was known may have entered another task since it made the process.
+        if has_changed {
+            self.inherit_task(id);
+        }
         self.note_record(id);
     }
 
@@ -321,6 +335,8 @@ impl Process {
             // The image that was just replaced was this program, and not an uninstrumented one.
             self.program.had_uninstrumented_image = had_uninstrumented_image;
         }
+        self.program.follows_another =
+            matches!(recorded, Some(Image::Loaded { .. })) || self.program.had_uninstrumented_image;
         self.note_start_record(writer, command);
     }
 

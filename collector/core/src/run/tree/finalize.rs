@@ -250,6 +250,7 @@ impl Tree {
             key: process.ids.key,
             id: process.ids.id,
             command: process.name.command.clone(),
+            task: process.ids.task,
             awaits_reaping: process.end.reaped.is_none(),
             is_helper: process.ids.is_helper,
             finalized_ns: now_ns,

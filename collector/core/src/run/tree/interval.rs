@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contribution::Contribution;
 use super::process::{Image, Process};
-use crate::model::ids::ProcessId;
+use crate::model::ids::{ProcessId, TaskId};
 
 /// A span of time in which a process lived, or in which one of its images had memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub struct LiveInterval {
     pub pid: u32,
     /// Its command name.
     pub command: Arc<str>,
+    /// The innermost task that it is in.
+    pub task: TaskId,
     /// Begin, CLOCK_MONOTONIC nanoseconds: it was there by then.
     pub start_ns: u64,
     /// When it most likely began, CLOCK_MONOTONIC nanoseconds: time-weighted means count from there. It is not after `start_ns`,
@@ -138,6 +140,7 @@ impl Process {
             id: self.ids.id,
             pid: self.ids.pid(),
             command: self.name.command.clone(),
+            task: self.ids.task,
             // A record can carry an earlier time than one that was applied before it, so `end_ns` can be before the start.
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
             likely_start_ns: self.lifetime.likely_start_ns().max(self.observed.at_ns).min(end_ns),

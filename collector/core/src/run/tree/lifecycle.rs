@@ -101,6 +101,7 @@ impl Tree {
 
     /// Makes the ids of a new process. Its only known pid is that of `key`.
     fn ids_of_new(&self, id: ProcessId, key: Key, parent: Parent, found_by: Layer) -> Ids {
+        let task = self.task_of_parent(parent);
         Ids {
             id,
             key,
@@ -113,6 +114,9 @@ impl Tree {
             is_proven: !matches!(found_by, Layer::Preload | Layer::Wait),
             is_helper: false,
             rank: parent.known().and_then(|parent| self.processes.get(&parent)?.ids.rank),
+            task,
+            born_in: task,
+            ran_before_task: false,
         }
     }
 

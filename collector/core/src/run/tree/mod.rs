@@ -38,6 +38,7 @@ mod reaped;
 mod records;
 mod rusage;
 pub(in crate::run) mod summary;
+pub(crate) mod task_table;
 #[cfg(test)]
 mod tests;
 pub(in crate::run) mod tolerance;
@@ -49,7 +50,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::model::config::Layer;
-pub(crate) use crate::model::ids::{ImageGroup, Key, Parent, ProcessId};
+pub(crate) use crate::model::ids::{ImageGroup, Key, Parent, ProcessId, TaskId};
 pub(crate) use crate::model::observation::{ChildSeen, OverBefore, Program, UnreportedMemory};
 pub(crate) use crate::model::quality::Quality;
 pub use contribution::Contribution;
@@ -67,6 +68,7 @@ use by_state::ByState;
 use image_groups::ImageGroups;
 use namespace::{Forks, PidNumber};
 use process::Finalized;
+use task_table::TaskTable;
 use unfinalized::UnfinalizedProcesses;
 
 /// The constants of the run that the tree needs.
@@ -137,6 +139,8 @@ pub struct Tree {
     announced: FxHashMap<Key, Announced>,
     /// The command and its arguments, until its pid is known.
     command: Vec<String>,
+    /// The tasks of a pipeline.
+    pub(crate) tasks: TaskTable,
 }
 
 impl Tree {

@@ -17,7 +17,7 @@ use crate::model::attached::UsedBefore;
 use crate::model::config::Layer;
 use crate::model::exit_account::ExitAccount;
 use crate::model::exit_account::StatCounts;
-use crate::model::ids::{Identity, ImageGroup, Key, Parent, ProcessId, Target};
+use crate::model::ids::{Identity, ImageGroup, Key, Parent, ProcessId, Target, TaskId};
 use crate::model::observation::{ProcessLimits, Program};
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
@@ -125,6 +125,12 @@ pub struct Ids {
     pub is_helper: bool,
     /// The rank of a job that its environment names, or that of its parent.
     pub rank: Option<Rank>,
+    /// The innermost task that it is in.
+    pub task: TaskId,
+    /// The task that its parent was in when it made this process.
+    pub born_in: TaskId,
+    /// It ran another program before the one with which it entered its task.
+    pub ran_before_task: bool,
 }
 
 impl Ids {
@@ -197,6 +203,8 @@ pub struct ProgramState {
     pub had_uninstrumented_image: bool,
     /// The image that its last START or FORK record reported.
     pub recorded: Option<Image>,
+    /// It ran another program before the one of its last START.
+    pub follows_another: bool,
     /// It may have run a copy of an uninstrumented parent's memory, whose peak no record has.
     pub had_unread_copy: bool,
     /// The effective user that /proc showed, if it is another than the launcher's.
@@ -288,6 +296,8 @@ pub(super) struct Finalized {
     pub key: Key,
     pub id: ProcessId,
     pub command: Arc<str>,
+    /// See [`Ids::task`].
+    pub task: TaskId,
     /// No REAPED record has come.
     pub awaits_reaping: bool,
     pub is_helper: bool,

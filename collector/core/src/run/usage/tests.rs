@@ -7,7 +7,7 @@ use crate::model::groups::Groups;
 use crate::model::report::{CommandHolders, OtherHolders};
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, Sample};
-use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, Tree};
+use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, TaskId, Tree};
 
 const S: u64 = 1_000_000_000;
 const MB: u64 = 1_000_000;
@@ -53,6 +53,7 @@ fn memory(from_s: u64, to_s: u64, megabytes: u64) -> LiveInterval {
         id: ProcessId(1000 + from_s),
         pid: 200 + from_s as u32,
         command: Arc::from("child"),
+        task: TaskId::WORKFLOW,
         start_ns: from_s * S,
         likely_start_ns: from_s * S,
         end_ns: to_s * S,

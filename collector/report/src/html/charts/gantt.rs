@@ -1,4 +1,4 @@
-//! The processes over time: how many lived, and when the heaviest of them did.
+//! The processes over time: how many lived, when the heaviest of them did, and when the tasks of a pipeline ran.
 
 use super::by_command::colour;
 use super::figure::{ABOVE, Figure, Panel, Ticks, percent};
@@ -6,11 +6,11 @@ use super::lines::{AREA, Line, Lines};
 use super::samples::{self, ChartColumn};
 use super::time::Time;
 use crate::command_line;
-use crate::figures::{number, thousands};
+use crate::figures::{bytes, number, short, thousands};
 use crate::html::colours;
 use crate::html::escape::escape;
 use crate::html::table::scrolling;
-use crate::model::report::{CommandSeries, HeavyProcess, ProcessUsage, Report, Stage};
+use crate::model::report::{CommandSeries, HeavyProcess, ProcessUsage, Report, Stage, TaskUsage, task_count};
 use crate::over_time::Joining;
 use crate::quote;
 use crate::sections::most_at_once;
@@ -27,6 +27,8 @@ const BASELINE: f64 = 11.0;
 const LEAST_PART: f64 = 0.0015;
 /// Maximum number of bars.
 const MOST_BARS: usize = 60;
+/// Maximum number of bars of tasks.
+const MOST_TASKS: usize = 20;
 /// Maximum number of columns of a name beside a bar.
 const NAME_COLUMNS: usize = 32;
 /// Maximum number of columns of a command in a tooltip.
@@ -139,18 +141,25 @@ fn command_colour(report: &Report, bar: &Bar) -> &'static str {
     report.series.commands.iter().position(is_same).map_or(colours::OTHERS, colour)
 }
 
-/// Draws the bar in row `at` from the top, and its name where there is room: after it, before it, or on it.
+/// Draws the bar of a process in row `at` from the top, and its name where there is room: after it, before it, or on it.
 fn draw_bar(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     let (end_s, words) = match bar.end {
         End::At(end_s) => (end_s, ""),
         End::Running => (time.wall_s, ", still running"),
         End::Unknown(end_s) => (end_s, ", exit unknown"),
     };
-    let (left, right) = (time.part(bar.start_s), time.part(end_s));
-    let right = right.max(left + LEAST_PART);
-    let y = ABOVE + at as f64 * ROW_HEIGHT;
     let usage = &bar.process.usage;
     let name = format!("{} {}{words}", self::name(usage, NAME_COLUMNS), usage.pid);
+    draw(at, [bar.start_s, end_s], [&name, &self::name(usage, WHOLE_COMMAND_COLUMNS)], colour, time)
+}
+
+/// Draws a bar in row `at` from the top. `span_s`: its start and end, seconds after the start of the run. `names`: what is written
+/// beside it or on it, and its tooltip.
+fn draw(at: usize, span_s: [f64; 2], names: [&str; 2], colour: &str, time: &Time) -> String {
+    let [left, right] = span_s.map(|s| time.part(s));
+    let right = right.max(left + LEAST_PART);
+    let y = ABOVE + at as f64 * ROW_HEIGHT;
+    let [name, tip] = names.map(escape);
     // A name takes up to 30% of the plot. So it has room after a bar that ends before 70%, or before one that starts after 30%.
     // It keeps 6 pixels from the bar's end.
     let (x, dx, anchor, fill) = match (left, right) {
@@ -163,11 +172,76 @@ fn draw_bar(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
          y=\"{}\" text-anchor=\"{anchor}\" fill=\"{fill}\">{}</text>\n",
         percent(left),
         percent(right - left),
-        escape(&self::name(usage, WHOLE_COMMAND_COLUMNS)),
+        tip,
         percent(x),
         y + BASELINE,
-        escape(&name)
+        name
     )
+}
+
+/// Draws when the tasks of a pipeline ran, a bar for each, with its largest RAM and the cores that it used on average, both together
+/// with the tasks in it. `None`: the run had none.
+pub(super) fn tasks(report: &Report, time: &Time) -> Option<Figure> {
+    const TITLE: &str = "Tasks";
+    let spans = report.tasks.iter().filter(|task| task.is_task());
+    let mut bars: Vec<(f64, f64, &TaskUsage)> =
+        spans.filter_map(|task| Some((task.start_s?, task.wall_s?, task))).take(MOST_TASKS).collect();
+    if bars.is_empty() {
+        return None;
+    }
+    bars.sort_by(|(a, _, _), (b, _, _)| a.total_cmp(b));
+    let draw_task = |(at, (start_s, wall_s, task)): (usize, &(f64, f64, &TaskUsage))| {
+        let title = task.title();
+        let cut = |columns| quote::cut_middle(&quote::escape(&title), columns);
+        let [short, whole] = [NAME_COLUMNS, WHOLE_COMMAND_COLUMNS].map(cut);
+        let colour = task.kind.map_or(colours::OTHERS, |kind| colour(kind as usize));
+        let why = task.why.as_ref().map(|why| format!(": {}", quote::escape(why))).unwrap_or_default();
+        let names = [format!("{short} {}", figures_of(task)), whole + &why];
+        draw(at, [*start_s, start_s + wall_s], names.each_ref().map(String::as_str), colour, time)
+    };
+    let panel = Panel {
+        label: "Start and end of each, largest RAM, mean cores".to_owned(),
+        // Bars have no value, so `values: 0` leaves out the axis of values.
+        top: 1.0,
+        height: bars.len() as f64 * ROW_HEIGHT,
+        ticks: Ticks { time: 6, values: 0 },
+        overlay: bars.iter().enumerate().map(draw_task).collect(),
+        ..Panel::default()
+    };
+    let all = match task_count(&report.tasks) {
+        Some(count) => thousands(count as f64),
+        None => "many".to_owned(),
+    };
+    let note = format!("{} of {all} tasks: those with most CPU time.", bars.len());
+    Some(Figure { title: TITLE.to_owned(), note, panels: vec![panel], table: task_rows(TITLE, &bars, time) })
+}
+
+/// The largest RAM of a task, and the cores that it used on average. Its time is also that of the tasks in it, so these count. Unknown
+/// ones are left out.
+fn figures_of(task: &TaskUsage) -> String {
+    let own = (task.peak_ram_bytes, task.cpu_s);
+    let (ram_bytes, cpu_s) = task.with_nested.map_or(own, |all| (all.peak_ram_bytes, all.cpu_s));
+    let ram = ram_bytes.map(bytes);
+    let cores = Option::zip(cpu_s, task.wall_s.filter(|wall_s| *wall_s > 0.0));
+    let cores = cores.map(|(cpu_s, wall_s)| format!("{} cores", short(cpu_s / wall_s)));
+    ram.into_iter().chain(cores).collect::<Vec<_>>().join(", ")
+}
+
+/// Renders the bars of tasks as a table: start, end and name. `title` names it for screen readers.
+fn task_rows(title: &str, bars: &[(f64, f64, &TaskUsage)], time: &Time) -> String {
+    let (unit, unit_s) = time.unit();
+    let row = |(start_s, wall_s, task): &(f64, f64, &TaskUsage)| {
+        let [start, end] = [*start_s, start_s + wall_s].map(|s| number(Some(s / unit_s)));
+        let name = escape(&quote::cut_middle(&quote::escape(&task.title()), NAME_COLUMNS));
+        format!(
+            "<tr><th scope=\"row\">{}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n",
+            task.id
+        )
+    };
+    let rows: String = bars.iter().map(row).collect();
+    let heads = ["Number".to_owned(), format!("start [{unit}]"), format!("end [{unit}]")];
+    let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
+    scrolling("", title, &(heads + "<th scope=\"col\" class=\"words\">Task</th>"), &rows)
 }
 
 /// Names a process by its command, in about `columns` columns.
@@ -200,4 +274,19 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
     let heads = ["PID".to_owned(), format!("start [{unit}]"), format!("end [{unit}]")];
     let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
     scrolling("", title, &(heads + "<th scope=\"col\" class=\"words\">Command</th>"), &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::fixtures;
+
+    use super::*;
+
+    // Requirement: TASK-8
+    #[test]
+    fn bar_of_a_task_has_the_figures_of_all_within_its_time() {
+        let [rule, job, _] = <[TaskUsage; 3]>::try_from(fixtures::tasks()).unwrap();
+        assert_eq!(figures_of(&rule), "250 MB, 0.96 cores");
+        assert_eq!(figures_of(&job), "50.0 MB, 0.80 cores");
+    }
 }

@@ -28,7 +28,7 @@ use time::Time;
 /// value for each point of the report's series.
 pub(super) fn charts(report: &Report, units: Units, tracks: &[MetricTrack]) -> String {
     let time = Time::new(&report.series, report.wall_s, units);
-    let figures: [Vec<Figure>; 10] = [
+    let figures: [Vec<Figure>; 11] = [
         time_spent::time_spent(report, &time).into_iter().collect(),
         by_command::ram(report, units, &time).into_iter().collect(),
         places::ram(report, units, &time),
@@ -36,6 +36,7 @@ pub(super) fn charts(report: &Report, units: Units, tracks: &[MetricTrack]) -> S
         places::cpu(report, &time),
         io::io(report, units, &time).into_iter().collect(),
         gantt::count(report, &time).into_iter().collect(),
+        gantt::tasks(report, &time).into_iter().collect(),
         gantt::heaviest(report, &time).into_iter().collect(),
         gpus::gpus(report, units, &time),
         metrics::metrics(tracks, &time).into_iter().collect(),

@@ -271,6 +271,7 @@ fn clock_of_another_time_namespace_is_corrected() {
         max_rss_kib: 0,
         names,
         rank: Rank::default(),
+        task: TaskKeys::NONE,
     };
     run.tree.apply(&origin, &start, T0 + 50 * MS);
     origin.monotonic_ns = T0 + day + 30 * MS;

@@ -46,6 +46,10 @@ impl Random {
                 max_rss_kib: self.number(hostile),
                 names: [self.next() as u8; NAME_BYTES],
                 rank: Rank::default(),
+                task: TaskKeys {
+                    hashes: std::array::from_fn(|_| self.below(4) as u32),
+                    text: std::array::from_fn(|_| self.next() as u8),
+                },
             },
             2 => Event::Fork {
                 realtime_ns: self.number(hostile),

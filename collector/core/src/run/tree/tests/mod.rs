@@ -12,12 +12,14 @@ mod namespaces;
 mod peaks;
 mod peaks_over_exec;
 mod reaping;
+mod tasks;
 
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{
     Event, FLAG_AUTOREAP, FLAG_BORROWED_MEMORY, FLAG_IMAGE, FLAG_NO_STATUS, FLAG_TRACER, NAME_BYTES, Origin,
     Usage,
 };
+use gpu_track_abi::task::TaskKeys;
 
 use super::process::Observed;
 use super::program::unshared_after_fork;
@@ -93,7 +95,14 @@ impl Run {
             pid,
             parent,
             0,
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank: Rank::default() },
+            Event::Start {
+                realtime_ns,
+                pidfd_inode,
+                max_rss_kib,
+                names,
+                rank: Rank::default(),
+                task: TaskKeys::NONE,
+            },
         )
     }
 

@@ -1,0 +1,272 @@
+//! The tasks of a pipeline that processes of the tree belong to.
+//!
+//! A START record has the marks of its process: a hash for each kind ([`gpu_track_abi::task`]). A mark that the process's task lacks
+//! begins a task within that task. So a task is the topmost process with its mark, and all below it that have no other new mark.
+//! Equal marks within one task are one task, however often a process begins it: a job that is tried again counts as one.
+//!
+//! A process stays in its task when it execs. A process without a START record is in its parent's task.
+
+use std::sync::Arc;
+
+use gpu_track_abi::task::{KINDS, TaskKeys, TaskKind};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::model::ids::TaskId;
+
+/// Maximum number of tasks of a run. Further ones are one, [`TaskId::OTHERS`].
+const MAX_TASKS: usize = 10_000;
+/// Maximum number of tasks around one. A mark that is met deeper begins no task.
+const MAX_DEPTH: u32 = 16;
+
+/// What a task is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TaskEntry {
+    /// What marks it.
+    pub(crate) kind: TaskKind,
+    /// Its name, as the program gave it. It can have control characters.
+    pub(crate) name: Arc<str>,
+    /// The task in which it began.
+    pub(crate) parent: TaskId,
+    /// Its mark, and those of the tasks around it.
+    hashes: [u32; KINDS],
+    /// How many tasks are around it.
+    depth: u32,
+    /// A task began in it.
+    pub(crate) has_nested: bool,
+    /// When the first process entered it, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) start_ns: u64,
+}
+
+impl TaskEntry {
+    /// The mark of this kind; 0: it has none.
+    fn hash(&self, kind: TaskKind) -> u32 {
+        self.hashes.get(kind as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The tasks of a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct TaskTable {
+    /// In the order in which they began: see [`Self::index`].
+    entries: Vec<TaskEntry>,
+    /// By the task around it, kind and hash.
+    ids: FxHashMap<(TaskId, TaskKind, u32), TaskId>,
+    /// There were more than [`MAX_TASKS`].
+    has_others: bool,
+}
+
+impl TaskTable {
+    /// Whether no task has begun.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A task. `None`: it is [`TaskId::WORKFLOW`] or [`TaskId::OTHERS`].
+    pub(crate) fn get(&self, id: TaskId) -> Option<&TaskEntry> {
+        self.entries.get(Self::index(id)?)
+    }
+
+    /// All tasks, in the order in which they began.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TaskId, &TaskEntry)> {
+        (TaskId::FIRST.0..).map(TaskId).zip(&self.entries)
+    }
+
+    /// The tasks that a process of this task is in: the task itself first, then those around it.
+    pub(crate) fn with_those_around(&self, id: TaskId) -> impl Iterator<Item = (TaskId, &TaskEntry)> {
+        let entry = |id: TaskId| self.get(id).map(|entry| (id, entry));
+        std::iter::successors(entry(id), move |(_, task)| entry(task.parent))
+    }
+
+    /// The hashes of the marks of Snakemake's jobs.
+    pub(in crate::run) fn jobs_of_snakemake(&self) -> impl Iterator<Item = u32> {
+        let jobs = self.entries.iter().filter(|task| task.kind == TaskKind::Snakemake);
+        jobs.map(|task| task.hash(TaskKind::Snakemake))
+    }
+
+    /// Puts the rule of each job of Snakemake before the job's name, by the hash of its mark.
+    pub(in crate::run) fn name_jobs(&mut self, rules: &[(u32, String)]) {
+        let rules: FxHashMap<u32, &String> = rules.iter().map(|(hash, rule)| (*hash, rule)).collect();
+        for task in self.entries.iter_mut().filter(|task| task.kind == TaskKind::Snakemake) {
+            let Some(rule) = rules.get(&task.hash(TaskKind::Snakemake)) else { continue };
+            let start = format!("{rule}: ");
+            // A resumed collector is told again.
+            if !task.name.starts_with(&start) {
+                task.name = Arc::from(start + &task.name);
+            }
+        }
+    }
+
+    /// The task of a process of the task `from` that loads an image with these marks at this time, CLOCK_MONOTONIC nanoseconds.
+    pub(in crate::run) fn enter(&mut self, from: TaskId, keys: &TaskKeys, at_ns: u64) -> TaskId {
+        keys.iter().fold(from, |task, (kind, hash, name)| {
+            let name = || Arc::from(String::from_utf8_lossy(name));
+            self.enter_one(task, (kind, hash), at_ns, name)
+        })
+    }
+
+    /// The task, when the tasks around it turn out to be in another one: `id` was reached from `from`, and is now reached from `to`.
+    /// [`TaskId::OTHERS`] stays, since the marks that led there are not known.
+    pub(super) fn moved(&mut self, id: TaskId, from: TaskId, to: TaskId) -> TaskId {
+        if id == TaskId::OTHERS {
+            return id;
+        }
+        let within = self.with_those_around(id).take_while(|(task, _)| *task != from);
+        let path: Vec<TaskEntry> = within.map(|(_, entry)| entry.clone()).collect();
+        path.into_iter().rev().fold(to, |task, entry| {
+            let mark = (entry.kind, entry.hash(entry.kind));
+            self.enter_one(task, mark, entry.start_ns, || entry.name)
+        })
+    }
+
+    /// The task of a process of the task `from` that has this mark: `from` itself if that has the mark, too.
+    fn enter_one(
+        &mut self,
+        from: TaskId,
+        (kind, hash): (TaskKind, u32),
+        at_ns: u64,
+        name: impl FnOnce() -> Arc<str>,
+    ) -> TaskId {
+        let around = self.get(from);
+        let mut hashes = around.map_or([0; KINDS], |task| task.hashes);
+        let depth = around.map_or(0, |task| task.depth + 1);
+        let is_known = around.is_some_and(|task| task.hash(kind) == hash);
+        if is_known || from == TaskId::OTHERS || depth > MAX_DEPTH {
+            return from;
+        }
+        if let Some(known) = self.ids.get(&(from, kind, hash)) {
+            let known = *known;
+            if let Some(entry) = Self::index(known).and_then(|index| self.entries.get_mut(index)) {
+                entry.start_ns = entry.start_ns.min(at_ns);
+            }
+            return known;
+        }
+        if self.entries.len() >= MAX_TASKS {
+            self.has_others = true;
+            return TaskId::OTHERS;
+        }
+        let id = TaskId(TaskId::FIRST.0 + self.entries.len() as u32);
+        if let Some(own) = hashes.get_mut(kind as usize) {
+            *own = hash;
+        }
+        if let Some(around) = Self::index(from).and_then(|index| self.entries.get_mut(index)) {
+            around.has_nested = true;
+        }
+        self.entries.push(TaskEntry {
+            kind,
+            name: name(),
+            parent: from,
+            hashes,
+            depth,
+            has_nested: false,
+            start_ns: at_ns,
+        });
+        self.ids.insert((from, kind, hash), id);
+        id
+    }
+
+    /// The place of a task in `entries`.
+    fn index(id: TaskId) -> Option<usize> {
+        id.0.checked_sub(TaskId::FIRST.0).map(|index| index as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::task::TEXT_BYTES;
+
+    use super::*;
+
+    fn keys(marks: &[(TaskKind, u32, &str)]) -> TaskKeys {
+        let mut keys = TaskKeys::NONE;
+        let text: Vec<&str> = marks.iter().map(|(_, _, name)| *name).collect();
+        let text = text.join("\0");
+        keys.text[..text.len()].copy_from_slice(text.as_bytes());
+        assert!(text.len() < TEXT_BYTES);
+        for (kind, hash, _) in marks {
+            keys.hashes[*kind as usize] = *hash;
+        }
+        keys
+    }
+
+    // Requirement: TASK-3
+    #[test]
+    fn mark_that_the_task_lacks_begins_a_task_within_it() {
+        let mut table = TaskTable::default();
+        let rule = table.enter(TaskId::WORKFLOW, &keys(&[(TaskKind::Snakemake, 7, "sort")]), 5);
+        let job = keys(&[(TaskKind::Parallel, 1, "1")]);
+        let in_rule = table.enter(rule, &job, 6);
+        // The shell's children carry the same mark, and those of the rule do not carry the rule's.
+        assert_eq!(
+            (table.enter(in_rule, &job, 7), table.enter(in_rule, &TaskKeys::NONE, 7)),
+            (in_rule, in_rule)
+        );
+        // The same mark begins the same task again, and another one elsewhere.
+        assert_eq!(table.enter(rule, &job, 6), in_rule);
+        assert_ne!(table.enter(TaskId::WORKFLOW, &job, 8), in_rule);
+        assert_eq!(table.get(in_rule).unwrap().start_ns, 6);
+        let around: Vec<&str> = table.with_those_around(in_rule).map(|(_, task)| &*task.name).collect();
+        assert_eq!(around, ["1", "sort"]);
+        assert!(table.get(rule).unwrap().has_nested && !table.get(in_rule).unwrap().has_nested);
+    }
+
+    // Requirement: TASK-11
+    #[test]
+    fn jobs_of_snakemake_get_the_names_of_their_rules() {
+        let mut table = TaskTable::default();
+        let mark = |hash, name| keys(&[(TaskKind::Snakemake, hash, name)]);
+        let [known, other] =
+            [mark(7, "sort x"), mark(8, "sort y")].map(|keys| table.enter(TaskId::WORKFLOW, &keys, 5));
+        for _ in 0..2 {
+            table.name_jobs(&[(7, "order".into()), (9, "none".into())]);
+        }
+        assert_eq!(&*table.get(known).unwrap().name, "order: sort x");
+        assert_eq!(&*table.get(other).unwrap().name, "sort y");
+    }
+
+    #[test]
+    fn several_new_marks_nest_in_the_order_of_kinds() {
+        let mut table = TaskTable::default();
+        let both = keys(&[(TaskKind::Nextflow, 1, "ab/cd"), (TaskKind::Compile, 2, "a.c")]);
+        let unit = table.enter(TaskId::WORKFLOW, &both, 5);
+        let kinds: Vec<TaskKind> = table.with_those_around(unit).map(|(_, task)| task.kind).collect();
+        assert_eq!(kinds, [TaskKind::Compile, TaskKind::Nextflow]);
+    }
+
+    #[test]
+    fn task_moves_with_the_tasks_around_it() {
+        let mut table = TaskTable::default();
+        let marks = [(TaskKind::Parallel, 1, "1"), (TaskKind::Compile, 2, "a.c")];
+        let unit = table.enter(TaskId::WORKFLOW, &keys(&marks), 3);
+        let rule = table.enter(TaskId::WORKFLOW, &keys(&[(TaskKind::Snakemake, 7, "sort")]), 5);
+        let moved = table.moved(unit, TaskId::WORKFLOW, rule);
+        let names: Vec<&str> = table.with_those_around(moved).map(|(_, task)| &*task.name).collect();
+        assert_eq!(names, ["a.c", "1", "sort"]);
+        let starts = [moved, rule].map(|id| table.get(id).unwrap().start_ns);
+        assert_eq!(starts, [3, 5], "when its process entered it");
+        // The task to which it moves has its marks: then it was that one.
+        let again = table.moved(unit, TaskId::WORKFLOW, moved);
+        assert_eq!((again, table.moved(TaskId::WORKFLOW, TaskId::WORKFLOW, rule)), (moved, rule));
+    }
+
+    // Requirement: TASK-51
+    #[test]
+    fn forged_marks_take_bounded_memory() {
+        let mut table = TaskTable::default();
+        let mut deepest = TaskId::WORKFLOW;
+        for hash in 1..2 * MAX_TASKS as u32 {
+            let mark = keys(&[(TaskKind::Parallel, hash, "x")]);
+            table.enter(TaskId::WORKFLOW, &mark, 5);
+            deepest = table.enter(deepest, &mark, 5);
+        }
+        assert_eq!((table.entries.len(), table.has_others), (MAX_TASKS, true));
+        assert_eq!(table.with_those_around(deepest).count(), MAX_DEPTH as usize + 1);
+        let further = keys(&[(TaskKind::Parallel, u32::MAX, "x")]);
+        let others = table.enter(TaskId::WORKFLOW, &further, 5);
+        assert_eq!(
+            (others, table.enter(others, &keys(&[(TaskKind::Env, 1, "y")]), 5)),
+            (TaskId::OTHERS, others)
+        );
+        assert_eq!(table.moved(others, TaskId::WORKFLOW, TaskId::FIRST), others);
+    }
+}

@@ -1,0 +1,58 @@
+//! Tasks of a pipeline: which one a process is in, and from when on.
+
+use gpu_track_abi::task::TaskKind;
+
+use super::*;
+use crate::run::tree::process::Ids;
+
+impl Run {
+    /// A program with this job of GNU parallel in its environment starts.
+    fn start_in_job(&mut self, pid: u32, parent: u32, job: u32) -> &mut Self {
+        let mut task = TaskKeys::NONE;
+        task.hashes[TaskKind::Parallel as usize] = job;
+        let realtime_ns = self.now_ns + 6 * T0;
+        let names = [0; NAME_BYTES];
+        let rank = Rank::default();
+        let event = Event::Start { realtime_ns, pidfd_inode: 0, max_rss_kib: MIB_KIB, names, rank, task };
+        self.record(pid, parent, 0, event)
+    }
+
+    fn ids(&self, pid: u32) -> Ids {
+        self.tree.get(self.id(pid)).unwrap().ids
+    }
+}
+
+// Requirement: TASK-3
+#[test]
+fn process_stays_where_it_was_made_though_its_parent_has_entered_a_task() {
+    let mut run = Run::new();
+    run.kernel_fork(102, MAIN).kernel_fork(103, 102).start_in_job(102, MAIN, 7).fork(103, 102, MIB_KIB);
+    assert_eq!((run.ids(102).task, run.ids(103).task), (TaskId::FIRST, TaskId::WORKFLOW));
+    run.fork(104, 102, MIB_KIB);
+    assert_eq!(run.ids(104).task, TaskId::FIRST);
+}
+
+// Requirement: TASK-3
+#[test]
+fn child_whose_parent_was_not_known_is_in_the_parents_task() {
+    let mut run = Run::new();
+    run.start_in_job(MAIN, LAUNCHER, 7).start(103, 102);
+    assert_eq!(run.ids(103).task, TaskId::WORKFLOW);
+    let main = run.id(MAIN);
+    run.tree.found_in_proc(&ChildSeen::of_test(Key { pid_ns: HERE, pid: 102 }, main, run.now_ns));
+    assert_eq!((run.ids(103).task, run.ids(103).born_in), (TaskId::FIRST, TaskId::FIRST));
+}
+
+// Requirement: TASK-6
+#[test]
+fn task_begins_when_a_process_enters_it_which_may_have_run_another_program_before() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, MIB_KIB).later(5000).start_in_job(102, MAIN, 7);
+    assert!(!run.ids(102).ran_before_task, "a copy of the parent is no program");
+    let start_ns = run.tree.tasks.get(TaskId::FIRST).unwrap().start_ns;
+    assert_eq!(start_ns, run.now_ns - MS);
+    run.start_in_job(102, MAIN, 7);
+    assert!(!run.ids(102).ran_before_task, "an exec within the task");
+    run.start_in_job(102, MAIN, 8);
+    assert!(run.ids(102).ran_before_task);
+}

@@ -1,0 +1,68 @@
+//! The tasks of several runs, compared by kind and name.
+
+use std::collections::BTreeMap;
+
+use super::{RunsOfWay, TaskMetrics, metric};
+use crate::model::report::{Report, TaskUsage};
+
+/// Tasks that are compared one by one: those with most CPU time.
+const MAX_TASKS: usize = 20;
+
+/// Compares the tasks that used most CPU time.
+pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
+    let mut most_cpu_s: BTreeMap<String, f64> = BTreeMap::new();
+    let reports = ways.iter().flat_map(|(_, runs)| runs.iter().map(|run| &run.report));
+    for task in reports.flat_map(|report| &report.tasks).filter(|task| task.is_task()) {
+        let cpu_s = most_cpu_s.entry(task.title()).or_default();
+        *cpu_s = cpu_s.max(task.cpu_s.unwrap_or(0.0));
+    }
+    let mut heaviest: Vec<(String, f64)> = most_cpu_s.into_iter().collect();
+    heaviest.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    heaviest.truncate(MAX_TASKS);
+    let compared = |(task, _): (String, f64)| {
+        let of_task = |name, unit, value: fn(&[&TaskUsage]) -> Option<f64>| {
+            metric(ways, name, unit, |report| value(&named(report, &task)).filter(|value| value.is_finite()))
+        };
+        let metrics = vec![
+            of_task("wall", "s", |tasks| tasks.iter().filter_map(|task| task.wall_s).reduce(f64::max)),
+            of_task("cpu", "s", |tasks| tasks.iter().filter_map(|task| task.cpu_s).reduce(|a, b| a + b)),
+            of_task("peak_ram", "bytes", |tasks| {
+                tasks.iter().filter_map(|task| task.peak_ram_bytes).max().map(|bytes| bytes as f64)
+            }),
+        ];
+        TaskMetrics { task, metrics }
+    };
+    heaviest.into_iter().map(compared).collect()
+}
+
+/// The tasks of this kind and name in a report. There can be several, such as the jobs 1 of two parallels.
+fn named<'a>(report: &'a Report, title: &str) -> Vec<&'a TaskUsage> {
+    report.tasks.iter().filter(|task| task.is_task() && task.title() == title).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::fixtures;
+
+    use super::super::{Run, compare, text};
+
+    // Requirement: TASK-10
+    #[test]
+    fn tasks_of_one_name_are_compared() {
+        let run = |cpu_s: Option<f64>| {
+            let mut report = fixtures::full();
+            report.tasks = fixtures::tasks();
+            match cpu_s {
+                Some(_) => report.tasks[0].cpu_s = cpu_s,
+                None => drop(report.tasks.remove(0)),
+            }
+            Run { name: None, file: format!("{cpu_s:?}.json"), report }
+        };
+        let comparison = compare(&[run(Some(10.0)), run(Some(15.0)), run(None)]);
+        let [rule, job] = &comparison.tasks[..] else { panic!("{:?}", comparison.tasks) };
+        assert_eq!((&*rule.task, &*job.task), ("snakemake sort \"a,b\" > c", "parallel \u{1b}[2J"));
+        assert_eq!(rule.metrics[1].ratios, [Some(1.0), Some(1.5), None], "the third run has no such task");
+        assert_eq!(job.metrics[2].ratios, [Some(1.0); 3]);
+        assert!(text(&comparison).contains(r"parallel \x1b[2J"));
+    }
+}

@@ -1,0 +1,293 @@
+//! The tasks of pipelines: which processes each has, what they used, and how they ended.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::report::{Report, assert_within};
+use crate::support::{Run, or_skip, program, tracked};
+
+const MB: f64 = 1e6;
+
+/// A Python that has pytest and Snakemake.
+fn python() -> Result<PathBuf, &'static str> {
+    let path = std::env::var_os("GPU_TRACK_TEST_PIPELINES");
+    path.map(PathBuf::from).ok_or("PyPI's snakemake and pytest are not installed (scripts/test)")
+}
+
+/// The task of this kind and name.
+fn task<'a>(report: &'a Report, kind: &str, name: &str) -> &'a Value {
+    let tasks = report.array("tasks");
+    let found = tasks.iter().find(|task| task["kind"] == kind && task["name"] == name);
+    found.unwrap_or_else(|| panic!("no {kind} {name} in {tasks:#?}"))
+}
+
+/// Asserts that the tasks and the rest are all of the run.
+fn assert_sums(report: &Report) {
+    let tasks = report.array("tasks");
+    let processes: u64 = tasks.iter().map(|task| task["processes"].as_u64().unwrap()).sum();
+    assert_eq!(processes, report.u64("processes.total"));
+    let cpu_s: f64 = tasks.iter().map(|task| task["cpu_s"].as_f64().unwrap()).sum();
+    assert!((cpu_s - report.f64("cpu_time.total_s")).abs() < 1e-4, "{cpu_s} s in {tasks:#?}");
+    let written: u64 = tasks.iter().map(|task| task["io"]["write_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(written, report.u64("io.write_bytes"));
+}
+
+/// A run of a shell script.
+fn of_script(script: &str) -> Run {
+    tracked(["bash", "-c", script]).run()
+}
+
+fn parallel() -> Result<String, &'static str> {
+    let path = crate::support::installed("sem").ok_or("GNU parallel is not installed")?;
+    Ok(path.with_file_name("parallel").to_str().unwrap().to_owned())
+}
+
+// Requirement: TASK-4, TASK-6
+#[test]
+fn jobs_of_parallel_have_their_cpu_time_and_ram() {
+    let parallel = or_skip!(parallel());
+    let (burn, touch) = (program("burn"), program("touch"));
+    // Two processes of each job hold memory at one time: neither exits before both have it.
+    let job = format!("{touch} together 2 {{}}00000000 300 & {burn} 0.{{}}; wait; exit 0");
+    let run = tracked([&parallel, "--will-cite", "-j2", &job, ":::", "1", "2"]).run();
+    let report = run.assert_clean(0);
+    for number in [1.0, 2.0] {
+        let task = task(report, "parallel", &number.to_string());
+        assert_eq!((&task["processes"], &task["starts"]), (&5.into(), &1.into()));
+        let cpu_s = task["cpu_s"].as_f64().unwrap();
+        assert!(cpu_s > number / 10.0 && cpu_s < number + 0.5, "{task:#?}");
+        let held = number * 200.0 * MB;
+        let peak = task["peak_ram_bytes"].as_f64().unwrap();
+        assert!(peak >= held && peak < held + 15.0 * MB, "{peak} of {held}");
+    }
+    assert_sums(report);
+}
+
+// Requirement: TASK-51
+#[test]
+fn thousand_jobs_are_told_apart_or_summed_up() {
+    let parallel = or_skip!(parallel());
+    let run = tracked(["sh", "-c", &format!("seq 1000 | {parallel} --will-cite -j4 true {{}}")]).run();
+    let report = run.assert_clean(0);
+    let tasks = report.array("tasks");
+    assert_eq!(tasks.len(), 302, "300, the others, and the rest");
+    let others = tasks.iter().find(|task| task["name"] == "(others)").unwrap();
+    let starts: u64 =
+        tasks.iter().filter(|task| task["id"] != 0).map(|task| task["starts"].as_u64().unwrap()).sum();
+    assert_eq!((&others["id"], starts), (&1.into(), 1000));
+    assert_sums(report);
+}
+
+// Requirement: TASK-5, TASK-53
+#[test]
+fn failed_killed_and_retried_tasks_say_so() {
+    let run = of_script(
+        "export PARALLEL_PID=1\n\
+         job() { PARALLEL_SEQ=$1 sh -c \"$2\"; }\n\
+         job 1 'exit 3'\n\
+         job 2 'kill -9 $$'\n\
+         job 3 'sh -c \"kill -9 \\$\\$\"; exit 5'\n\
+         job 4 'exit 1'; job 4 'exit 0'\n\
+         exit 0",
+    );
+    let report = run.report();
+    let of = |name: &str| task(report, "parallel", name).clone();
+    assert_eq!((&of("1")["exit"]["code"], &of("1")["why"]), (&3.into(), &"exit code 3".into()));
+    assert_eq!(of("2")["exit"]["signal"], 9);
+    assert!(of("2")["why"].as_str().unwrap().starts_with("SIGKILL ended sh (pid "));
+    assert!(of("3")["why"].as_str().unwrap().starts_with("exit code 5, after SIGKILL ended sh (pid "));
+    let again = of("4");
+    assert_eq!(
+        (&again["starts"], &again["failed_starts"], &again["why"]),
+        (&2.into(), &1.into(), &Value::Null)
+    );
+    assert_eq!(again["exit"]["code"], 0);
+    assert_sums(report);
+}
+
+// Requirement: TASK-3
+#[test]
+fn tasks_nest_and_a_task_lasts_over_exec() {
+    let job = "set -euo pipefail;  PARALLEL_SEQ=1 sh -c 'env -i sh -c \"true; true\"; exit 0'; exec sh -c ':; exit 0'";
+    let run = tracked(["bash", "-c", job]).run();
+    let report = run.assert_clean(0);
+    let tasks = report.array("tasks");
+    let [inner, outer] = ["parallel", "snakemake"]
+        .map(|kind| tasks.iter().find(|task| task["kind"] == kind).unwrap_or_else(|| panic!("{tasks:#?}")));
+    assert_eq!(inner["parent"], outer["id"]);
+    assert_eq!(
+        (&outer["processes"], &outer["starts"]),
+        (&1.into(), &1.into()),
+        "the exec'd shell is the same process"
+    );
+    assert_eq!((&outer["with_nested"]["tasks"], &outer["with_nested"]["processes"]), (&1.into(), &3.into()));
+    assert_sums(report);
+}
+
+// Requirement: TASK-2
+#[test]
+fn named_variables_mark_tasks_and_those_of_the_launcher_do_not() {
+    let script = "t=/bin/true; $t; SAMPLE=a sh -c \"$t; $t; exit 0\"; SAMPLE=b $t; SAMPLE=a $t; PARALLEL_SEQ=9 $t; exit 0";
+    let run = tracked(["bash", "-c", script])
+        .options(&["--by-env", "SAMPLE"])
+        .with(|command| command.env("PARALLEL_SEQ", "9"))
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(task(report, "env", "SAMPLE=a")["starts"], 2);
+    assert_eq!(task(report, "env", "SAMPLE=a")["processes"], 4);
+    assert_eq!(task(report, "env", "SAMPLE=b")["processes"], 1);
+    assert_eq!(report.array("tasks").len(), 3, "the launcher itself is in the job 9");
+    assert_sums(report);
+}
+
+// Requirement: TASK-1
+#[test]
+fn compile_units_of_make_are_tasks() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    for name in ["a.c", "b.c"] {
+        fs::write(file(name), "#include <stdio.h>\nint main(void) { return puts(\"x\") < 0; }\n").unwrap();
+    }
+    fs::write(file("Makefile"), "all: out/a.o out/b.o\nout/%.o: %.c\n\tgcc -O2 -c -o $@ $<\n").unwrap();
+    fs::create_dir(file("out")).unwrap();
+    let run = tracked(["make", "-j2", "-C", directory.path().to_str().unwrap()]).run();
+    let report = run.assert_clean(0);
+    for name in ["out/a.c", "out/b.c"] {
+        let unit = task(report, "compile", name);
+        assert_eq!((&unit["processes"], &unit["exit"]["code"]), (&1.into(), &0.into()));
+        assert_eq!(unit["peak_quality"], "exact");
+    }
+    assert_sums(report);
+}
+
+// Requirement: TASK-1, TASK-52
+#[test]
+fn children_of_tests_are_tasks() {
+    let python = or_skip!(python());
+    let directory = tempfile::tempdir().unwrap();
+    let test = "import subprocess\n\
+                def test_one(): subprocess.run(['sh', '-c', 'true; true'])\n\
+                def test_two(): pass\n";
+    fs::write(directory.path().join("test_it.py"), test).unwrap();
+    let python = python.to_str().unwrap();
+    let run = tracked([python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=."])
+        .with({
+            let directory = directory.path().to_owned();
+            move |command| command.current_dir(directory)
+        })
+        .run();
+    let report = run.assert_clean(0);
+    let test = task(report, "pytest", "test_it.py::test_one");
+    assert_eq!(
+        (&test["starts"], &test["failed_starts"], &test["exit"]["code"]),
+        (&1.into(), &Value::Null, &Value::Null)
+    );
+    assert_eq!(report.array("tasks").len(), 2, "what runs in pytest itself is in no task");
+    assert_sums(report);
+}
+
+// Requirement: TASK-1, TASK-5, TASK-11
+#[test]
+fn jobs_of_snakemake_are_tasks() {
+    let python = or_skip!(python());
+    let directory = tempfile::tempdir().unwrap();
+    let snakefile = format!(
+        "rule all:\n    input: 'a.txt', 'b.txt', 'c.txt'\n\
+         rule a:\n    output: 'a.txt'\n    shell: '{burn} 0.3; {touch} hold 200000000 1200; seq 3 > {{output}}'\n\
+         rule b:\n    output: 'b.txt'\n    retries: 1\n    \
+         shell: 'if [ -e tried ]; then touch {{output}}; else touch tried; exit 3; fi'\n\
+         rule c:\n    output: 'c.txt'\n    run:\n        open(output[0], 'w').write('c')\n",
+        burn = program("burn"),
+        touch = program("touch")
+    );
+    fs::write(directory.path().join("Snakefile"), snakefile).unwrap();
+    let run = tracked([python.to_str().unwrap(), "-m", "snakemake", "-q", "-c2"])
+        .with({
+            let directory = directory.path().to_owned();
+            move |command| command.current_dir(&directory).env("XDG_CACHE_HOME", &directory)
+        })
+        .run();
+    let report = run.report();
+    assert_eq!(report.at("exit.code"), 0);
+    let tasks = report.array("tasks");
+    let jobs: Vec<&Value> = tasks.iter().filter(|task| task["kind"] == "snakemake").collect();
+    let job = |text: &str| {
+        let found = jobs.iter().find(|job| job["name"].as_str().unwrap().contains(text));
+        *found.unwrap_or_else(|| panic!("no {text} in {tasks:#?}"))
+    };
+    let cpu_s = job("seq 3")["cpu_s"].as_f64().unwrap();
+    assert!((0.3..0.8).contains(&cpu_s), "{tasks:#?}");
+    assert_within("RAM", job("seq 3")["peak_ram_bytes"].as_f64().unwrap(), 203.0 * MB, 4.0);
+    assert_eq!((&job("tried")["starts"], &job("tried")["failed_starts"]), (&2.into(), &1.into()));
+    assert_eq!(job("tried")["exit"]["code"], 0);
+    assert!(job("seq 3")["name"].as_str().unwrap().starts_with("a: "), "{tasks:#?}");
+    assert_eq!(task(report, "snakemake", "c")["exit"]["code"], 0);
+    assert_eq!(jobs.len(), 3, "{tasks:#?}");
+    assert_sums(report);
+}
+
+/// Nextflow's `.command.run` exports the work directory and runs the script of the task.
+// Requirement: TASK-1
+#[test]
+fn rendered_scripts_of_nextflow_are_tasks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut calls = String::new();
+    for name in ["4f/0123456789abcdef0123456789abcd", "a0/fedcba9876543210fedcba98765432"] {
+        let work = directory.path().join(name);
+        fs::create_dir_all(&work).unwrap();
+        fs::write(work.join(".command.sh"), "#!/bin/bash -ue\ntrue\necho done > out\n").unwrap();
+        fs::write(work.join(".command.run"), COMMAND_RUN).unwrap();
+        calls += &format!("(cd {} && bash .command.run)\n", work.display());
+    }
+    let run = of_script(&format!("{calls}exit 0"));
+    let report = run.assert_clean(0);
+    for name in ["4f/0123456789abcdef0123456789abcd", "a0/fedcba9876543210fedcba98765432"] {
+        assert_eq!(task(report, "nextflow", name)["starts"], 1);
+    }
+    assert_eq!(report.array("tasks").len(), 3);
+    assert_sums(report);
+}
+
+/// What Nextflow 24 renders for the local executor, without staging and traps.
+const COMMAND_RUN: &str = "#!/bin/bash\n### ---\n### name: 'hello (1)'\n### ---\nset -e\nset -u\n\
+    nxf_launch() {\n    /bin/bash -ue .command.sh\n}\n\
+    nxf_main() {\n    NXF_SCRATCH=''\n    export NXF_TASK_WORKDIR=\"$PWD\"\n    (set -e; nxf_launch) &\n    \
+    pid=$!\n    wait $pid\n}\nnxf_main\n";
+
+// Requirement: TASK-7
+#[test]
+fn killed_collector_loses_no_task() {
+    let burn = program("burn");
+    let script = format!(
+        "PARALLEL_SEQ=1 {burn} 0.2; PARALLEL_SEQ=2 sh -c 'echo runs; read line; {burn} 0.2; exit 0'; exit 0"
+    );
+    let mut running = tracked(["bash", "-c", &script]).piped_stdin().start();
+    running.wait_for_output("runs");
+    running.replace_collector();
+    drop(running.stdin());
+    let run = running.wait();
+    let report = run.report();
+    for name in ["1", "2"] {
+        let cpu_s = task(report, "parallel", name)["cpu_s"].as_f64().unwrap();
+        assert!((0.19..0.6).contains(&cpu_s), "{cpu_s} of {name}");
+    }
+    assert_eq!(task(report, "parallel", "2")["processes"], 2);
+    assert_sums(report);
+}
+
+// Requirement: TASK-8
+#[test]
+fn summary_has_the_heaviest_tasks_and_the_text_has_all() {
+    let burn = program("burn");
+    let script = format!("PARALLEL_SEQ=1 {burn} 0.5; PARALLEL_SEQ=2 sh -c 'exit 4'; exit 0");
+    let directory = tempfile::tempdir().unwrap();
+    let full = directory.path().join("full.txt");
+    let options = ["-o", full.to_str().unwrap(), "--summary"];
+    let run = tracked(["bash", "-c", &script]).options(&options).run();
+    let summary = &run.stderr;
+    assert!(summary.contains("parallel 1 ") && summary.contains("in no task"), "{summary}");
+    let text = fs::read_to_string(&full).unwrap();
+    assert!(text.contains("parallel 2: exit code 4"), "{text}");
+}
