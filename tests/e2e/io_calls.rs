@@ -162,7 +162,8 @@ fn short_programs_of_a_shell_have_their_bytes_and_the_shell_has_none_of_them() {
     let script = "i=0; while [ $i -lt 200 ]; do cat $0; i=$((i+1)); done > /dev/null; sleep 2.5";
     let run = tracked(["sh", "-c", script, file.path().to_str().unwrap()]).run();
     let report = run.assert_clean(0);
-    assert_eq!((quality_of(report, "cat"), quality_of(report, "sh")), ("exact", "sampled"));
+    // A thread of sh that no sample saw may have done what cat did.
+    assert_eq!((quality_of(report, "cat"), quality_of(report, "sh")), ("bound", "sampled"));
     let [read, written, ..] = counts_of(report, "cat");
     // Each cat also reads the heads of its libraries, and what the shim reads.
     let files = 200 * FILE_BYTES as u64;
@@ -206,7 +207,7 @@ fn commands_that_ended_between_the_same_readings_have_lower_bounds() {
         assert!(["sampled", "unknown"].contains(&quality_of(report, command)), "{report}");
     }
     let reason = report.at("processes.calls_reason").as_str().unwrap();
-    assert!(reason.contains("several commands"), "{reason}");
+    assert!(reason.contains("between two readings"), "{reason}");
     assert_commands_are_within_the_run(report);
 }
 

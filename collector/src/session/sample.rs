@@ -78,9 +78,12 @@ impl Session {
 
     /// Reads I/O, if that is due. `end_ns`: as for [`Readers::read_io`](super::readers::Readers::read_io).
     fn read_io(&mut self, at_ns: u64, end_ns: Option<u64>) {
-        if let Some(io) = self.readers.read_io(&self.run, at_ns, end_ns) {
+        if let Some(mut io) = self.readers.read_io(&self.run, at_ns, end_ns) {
             // The sum of all has what ended until now, so these processes must be known.
-            self.take_all_before(clock::monotonic_ns());
+            let is_complete = self.take_all_before(clock::monotonic_ns());
+            if let Observation::Io { by_process, .. } = &mut io {
+                by_process.is_complete = is_complete;
+            }
             self.run.apply(at_ns, io);
         }
     }
@@ -125,9 +128,11 @@ impl Session {
     }
 
     /// Takes in all records and events from before `at_ns`, CLOCK_MONOTONIC nanoseconds. Waits for them at most [`LONGEST_WAIT`].
-    pub(super) fn take_all_before(&mut self, at_ns: u64) {
+    /// Returns whether all have come.
+    pub(super) fn take_all_before(&mut self, at_ns: u64) -> bool {
         self.pump.await_complete(at_ns, LONGEST_WAIT);
         let complete_ns = self.drain();
         self.finalize(complete_ns, AbsenceCheck::Due);
+        complete_ns >= at_ns
     }
 }

@@ -54,6 +54,15 @@ enum Whose {
     FirstThread,
 }
 
+/// Why an `io` file could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unread {
+    /// The process is gone, or the kernel does not count I/O.
+    Gone,
+    /// It may not be read.
+    Denied,
+}
+
 /// The `io` files of processes, held open from one reading to the next.
 #[derive(Debug, Default)]
 struct HeldFiles {
@@ -66,50 +75,52 @@ struct HeldFiles {
 }
 
 impl HeldFiles {
-    /// Reads the I/O of a process. `None`: the process is gone, or its I/O may not be read.
-    fn read(&mut self, root: &ProcRoot, pid: u32, whose: Whose) -> Option<Io> {
+    /// Reads the I/O of a process.
+    fn read(&mut self, root: &ProcRoot, pid: u32, whose: Whose) -> Result<Io, Unread> {
         let mut buffer = [0; 512];
         if let Some((file, reading)) = self.by_pid.get_mut(&(pid, whose))
             && let Some(io) = read_held(file, &mut buffer).and_then(Io::parse)
         {
             *reading = self.reading;
-            return Some(io);
+            return Ok(io);
         }
         let file = match whose {
             Whose::Process => root.open(pid, "io"),
             Whose::FirstThread => root.open(pid, &format!("task/{pid}/io")),
         };
-        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        self.is_denied |= file.as_ref().is_err_and(is_denied);
-        let file = file.ok()?;
-        let io = read_held(&file, &mut buffer).and_then(Io::parse)?;
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Unread::Denied,
+            _ => Unread::Gone,
+        });
+        self.is_denied |= matches!(file, Err(Unread::Denied));
+        let file = file?;
+        let io = read_held(&file, &mut buffer).and_then(Io::parse).ok_or(Unread::Gone)?;
         if has_room_beyond(&file) {
             self.by_pid.insert((pid, whose), (file, self.reading));
         }
-        Some(io)
+        Ok(io)
     }
 
-    /// Reads the I/O of a process, and notes what it passed by calls. `None`: as for [`Self::read`].
+    /// Reads the I/O of a process, and notes what it passed by calls. `None`: it could not be read.
     fn read_target(&mut self, root: &ProcRoot, target: &IoTarget, noted: &mut CallsReading) -> Option<Io> {
-        let was_denied = self.is_denied;
         let before = self.read_first_thread(root, target);
         let io = self.read(root, target.pid, Whose::Process);
         let after = self.read_first_thread(root, target);
         let first_thread = before.zip(after).map(|(before, after)| [before, after]);
         match (io, target.id) {
-            (Some(io), Some((id, waits))) => {
+            (Ok(io), Some((id, waits))) => {
                 noted.processes.push(ProcessCalls { id, waits, whole: io.calls, first_thread });
             }
-            (None, Some((id, _))) if self.is_denied == was_denied => noted.unread.push(id),
+            (Err(Unread::Gone), Some((id, _))) => noted.unread.push(id),
             _ => {}
         }
-        io
+        io.ok()
     }
 
-    /// Reads what the first thread of a process passed by calls, if that is needed. `None`: it is not, or as for [`Self::read`].
+    /// Reads what the first thread of a process passed by calls, if that is needed. `None`: it is not, or it could not be read.
     fn read_first_thread(&mut self, root: &ProcRoot, target: &IoTarget) -> Option<IoCalls> {
         let io = target.needs_first_thread.then(|| self.read(root, target.pid, Whose::FirstThread));
-        Some(io??.calls)
+        Some(io?.ok()?.calls)
     }
 
     /// Ends a reading: closes the files that it did not read. Returns whether a live process could not be read for lack of permission.
@@ -177,7 +188,7 @@ impl IoUsage {
         // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
         // next reading has it in its parent's I/O. In the other order it would count twice.
         let launcher = match self.launcher_pid {
-            Some(pid) => Some(self.files.read(&self.root, pid, Whose::Process)?),
+            Some(pid) => Some(self.files.read(&self.root, pid, Whose::Process).ok()?),
             None => None,
         };
         let Self { root, files, .. } = self;
@@ -194,6 +205,10 @@ impl IoUsage {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::process::{Uid, geteuid};
+    use rustix::thread::set_thread_uid;
 
     use super::*;
     use crate::model::ids::ProcessId;
@@ -327,5 +342,26 @@ mod tests {
         let times = [(0, false), (PERIOD_NS, false), (PERIOD_NS + 1, true), (5 * PERIOD_NS, false)];
         let is_read = times.map(|(now_ns, is_last)| usage.read(now_ns, 0, is_last, many).is_some());
         assert_eq!(is_read, [true, false, true, true]);
+    }
+
+    // Requirement: IO-7
+    #[test]
+    fn process_that_may_not_be_read_is_not_taken_for_one_that_is_gone() {
+        let dir = proc_with(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for pid in ["2", "3"] {
+            fs::set_permissions(dir.path().join(pid).join("io"), fs::Permissions::from_mode(0)).unwrap();
+        }
+        let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
+        let read = std::thread::spawn(move || {
+            // Root may read all files, so this thread becomes another user.
+            if geteuid().is_root() {
+                set_thread_uid(Uid::from_raw(65_534)).unwrap();
+            }
+            usage.read(0, YOUNG_NS, false, || targets(&[2, 3, 4]))
+        });
+        let read = read.join().unwrap();
+        let Some(Observation::Io { calls, by_process, .. }) = read else { panic!("{read:?}") };
+        assert_eq!((calls, by_process.unread), (Err(NoIoCalls::Denied), vec![ProcessId(4)]));
     }
 }

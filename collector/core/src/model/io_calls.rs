@@ -68,6 +68,8 @@ pub struct CallsReading {
     pub processes: Vec<ProcessCalls>,
     /// Those that could not be read: they are gone.
     pub unread: Vec<ProcessId>,
+    /// All records from before its end are applied.
+    pub is_complete: bool,
     /// When the first of them was read, CLOCK_MONOTONIC nanoseconds.
     pub began_ns: u64,
 }

@@ -6,8 +6,11 @@
 //! Processes that ended since they were read are in the run's sum alone. What is left of that sum's growth between two readings, without
 //! what the processes are known to have done, is theirs. It is counted if all of them ran one command. If they ran several, these
 //! commands miss it.
+//!
+//! Threads are known from samples only. So what a first thread did not do is the children's at most: a thread that no sample saw may
+//! have done it. What processes did whose children nothing reports is theirs at most, too.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -34,6 +37,9 @@ pub struct CallsByCommand {
     /// Commands of processes that may have added to the run's sum since then without being known, with the latest time at which one of
     /// them was reaped, CLOCK_MONOTONIC nanoseconds.
     ended: BTreeMap<Arc<str>, u64>,
+    /// Commands of other processes that may have, too: by threads that have ended, or as children that nothing reported. That they have
+    /// is less likely.
+    others: BTreeSet<Arc<str>>,
     /// When the last reading began, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
 }
@@ -58,6 +64,8 @@ pub(crate) struct CommandSums {
     pub(crate) by_readings: IoCalls,
     /// What is left of the run's sum, where it can only be theirs.
     pub(crate) by_run: IoCalls,
+    /// What may be theirs or other processes'.
+    pub(crate) at_most: IoCalls,
     /// They may have passed more.
     pub(crate) is_incomplete: bool,
 }
@@ -98,9 +106,13 @@ impl CallsByCommand {
         })
     }
 
-    /// Takes in a reading. All records from before its end are applied. `sum`: what the whole run has passed.
+    /// Takes in a reading, if all records from before its end are applied. Otherwise the next one has what it has. `sum`: what the whole
+    /// run has passed.
     pub(super) fn add(&mut self, tree: &Tree, reading: &CallsReading, sum: Result<IoCalls, NoIoCalls>) {
         self.read_ns = reading.began_ns;
+        if !reading.is_complete {
+            return;
+        }
         let doubtful: FxHashSet<ProcessId> =
             reading.unread.iter().flat_map(|id| tree.possible_reapers(*id)).collect();
         let mut is_all_known = true;
@@ -139,6 +151,7 @@ impl CallsByCommand {
             self.note_ended(&process.name.command, 0);
         } else if let Some([before, after]) = reading.first_thread {
             now.own = before;
+            self.others.insert(Arc::clone(&process.name.command));
             if before != after {
                 self.note_ended(&process.name.command, 0);
             }
@@ -162,7 +175,12 @@ impl CallsByCommand {
         let command = &process.name.command;
         let last = self.processes.remove(&process.ids.id);
         if let (Some(last), Some(sums)) = (last, self.sums_of(command)) {
-            sums.by_readings = sums.by_readings.plus(last.own);
+            let part =
+                if process.may_have_unknown_children { &mut sums.at_most } else { &mut sums.by_readings };
+            *part = part.plus(last.own);
+        }
+        if process.may_have_unknown_children {
+            self.others.insert(UNKNOWN.into());
         }
         if process.is_still_running {
             self.miss(command);
@@ -176,21 +194,39 @@ impl CallsByCommand {
     }
 
     /// Counts what the run's sum has more than is known, if it can only be of one command. Otherwise it is missing in several. Returns
-    /// false if the sum lacks something: a process is just being reaped.
+    /// false if the sum lacks something: a process is just being reaped. Also if no process is known that did what is left.
     fn count(&mut self, sum: IoCalls) -> bool {
         let Some(left) = self.left_of(sum) else { return false };
-        let commands: Vec<_> = self.ended.keys().cloned().collect();
-        if let [command] = &commands[..]
+        if left != IoCalls::default() {
+            if self.ended.is_empty() {
+                // The next reading may know the process, or only others.
+                self.others.insert(UNKNOWN.into());
+                return false;
+            }
+            self.assign(left);
+        }
+        self.others.clear();
+        self.counted = Counted { sum, known: self.known };
+        true
+    }
+
+    /// Adds what is left of the run's sum to the one command whose processes have ended. It is certainly theirs if no process of another
+    /// command may have done it. The commands of such processes miss it.
+    fn assign(&mut self, left: IoCalls) {
+        let ended: Vec<_> = self.ended.keys().cloned().collect();
+        let mut missing = std::mem::take(&mut self.others);
+        if let [command] = &ended[..]
             && &**command != UNKNOWN
             && let Some(sums) = self.sums_of(command)
         {
-            sums.by_run = sums.by_run.plus(left);
+            missing.remove(command);
+            let part = if missing.is_empty() { &mut sums.by_run } else { &mut sums.at_most };
+            *part = part.plus(left);
             self.known = self.known.plus(left);
-        } else if left != IoCalls::default() {
-            commands.iter().for_each(|command| self.miss(command));
+        } else {
+            missing.extend(ended);
         }
-        self.counted = Counted { sum, known: self.known };
-        true
+        missing.iter().for_each(|command| self.miss(command));
     }
 
     /// What the run's sum has grown by without what is known of that growth. `None`: it has grown by less.
@@ -203,6 +239,9 @@ impl CallsByCommand {
     /// Ends the readings, once all processes are finalized. `sum`: as in the last reading.
     pub(super) fn finish(&mut self, sum: Result<IoCalls, NoIoCalls>) {
         let is_counted = sum.is_ok_and(|sum| self.count(sum));
+        for command in std::mem::take(&mut self.others) {
+            self.miss(&command);
+        }
         let ended = std::mem::take(&mut self.ended);
         for (command, reaped_ns) in ended {
             if !is_counted || reaped_ns >= self.read_ns {
@@ -278,6 +317,14 @@ mod tests {
             self.end(id, command, Some(self.now_ns));
         }
 
+        /// Ends a program without the shim, which nothing watches.
+        fn reap_uninstrumented(&mut self, id: ProcessId, command: &str) {
+            let mut summary = process(id.0 as u32, command, Exit::default());
+            (summary.ids.id, summary.reaped_ns) = (id, Some(self.now_ns));
+            summary.may_have_unknown_children = true;
+            self.calls.add_finalized(&summary, self.now_ns);
+        }
+
         fn end(&mut self, id: ProcessId, command: &str, reaped_ns: Option<u64>) {
             let mut summary = process(id.0 as u32, command, Exit::default());
             (summary.ids.id, summary.reaped_ns) = (id, reaped_ns);
@@ -286,6 +333,16 @@ mod tests {
 
         /// Reads these processes (id, `io`, `io` of the first thread), and the run's sum.
         fn read(&mut self, processes: &[(ProcessId, u64, Option<u64>)], sum: u64) {
+            self.read_and_wait(processes, sum, true);
+        }
+
+        /// Reads them, and waits for all records from before, which have come if the reading `is_complete`.
+        fn read_and_wait(
+            &mut self,
+            processes: &[(ProcessId, u64, Option<u64>)],
+            sum: u64,
+            is_complete: bool,
+        ) {
             self.now_ns += S;
             let read = |(id, whole, first_thread): &(ProcessId, u64, Option<u64>)| ProcessCalls {
                 id: *id,
@@ -294,20 +351,28 @@ mod tests {
                 first_thread: first_thread.map(|own| [bytes(own); 2]),
             };
             let processes = processes.iter().map(read).collect();
-            let reading = CallsReading { processes, unread: Vec::new(), began_ns: self.now_ns };
+            let reading = CallsReading { processes, unread: Vec::new(), is_complete, began_ns: self.now_ns };
             self.calls.add(&self.tree, &reading, Ok(bytes(sum)));
         }
 
-        /// What is known of a command, and whether that is all.
+        /// What is certain of a command, and whether that is all.
         fn of(&self, command: &str) -> (u64, bool) {
             let sums = self.calls.of(command).unwrap();
+            assert_eq!(sums.at_most, IoCalls::default());
             (sums.by_readings.plus(sums.by_run).read_bytes, !sums.is_incomplete)
+        }
+
+        /// What is certain of a command, what may be another's, and whether that is all.
+        fn bound_of(&self, command: &str) -> (u64, u64, bool) {
+            let sums = self.calls.of(command).unwrap();
+            let certain = sums.by_readings.plus(sums.by_run).read_bytes;
+            (certain, sums.at_most.read_bytes, !sums.is_incomplete)
         }
     }
 
-    // Requirement: IO-7
+    // Requirement: IO-59
     #[test]
-    fn short_processes_of_one_command_have_what_their_parent_did_not_do_itself() {
+    fn short_processes_of_one_command_have_at_most_what_their_parents_first_thread_did_not_do() {
         let mut run = Run::new();
         let shell = run.start(1, "sh");
         run.read(&[(shell, 10, None)], 10);
@@ -320,7 +385,8 @@ mod tests {
         run.reap(shell, "sh", None);
         run.read(&[], 1015);
         run.calls.finish(Ok(bytes(1015)));
-        assert_eq!((run.of("sh"), run.of("cat")), ((15, true), (1000, true)));
+        // A thread of sh can have begun and ended meanwhile.
+        assert_eq!((run.of("sh"), run.bound_of("cat")), ((15, false), (0, 1000, true)));
     }
 
     // Requirement: IO-7
@@ -349,7 +415,8 @@ mod tests {
         run.reap(shell, "sh", None);
         run.read(&[], 300);
         run.calls.finish(Ok(bytes(300)));
-        assert_eq!((run.of("gzip"), run.of("sort"), run.of("sh")), ((140, true), (50, false), (6, false)));
+        assert_eq!(run.bound_of("gzip"), (100, 40, true));
+        assert_eq!((run.of("sort"), run.of("sh")), ((50, false), (6, false)));
     }
 
     // Requirement: IO-57
@@ -421,5 +488,59 @@ mod tests {
         run.calls.add_finalized(&summary, run.now_ns);
         run.calls.finish(Ok(bytes(100)));
         assert_eq!(run.of("server"), (100, false));
+    }
+
+    // Requirement: IO-7
+    #[test]
+    fn parent_of_the_same_command_shares_its_sums_with_its_children() {
+        let mut run = Run::new();
+        let shell = run.start(1, "sh");
+        run.read(&[(shell, 10, None)], 10);
+        let child = run.start(2, "sh");
+        run.reap(child, "sh", Some(shell));
+        run.read(&[(shell, 100, Some(12))], 100);
+        run.reap(shell, "sh", None);
+        run.read(&[], 100);
+        run.calls.finish(Ok(bytes(100)));
+        assert_eq!(run.of("sh"), (100, true));
+    }
+
+    // Requirement: IO-57
+    #[test]
+    fn reading_without_the_records_from_before_it_is_left_to_the_next_one() {
+        let mut run = Run::new();
+        let shell = run.start(1, "sh");
+        run.read(&[(shell, 10, None)], 10);
+        // Its child cat has ended, and no record has come.
+        run.read_and_wait(&[(shell, 110, None)], 110, false);
+        let cat = run.start(2, "cat");
+        run.reap(cat, "cat", Some(shell));
+        run.read(&[(shell, 110, Some(10))], 110);
+        run.calls.finish(Ok(bytes(110)));
+        assert_eq!(run.bound_of("cat"), (0, 100, true));
+    }
+
+    // Requirement: IO-59
+    #[test]
+    fn what_no_known_process_did_is_not_certainly_the_next_ones() {
+        let mut run = Run::new();
+        run.read(&[], 100);
+        let cat = run.start(1, "cat");
+        run.reap(cat, "cat", None);
+        run.read(&[], 110);
+        run.calls.finish(Ok(bytes(110)));
+        assert_eq!(run.bound_of("cat"), (0, 110, true));
+    }
+
+    // Requirement: IO-59
+    #[test]
+    fn children_that_nothing_reports_may_have_done_what_their_parent_did() {
+        let mut run = Run::new();
+        let busybox = run.start(1, "busybox");
+        run.read(&[(busybox, 100, None)], 100);
+        run.reap_uninstrumented(busybox, "busybox");
+        run.read(&[], 130);
+        run.calls.finish(Ok(bytes(130)));
+        assert_eq!(run.bound_of("busybox"), (0, 130, true));
     }
 }

@@ -15,6 +15,8 @@ const MOST_USERS: usize = 100;
 const MOST_ELSEWHERE: usize = 1000;
 /// The largest mean of RAM, bytes: no node has an exabyte, and a larger number is forged.
 const MOST_MEAN_BYTES: f64 = 1e18;
+/// Why a report lacks figures of calls.
+const NOT_IN_OLDER: &str = "a report of an older version does not have it";
 
 /// A sum of figures, of which some can be unknown.
 #[derive(Debug, Clone, Copy, Default)]
@@ -214,7 +216,10 @@ impl Totals {
             sum.add(number.map(u128::from));
         }
         self.calls_unknown.add(node, io.calls_reason.as_ref());
-        self.command_calls_unknown.add(node, report.processes.calls_reason.as_ref());
+        let processes = &report.processes;
+        let is_older = processes.by_command.iter().any(|command| command.calls.is_none());
+        let older = is_older.then(|| NOT_IN_OLDER.to_owned());
+        self.command_calls_unknown.add(node, processes.calls_reason.as_ref().or(older.as_ref()));
         self.add_coverage(node, &report.coverage);
     }
 
@@ -316,7 +321,7 @@ impl Totals {
             write_calls,
             calls_reason: read_calls.is_none().then(|| {
                 let reason = self.calls_unknown.text(self.reports);
-                reason.unwrap_or_else(|| "a report of an older version does not have it".to_owned())
+                reason.unwrap_or_else(|| NOT_IN_OLDER.to_owned())
             }),
         }
     }

@@ -122,7 +122,11 @@ fn calls_by_command(processes: &Processes, units: Units) -> Section {
     ];
     let rows = known.iter().take(MOST_BY_CALLS).map(|(_, command, calls)| {
         let bytes = |bytes| units.io(bytes).unwrap_or_else(|| "0".to_owned());
-        let quality = if calls.quality == Quality::Exact { "exactly" } else { "at least" };
+        let quality = match calls.quality {
+            Quality::Exact => "exactly",
+            Quality::Bound => "at most",
+            Quality::Sampled | Quality::Unknown => "at least",
+        };
         [
             bytes(calls.read_call_bytes),
             bytes(calls.write_call_bytes),

@@ -84,7 +84,8 @@ pub struct CommandCalls {
     pub read_calls: Option<u64>,
     /// Their own write calls.
     pub write_calls: Option<u64>,
-    /// How these four are known: `sampled` are lower bounds, by readings once a second.
+    /// How these four are known: `sampled`: at least, by readings once a second; `bound`: at most, with what a parent's short threads or
+    /// unseen children did.
     pub quality: Quality,
 }
 

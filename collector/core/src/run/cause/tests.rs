@@ -56,6 +56,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         wall_ns: END - START,
         is_still_running: false,
         reaped_ns: None,
+        may_have_unknown_children: false,
         exit,
         own_usage: OwnUsage { usage, quality: Quality::Exact, unattributed_us: 0 },
         memory: MemorySummary {

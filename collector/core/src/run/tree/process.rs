@@ -483,6 +483,12 @@ impl Process {
         !self.program.has_record || (self.end.exit.is_none() && has_exited)
     }
 
+    /// Whether it may have made children that nothing reported: a program of it was uninstrumented, and the connector did not watch it.
+    pub(super) fn may_have_unknown_children(&self) -> bool {
+        let was_uninstrumented = self.program.had_uninstrumented_image || !self.is_instrumented();
+        !self.ancestry.is_watched && (was_uninstrumented || self.ended_without_exit_record())
+    }
+
     /// How it ended. The first of these sources that has a status counts: REAPED, EXIT, the connector, a pidfd. Without
     /// any, the result has neither code nor signal.
     pub(crate) fn exit_status(&self) -> Exit {

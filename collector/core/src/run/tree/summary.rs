@@ -76,6 +76,8 @@ pub struct ProcessSummary {
     pub is_still_running: bool,
     /// When its reaper had waited for it, CLOCK_MONOTONIC nanoseconds. `None`: no record says that.
     pub(crate) reaped_ns: Option<u64>,
+    /// Nothing may have reported its children.
+    pub(crate) may_have_unknown_children: bool,
     /// How it ended.
     pub exit: Exit,
     /// What it used itself.
@@ -115,6 +117,7 @@ impl ProcessSummary {
             wall_ns: lifetime.end_ns.unwrap_or(now_ns).saturating_sub(start_ns),
             is_still_running: process.is_alive(),
             reaped_ns: lifetime.reaped_ns,
+            may_have_unknown_children: process.may_have_unknown_children(),
             exit: process.exit_status(),
             own_usage,
             memory: MemorySummary {
