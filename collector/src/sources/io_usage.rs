@@ -350,7 +350,7 @@ mod tests {
         let dir = proc_with(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for pid in ["2", "3"] {
-            fs::set_permissions(dir.path().join(pid).join("io"), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(dir.path().join(pid).join("io"), fs::Permissions::from_mode(0o000)).unwrap();
         }
         let mut usage = IoUsage::new(ProcRoot::new(dir.path()), Some(1), IoCalls::default());
         let read = std::thread::spawn(move || {
