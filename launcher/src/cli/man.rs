@@ -78,6 +78,9 @@ OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK,
 SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT
 The task's rank, %r in the name of a report, how many tasks there are, and which job it is.
 
+NXF_TASK_WORKDIR, PARALLEL_PID, PARALLEL_SEQ, PYTEST_CURRENT_TEST
+The task of Nextflow, the job of GNU parallel, or the test of pytest that a process is of.
+
 SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID, SLURM_JOB_PARTITION, SLURM_JOB_START_TIME, SLURM_JOB_END_TIME, \
 SLURM_JOB_NUM_NODES, SLURM_JOB_NODELIST, SLURM_STEP_NODELIST, SLURMD_NODENAME, SLURM_CPUS_PER_TASK, SLURM_CPUS_ON_NODE, \
 SLURM_JOB_CPUS_PER_NODE, SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, SLURM_GPUS_ON_NODE, SLURM_JOB_GPUS, \
@@ -206,11 +209,19 @@ mod tests {
     use super::*;
 
     /// Directories of the source code that reads variables in a user's run, and the Python module.
-    const SOURCES: [&str; 5] =
-        ["launcher/src", "collector/src", "collector/core/src", "shim/src", "include/src/rank.rs"];
+    const SOURCES: [&str; 6] = [
+        "launcher/src",
+        "collector/src",
+        "collector/core/src",
+        "shim/src",
+        "include/src/rank.rs",
+        "include/src/task.rs",
+    ];
     const MODULE: &str = "include/python/gpu_track";
     /// Names in capitals that are no variables of a user's run: of PCI devices, of the build, and of tests.
     const NO_VARIABLES: [&str; 5] = ["PCI_", "CARGO_", "GPU_TRACK_SHIM_", "GPU_TRACK_TEST_", "PROPTEST_"];
+    /// What the names of several variables begin with.
+    const PREFIX: &str = "SLURM_";
     /// Variables without an underscore, by which the others are found.
     const SHORT: [&str; 7] = ["CI", "HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
     /// Those of the Python module. A column of `gpu-track watch` has the name of one.
@@ -242,7 +253,9 @@ mod tests {
                 && text.bytes().any(|byte| byte.is_ascii_uppercase());
             (is_upper && is_long) || text.contains("_MCA_") || short.contains(text)
         };
-        let is_no_variable = |name: &&str| NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+        let is_no_variable = |name: &&str| {
+            *name == PREFIX || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix))
+        };
         source.split('"').filter(is_name).filter(move |name| !is_no_variable(name))
     }
 
