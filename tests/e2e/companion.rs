@@ -161,7 +161,8 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
     }
     for option in [&["--every", "1"][..], &["--list-events"], &["--metrics", "m.csv"]] {
         let refused = run(&[&["report", &path("")], option].concat());
-        let line = "is a directory of reports: --tasks, --every, --list-events and --metrics are for one run\n";
+        let line =
+            "is a directory of reports: --tasks, --every, --list-events and --metrics are for one run\n";
         assert_eq!(
             (refused.status.code(), text(&refused.stderr)),
             (Some(2), format!("gpu-track: \"{}\" {line}", path("")))

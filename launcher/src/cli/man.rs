@@ -253,9 +253,8 @@ mod tests {
                 && text.bytes().any(|byte| byte.is_ascii_uppercase());
             (is_upper && is_long) || text.contains("_MCA_") || short.contains(text)
         };
-        let is_no_variable = |name: &&str| {
-            *name == PREFIX || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix))
-        };
+        let is_no_variable =
+            |name: &&str| *name == PREFIX || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
         source.split('"').filter(is_name).filter(move |name| !is_no_variable(name))
     }
 
