@@ -174,8 +174,7 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
             [&["--full"][..], &["--hints"], &["--ru", "bytes"], &["--gru", "bytes"], &["--tu", "days"]]
         {
             let refused = run(&[&["report"], table, option].concat());
-            let line =
-                "it says how one report is written, and a table of runs, points or events is asked for\n";
+            let line = "it says how one report is written, and a table is asked for\n";
             assert_eq!(
                 (refused.status.code(), text(&refused.stderr)),
                 (Some(2), format!("gpu-track: {}: {line}", option[0]))
