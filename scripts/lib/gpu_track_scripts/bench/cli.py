@@ -38,7 +38,21 @@ gpu-tracker, psrecord, GNU time and resource_monitor it finds in PATH or in --bi
 Benchmark = Callable[[Workbench], Iterator[Row]]
 # In the order of the table.
 RUNS: list[Benchmark] = [spawn, fork, loop, hello, compute, stalls]
-ALL: list[Benchmark] = [*RUNS, once, sample200, busy200, sample500, sample5000, khz, true, memory, dirty, many, peers, ring]
+ALL: list[Benchmark] = [
+    *RUNS,
+    once,
+    sample200,
+    busy200,
+    sample500,
+    sample5000,
+    khz,
+    true,
+    memory,
+    dirty,
+    many,
+    peers,
+    ring,
+]
 NAMES = [benchmark.__name__ for benchmark in ALL]
 
 

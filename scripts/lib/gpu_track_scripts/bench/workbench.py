@@ -68,8 +68,8 @@ def prepare(
     """Builds all programs, gpu-track-run where `tracker` is None; those in C are built in the temporary directory."""
     if tracker is None:
         tracker = cargo_build("release", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]
-    # As an installation does. The page cache has a file that a linker wrote in small pieces, which costs a run an eighth
-    # more CPU time.
+    # As an installation does. The page cache has a file that a linker wrote in small pieces, which costs a run an
+    # eighth more CPU time.
     tracker = pathlib.Path(shutil.copy2(tracker, temporary / "gpu-track-run"))
     ring = cargo_build("release", "-p", "gpu-track-abi", "--example", "ring", quiet=True)["ring"]
     size = mapped_bytes((ROOT / "include" / "gpu_track_abi.h").read_text(encoding="utf-8"))
