@@ -1,7 +1,7 @@
 //! Programs that hand work to a daemon or to another host, such as docker and ssh. The processes that do this work are not
 //! descendants of such a program, so they write no records. The collector knows which subcommands hand work over.
 
-use crate::preload::file_name;
+use crate::path::file_name;
 
 /// Whether a program of this name or path can start work elsewhere. The names are code and not a table, because pointers in a table
 /// would have to be relocated in every process that loads the shim.

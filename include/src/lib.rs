@@ -8,7 +8,7 @@
 //! - [`overflow`]: records that find the ring full
 //! - [`record`]: the fields of a record
 //! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`slot`]: their sequence lock
-//! - [`preload`]: the shim's entry in LD_PRELOAD
+//! - [`preload`]: the shim's entry in LD_PRELOAD; [`path`]: names in paths
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
 //! - [`task`]: tasks of a pipeline; [`fixed_text`]: their names in a record
 //! - [`client`]: programs that hand work to a daemon or to another host
@@ -24,6 +24,7 @@ pub mod fixed_text;
 pub mod layout;
 pub mod live;
 pub mod overflow;
+pub mod path;
 pub mod preload;
 pub mod rank;
 pub mod record;

@@ -1,5 +1,6 @@
 //! The shim's entry in an LD_PRELOAD (ld.so(8): paths, separated by colons or spaces).
 
+use crate::path::file_name;
 use crate::record::abi_version;
 
 /// The start of the file name of every ABI's shim.
@@ -68,11 +69,6 @@ pub fn shows_preloaded<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
         }
     }
     false
-}
-
-/// The part after the last slash.
-pub fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }
 
 #[cfg(all(test, not(loom)))]

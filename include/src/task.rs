@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::fixed_text::FixedText;
-use crate::preload::file_name;
+use crate::path::file_name;
 
 /// What marks a task, outermost first: a process that is found with several new marks is in the last of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +55,7 @@ pub const MAX_NAMES: usize = 4;
 const MOST_ARGUMENTS: usize = 1024;
 
 /// The start of every shell command of Snakemake: its strict mode for bash, which it puts before the rule's command.
-const STRICT_MODE: &[u8] = b"set -euo pipefail;";
+pub const STRICT_MODE: &[u8] = b"set -euo pipefail;";
 
 /// The marks in a START record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

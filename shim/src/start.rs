@@ -17,7 +17,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::fixed_text::FixedText;
-use gpu_track_abi::preload::file_name;
+use gpu_track_abi::path::file_name;
 use gpu_track_abi::record::{Event, NAME_BYTES};
 use gpu_track_abi::script::{Found, Search};
 use gpu_track_abi::task::{self, ArgumentMark, Marks};

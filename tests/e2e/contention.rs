@@ -61,7 +61,7 @@ fn assert_agrees(report: &Report) {
     let others = report.at("contention.others_cores").as_f64();
     let may_be = is_contended.unwrap_or(others.is_some());
     let [summary, full] = texts(report);
-    // The row is left out where the run waited for a core for less than a tenth of its time, or the verdict is about that.
+    // The row is left out if the verdict says the same, or if the run waited for a core for less than a tenth of its time.
     let states = report.array("time_spent.states").iter();
     let waited =
         states.filter(|time| time["state"] == "waiting_for_core").filter_map(|time| time["share"].as_f64());

@@ -8,15 +8,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gpu_track_abi::task::{ArgumentMark, KINDS, Marks, TaskKind};
+use gpu_track_abi::task::{ArgumentMark, KINDS, Marks, STRICT_MODE, TaskKind};
 use serde::Deserialize;
 
 use crate::sys::given_file;
 
 /// Where Snakemake writes, in its working directory.
 const METADATA: &str = ".snakemake/metadata";
-/// What Snakemake puts before a command for bash.
-const STRICT_MODE: &str = "set -euo pipefail;  ";
+/// What stands between [`STRICT_MODE`] and the rule's command.
+const GAP: &[u8] = b"  ";
 /// Maximum number of files and directories that are looked at. A job has a file for each of its outputs.
 const MOST_ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a rule's name.
@@ -71,8 +71,8 @@ fn read_rules(files: Files, jobs: &HashSet<u32>) -> Vec<(u32, String)> {
 
 /// The hash of the mark of a job with this shell command.
 fn hash(command: &str) -> u32 {
-    let command = STRICT_MODE.to_owned() + command;
-    let marks = Marks { argument: ArgumentMark::Snakemake(command.as_bytes()), ..Marks::default() };
+    let command = [STRICT_MODE, GAP, command.as_bytes()].concat();
+    let marks = Marks { argument: ArgumentMark::Snakemake(&command), ..Marks::default() };
     let keys = marks.keys(std::iter::empty(), |_| None, &[0; KINDS]);
     keys.hashes.get(TaskKind::Snakemake as usize).copied().unwrap_or(0)
 }

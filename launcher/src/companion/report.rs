@@ -1,5 +1,5 @@
-//! `gpu-track report`: shows a report that was written or kept, a table of its tasks, a table of the reports in a directory, or how a
-//! run went over time.
+//! `gpu-track report`: shows a report that was written or kept, its tasks, or how its run went over time. Of a directory, it shows a
+//! table of the reports.
 
 mod directory;
 mod over_time;

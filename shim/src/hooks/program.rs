@@ -5,7 +5,7 @@ use core::ffi::c_char;
 use core::ptr;
 
 use gpu_track_abi::client::is_client;
-use gpu_track_abi::preload::file_name;
+use gpu_track_abi::path::file_name;
 use gpu_track_abi::record::{ARGUMENT_BYTES, Event, SAME_USER};
 
 use crate::environment::Text;

@@ -34,11 +34,11 @@ pub struct CallsByCommand {
     known: IoCalls,
     /// The run's sum, and `known`, up to which all is counted that can be.
     counted: Counted,
-    /// Commands of processes that may have added to the run's sum since then without being known, with the latest time at which one of
-    /// them was reaped, CLOCK_MONOTONIC nanoseconds.
+    /// Commands whose processes have ended since then, and when the last of each was reaped (CLOCK_MONOTONIC nanoseconds). What they did
+    /// after their last reading is in the run's sum alone.
     ended: BTreeMap<Arc<str>, u64>,
-    /// Commands of other processes that may have, too: by threads that have ended, or as children that nothing reported. That they have
-    /// is less likely.
+    /// Commands of which other processes may have added to the run's sum unseen: by threads that have ended, or as children that
+    /// nothing reported. That is less likely.
     others: BTreeSet<Arc<str>>,
     /// When the last reading began, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,

@@ -29,8 +29,8 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     Some(Block::text("Time", parts.join(", ")))
 }
 
-/// Whether the row of the cores that others had can be left out. That is so if the verdict is about waiting for a core already, or if the
-/// run waited for one for less than a tenth of its time.
+/// Whether the row of the cores that others had can be left out. A verdict about waiting for a core says the same. A run that waited for
+/// one for less than a tenth of its time was not held up.
 pub(super) fn says_all_of_cores(report: &Report) -> bool {
     const LEAST_SHARE: f64 = 0.1;
     report.time_spent.as_ref().is_some_and(|spent| {

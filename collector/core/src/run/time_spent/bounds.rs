@@ -48,8 +48,8 @@ impl ReadyTime {
     ) -> Self {
         let length_ns = stretch.length_ns;
         let cpu_ns: u64 = stretch.cpu_ns.iter().map(|(_, ns)| ns).sum();
-        // More cores than there are can't have computed at once, which counts where some threads were not read. Nor can more than its
-        // threads may use. Processes that ended may have used others.
+        // The run can't have computed on more cores at once than there are, or than its threads may use. That counts where some threads
+        // were not read. Processes that ended may have used other cores.
         let on_all_cores_ns = cpu_ns.checked_div(u64::from(cores.count)).unwrap_or(0);
         let alive_cpu_ns = cpu_ns.saturating_sub(stretch.ended_cpu_ns);
         let on_own_cores_ns = alive_cpu_ns.checked_div(u64::from(reading.cores)).unwrap_or(0);

@@ -179,8 +179,8 @@ fn draw(at: usize, span_s: [f64; 2], names: [&str; 2], colour: &str, time: &Time
     )
 }
 
-/// Draws when the tasks of a pipeline ran, a bar for each, with its largest RAM and the cores that it used on average, both together
-/// with the tasks in it. `None`: the run had none.
+/// Draws when the tasks of a pipeline ran: a bar for each, with its largest RAM and its mean cores. Both include the tasks in it. `None`:
+/// the run had no tasks.
 pub(super) fn tasks(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Tasks";
     let spans = report.tasks.iter().filter(|task| task.is_task());
@@ -232,16 +232,30 @@ fn task_rows(title: &str, bars: &[(f64, f64, &TaskUsage)], time: &Time) -> Strin
     let (unit, unit_s) = time.unit();
     let row = |(start_s, wall_s, task): &(f64, f64, &TaskUsage)| {
         let [start, end] = [*start_s, start_s + wall_s].map(|s| number(Some(s / unit_s)));
-        let name = escape(&quote::cut_middle(&quote::escape(&task.title()), NAME_COLUMNS));
+        let name = quote::cut_middle(&quote::escape(&task.title()), NAME_COLUMNS);
+        [task.id.to_string(), start, end, name]
+    };
+    start_and_end(title, ["Number", "Task"], unit, bars.iter().map(row))
+}
+
+/// Renders a table of what has a start and an end: a number, both times in this unit, and a name. `heads` are those of the number and
+/// of the name.
+fn start_and_end(
+    title: &str,
+    [number, name]: [&str; 2],
+    unit: &str,
+    rows: impl Iterator<Item = [String; 4]>,
+) -> String {
+    let row = |[number, start, end, name]: [String; 4]| {
+        let name = escape(&name);
         format!(
-            "<tr><th scope=\"row\">{}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n",
-            task.id
+            "<tr><th scope=\"row\">{number}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n"
         )
     };
-    let rows: String = bars.iter().map(row).collect();
-    let heads = ["Number".to_owned(), format!("start [{unit}]"), format!("end [{unit}]")];
+    let heads = [number.to_owned(), format!("start [{unit}]"), format!("end [{unit}]")];
     let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
-    scrolling("", title, &(heads + "<th scope=\"col\" class=\"words\">Task</th>"), &rows)
+    let heads = heads + &format!("<th scope=\"col\" class=\"words\">{name}</th>");
+    scrolling("", title, &heads, &rows.map(row).collect::<String>())
 }
 
 /// Names a process by its command, in about `columns` columns.
@@ -264,16 +278,9 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
             End::Running => "still running".to_owned(),
             End::Unknown(_) => "exit unknown".to_owned(),
         };
-        let name = escape(&self::name(usage, NAME_COLUMNS));
-        format!(
-            "<tr><th scope=\"row\">{}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n",
-            usage.pid
-        )
+        [usage.pid.to_string(), start, end, name(usage, NAME_COLUMNS)]
     };
-    let rows: String = bars.iter().map(row).collect();
-    let heads = ["PID".to_owned(), format!("start [{unit}]"), format!("end [{unit}]")];
-    let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
-    scrolling("", title, &(heads + "<th scope=\"col\" class=\"words\">Command</th>"), &rows)
+    start_and_end(title, ["PID", "Command"], unit, bars.iter().map(row))
 }
 
 #[cfg(test)]
