@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::quality::Quality;
-use crate::model::report::{CommandCalls, CommandUsage, OTHER_COMMANDS, Report, Stage};
+use crate::model::report::{CommandUsage, Report, Stage};
 use crate::quantities::{QUANTITIES, Quantity};
 use crate::quote;
 pub use crate::statistics::Summary;
@@ -75,7 +74,7 @@ pub struct Metric {
 pub struct CommandMetrics {
     /// The name.
     pub command: String,
-    /// Processes, CPU time, peak RSS, bytes by read and by write calls if they are known.
+    /// Processes, CPU time, peak RSS.
     pub metrics: Vec<Metric>,
 }
 
@@ -160,34 +159,11 @@ fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
     let of_command = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
         metric(ways, name, unit, |report| value(report.processes.by_command.iter().find(is_of_command)))
     };
-    let by_calls = |name, bytes: fn(&CommandCalls) -> Option<u64>| {
-        let metric = metric(ways, name, "bytes", |report| exact_calls(report, command, bytes));
-        // Bytes by calls are often bounds only. A mean over the other runs would be of other work.
-        let mut runs = metric.ways.iter().zip(ways);
-        runs.all(|(way, (_, runs))| way.known == runs.len()).then_some(metric)
-    };
-    let usual = [
+    vec![
         of_command("processes", "1", |usage| Some(usage.map_or(0.0, |usage| usage.count as f64))),
         of_command("cpu", "s", |usage| usage.map_or(Some(0.0), |usage| usage.cpu_s)),
         of_command("peak_rss", "bytes", |usage| Some(usage?.peak_rss_bytes? as f64)),
-    ];
-    let by_calls = [
-        by_calls("read_call_bytes", |calls| calls.read_call_bytes),
-        by_calls("write_call_bytes", |calls| calls.write_call_bytes),
-    ];
-    usual.into_iter().chain(by_calls.into_iter().flatten()).collect()
-}
-
-/// What a command's processes passed by calls. A run that has other commands only counts as 0. Bounds are not compared.
-fn exact_calls(report: &Report, command: &str, bytes: fn(&CommandCalls) -> Option<u64>) -> Option<f64> {
-    let all = &report.processes.by_command;
-    let Some(usage) = all.iter().find(|usage| usage.command == command) else {
-        // Without a list, or with some of the commands in one sum, nothing tells that it did not run.
-        let is_absent = !all.is_empty() && all.iter().all(|usage| usage.command != OTHER_COMMANDS);
-        return is_absent.then_some(0.0);
-    };
-    let calls = usage.calls.as_ref().filter(|calls| calls.quality == Quality::Exact)?;
-    bytes(calls).map(|bytes| bytes as f64)
+    ]
 }
 
 /// Makes a metric from the values of each run, with the ratio of each way's mean to the mean of the first.

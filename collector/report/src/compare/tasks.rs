@@ -24,15 +24,25 @@ pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
             metric(ways, name, unit, |report| value(&named(report, &task)).filter(|value| value.is_finite()))
         };
         let metrics = vec![
-            of_task("wall", "s", |tasks| tasks.iter().filter_map(|task| task.wall_s).reduce(f64::max)),
-            of_task("cpu", "s", |tasks| tasks.iter().filter_map(|task| task.cpu_s).reduce(|a, b| a + b)),
+            of_task("wall", "s", |tasks| joined(tasks, |task| task.wall_s, f64::max)),
+            of_task("cpu", "s", |tasks| joined(tasks, |task| task.cpu_s, |a, b| a + b)),
             of_task("peak_ram", "bytes", |tasks| {
-                tasks.iter().filter_map(|task| task.peak_ram_bytes).max().map(|bytes| bytes as f64)
+                joined(tasks, |task| task.peak_ram_bytes.map(|bytes| bytes as f64), f64::max)
             }),
         ];
         TaskMetrics { task, metrics }
     };
     heaviest.into_iter().map(compared).collect()
+}
+
+/// A figure of these tasks together. `None`: there are none, or that of one is unknown.
+fn joined(
+    tasks: &[&TaskUsage],
+    figure: fn(&TaskUsage) -> Option<f64>,
+    join: fn(f64, f64) -> f64,
+) -> Option<f64> {
+    let all: Option<Vec<f64>> = tasks.iter().map(|task| figure(task)).collect();
+    all?.into_iter().reduce(join)
 }
 
 /// The tasks of this kind and name in a report. There can be several, such as the jobs 1 of two parallels.
@@ -45,6 +55,7 @@ mod tests {
     use gpu_track_core::fixtures;
 
     use super::super::{Run, compare, text};
+    use super::*;
 
     // Requirement: TASK-10
     #[test]
@@ -64,5 +75,9 @@ mod tests {
         assert_eq!(rule.metrics[1].ratios, [Some(1.0), Some(1.5), None], "the third run has no such task");
         assert_eq!(job.metrics[2].ratios, [Some(1.0); 3]);
         assert!(text(&comparison).contains(r"parallel \x1b[2J"));
+        let mut twice = run(Some(10.0));
+        twice.report.tasks.push(TaskUsage { cpu_s: None, ..twice.report.tasks[0].clone() });
+        let cpu_s = &compare(&[run(Some(10.0)), twice]).tasks[0].metrics[1];
+        assert_eq!(cpu_s.ratios, [Some(1.0), None], "one of the two is unknown");
     }
 }

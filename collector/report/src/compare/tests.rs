@@ -88,25 +88,3 @@ fn text_has_a_column_for_each_way() {
         "{text}"
     );
 }
-
-#[test]
-fn bytes_by_calls_of_a_command_are_compared_if_those_of_all_runs_are_exact() {
-    let has_bytes = |other: Run| {
-        let comparison = compare(&[run("a", None, 1), run("b", None, 1), other]);
-        let of_cc1 = comparison.commands.iter().find(|command| command.command == "cc1").unwrap();
-        of_cc1.metrics.iter().any(|metric| metric.metric == "read_call_bytes")
-    };
-    let with = |change: fn(&mut Vec<CommandUsage>)| {
-        let mut other = run("b", None, 1);
-        change(&mut other.report.processes.by_command);
-        other
-    };
-    assert!(has_bytes(with(|_| {})));
-    assert!(has_bytes(with(|commands| commands.retain(|usage| usage.command != "cc1"))), "it counts as 0");
-    assert!(!has_bytes(with(Vec::clear)));
-    assert!(!has_bytes(with(|commands| commands[0].command = OTHER_COMMANDS.to_owned())));
-    let bound = |commands: &mut Vec<CommandUsage>| {
-        commands[0].calls.as_mut().unwrap().quality = Quality::Bound;
-    };
-    assert!(!has_bytes(with(bound)));
-}

@@ -64,8 +64,6 @@ fn label(metric: &str) -> &str {
     match quantities::named(metric) {
         Some(quantity) => quantity.label,
         None if metric == "peak_rss" => "peak RSS",
-        None if metric == "read_call_bytes" => "by read calls",
-        None if metric == "write_call_bytes" => "by write calls",
         None if metric == "peak_ram" => "peak RAM",
         None => metric,
     }
