@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
+use libloading::Library;
 use nvml_wrapper_sys::bindings::{
     NvmlLib, nvmlAccountingStats_t, nvmlDevice_t, nvmlEventData_t, nvmlFieldValue_t, nvmlGpmMetricsGet_t,
     nvmlPciInfo_t, nvmlProcessUtilizationSample_t, nvmlReturn_t, nvmlSample_t, nvmlValue_t,
@@ -93,15 +94,17 @@ pub(super) fn check(code: nvmlReturn_t) -> Result<(), Failure> {
 
 /// The loaded and initialised library. Never unloaded: a thread may still be in it.
 pub(super) struct Api {
-    /// Its functions, each with the reason if it is absent.
-    pub lib: &'static NvmlLib,
+    library: &'static Library,
 }
 
 /// Calls a function of the library: `call!(api, nvmlName(arguments))`. If the library lacks it, the result is
 /// `FUNCTION_NOT_FOUND`. `call!(api, nvmlName or nvmlOlder(arguments))` calls the older function then.
 macro_rules! call {
     ($api:expr, $name:ident $(or $older:ident)? ( $($argument:expr),* )) => {
-        match $api.function(&$api.lib.$name, &[$(concat!(stringify!($older), "\0"))?]) {
+        match $api.function(
+            |bindings| &bindings.$name,
+            &[concat!(stringify!($name), "\0") $(, concat!(stringify!($older), "\0"))?],
+        ) {
             // SAFETY: the prototype is that of nvml.h, also for an older function. Pointers are to live values of its types, with the
             // counts that belong to them. An older struct is shorter, and equal up to its end.
             Ok(function) => $crate::sources::gpu::nvml::api::check(unsafe { function($($argument),*) }),
@@ -155,25 +158,29 @@ impl Api {
             return Err(Missing::NoLibrary(format!("{} is no file", path.display())));
         }
         // SAFETY: loading runs the library's initialisers: it is the driver's own, or one that the user named.
-        let lib = unsafe { NvmlLib::new(path) }.map_err(|error| Missing::NoLibrary(error.to_string()))?;
-        let api = Self { lib: Box::leak(Box::new(lib)) };
+        let library = unsafe { Library::new(path) };
+        let library = library.map_err(|error| Missing::NoLibrary(error.to_string()))?;
+        let api = Self { library: Box::leak(Box::new(library)) };
         call!(api, nvmlInit_v2 or nvmlInit())?;
         Ok(api)
     }
 
-    /// Finds a function of the library. `newest` is what the bindings found by its newest name. If they found none, the library is
-    /// searched for its `older` names.
-    pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
-        let newest = newest.as_ref().ok().copied();
-        let older = || older.iter().find_map(|name| self.find(name.as_bytes()));
-        newest.or_else(older).ok_or(Failure(code::FUNCTION_NOT_FOUND))
+    /// Finds a function of the library by the first of these names that it has. `_prototype` names the field of the bindings with the
+    /// function's type. The bindings themselves are never made: they would look all functions of NVML up.
+    pub(super) fn function<T: Copy>(
+        &self,
+        _prototype: fn(&NvmlLib) -> &Result<T, libloading::Error>,
+        names: &[&str],
+    ) -> Result<T, Failure> {
+        let found = names.iter().find_map(|name| self.find(name.as_bytes()));
+        found.ok_or(Failure(code::FUNCTION_NOT_FOUND))
     }
 
     /// Finds a function of the library by its name, which ends with a 0 byte. For functions whose prototype or older name the
     /// bindings lack.
     pub(super) fn find<T: Copy>(&self, name: &[u8]) -> Option<T> {
         // SAFETY: callers give the type of that function as nvml.h has it.
-        unsafe { self.lib.__library.get::<T>(name) }.ok().map(|symbol| *symbol)
+        unsafe { self.library.get::<T>(name) }.ok().map(|symbol| *symbol)
     }
 
     /// Asks for the number of devices.
