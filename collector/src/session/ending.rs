@@ -108,6 +108,7 @@ impl Session {
             return Ok(());
         }
         let end_ns = self.take_in_rest();
+        self.pump.end();
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end_journal(&end);
         let report = Arc::new(self.report(&self.run, &end));

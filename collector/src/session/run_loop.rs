@@ -66,16 +66,19 @@ impl Session {
             self.give_orders(messages);
             // Decided again: the records that came meanwhile may put the sample off.
             let decision = self.decide();
-            if let Decision::Sample(terms) = decision {
+            // After the command's exit, the last sample follows at once.
+            if let Decision::Sample(terms) = decision
+                && self.told.exit.is_none()
+            {
                 self.sample(terms);
                 self.give_orders(messages);
+            }
+            if self.is_over(messages, decision) {
+                return Ok(());
             }
             // On the grid: a sample of the user's interval, and not one more that ended processes have called for.
             let is_on_grid = matches!(decision, Decision::Sample(terms) if terms.is_on_grid);
             self.checkpoint.save_if_due(&self.run, is_on_grid);
-            if self.is_over(messages, decision) {
-                return Ok(());
-            }
             let now_ns = clock::monotonic_ns();
             if now_ns >= self.next_interim_ns {
                 self.write_interim(now_ns);

@@ -1,6 +1,8 @@
 //! Records of the ring, records that found it full (overflow area), and connector events, merged in order of time and written to the
 //! journal.
 
+use std::sync::Arc;
+
 use gpu_track_abi::record::RECORD_WORDS;
 
 use super::connector_queue::ConnectorQueue;
@@ -11,21 +13,21 @@ use crate::model::record_or_event::{Entry, Finding, ReadUpTo};
 use crate::sys::segment::Segment;
 
 /// Merges records of the ring, records of the overflow area, and connector events in order of time.
-pub(super) struct Merge<'a> {
-    segment: &'a Segment,
+pub(super) struct Merge {
+    segment: Arc<Segment>,
     pub(super) overflow: Overflow,
     pub(super) queue: ConnectorQueue,
-    journal: JournalWriter<'a>,
+    journal: JournalWriter,
     /// Merged records and events (findings) that were not sent yet.
     pub(super) findings: Vec<Finding>,
 }
 
-impl<'a> Merge<'a> {
+impl Merge {
     /// Makes a merge that goes on after what an earlier collector has merged (`begin`). `queue`: the connector's events that it had
     /// read and not merged.
     pub(super) fn resume(
-        segment: &'a Segment,
-        journal: &'a dyn Journal,
+        segment: Arc<Segment>,
+        journal: Arc<dyn Journal>,
         begin: ReadUpTo,
         queue: ConnectorQueue,
     ) -> Self {
@@ -51,7 +53,7 @@ impl<'a> Merge<'a> {
     /// Pushes the records of the overflow area that come before this position in the ring, each after the connector's events up
     /// to its time.
     pub(super) fn push_overflow_before(&mut self, position: u64) {
-        while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
+        while let Some((record, words)) = self.overflow.next_before(&self.segment, position) {
             self.push_events_by(record.origin.monotonic_ns);
             self.queue.note_record(&record);
             self.push(Finding::Record(record), &words);
@@ -69,13 +71,13 @@ impl<'a> Merge<'a> {
     /// overflow area; the reader of the ring frees its own.
     pub(super) fn write_journal(&mut self) {
         self.journal.write();
-        self.overflow.release(self.segment);
+        self.overflow.release(&self.segment);
     }
 }
 
 /// Writes the journal and numbers its entries.
-struct JournalWriter<'a> {
-    journal: &'a dyn Journal,
+struct JournalWriter {
+    journal: Arc<dyn Journal>,
     /// Number of entries written.
     count: u64,
     /// Entries that are not written yet.
@@ -84,7 +86,7 @@ struct JournalWriter<'a> {
     events: u64,
 }
 
-impl JournalWriter<'_> {
+impl JournalWriter {
     /// Writes events as soon as they are read: they cannot be read again, and their turn in the merge comes later.
     fn write_events(&mut self, events: &[KernelEvent]) {
         if events.is_empty() {

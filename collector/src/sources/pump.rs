@@ -52,9 +52,6 @@ const WAKE_AT: usize = 1 << 11;
 #[derive(Debug)]
 struct Shared {
     segment: Arc<Segment>,
-    journal: Arc<dyn Journal>,
-    /// What an earlier collector has read.
-    begin: ReadUpTo,
     /// Findings that were sent and not taken yet.
     waiting: AtomicUsize,
     /// All findings up to this time (CLOCK_MONOTONIC, nanoseconds) were sent.
@@ -79,7 +76,7 @@ struct Shared {
     begun_ns: u64,
     /// Rounds of the thread's loop.
     turns: AtomicU64,
-    /// The thread may have findings that it has not sent.
+    /// There may be findings that are read and not sent.
     is_reading: AtomicBool,
 }
 
@@ -124,68 +121,82 @@ pub(crate) struct Sources {
     pub(crate) membership: Membership,
 }
 
-impl Shared {
-    /// Runs the thread until it must end: sends findings, wakes `main` as [`Pump::start`] says, and sleeps until the doorbell
-    /// rings, but no longer than [`Self::nap`]. At the end, ends the connector's subscription.
-    fn run(&self, queue: ConnectorQueue, batches: &Sender<Vec<Finding>>, main: &Thread) {
+/// Reads the sources in turns. The first turn is that of the thread that starts the pump, the others are those of its own thread.
+struct Reading {
+    shared: Arc<Shared>,
+    reader: RecordReader,
+    merge: Merge,
+    batches: Sender<Vec<Finding>>,
+    /// The collector's thread.
+    main: Thread,
+    /// The doorbell's value before the last turn.
+    doorbell: u32,
+    /// The doorbell has rung since then.
+    rang: bool,
+    /// When there were last findings, or many events, CLOCK_MONOTONIC nanoseconds.
+    busy_ns: u64,
+}
+
+impl Reading {
+    /// Sleeps for `nap` at most, or until the doorbell rings, and takes a turn; and so on, until the pump must end. Then ends the
+    /// connector's subscription.
+    fn run(mut self, mut nap: Duration) {
         priority::prefer_at_once();
-        let mut reader = RecordReader::resume(&self.segment, self.begin.position);
-        let mut merge = Merge::resume(&self.segment, self.journal.as_ref(), self.begin, queue);
-        // The doorbell may have rung before this thread started.
-        let mut rang = true;
-        let mut busy_ns = self.begun_ns;
-        while !self.must_end.load(Ordering::Acquire) {
-            let doorbell = self.segment.doorbell();
-            let now_ns = clock::monotonic_ns();
-            // This comes after `now_ns` was read. So earlier events are in the socket by now, and later ones stay in the queue.
-            let events = merge.read_connector();
-            self.has_connector.store(merge.queue.is_active(), Ordering::Relaxed);
-            if self.must_distrust.load(Ordering::Relaxed) {
-                reader.give_up();
+        loop {
+            self.shared.segment.wait_doorbell(self.doorbell, nap);
+            self.shared.is_reading.store(true, Ordering::SeqCst);
+            if self.shared.must_end.load(Ordering::Acquire) {
+                break;
             }
-            let has_room = self.waiting.load(Ordering::Relaxed) < MAX_WAITING;
-            let (is_drained, findings) =
-                if has_room { self.drain(&mut reader, &mut merge, batches, now_ns) } else { (false, 0) };
-            self.turns.fetch_add(1, Ordering::Release);
-            let grace_ns = if self.is_eager.load(Ordering::Relaxed) { 0 } else { START_GRACE_NS };
-            // Unreported: a process forked or exec'd that long ago, without a record. It must be read from /proc before it is gone.
-            let is_unreported = merge.queue.take_unreported(now_ns.saturating_sub(grace_ns));
-            let has_many = self.waiting.load(Ordering::Relaxed) >= WAKE_AT;
-            if std::mem::take(&mut rang) || is_unreported || has_many {
-                main.unpark();
-            }
-            self.is_reading.store(false, Ordering::SeqCst);
-            // Events that are still queued are younger than `now_ns`, or wait for a slot of the ring. Their processes must be read soon.
-            let is_all = is_drained && merge.queue.len() == 0;
-            if findings > 0 || events >= MANY_EVENTS {
-                busy_ns = now_ns;
-            }
-            let rests = is_all && self.may_rest(now_ns.saturating_sub(busy_ns));
-            if rests {
-                self.segment.header().begin_rest();
-            }
-            let nap = if rests { LONGEST_NAP } else { self.nap(is_all, now_ns) };
-            self.segment.wait_doorbell(doorbell, nap);
-            self.is_reading.store(true, Ordering::SeqCst);
-            rang = self.segment.doorbell() != doorbell;
+            self.rang = self.shared.segment.doorbell() != self.doorbell;
+            nap = self.turn();
         }
-        merge.queue.end();
+        self.merge.queue.end();
+    }
+
+    /// Reads what there is, sends the findings, and wakes the collector as [`Pump::start`] says. Returns how long to sleep at most.
+    fn turn(&mut self) -> Duration {
+        let shared = Arc::clone(&self.shared);
+        self.doorbell = shared.segment.doorbell();
+        let now_ns = clock::monotonic_ns();
+        // This comes after `now_ns` was read. So earlier events are in the socket by now, and later ones stay in the queue.
+        let events = self.merge.read_connector();
+        shared.has_connector.store(self.merge.queue.is_active(), Ordering::Relaxed);
+        if shared.must_distrust.load(Ordering::Relaxed) {
+            self.reader.give_up();
+        }
+        let has_room = shared.waiting.load(Ordering::Relaxed) < MAX_WAITING;
+        let (is_drained, findings) = if has_room { self.drain(now_ns) } else { (false, 0) };
+        shared.turns.fetch_add(1, Ordering::Release);
+        let grace_ns = if shared.is_eager.load(Ordering::Relaxed) { 0 } else { START_GRACE_NS };
+        // Unreported: a process forked or exec'd that long ago, without a record. It must be read from /proc before it is gone.
+        let is_unreported = self.merge.queue.take_unreported(now_ns.saturating_sub(grace_ns));
+        let has_many = shared.waiting.load(Ordering::Relaxed) >= WAKE_AT;
+        if std::mem::take(&mut self.rang) || is_unreported || has_many {
+            self.main.unpark();
+        }
+        // Events that are still queued are younger than `now_ns`, or wait for a slot of the ring. Their processes must be read soon.
+        let is_all = is_drained && self.merge.queue.len() == 0;
+        shared.is_reading.store(!is_all, Ordering::SeqCst);
+        if findings > 0 || events >= MANY_EVENTS {
+            self.busy_ns = now_ns;
+        }
+        let rests = is_all && shared.may_rest(now_ns.saturating_sub(self.busy_ns));
+        if rests {
+            shared.segment.header().begin_rest();
+        }
+        if rests { LONGEST_NAP } else { shared.nap(is_all, now_ns) }
     }
 
     /// Sends the records in the ring and the overflow area, merged with the connector's events. Returns whether all records and
     /// events from before `now_ns` (CLOCK_MONOTONIC) were sent, and the number of findings. If all were, the collector finds that time in
     /// `complete_ns`.
-    fn drain(
-        &self,
-        reader: &mut RecordReader,
-        merge: &mut Merge,
-        batches: &Sender<Vec<Finding>>,
-        now_ns: u64,
-    ) -> (bool, usize) {
-        let is_drained = reader.drain(&self.segment, now_ns, |batch| {
+    fn drain(&mut self, now_ns: u64) -> (bool, usize) {
+        let Self { shared, reader, merge, .. } = self;
+        let is_drained = reader.drain(&shared.segment, now_ns, |batch| {
             // This comes after the batch was read. So it notes all records that were appended before a record of the batch was
             // written.
-            merge.overflow.note_appended(&self.segment, now_ns);
+            merge.overflow.note_appended(&shared.segment, now_ns);
             for (record, words) in batch {
                 merge.push_overflow_before(record.position);
                 merge.push_events_by(record.origin.monotonic_ns);
@@ -197,7 +208,7 @@ impl Shared {
         if is_drained {
             // Once the ring can't be trusted, further records of the overflow area are not read either.
             if !reader.is_untrusted() {
-                merge.overflow.note_appended(&self.segment, now_ns);
+                merge.overflow.note_appended(&shared.segment, now_ns);
             }
             merge.push_overflow_before(reader.position());
             merge.push_events_by(now_ns);
@@ -206,30 +217,33 @@ impl Shared {
         if merge.overflow.is_damaged() {
             reader.give_up();
         }
-        let findings = self.send(reader, merge, batches);
+        let findings = self.send();
         if is_drained {
-            self.complete_ns.store(now_ns, Ordering::Release);
+            self.shared.complete_ns.fetch_max(now_ns, Ordering::Release);
         }
         (is_drained, findings)
     }
 
     /// Sends the findings to the collector, and shows it how many records were read from the overflow area and were damaged. Returns
     /// the number of findings.
-    fn send(&self, reader: &RecordReader, merge: &mut Merge, batches: &Sender<Vec<Finding>>) -> usize {
+    fn send(&mut self) -> usize {
+        let Self { shared, reader, merge, batches, .. } = self;
         let findings = std::mem::take(&mut merge.findings);
         let count = findings.len();
         if count > 0 {
-            self.waiting.fetch_add(count, Ordering::Relaxed);
+            shared.waiting.fetch_add(count, Ordering::Relaxed);
             // The collector outlives this thread, so the channel is open.
             let _ = batches.send(findings);
         }
         let damaged = reader.damaged() + u64::from(merge.overflow.is_damaged());
-        self.damaged.store(damaged, Ordering::Relaxed);
-        self.overflow_read.store(merge.overflow.count(), Ordering::Relaxed);
-        self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
+        shared.damaged.store(damaged, Ordering::Relaxed);
+        shared.overflow_read.store(merge.overflow.count(), Ordering::Relaxed);
+        shared.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
         count
     }
+}
 
+impl Shared {
     /// Whether the thread may rest, after so long without findings.
     fn may_rest(&self, quiet_ns: u64) -> bool {
         let has_urgent = [&self.is_eager, &self.has_uninstrumented];
@@ -271,8 +285,6 @@ impl Pump {
         let queue = ConnectorQueue::new(connector, members, membership, pid_ns, received, backlog);
         let shared = Arc::new(Shared {
             segment,
-            journal,
-            begin,
             waiting: AtomicUsize::new(0),
             complete_ns: AtomicU64::new(0),
             overflow_read: AtomicU64::new(0),
@@ -287,12 +299,23 @@ impl Pump {
             turns: AtomicU64::new(0),
             is_reading: AtomicBool::new(true),
         });
-        let of_thread = Arc::clone(&shared);
+        let mut reading = Reading {
+            reader: RecordReader::resume(&shared.segment, begin.position),
+            merge: Merge::resume(Arc::clone(&shared.segment), journal, begin, queue),
+            batches: sender,
+            main,
+            doorbell: 0,
+            rang: false,
+            busy_ns: shared.begun_ns,
+            shared: Arc::clone(&shared),
+        };
+        // What there is already is read here: to wait for the new thread would take a short run longer.
+        let nap = reading.turn();
         let thread = std::thread::Builder::new()
             .name("gpu-track-pump".into())
             // The thread needs little, and a small stack keeps the collector small.
             .stack_size(64 * 1024)
-            .spawn(move || of_thread.run(queue, &sender, &main))?;
+            .spawn(move || reading.run(nap))?;
         let uninstrumented = sources.uninstrumented;
         Ok(Self {
             shared,
@@ -353,17 +376,25 @@ impl Pump {
     /// Makes the thread read all records and events that wait, and waits for that, [`PENDING_WAIT`] at most. Called before a sample,
     /// so that the sample knows the processes to read.
     pub(crate) fn read_pending(&self) {
-        let header = self.shared.segment.header();
-        // The thread sets `is_reading` before it takes records out of the ring. Acquire: a load that sees the new tail makes that
-        // visible, too.
-        let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Acquire);
-        if has_records || self.has_events() || self.shared.is_reading.load(Ordering::SeqCst) {
+        if !self.note_if_nothing_waits() {
             self.shared.segment.ring_doorbell();
             std::thread::park_timeout(PENDING_WAIT);
         }
     }
 
-    /// Whether connector events wait; true if that can't be told. To poll costs far less than to wake the thread.
+    /// Looks whether records or events wait to be read or sent. If none do, all findings up to now have come, and that is noted. This
+    /// look costs far less than to wake the thread. Returns whether none do.
+    fn note_if_nothing_waits(&self) -> bool {
+        let now_ns = clock::monotonic_ns();
+        // `is_reading` comes last: it is set before records are taken out of the ring, so a load that sees them gone sees it, too.
+        let waits = self.unread() > 0 || self.has_events() || self.shared.is_reading.load(Ordering::SeqCst);
+        if !waits {
+            self.shared.complete_ns.fetch_max(now_ns, Ordering::Release);
+        }
+        !waits
+    }
+
+    /// Whether connector events wait; true if that can't be told.
     fn has_events(&self) -> bool {
         if !self.shared.has_connector.load(Ordering::Relaxed) {
             return false;
@@ -376,9 +407,8 @@ impl Pump {
 
     /// Waits until all findings from before `at_ns` (CLOCK_MONOTONIC nanoseconds) have come, but no longer than `at_most`.
     pub(crate) fn await_complete(&self, at_ns: u64, at_most: Duration) {
-        let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
-        while !is_complete() && begun.elapsed() < at_most {
+        while !self.is_complete(at_ns) && begun.elapsed() < at_most {
             self.shared.segment.ring_doorbell();
             std::thread::park_timeout(PENDING_WAIT);
         }
@@ -387,10 +417,9 @@ impl Pump {
     /// Waits for the last findings of a run, which nothing will read later. It waits as long as the thread makes progress or gets
     /// no CPU time, within the limits of [`Patience`]. Returns whether all findings before `at_ns` (CLOCK_MONOTONIC) were read.
     pub(crate) fn await_last(&self, at_ns: u64) -> bool {
-        let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
         let mut patience = Patience::default();
-        while !is_complete() {
+        while !self.is_complete(at_ns) {
             let turns = self.shared.turns.load(Ordering::Acquire);
             let read = self.shared.segment.header().tail.0.load(Ordering::Acquire);
             if patience.is_over(begun.elapsed(), turns, read) {
@@ -400,6 +429,17 @@ impl Pump {
             std::thread::park_timeout(PENDING_WAIT);
         }
         true
+    }
+
+    /// Whether all findings from before `at_ns` (CLOCK_MONOTONIC nanoseconds, not later than now) have come.
+    fn is_complete(&self, at_ns: u64) -> bool {
+        self.shared.complete_ns.load(Ordering::Acquire) >= at_ns || self.note_if_nothing_waits()
+    }
+
+    /// Makes the thread end, without waiting for that. Nothing is read any more.
+    pub(crate) fn end(&self) {
+        self.shared.must_end.store(true, Ordering::Release);
+        self.shared.segment.ring_doorbell();
     }
 
     /// Counts the records, in ring and overflow area, that were written and not read.
@@ -454,8 +494,7 @@ impl Patience {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        self.shared.must_end.store(true, Ordering::Release);
-        self.shared.segment.ring_doorbell();
+        self.end();
         if let Some(thread) = self.thread.take() {
             // After a panic of the thread nothing is left to save.
             let _ = thread.join();
