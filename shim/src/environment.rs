@@ -220,25 +220,51 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     PRELOAD_AT_START.store(preload.as_ptr().addr(), Relaxed);
 }
 
-/// Takes the shim out of the program's own environment, where the programs that inherit it would be harmed. This is for libc's
-/// `system` and `popen`, which start programs without passing a hook. The hooked functions put it back where it does no harm.
-///
-/// The value is changed in place, and only if it is the one with which the process was started. The kernel has put that on the stack,
-/// so it can be written. A value that the program has set itself may be a constant.
-pub(crate) fn hide_shim() {
+/// The length of that value before [`hide_shim`] shortened it, bytes; 0: the shim is not hidden.
+static LENGTH_BEFORE_HIDING: AtomicUsize = AtomicUsize::new(0);
+
+/// The value of LD_PRELOAD in effect, if it is the one with which the process was started. The kernel has put that on the stack, so it
+/// can be written, at the returned address. A value that the program has set itself may be a constant.
+fn writable_preload() -> Option<(*mut u8, &'static [u8])> {
     // SAFETY: libc's environment.
     let environment = unsafe { Strings::new(environ) };
     let last = environment.iter().filter_map(|entry| Some((entry, entry.value_of(ENV_PRELOAD)?))).last();
-    if let Some((entry, value)) = last
-        && value.as_ptr().addr() == PRELOAD_AT_START.load(Relaxed)
+    let (entry, value) = last.filter(|(_, value)| value.as_ptr().addr() == PRELOAD_AT_START.load(Relaxed))?;
+    // SAFETY: the value follows the name and `=`.
+    let address = unsafe { entry.0.cast_mut().cast::<u8>().add(ENV_PRELOAD.len() + 1) };
+    Some((address, value))
+}
+
+/// Takes the shim out of the program's own environment, where the programs that inherit it would be harmed. This is for libc's
+/// `system` and `popen`, which start programs without passing a hook. The hooked functions put it back where it does no harm.
+pub(crate) fn hide_shim() {
+    if let Some((address, value)) = writable_preload()
         && let Some((before, after)) = around_shim(value)
     {
+        LENGTH_BEFORE_HIDING.store(value.len(), Relaxed);
         let (to, from, length) = (before.len(), value.len() - after.len(), after.len() + 1);
         // SAFETY: what is after the shim moves to its place, with the NUL, within the value.
-        unsafe {
-            let value = entry.0.cast_mut().add(ENV_PRELOAD.len() + 1);
-            value.add(to).copy_from(value.add(from), length);
-        }
+        unsafe { address.add(to).copy_from(address.add(from), length) };
+    }
+}
+
+/// Undoes [`hide_shim`]. The shim is first then, as where [`crate::env_repair`] adds it.
+#[cold]
+pub(crate) fn show_shim() {
+    let length = LENGTH_BEFORE_HIDING.swap(0, Relaxed);
+    let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
+    let Some((address, rest)) = writable_preload() else { return };
+    let separator: &[u8] = if rest.is_empty() { b"" } else { b":" };
+    // True if the shim is not hidden, or the program has lengthened the value since.
+    if shim.is_empty() || shim.len() + separator.len() + rest.len() > length {
+        return;
+    }
+    let rest_bytes = rest.len() + 1;
+    // SAFETY: the value had at least this length before, and a NUL. The rest moves with its NUL behind the shim.
+    unsafe {
+        address.add(shim.len() + separator.len()).copy_from(address, rest_bytes);
+        address.add(shim.len()).copy_from_nonoverlapping(separator.as_ptr(), separator.len());
+        address.copy_from_nonoverlapping(shim.as_ptr(), shim.len());
     }
 }
 

@@ -8,7 +8,8 @@
 //!   workspace's dev profile) it is an ordinary library that is never preloaded.
 //! - Its own system calls bypass libc ([`sys`]): no errno, no cancellation point, no other preloaded library's hook.
 //! - The constructor finds the next definition of each hooked function once ([`next`]).
-//! - A vfork child runs in its parent's memory. So a process whose pid is not the one in [`state`] writes nothing there.
+//! - A vfork child runs in its parent's memory. So a process whose pid is not the one in [`state`] writes nothing there. The exception
+//!   is that it restricts itself ([`hooks::sandbox`]), which the parent forgets when it reaps the child.
 //! - Nothing here has a destructor, because a cancelled thread is unwound straight through these frames.
 //!
 //! Imports go one way:

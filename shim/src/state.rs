@@ -2,7 +2,7 @@
 //! corrects its copy.
 //!
 //! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent's memory. The note of a
-//! seccomp filter is an exception.
+//! seccomp filter is an exception, which the parent takes back when it reaps the child.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -52,8 +52,9 @@ pub(crate) fn is_active() -> bool {
 
 /// Whether the shim may make system calls of its own. A seccomp filter may kill the process for them.
 ///
-/// No memory of a process shows a filter, so only noted ones are known. A filter that another process installed in this memory
-/// ([`FILTERED_PID`]) counts as well, because to find out which of the two is running would be a system call.
+/// A process can't see its filters without a system call, so only those count whose installation the hooks saw
+/// ([`crate::hooks::sandbox`]). In memory shared with another process (CLONE_VM), the other's filter counts, too: to ask which of the
+/// two is running would itself be a system call.
 pub(crate) fn may_call_kernel() -> bool {
     FILTERS.load(Relaxed) == 0
 }
@@ -74,10 +75,10 @@ pub(crate) fn forget_failed_filter() {
     FILTERS.fetch_sub(1, Relaxed);
 }
 
-/// Forgets the filter of a child that ended, which it installed while it ran in this process's memory. If a second filter was noted,
-/// nothing is forgotten, since that filter may be this process's own.
-pub(crate) fn forget_filter_of(child: u32) {
-    if FILTERED_PID.load(Relaxed) == child && child != PID.load(Relaxed) {
-        let _ = FILTERS.compare_exchange(1, 0, Relaxed, Relaxed);
-    }
+/// Forgets the filter of a child that ended, if the child installed it while it ran in this process's memory. Returns whether there was
+/// one. If a second filter was noted, nothing is forgotten, since that filter may be this process's own.
+pub(crate) fn forget_filter_of(child: u32) -> bool {
+    FILTERED_PID.load(Relaxed) == child
+        && child != PID.load(Relaxed)
+        && FILTERS.compare_exchange(1, 0, Relaxed, Relaxed).is_ok()
 }

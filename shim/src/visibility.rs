@@ -9,11 +9,12 @@
 //! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs in the root of the process itself. There the two
 //! system calls would be 2% of its time, so the answer that both are visible is kept for 100 ms. A fork child forgets it.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
 use crate::environment::{self, PRELOAD, SESSION};
+use crate::state::UNKNOWN_PID;
 use crate::{next, state, sys};
 
 /// What the new program can see.
@@ -34,17 +35,36 @@ const ANSWER_KEPT_NS: u64 = 100_000_000;
 /// When the kernel last said for posix_spawn that both are visible, CLOCK_MONOTONIC_COARSE nanoseconds; 0: never.
 static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 
-/// This process, or the one of which it is a copy, has restricted itself by Landlock.
-static IS_LANDLOCKED: AtomicBool = AtomicBool::new(false);
+/// The pid of the process that restricted itself by Landlock in this memory; 0: none has. [`UNKNOWN_PID`]: several have, or it is not
+/// known.
+static LANDLOCKED_PID: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that this process has restricted itself by Landlock. If new programs can't load the shim any more, takes it out of the environment
-/// that system(3) and popen(3) hand on. A vfork child's note holds for its parent, too, which costs the parent
-/// a few microseconds for each exec.
+/// Notes that this process has restricted itself by Landlock. If new programs can't load the shim any more, takes it out of the
+/// environment that system(3) and popen(3) hand on. A vfork child does both for its parent, too, until the parent reaps it
+/// ([`forget_restrictions_of`]).
 pub(crate) fn note_landlock() {
-    IS_LANDLOCKED.store(true, Relaxed);
+    let may_ask = state::is_active() && state::may_call_kernel();
+    let pid = if may_ask { sys::getpid() } else { UNKNOWN_PID };
+    let is_first = LANDLOCKED_PID.compare_exchange(0, pid, Relaxed, Relaxed);
+    if is_first.is_err_and(|other| other != pid) {
+        LANDLOCKED_PID.store(UNKNOWN_PID, Relaxed);
+    }
     forget();
-    if state::is_active() && state::may_call_kernel() && !ask().shim {
+    if may_ask && !ask().shim {
         environment::hide_shim();
+    }
+}
+
+/// Forgets the seccomp filter and the Landlock restrictions of a child that ended, if it ran in this process's memory. Then system(3)
+/// and popen(3) hand the shim on again.
+pub(crate) fn forget_restrictions_of(child: u32) {
+    let was_landlocked = LANDLOCKED_PID.load(Relaxed) == child && child != state::PID.load(Relaxed);
+    if was_landlocked {
+        LANDLOCKED_PID.store(0, Relaxed);
+    }
+    let was_filtered = state::forget_filter_of(child);
+    if (was_landlocked || was_filtered) && state::may_call_kernel() && ask().shim {
+        environment::show_shim();
     }
 }
 
@@ -57,7 +77,7 @@ pub(crate) fn ask() -> Visible {
     let is_accessible = |path: &[u8], mode, flags| {
         // Each value reaches to the end of its entry of the environment, where the NUL is.
         let path = path.as_ptr().cast();
-        if IS_LANDLOCKED.load(Relaxed) { sys::can_open(path, flags) } else { sys::is_there(path, mode) }
+        if LANDLOCKED_PID.load(Relaxed) != 0 { sys::can_open(path, flags) } else { sys::is_there(path, mode) }
     };
     Visible {
         shim: shim.is_empty() || is_accessible(shim, libc::R_OK, libc::O_RDONLY),
@@ -82,7 +102,16 @@ pub(crate) fn recall_or_ask() -> Visible {
     visible
 }
 
-/// Forgets the answer. For a fork child, since it may change its root before it starts a program.
-pub(crate) fn forget() {
+/// Forgets the answer.
+fn forget() {
     SAW_BOTH_NS.store(0, Relaxed);
+}
+
+/// Corrects what is kept here, in a fork child. The child may change its root before it starts a program, so the answer is forgotten.
+/// Landlock's restrictions are the child's own, too.
+pub(crate) fn correct_in_fork_child() {
+    forget();
+    if LANDLOCKED_PID.load(Relaxed) != 0 {
+        LANDLOCKED_PID.store(UNKNOWN_PID, Relaxed);
+    }
 }

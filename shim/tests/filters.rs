@@ -106,6 +106,25 @@ fn own_environment_has_no_shim_after_a_filter() {
     }
 }
 
+/// A vfork child that installs a filter takes the shim out of its parent's environment, where it runs.
+// Requirement: SHIM-5, SHIM-10, SEE-127
+#[test]
+fn own_environment_has_the_shim_again_when_a_vfork_child_with_a_filter_is_reaped() {
+    for (before, after, rest, separator) in
+        [("", "", "", ""), ("", ":libm.so.6", "libm.so.6", ":"), ("libm.so.6 ", "", "libm.so.6", ":")]
+    {
+        let session = Session::new();
+        let shim = SHIM.display();
+        let mut command = session.command(program("filters", &[]));
+        let output = run(command.arg("vfork-system").env(ENV_PRELOAD, format!("{before}{shim}{after}")));
+        assert_eq!(output.status, status_of(7), "{output:?}");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(shown, format!("{rest}\n{shim}{separator}{rest}\n"));
+        // The child's REAPED. START and EXIT of the second shell, which libc's system() reaps without a hook.
+        assert_eq!(kinds(&session.events()), "SRSEE", "{before}{after}");
+    }
+}
+
 // Requirement: SHIM-5
 #[test]
 fn programs_that_could_not_be_started_are_not_counted() {

@@ -54,6 +54,17 @@ fn program_under_landlock_is_quiet_and_the_report_says_what_to_allow() {
         report.assert_all_exact(if mode == "exec" { 2 } else { 3 });
         assert!(!report.warnings().contains("sandbox"), "{mode}: {}", report.warnings());
     }
+    // The parent of a vfork child that restricts itself is not restricted: after it has reaped the child, the programs that it starts
+    // have the shim.
+    let run = same_with_and_without(&[&landlock, "vfork"]);
+    assert_eq!(
+        (run.status.code(), run.stdout.as_str()),
+        (Some(4), "restricted\nrestricted\n"),
+        "{}",
+        run.stderr
+    );
+    let report = run.report();
+    assert_eq!(report.u64("coverage.layers.preload"), 3, "{report}");
     for mode in modes {
         let run = or_skip!(tracked([&*landlock, mode]).by_an_ordinary_user()).run();
         let got = (run.status.code(), run.stdout.as_str(), run.stderr.as_str());

@@ -1,7 +1,9 @@
-/* landlock exec|system|spawn [DIRECTORY...]
+/* landlock exec|system|spawn|vfork [DIRECTORY...]
  *
  * Restricts itself to reading the system's directories, and to using all in the given ones. Then starts a shell that prints a line
- * and exits with status 4, in its place, by libc's system(), or by posix_spawn(). Status 77 if the kernel has no Landlock. */
+ * and exits with status 4, in its place, by libc's system(), or by posix_spawn(). Status 77 if the kernel has no Landlock.
+ *
+ * vfork: a vfork child restricts itself, and execs the shell. Then the parent, which is not restricted, starts one by system(). */
 #include "common.h"
 #include <linux/landlock.h>
 #include <spawn.h>
@@ -16,6 +18,10 @@ static void allow(const char *directory, unsigned long long access) {
     if (path.parent_fd < 0) return;
     if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &path, 0)) die(directory);
     close(path.parent_fd);
+}
+
+static void restrict_self(void) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, rules, 0)) die("restrict");
 }
 
 int main(int argc, char **argv) {
@@ -33,7 +39,17 @@ int main(int argc, char **argv) {
     allow("/lib64", READ);
     allow("/etc", READ);
     for (int i = 2; i < argc; i++) allow(argv[i], READ | LANDLOCK_ACCESS_FS_WRITE_FILE);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, rules, 0)) die("restrict");
+    if (!strcmp(argv[1], "vfork")) {
+        child = vfork();
+        if (!child) {
+            restrict_self();
+            execvp("sh", words);
+            _exit(96);
+        }
+        if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 4) die("vfork");
+        return WEXITSTATUS(system(words[2]));
+    }
+    restrict_self();
     close(rules);
     if (!strcmp(argv[1], "exec")) execvp("sh", words);
     if (!strcmp(argv[1], "system")) return WEXITSTATUS(system(words[2]));

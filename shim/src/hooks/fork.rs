@@ -72,7 +72,7 @@ extern "C" fn in_child() {
     state::WROTE_START.store(false, Relaxed);
     state::WROTE_EXIT.store(false, Relaxed);
     state::IS_TRACER.store(false, Relaxed);
-    visibility::forget();
+    visibility::correct_in_fork_child();
     let max_rss_kib = sys::getrusage(libc::RUSAGE_SELF).ru_maxrss as u64;
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
     let origin = emit::origin_by_syscall(pid, parent);

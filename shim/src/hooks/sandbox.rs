@@ -4,6 +4,8 @@
 //! - Once a filter is installed, the shim makes no system call in this process, because the filter may kill the process for one. A
 //!   program that is exec'd then does not get the shim ([`crate::env_repair`]).
 //! - Landlock only refuses files, which the dynamic linker of a program would report: [`visibility`].
+//! - A vfork child that restricts itself runs in its parent's memory. What is noted holds for the parent, too, until it reaps the child
+//!   ([`visibility::forget_restrictions_of`]).
 //!
 //! A filter that comes by a system call instruction of the program's own is not noticed. Nor is one that an earlier image installed,
 //! if that was static: no memory of a process shows its filters, and START and EXIT can't afford to read /proc.

@@ -20,7 +20,7 @@ use gpu_track_abi::layout::FLAG_NO_WAIT_RECORDS;
 use gpu_track_abi::record::{Event, FLAG_TRACER};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
-use crate::{emit, next, rss, state, sys};
+use crate::{emit, next, rss, state, sys, visibility};
 
 assert_signatures_of_libc! { wait wait4 waitid waitpid }
 
@@ -60,7 +60,7 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
                 && let Some(info) = info.as_ref()
                 && matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED)
             {
-                state::forget_filter_of(info.si_pid().cast_unsigned());
+                visibility::forget_restrictions_of(info.si_pid().cast_unsigned());
             }
             return result;
         }
@@ -204,7 +204,7 @@ fn saw_trace_stop() {
 /// and peak. The record then has those that were read before the filter was installed. If the pid was not read, as in a fork child,
 /// no record is written.
 fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
-    state::forget_filter_of(child.cast_unsigned());
+    visibility::forget_restrictions_of(child.cast_unsigned());
     if !wants_records() {
         return;
     }

@@ -133,8 +133,10 @@ int main(int argc, char **argv) {
             if (!strcmp(how, "vfork-exec")) execve(path, show, environ);
             _exit(7);
         }
+        if (!strcmp(how, "vfork-system")) CHECK(!system("echo \"$LD_PRELOAD\""));
         if (!strcmp(how, "vfork-waitid")) CHECK(!waitid(P_PID, pid, &info, WEXITED) && info.si_status == 7);
         else CHECK(reap(pid) == 7);
+        if (!strcmp(how, "vfork-system")) return WEXITSTATUS(system("echo \"$LD_PRELOAD\"; exit 7"));
         if (!(pid = fork())) exit(8);
         CHECK(reap(pid) == 8);
         return 0;
