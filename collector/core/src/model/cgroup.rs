@@ -64,7 +64,7 @@ pub struct MemoryLimitUse {
     pub cgroup: String,
     /// The limit, bytes.
     pub limit_bytes: u64,
-    /// How often an allocation met the limit during the run; `None`: the kernel does not count it.
+    /// How often an allocation met the limit during the run. In v1, hits that reclaim solved count, too. `None`: not known.
     pub hits: Option<u64>,
     /// The largest charge since the group was made, page cache included, bytes.
     pub peak_bytes: Option<u64>,

@@ -32,30 +32,35 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     // The limit may have been changed meanwhile.
     let Limit::Known(limit_bytes) = memory_limit(&limit.dir)? else { return None };
     let hits_since = |before: u64| hits(&limit.dir)?.checked_sub(before);
+    // Newer kernels have this file without counting: in Linux 6.18, a process that was killed at that limit left it at 0.
+    let may_lack_hits = limit.dir.join(HITS_WITH_SWAP).exists();
     let peak_bytes = peak(&limit.dir);
     Some(MemoryLimitUse {
         cgroup: limit.name.clone(),
         limit_bytes,
-        hits: limit.hits_before.and_then(hits_since),
+        hits: limit.hits_before.and_then(hits_since).filter(|hits| *hits > 0 || !may_lack_hits),
         peak_bytes,
         // A peak that has not grown may be older than the run.
         is_peak_of_run: matches!((limit.peak_before, peak_bytes), (Some(before), Some(now)) if now > before),
     })
 }
 
-/// Reads how often an allocation met the limit. v1 has a count for the limit of memory alone, and one for that of memory with swap.
-/// `None`: not known, as for a 0 in v1, whose files newer kernels (such as 6.18) have without counting.
+/// v1's count of hits of the limit of memory with swap.
+const HITS_WITH_SWAP: &str = "memory.memsw.failcnt";
+
+/// Reads how often an allocation met the limit since the group was made. v1 has a count for the limit of memory alone, and one for that
+/// of memory with swap. `None`: the kernel has no count.
 fn hits(dir: &Path) -> Option<u64> {
     if let Some(hits) = number(&dir.join("memory.failcnt")) {
-        let all = hits.saturating_add(number(&dir.join("memory.memsw.failcnt")).unwrap_or(0));
-        return Some(all).filter(|all| *all > 0);
+        return Some(hits.saturating_add(number(&dir.join(HITS_WITH_SWAP)).unwrap_or(0)));
     }
+    // Not "max", which also counts hits that reclaim solved. v1 has no count without those.
     // Before Linux 5.2 there is only `memory.events`, which also counts what happened in the groups below.
     let events = ["memory.events.local", "memory.events"].iter().find_map(|file| read(&dir.join(file)))?;
     count(&events, "oom ")
 }
 
-/// Reads the largest charge since the group was made, bytes. v2 has it since Linux 5.19.
+/// Reads the largest charge since the group was made, bytes. v2 has it since Linux 5.19. `None`: the kernel does not keep it.
 fn peak(dir: &Path) -> Option<u64> {
     ["memory.max_usage_in_bytes", "memory.peak"].iter().find_map(|file| number(&dir.join(file)))
 }
@@ -100,10 +105,13 @@ mod tests {
         put(&dir, "memory/job/memory.max_usage_in_bytes", "6000\n");
         let limits = Groups::own(&root).memory_limits();
         assert_eq!((limits[0].hits_before, limits[0].peak_before), (Some(3), Some(6000)));
-        put(&dir, "memory/job/memory.failcnt", "0\n");
-        put(&dir, "memory/job/memory.memsw.failcnt", "0\n");
-        assert_eq!(usage(&limits[0]).unwrap().hits, None);
+        let hits = || usage(&limits[0]).unwrap().hits;
+        assert_eq!(hits(), None, "of hits with swap, a newer kernel tells none");
+        put(&dir, "memory/job/memory.failcnt", "5\n");
+        assert_eq!(hits(), Some(4));
+        std::fs::remove_file(dir.path().join("memory/job/memory.memsw.failcnt")).unwrap();
         put(&dir, "memory/job/memory.failcnt", "3\n");
+        assert_eq!(hits(), Some(0), "swap is not counted here");
         put(&dir, "memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(Groups::own(&root).memory_limits(), limits, "the topmost group has none");
     }
