@@ -25,7 +25,7 @@ const DEFAULT_MOST: usize = 20;
 /// A build server sets one of these, and nobody looks at its terminal.
 const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
 
-/// An environment variable. `None`: it is not set.
+/// Looks up an environment variable by its name. `None`: it is not set.
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Decides where the report of a run in this environment is kept, and how many are. `None`: it is not kept.

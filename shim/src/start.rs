@@ -75,7 +75,7 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     for header in state::sessions() {
         // SAFETY: libc sets its environment up before any constructor runs.
         let variable = |name: &[u8]| unsafe { environment::Strings::new(environment::environ) }.value(name);
-        // Every tracked process can write the header.
+        // A copy, since every tracked process can write the header.
         let list = task::copy_of_names(&header.task_names);
         let task = marks.keys(list.iter().flat_map(task::names), variable, &header.task_baseline);
         let start = Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank, task };

@@ -52,7 +52,7 @@ fn is_locked(file: &File, range: Range) -> io::Result<bool> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(c_int::from(lock.l_type) != libc::F_UNLCK) }
 }
 
-/// Sets or ends a lock. `false`: another open file has one that conflicts.
+/// Sets a lock of this kind (F_RDLCK, F_WRLCK), or ends one (F_UNLCK). `false`: another open file has one that conflicts.
 fn set(file: &File, kind: c_int, range: Range) -> io::Result<bool> {
     let lock = lock(kind, range);
     // SAFETY: the kernel reads one `flock`, which `lock` is.

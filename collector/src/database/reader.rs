@@ -98,7 +98,7 @@ impl DatabaseReader {
         self.columns_if_any(table)?.ok_or_else(|| format!("has no table \"{table}\""))
     }
 
-    /// The rows that a query about `table` has.
+    /// What `of_row` makes of the rows of a query, whose parameter is the name `table`.
     fn list<T>(
         &self,
         query: &str,
@@ -132,7 +132,7 @@ impl DatabaseReader {
     /// Returns what `take` makes of the first row of a table, with the columns `names`.
     ///
     /// # Errors
-    /// As [`Self::rows`], and if there is no row.
+    /// If the table can't be read or has no row, or if `take` fails. The error is a text to put after the file's name.
     pub(crate) fn first_row<T>(
         &self,
         table: &str,
@@ -140,6 +140,7 @@ impl DatabaseReader {
         take: impl FnOnce(&Row) -> rusqlite::Result<T>,
     ) -> Result<T, String> {
         let query = select(names, table) + " LIMIT 1";
+        // One row needs no count of its content: SQLITE_LIMIT_LENGTH bounds it.
         self.connection.query_row(&query, [], take).map_err(|error| match error {
             rusqlite::Error::QueryReturnedNoRows => format!("has no row in its table \"{table}\""),
             error => sqlite_error(error),

@@ -28,7 +28,7 @@ const READS: u64 = 4;
 /// So many bytes may be read of any database, however small it is.
 const LEAST_READABLE: u64 = 16 << 20;
 
-/// Opens a database whose name this VFS knows.
+/// Opens a database. `name` must be of one of the two forms at the head of this file.
 ///
 /// # Errors
 /// If SQLite can't open it.
@@ -321,6 +321,7 @@ unsafe extern "C" fn lock(_: *mut sqlite3_file, _: c_int) -> c_int {
     ffi::SQLITE_OK
 }
 
+/// Says that nobody else is about to write, as for [`lock`].
 unsafe extern "C" fn check_reserved_lock(_: *mut sqlite3_file, is_reserved: *mut c_int) -> c_int {
     // SAFETY: SQLite hands a place for the result.
     unsafe { *is_reserved = 0 };

@@ -53,7 +53,7 @@ pub enum NotRecorded {
     /// The state file has nothing yet from which a report could be made.
     #[error("nothing is known of it yet, or there was no room for it in shared memory")]
     Nothing,
-    /// Its report was written, or it can't be read.
+    /// The run's report was written already, or its files can't be read.
     #[error(transparent)]
     NotRead(NotRecovered),
 }
@@ -144,7 +144,7 @@ impl SoFar {
 }
 
 /// Loads the run. If the collector saves a snapshot meanwhile, it removes the journal that the earlier snapshot needs, so the run is
-/// loaded again. The same if nothing is known of the run: it may just have begun.
+/// loaded again. It is also loaded again if nothing is known of it, since it may just have begun.
 fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
     let mut is_unknown = false;
     for _ in 0..MOST_TRIES {

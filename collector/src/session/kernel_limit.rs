@@ -8,8 +8,8 @@ use crate::sources::cgroup::run_cgroup;
 use crate::sources::host;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Makes the kernel enforce, in the run's cgroup, the strictest of the limits of RAM at which the tree is ended. Returns whether the
-/// kernel took it. `None`: the run has no such limit, or no cgroup of its own.
+/// Sets the memory limit of the run's cgroup to the strictest RAM limit that ends the tree. Returns the limit, or why the kernel refused
+/// it. `None`: the run has no cgroup of its own, or no such limit whose bytes are known.
 pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
     let Some(Ok(cgroup)) = &config.cgroups.own else { return None };
     let ends_at_ram = |limit: &&Rule| limit.quantity == Quantity::Ram && limit.ends();
@@ -21,7 +21,7 @@ pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
     })
 }
 
-/// The RAM that a limit allows, bytes. `None`: it is a percentage of the usable RAM, which is unknown.
+/// The RAM that a limit allows, bytes. `None`: it is a percentage of the usable RAM, and that is unknown.
 fn allowed_bytes(limit: &Rule, config: &Config, root: &ProcRoot) -> Option<u64> {
     match limit.threshold {
         Threshold::Amount(bytes) => Some(bytes),
@@ -31,7 +31,7 @@ fn allowed_bytes(limit: &Rule, config: &Config, root: &ProcRoot) -> Option<u64> 
             let whole = usable_at_start(config, &host::of_this_machine(root, attached)).memory.bytes?;
             Some((whole as f64 * percent / 100.0) as u64)
         }
-        // Memory that rises all the time: only an alert has this threshold, and here are limits.
+        // Memory that rises all the time: only alerts have this threshold, and these are limits.
         Threshold::Rise => None,
     }
 }

@@ -41,11 +41,11 @@ use crate::sys::pidfd;
 use crate::sys::proc_fs::{self, ProcRoot};
 use crate::sys::segment::Segment;
 
-/// How often all processes that ended are looked for in /proc. In between, only those are looked for whose reaper will write no
-/// REAPED record (on waiting for them).
+/// How often all processes that ended are looked for in /proc, nanoseconds. In between, only those are looked for whose reaper will
+/// write no REAPED record.
 const ABSENCE_NS: u64 = 50_000_000;
 
-/// How often the core is asked whether an uninstrumented program (one without the shim) still runs.
+/// How often the core is asked whether an uninstrumented program (one without the shim) still runs, nanoseconds.
 const PRESENCE_NS: u64 = 1_000_000_000;
 
 /// Which of the processes that ended are looked for in /proc.

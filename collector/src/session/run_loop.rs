@@ -209,9 +209,10 @@ impl Session {
     }
 }
 
-/// If the core suspects that records are forged, tells it how many processes the whole machine has created since the run began.
-/// `forks_before`: how many it had created before. `None`: not known.
+/// If the records seem forged by the last count that the core has, gives it a fresh one: how many processes and threads the machine has
+/// created since the run began. The core then decides. `forks_before`: how many it had created before; `None`: not known.
 fn check_suspicion(run: &mut JournaledRun, root: &ProcRoot, forks_before: Option<u64>, now_ns: u64) {
+    // Once forgery is established, it stays.
     if run.health.forgery.is_none() && run.suspicion(now_ns).is_some() {
         // Read only on suspicion, because /proc/stat is long on large machines.
         let made = root.forks().zip(forks_before).map(|(forks, before)| forks.saturating_sub(before));

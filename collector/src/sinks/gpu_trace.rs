@@ -126,10 +126,10 @@ impl Sink for GpuLog {
         if lines.is_empty() { Ok(()) } else { self.write(lines) }
     }
 
-    /// Writes the lines of GPUs of which too little was read. Without any line, writes the header, so that the log is not empty.
+    /// Writes the last lines of GPUs of which enough was never read. If the log has no line at all, it gets its header here.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
-        let held = std::mem::take(&mut self.held).into_values().collect();
-        self.write(held)
+        let held_back = std::mem::take(&mut self.held).into_values().collect();
+        self.write(held_back)
     }
 
     fn loss(&self) -> Loss {

@@ -34,19 +34,25 @@ use crate::sys::{kernel, netlink, pidfd};
 /// Offsets in a message: netlink header, connector header, then the event, without padding.
 const EVENT: usize = 16 + 20;
 const TIME: usize = EVENT + 8;
+/// The event's data are 32-bit words. Fork: parent pid, parent tgid, child pid, child tgid. Exec: pid, tgid. Exit: pid, tgid, status.
+/// A process is named by its tgid.
 const DATA: usize = EVENT + 16;
+const PARENT_TGID: usize = DATA + 4;
+const CHILD_PID: usize = DATA + 8;
+const CHILD_TGID: usize = DATA + 12;
+const EXEC_TGID: usize = DATA + 4;
+const EXIT_PID: usize = DATA;
+const EXIT_TGID: usize = DATA + 4;
+const EXIT_STATUS: usize = DATA + 8;
 
 /// Parses a netlink message. `None`: the message is cut short, or is no fork, exec or exit.
-///
-/// The event's data are 32-bit words. Fork: parent pid, parent tgid, child pid, child tgid. Exec: pid, tgid. Exit: pid, tgid,
-/// status. A process is named by its tgid.
 pub fn parse(message: &[u8]) -> Option<KernelEvent> {
     let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
     let time = message.get(TIME..TIME + 8)?.try_into().ok()?;
     let (pid, what) = match word(EVENT)? {
-        PROC_EVENT_FORK => (word(DATA + 12)?, What::Fork { parent: word(DATA + 4)? }),
-        PROC_EVENT_EXEC => (word(DATA + 4)?, What::Exec),
-        PROC_EVENT_EXIT => (word(DATA + 4)?, What::Exit { status: word(DATA + 8)?.cast_signed() }),
+        PROC_EVENT_FORK => (word(CHILD_TGID)?, What::Fork { parent: word(PARENT_TGID)? }),
+        PROC_EVENT_EXEC => (word(EXEC_TGID)?, What::Exec),
+        PROC_EVENT_EXIT => (word(EXIT_TGID)?, What::Exit { status: word(EXIT_STATUS)?.cast_signed() }),
         _ => return None,
     };
     Some(KernelEvent { at_ns: u64::from_ne_bytes(time), pid, what })
@@ -99,7 +105,7 @@ pub fn subscribe() -> Result<Subscription, SubscribeError> {
 /// Opens a socket that receives fork, exec and exit events, but not those of threads.
 fn socket() -> io::Result<OwnedFd> {
     let socket = netlink::open(rustix::net::netlink::CONNECTOR, BUFFER_BYTES)?;
-    filter(&socket)?;
+    attach_filter(&socket)?;
     netlink::join(&socket, CN_IDX_PROC)?;
     request(&socket, &[PROC_CN_MCAST_LISTEN])?;
     // Since Linux 6.6 a listener can select events; older kernels ignore a message of this size.
@@ -107,8 +113,9 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Attaches a socket filter by which the kernel drops events of threads.
-fn filter(socket: &OwnedFd) -> io::Result<()> {
+/// Attaches a socket filter: the kernel passes execs, and the forks and exits of whole processes. It drops all else, such as events of
+/// threads.
+fn attach_filter(socket: &OwnedFd) -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const EQUAL_X: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_X) as u16;
@@ -125,16 +132,17 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         is(PROC_EVENT_FORK, 3, 0),
         is(PROC_EVENT_EXIT, 6, 0),
         is(PROC_EVENT_EXEC, 9, 0),
+        // Any other kind of event is dropped.
         op(RETURN, 0, 0, 0),
         // A fork makes a process if pid and tgid of the child are equal.
-        load(DATA + 8),
+        load(CHILD_PID),
         op(TAX, 0, 0, 0),
-        load(DATA + 12),
+        load(CHILD_TGID),
         op(EQUAL_X, 0, 4, 5),
         // The thread that exits is the first one of its process if pid and tgid are equal.
-        load(DATA),
+        load(EXIT_PID),
         op(TAX, 0, 0, 0),
-        load(DATA + 4),
+        load(EXIT_TGID),
         op(EQUAL_X, 0, 0, 1),
         op(RETURN, u32::MAX, 0, 0),
         op(RETURN, 0, 0, 0),

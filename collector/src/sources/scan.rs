@@ -339,7 +339,8 @@ impl Scanner {
             // The program was read from /proc already.
             ProgramOrigin::Read => false,
         };
-        // This is asked last. If the process has exec'd since its first reading, the next reading shows that.
+        // Asked after the reads above, so that an exec before or between them is noticed. It is left to the next reading, which finds
+        // it. An exec after this question does no harm: the next reading finds it, too, and the program is read again.
         let is_same = || self.root.stat(target.pid).is_some_and(|stat| stat.start_stack == start_stack);
         if known.has_unreported_exec || !runs_another || !is_same() {
             return Vec::new();

@@ -11,7 +11,7 @@ use crate::model::observation::Observation;
 use crate::model::stalls::{StallReading, StallTime, Stalls};
 use crate::sys::proc_fs::ProcRoot;
 
-/// The first reading is taken at this age of the run, since it takes about 0.2 ms.
+/// The first reading is not taken before this age of the run, nanoseconds: it takes about 0.2 ms, too much for shorter runs.
 const FIRST_NS: u64 = 50_000_000;
 
 /// Reads the kernel's counts.
@@ -29,14 +29,15 @@ pub(crate) struct StallReader {
 }
 
 impl StallReader {
-    /// Prepares the first reading. `pid` is as the field, `own` the run's own cgroup, and `job` the id of its Slurm job.
+    /// Prepares the first reading. `pid`: the process whose groups are read; `None`: this one. `own`: the run's own cgroup. `job`: the
+    /// id of its Slurm job.
     pub(crate) fn new(root: ProcRoot, pid: Option<u32>, own: Option<&RunCgroup>, job: Option<&str>) -> Self {
         let job = job.map(|id| format!("/job_{id}/"));
         Self { root, pid, own: own.map(|own| own.dir.clone()), job, groups: None }
     }
 
-    /// Takes the first reading if it is due when the run has lasted for `age_ns`, nanoseconds. `is_last`: takes the last one, unless
-    /// there was no first one.
+    /// Takes the first reading if it is due when the run has lasted for `age_ns`, nanoseconds. If `is_last`, takes the last one instead.
+    /// `None`: no reading is due, or there was no first one.
     pub(crate) fn read(&mut self, age_ns: u64, is_last: bool) -> Option<Observation> {
         let was_read = self.groups.is_some();
         if was_read != is_last || age_ns < FIRST_NS {
@@ -63,7 +64,7 @@ impl StallReader {
     }
 }
 
-/// Reads the stalls by resource. `file` gives the path for the name of a resource.
+/// Reads the stalls by resource. `file`: makes a path of the name of a resource.
 fn stalls(file: impl Fn(&str) -> PathBuf) -> Stalls {
     let time = |resource| stall_time(&file(resource));
     Stalls { cpu: time("cpu"), memory: time("memory"), io: time("io") }

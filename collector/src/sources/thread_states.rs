@@ -27,25 +27,27 @@ use crate::sys::clock;
 use crate::sys::descriptors::{Descriptor, Position, descriptors};
 use crate::sys::proc_fs::{ProcRoot, Stat, read_held};
 
-/// Threads are read once in this time at most.
+/// Threads are read once in this time at most, nanoseconds.
 const PERIOD_NS: u64 = 20_000_000;
-/// A run that is younger than this is not asked what it does: it is over before anybody asks why it is slow.
+/// The threads of a run that is younger than this are not read, nanoseconds: it may be over before anybody asks why it is slow.
 const YOUNGEST_NS: u64 = 50_000_000;
-/// What readings may cost: one part in this many of the time.
+/// Readings may cost one part in this many of the time.
 const BUDGET_PART: u64 = 200;
 /// What is saved up for a reading, at most, nanoseconds.
 const MOST_SAVED_NS: u64 = 5_000_000;
-/// After so many looks, what they cost is taken off the budget: the clock costs as much as a tenth of a look.
+/// After so many looks into /proc, their cost is subtracted from the budget. Not after each: to read the clock costs as much as a
+/// tenth of a look.
 const LOOKS_AT_ONCE: u32 = 8;
-/// The threads of a process are listed again after this time, even if there are as many as before.
+/// The threads of a process are listed again after this time, even if there are as many as before, nanoseconds.
 const LISTED_NS: u64 = 1_000_000_000;
-/// For each thread there is at least this much time between two lists: that is 0.5% of a core.
+/// Between two lists of a process's threads there is at least this much time for each of them, nanoseconds: listing takes 0.5% of a
+/// core then.
 const LISTED_NS_A_THREAD: u64 = 200_000;
-/// A thread of which another one of its process used this many times the CPU time is none that the process waits for.
+/// If another thread of the process used this many times the CPU time of a thread, the process does not wait for that thread.
 const POOLED_PART: u64 = 5;
 /// How many processes are looked at for the other end of a pipe.
 const MAX_PEERS: usize = 64;
-/// Whether the other end of a pipe is of the run is known for so long.
+/// For so long it is remembered whether the other end of a pipe is of the run, nanoseconds.
 const PIPES_NS: u64 = 1_000_000_000;
 /// How many files are held at most, whatever the limit of descriptors: the kernel's memory for them counts for the job.
 const MAX_HELD: usize = 4096;
@@ -57,21 +59,24 @@ pub(crate) struct ThreadReader {
     processes: FxHashMap<ProcessId, HeldProcess>,
     /// When threads were last read, CLOCK_MONOTONIC nanoseconds; 0: never.
     read_ns: u64,
-    /// What threads used before this time does not count, CLOCK_MONOTONIC nanoseconds: an earlier collector has counted it, or it is from
-    /// before the run. `u64::MAX` before the first reading after an earlier collector.
+    /// CLOCK_MONOTONIC nanoseconds. What threads used before does not count: an earlier collector has counted it, or it is from before
+    /// the run. `u64::MAX` before the first reading after an earlier collector.
     counted_until_ns: u64,
     /// CPU time that may be spent now, nanoseconds.
     saved_ns: u64,
-    /// CPU time of this thread when the cost of looks was last taken off, nanoseconds, and the looks since then.
-    counted_cpu_ns: u64,
+    /// CPU time of the collector's own thread when the cost of looks was last subtracted from `saved_ns`, nanoseconds.
+    charged_cpu_ns: u64,
+    /// Looks into /proc since then.
     looks: u32,
     /// At which process the next reading begins.
     first: usize,
-    /// This many files may be held; 0 before the first reading.
+    /// This many files may be held open; 0 before the first reading.
     most_held: usize,
+    /// This many are.
     held: usize,
-    /// Whether the other end of a pipe is of the run, by the pipe's name, and since when that is known.
+    /// Whether the other end of a pipe is of the run, by the pipe's name.
     pipes: FxHashMap<String, bool>,
+    /// When `pipes` was last emptied, CLOCK_MONOTONIC nanoseconds.
     pipes_ns: u64,
     /// The cores that the threads which ran or waited for one since the last reading may use together.
     cores: CpuSet,
@@ -83,7 +88,7 @@ pub(crate) struct ThreadReader {
 #[derive(Debug, Default)]
 struct HeldProcess {
     threads: Vec<HeldThread>,
-    /// With which of them the next reading begins.
+    /// The thread with which the next reading begins.
     next: usize,
     /// When its threads were listed, CLOCK_MONOTONIC nanoseconds; 0: never.
     listed_ns: u64,
@@ -175,7 +180,7 @@ impl ThreadReader {
             self.most_held = usize::try_from(limit / 4).unwrap_or(usize::MAX).min(MAX_HELD);
         }
         self.saved_ns = (self.saved_ns + elapsed_ns / BUDGET_PART).min(MOST_SAVED_NS);
-        (self.counted_cpu_ns, self.looks) = (clock::thread_cpu_ns(), 0);
+        (self.charged_cpu_ns, self.looks) = (clock::thread_cpu_ns(), 0);
         self.cores.clear();
         if now_ns.saturating_sub(self.pipes_ns) >= PIPES_NS {
             self.pipes.clear();
@@ -195,7 +200,7 @@ impl ThreadReader {
                 self.first = index;
             }
         }
-        self.take_off_cost();
+        self.charge_cost();
         // Threads that were not read may use other cores.
         found.cores = if found.known < found.total { 0 } else { self.cores.count() };
         Some(Observation::ThreadStates(found))
@@ -253,7 +258,7 @@ impl ThreadReader {
         let is_first = std::mem::replace(&mut process.listed_ns, now_ns) == 0;
         let pid = target.target.pid;
         let tids = if is_single { vec![pid] } else { self.root.threads(pid) };
-        self.take_off_cost();
+        self.charge_cost();
         let alive: FxHashSet<u32> = tids.iter().copied().collect();
         self.forget(process, |thread| !alive.contains(&thread.tid));
         let known: FxHashSet<u32> = process.threads.iter().map(|thread| thread.tid).collect();
@@ -406,8 +411,9 @@ impl ThreadReader {
         is_terminal && open.peek().is_some() && !open.any(|file| file.name.starts_with("socket:"))
     }
 
-    /// What a process waits for that waits for events. Without a socket it is mostly a pipe whose other end is of the run, or a child: make
-    /// waits so for a recipe, whose end a signal tells.
+    /// What a thread does that sleeps in poll, select or epoll. With a socket open, it waits for events. Without one, it waits for a
+    /// pipe whose other end is of the run, if its process has one. Else it may wait for a child, if there is one: make sleeps so until
+    /// SIGCHLD interrupts it.
     fn doing_in_poll(&mut self, target: &ThreadTarget, all: &[ThreadTarget]) -> Doing {
         self.note_look();
         let pid = target.target.pid;
@@ -465,7 +471,7 @@ impl ThreadReader {
             if pipe_ends(&self.root, peer.target.pid).any(is_end) {
                 return true;
             }
-            self.take_off_cost();
+            self.charge_cost();
             if self.saved_ns == 0 {
                 return true;
             }
@@ -495,19 +501,19 @@ impl ThreadReader {
         before > 0 && self.swapped_in > before
     }
 
-    /// Notes a look into /proc. Now and then takes what looks cost off the budget.
+    /// Notes a look into /proc. After every [`LOOKS_AT_ONCE`], subtracts their cost from the budget.
     fn note_look(&mut self) {
         self.looks += 1;
         if self.looks >= LOOKS_AT_ONCE {
-            self.take_off_cost();
+            self.charge_cost();
         }
     }
 
-    /// Takes the CPU time that this thread used since the last time off the budget.
-    fn take_off_cost(&mut self) {
+    /// Subtracts from the budget the CPU time that the collector's thread used since this was last done.
+    fn charge_cost(&mut self) {
         let cpu_ns = clock::thread_cpu_ns();
-        self.saved_ns = self.saved_ns.saturating_sub(cpu_ns.saturating_sub(self.counted_cpu_ns));
-        (self.counted_cpu_ns, self.looks) = (cpu_ns, 0);
+        self.saved_ns = self.saved_ns.saturating_sub(cpu_ns.saturating_sub(self.charged_cpu_ns));
+        (self.charged_cpu_ns, self.looks) = (cpu_ns, 0);
     }
 }
 

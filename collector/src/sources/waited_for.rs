@@ -198,28 +198,30 @@ impl WaitLookup {
         ((length as u64) < MOST_TABLE_BYTES).then_some(text)
     }
 
-    /// The lock that a process waits for.
+    /// The lock that a process waits for: its file, as far as the process has it open, and who holds it. `None`: /proc/locks shows no
+    /// wait of the process, or can't be read.
     fn lock(&self, pid: u32) -> Option<WaitedFor> {
         let text = Self::table(File::open(self.root.top_path("locks")))?;
         let (holder, inode) = blocker(&text, pid)?;
-        let open = descriptors(&self.root, pid).filter(|file| file.name.starts_with('/'));
-        let mut of_inode = open.filter(|file| {
-            Position::read(&self.root, pid, file.number).is_some_and(|position| position.inode == inode)
-        });
-        let path = of_inode.next().map(|file| file.name);
-        // A pid that was used again is not the holder.
-        let has_file = |pid: u32| {
-            let mut open = descriptors(&self.root, pid).peekable();
-            open.peek().is_none()
-                || open.any(|file| {
-                    Position::read(&self.root, pid, file.number).is_some_and(|at| at.inode == inode)
-                })
-        };
-        let holder = holder.filter(|holder| has_file(*holder)).and_then(|holder| {
+        let mut named = descriptors(&self.root, pid).filter(|file| file.name.starts_with('/'));
+        let path = named.find(|file| self.has_inode(pid, file, inode)).map(|file| file.name);
+        let holder = holder.filter(|holder| self.may_hold(*holder, inode)).and_then(|holder| {
             let name = self.root.read(holder, "comm")?;
             Some((holder, String::from_utf8_lossy(&name).trim_end().to_owned()))
         });
         Some(WaitedFor::Lock { path, holder })
+    }
+
+    /// Whether the process with this pid may hold a lock on the file with this inode. One without the file open is another process,
+    /// which got the pid since. One whose descriptors can't be read is believed.
+    fn may_hold(&self, pid: u32, inode: u64) -> bool {
+        let mut open = descriptors(&self.root, pid).peekable();
+        open.peek().is_none() || open.any(|file| self.has_inode(pid, &file, inode))
+    }
+
+    /// Whether this descriptor of a process is of the file with this inode.
+    fn has_inode(&self, pid: u32, file: &Descriptor, inode: u64) -> bool {
+        Position::read(&self.root, pid, file.number).is_some_and(|position| position.inode == inode)
     }
 }
 

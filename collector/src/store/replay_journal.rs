@@ -48,7 +48,7 @@ pub enum ReplayError {
     /// Its configuration or machine can't be parsed.
     #[error("the journal's configuration is damaged: {0}")]
     Config(#[from] serde_json::Error),
-    /// Another version wrote it.
+    /// Another version of this program wrote it, which may have encoded observations otherwise.
     #[error("the journal was written by version {0}")]
     OtherVersion(String),
     /// It ends before the run did.
@@ -56,13 +56,13 @@ pub enum ReplayError {
     NoEnd,
 }
 
-/// Writes a journal.
+/// Writes the parts of a replay journal to its file, each with its length before it.
 #[derive(Debug)]
-struct ReplayJournal {
+struct PartWriter {
     file: BufWriter<File>,
 }
 
-impl ReplayJournal {
+impl PartWriter {
     /// Creates the file, with version, configuration and machine at its start.
     fn create(path: &Path, config: &Config, host: &HostInfo) -> io::Result<Self> {
         let mut journal = Self { file: BufWriter::new(File::create_new(path)?) };
@@ -85,7 +85,7 @@ impl ReplayJournal {
 #[derive(Debug)]
 pub struct JournaledRun {
     run: Box<RunState>,
-    journal: Option<ReplayJournal>,
+    journal: Option<PartWriter>,
 }
 
 impl Deref for JournaledRun {
@@ -107,7 +107,7 @@ impl JournaledRun {
     /// # Errors
     /// If the file can't be created or written.
     pub fn write_to(&mut self, path: &Path, config: &Config, host: &HostInfo) -> io::Result<()> {
-        self.journal = Some(ReplayJournal::create(path, config, host)?);
+        self.journal = Some(PartWriter::create(path, config, host)?);
         Ok(())
     }
 

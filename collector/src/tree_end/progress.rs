@@ -9,12 +9,13 @@ pub(super) const WITHIN: Duration = Duration::from_secs(10);
 /// Processes that start faster than they are killed are left after this time.
 const AT_ALL_WITHIN: Duration = Duration::from_secs(120);
 
-/// The processes that are left, and since when they are the same.
+/// The progress of ending a tree: which processes are left, and since when they are the same.
 pub(super) struct Progress {
     /// When the processes last changed, or when SIGKILL was due if that is later.
     since: Instant,
     /// When SIGKILL has been tried for too long in all.
     until: Instant,
+    /// The processes that are left.
     left: Vec<Member>,
 }
 

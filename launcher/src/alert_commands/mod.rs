@@ -100,7 +100,7 @@ pub(crate) struct AlertCommands {
 }
 
 impl AlertCommands {
-    /// `command`: CMD, if there is one. `tracked`: the words of what is tracked.
+    /// `command`: CMD, if there is one. `tracked`: the words of the tracked command, of which CMD gets [`LONGEST_COMMAND`] bytes.
     pub(crate) fn new(
         command: Option<OsString>,
         tracked: &[OsString],
@@ -201,8 +201,9 @@ impl AlertCommands {
         self.note(turn, failure);
     }
 
-    /// Forgets the failed runners in whose sessions no child of the launcher is left, because their pids can name other sessions from
-    /// now on. `ended`: a child that is reaped next, and does not count.
+    /// Forgets the failed runners of whose session no process is left. A runner leads a session whose id is its pid. With nothing left
+    /// of the session, the kernel may give the id to another one. Only the launcher's children are looked at, since it inherits the
+    /// orphans. `ended`: a child that is reaped next, and does not count.
     fn forget_ended_sessions(&mut self, ended: u32) {
         if self.failed_runners.is_empty() {
             return;

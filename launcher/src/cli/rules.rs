@@ -185,7 +185,7 @@ pub(super) fn option_of(rule: &Rule) -> &'static str {
     }
 }
 
-/// The beginning of a text that is too long for a limit.
+/// The beginning of a text that is longer than [`LONGEST_TEXT_BYTES`], for a message.
 fn shortened(given: &str) -> String {
     format!("{}...", given.chars().take(LONGEST_TEXT_BYTES).collect::<String>())
 }

@@ -16,11 +16,11 @@ use super::targets::take_lock;
 use super::usage_error::UsageError;
 use crate::console::message;
 
-/// Names a tracking file: the whole run over time.
+/// The option for a tracking file, which has the whole run over time.
 const TRACKING_OPTION: &str = "--tf";
-/// Names the GPU log: the figures of GPUs over time, or stdout for it.
+/// The option for the GPU log, which has the figures of GPUs over time: a file, or `-` for stdout.
 const GPU_LOG_OPTION: &str = "--trace-gpu";
-/// Names the file of events.
+/// The option for the file of events.
 const EVENTS_OPTION: &str = "--events";
 
 /// A tracking file or GPU log, and the lock that keeps other runs from it.

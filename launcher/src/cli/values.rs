@@ -57,7 +57,7 @@ impl Time {
     }
 
     fn allows(self, time: Duration) -> bool {
-        /// Longer than any batch system lets a job run.
+        /// A longer time between samples or lines is taken for a mistake: hardly a run lasts as long.
         const YEAR: Duration = Duration::from_secs(365 * 86_400);
         match self {
             Self::Interval => (Duration::from_millis(1)..=YEAR).contains(&time),

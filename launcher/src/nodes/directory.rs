@@ -22,7 +22,7 @@ use rustix::io::Errno;
 const MARK: &str = "run";
 /// Bytes of a mark: 16 digits and a newline.
 const MARK_BYTES: u64 = 17;
-/// A new mark, before it takes the place of the one before. So a mark is whole at any moment.
+/// A new mark is written under this name, and then renamed to [`MARK`]. So a mark is whole at any moment.
 const NEW_MARK: &str = ".run";
 /// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
@@ -139,7 +139,7 @@ impl NodeDirectory {
     /// If the directory can't be made or locked, is another user's, others can write to it, no run made it, or another run is in it.
     pub(super) fn join(path: &Path, id: u64, begun_at: SystemTime) -> io::Result<(Self, Membership)> {
         let directory = Self::local(path)?;
-        // Before the lock's file is made: that is left in no directory of others.
+        // Checked first, so that no lock's file is made in a directory that no run made.
         entries_of_runs(path)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -158,7 +158,8 @@ impl NodeDirectory {
                 is_first = true;
             }
             // The mark is read before the shared lock is taken: members of another run must not take this process for one of theirs.
-            // It is read again after: an exclusive lock is given up before it becomes a shared one, and another run can come in between.
+            // It is read again after that: the kernel gives an exclusive lock up before it makes it a shared one, and another run can
+            // come in between.
             if Self::open(path, id).is_ok() && try_lock(&lock, FlockOperation::NonBlockingLockShared)? {
                 Self::open(path, id)?;
                 return Ok((directory, Membership { lock, is_first }));

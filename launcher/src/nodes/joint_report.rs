@@ -15,7 +15,7 @@ use gpu_track_collector::model::config::{Config, JointReport, ReportConfig, Repo
 use gpu_track_collector::{NoLock, OutputLock, ProcRoot, clock};
 
 use super::directory::{self, Membership, NodeDirectory};
-use super::{SUFFIX, beside, gather, json_in, state_directory};
+use super::{SUFFIX, directory_beside, gather, json_in, state_directory};
 use crate::cli::{self, Options};
 use crate::console::message;
 use crate::run::config;
@@ -47,7 +47,7 @@ impl RankLock {
     fn join(options: &mut Options, job: &OsStr) -> Result<Self, String> {
         // A hash without random keys, so that all ranks get the same id.
         let id = BuildHasherDefault::<DefaultHasher>::default().hash_one(job);
-        let of_report = options.report.files().next().map(beside);
+        let of_report = options.report.files().next().map(directory_beside);
         let is_temporary = of_report.is_none();
         let in_state = || Some(state_directory()?.join(format!("job.{id:016x}{SUFFIX}")));
         let path =

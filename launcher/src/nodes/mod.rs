@@ -97,7 +97,7 @@ impl NodeRun {
     /// # Errors
     /// If that is not possible. The error is a line for the user.
     fn make(options: &mut Options) -> Result<Self, String> {
-        let of_report = options.report.files().next().map(beside);
+        let of_report = options.report.files().next().map(directory_beside);
         let is_temporary = of_report.is_none();
         let path = of_report
             .or_else(in_state_directory)
@@ -153,14 +153,14 @@ fn json_in(file: &Path) -> ReportTarget {
     ReportTarget { output: Output::File(file.to_owned()), format: format::JSON_NAME.to_owned() }
 }
 
-/// The directory of the nodes' reports for a report in this file, beside it.
-fn beside(report: &Path) -> PathBuf {
+/// The path of the nodes' directory for this report file: the file's own path with [`SUFFIX`] after it.
+fn directory_beside(report: &Path) -> PathBuf {
     let mut path = report.as_os_str().to_owned();
     path.push(SUFFIX);
     path.into()
 }
 
-/// The directory of the nodes' reports for a run without `-o FILE`. `None`: there is no state directory.
+/// The path of the nodes' directory for a run without `-o FILE`. `None`: there is no state directory.
 fn in_state_directory() -> Option<PathBuf> {
     Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
 }

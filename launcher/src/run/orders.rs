@@ -70,11 +70,11 @@ struct WallLimit {
 struct Ending {
     /// When the first ender was started.
     since: Instant,
-    /// Pid of the ender at work. `None`: the tree has been ended.
+    /// Pid of the ender that runs. `None`: the tree has been ended.
     ender: Option<u32>,
-    /// Enders that were started.
+    /// How many enders were started.
     enders: u32,
-    /// What came of it. `None`: it is not over.
+    /// How the tree was ended. `None`: it is not yet.
     end: Option<TreeEnd>,
 }
 

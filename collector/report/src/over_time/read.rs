@@ -58,8 +58,8 @@ pub struct Recording {
     pub cores: Option<f64>,
     /// RAM of the machine, bytes. `None`: the file does not say.
     pub ram_bytes: Option<u64>,
-    /// The form has reports.
-    pub has_reports: bool,
+    /// A file of this form has a report if the run came to its end.
+    pub can_have_report: bool,
     /// The report in JSON. `None`: the form has none, or the run was killed.
     pub report: Option<String>,
     /// The report of all nodes in JSON. `None`: the form has none, or the run was on one node.
@@ -210,7 +210,8 @@ fn lists(series: &Series) -> impl Iterator<Item = List<'_>> {
 
 /// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
 pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Recording {
-    let mut recording = Recording { processes: Some(Vec::new()), has_reports: true, ..Recording::default() };
+    let mut recording =
+        Recording { processes: Some(Vec::new()), can_have_report: true, ..Recording::default() };
     let mut samples: Vec<TreeSample> = Vec::new();
     for line in lines.filter_map(|line| Line::read(&line)) {
         match line {

@@ -76,7 +76,7 @@ fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
 }
 
 /// Enables as many of [`CONTROLLERS`] as possible for the command's group. Notes in `run` which were enabled, and why others were
-/// not. If processes in `home` prevent it, the error says so.
+/// not.
 ///
 /// # Errors
 /// If processes in `home` prevent it.
@@ -86,7 +86,7 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     let (mut missing, mut is_occupied) = (Vec::new(), false);
     for controller in CONTROLLERS.map(str::to_owned) {
         if own.contains(&controller) {
-            // Another run has enabled it, or this one at its first try.
+            // Another run has enabled it, or an earlier call for this one has, before its processes were moved aside.
             continue;
         }
         if !above.contains(&controller) {

@@ -338,12 +338,13 @@ impl ProcRoot {
         rustix::fs::statfs(self.top_path("stat")).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
     }
 
-    /// Reads how long a thread ran, and how long it waited for a core (/proc/PID/task/TID/schedstat).
+    /// Reads how long a thread ran, and how long it waited for a core (/proc/PID/task/TID/schedstat). `None`: it is gone, or the kernel
+    /// has no such file.
     pub(crate) fn task_times(&self, pid: u32, task: u32) -> Option<TaskTimes> {
         parse_task_times(&self.read(pid, &format!("task/{task}/schedstat"))?)
     }
 
-    /// How long a thread ran and waited for a core, by the text of its schedstat.
+    /// How long a thread ran and waited for a core, by the text of its schedstat. `None`: the text lacks a number.
     pub(crate) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
         parse_task_times(text)
     }

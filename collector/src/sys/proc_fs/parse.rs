@@ -238,11 +238,11 @@ impl Mapping {
         Some(Self { address, file: (device, inode), start, end, kind, ..Self::default() })
     }
 
-    /// Adds the mapping's figures to the sums. `pieces` gives the resident pieces of some addresses, see [`parse_smaps`].
-    fn add_to(&self, mappings: &mut Mappings, pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
+    /// Adds the mapping's figures to the sums. `resident_pieces`: as for [`parse_smaps`].
+    fn add_to(&self, mappings: &mut Mappings, resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
         let is_file = self.file.1 != 0;
-        // In a file mapping, a page of the file is clean. The copy that a write makes of it is an anonymous page, and dirty.
-        let private_anon = if is_file { self.private_dirty.min(self.anonymous) } else { self.private };
+        // Without a file, all pages are anonymous.
+        let private_anon = if is_file { self.private_anon_of_file() } else { self.private };
         mappings.private_anon_bytes += private_anon;
         let rollup = &mut mappings.rollup;
         rollup.rss_bytes += self.rss;
@@ -253,24 +253,33 @@ impl Mapping {
             rollup.pss_anon_bytes += self.pss;
             return;
         }
-        // smaps does not say how much of a mapping's PSS is anonymous. This estimate assumes that shared anonymous pages have as
-        // many sharers as the mapping's other shared pages.
         let shared_anon = self.anonymous - private_anon;
-        let shared_pss = self.pss.saturating_sub(self.private);
-        let anonymous_pss =
-            private_anon + scaled(shared_pss, shared_anon, self.rss.saturating_sub(self.private));
+        let anonymous_pss = private_anon + self.estimated_pss(shared_anon);
         rollup.pss_anon_bytes += anonymous_pss;
         mappings.estimated_bytes += shared_anon;
-        self.add_pages_of_file(mappings, anonymous_pss, pieces);
+        self.add_pages_of_file(mappings, anonymous_pss, resident_pieces);
+    }
+
+    /// The private anonymous pages of a mapping with a file, bytes. smaps does not count them. They are the dirty ones: copies that
+    /// writes made of the file's pages. A page of the file can be dirty, too, so they are at most "Anonymous".
+    fn private_anon_of_file(&self) -> u64 {
+        self.private_dirty.min(self.anonymous)
+    }
+
+    /// The PSS of shared anonymous pages of this size, bytes. smaps does not say it. The estimate assumes that they have as many
+    /// sharers as the mapping's other shared pages.
+    fn estimated_pss(&self, shared_anon: u64) -> u64 {
+        let shared_pss = self.pss.saturating_sub(self.private);
+        scaled(shared_pss, shared_anon, self.rss.saturating_sub(self.private))
     }
 
     /// Adds the pages that a mapping has of its file: all but the anonymous ones, whose PSS is `anonymous_pss` bytes. If the
-    /// mapping is divided, each resident piece is added as a mapping of its own.
+    /// mapping is divided, each resident piece is added as a mapping of its own. `resident_pieces`: as for [`parse_smaps`].
     pub(super) fn add_pages_of_file(
         &self,
         mappings: &mut Mappings,
         anonymous_pss: u64,
-        mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>,
+        mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>,
     ) {
         // RSS and PSS leave huge pages of hugetlbfs out.
         let hugetlb = self.hugetlb_private + self.hugetlb_shared;
@@ -283,7 +292,7 @@ impl Mapping {
         let length = end - start;
         // A mapping that is wholly resident would be one piece, and a small one is not worth the time.
         let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
-        let pieces = is_divided.then(|| pieces(&self.addresses())).flatten();
+        let pieces = is_divided.then(|| resident_pieces(&self.addresses())).flatten();
         let mapping = FileMapping { file, start, end, rss_bytes, pss_bytes };
         match pieces.filter(|pieces| !pieces.is_empty()) {
             Some(pieces) => mappings.files.extend(split(mapping, &pieces)),
@@ -310,8 +319,8 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
 
-/// Parses /proc/PID/smaps. `resident_pieces` gives those parts of some addresses that are resident pages of a file, as offsets
-/// from the first address. If it gives `None`, the mapping is not divided.
+/// Parses /proc/PID/smaps. `resident_pieces` finds the parts of a mapping's addresses that are resident pages of its file. They are
+/// offsets from the first address, bytes. `None`: it can't tell, so the mapping is not divided.
 ///
 /// A line that is missing or can't be parsed adds nothing. If it is the first line of a mapping, the mapping's pages count as pages
 /// without a file.

@@ -86,7 +86,7 @@ impl NamedFile {
     /// The lock tells a tracked process which pid namespace it is in: F_GETLK gives the holder's pid in the caller's namespace.
     /// The kernel drops the lock once this process closes any descriptor of the file.
     pub(crate) fn hold_record_lock(&self) {
-        // A process that finds no lock has a fallback.
+        // Without the lock, tracked processes ask the kernel for their namespace, which takes longer.
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
     }
 

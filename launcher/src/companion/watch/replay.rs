@@ -191,16 +191,16 @@ impl Replay {
         ended
     }
 
-    /// Says how the figures are known, a part of a sentence each.
+    /// Returns parts of a sentence about how the figures are known, or one that says why that is unknown.
     fn coverage(&self) -> Vec<String> {
         let Some(report) = &self.report else { return vec![self.no_report().into()] };
         let known = &report.coverage;
         how_known("processes", [known.exact, known.sampled, known.unknown], known.uninstrumented)
     }
 
-    /// Says that there is no report.
+    /// Says why there is no report: the file lacks it, or its form has none.
     fn no_report(&self) -> &'static str {
-        if self.recording.has_reports {
+        if self.recording.can_have_report {
             "the file has no report"
         } else {
             "files of this form have no report"
@@ -210,7 +210,7 @@ impl Replay {
     /// Says what happened in the whole run, a line each: how the command ended, and what crashed.
     fn events(&self) -> Vec<String> {
         let Some(report) = &self.report else {
-            if !self.recording.has_reports {
+            if !self.recording.can_have_report {
                 return Vec::new();
             }
             return vec!["the file has no end of the run: its last processes may be missing".into()];

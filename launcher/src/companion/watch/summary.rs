@@ -107,7 +107,7 @@ impl Summary {
         Some(Ended { count: ended.count, by_command, other_commands: ended.other_commands })
     }
 
-    /// Says how the figures are known, a part of a sentence each.
+    /// Returns parts of a sentence about how the figures are known, and what they lack. Empty: the summary does not tell.
     pub(super) fn coverage(&self) -> Vec<String> {
         let Some(known) = &self.coverage else { return Vec::new() };
         let counts = [known.exact, known.sampled, known.unknown];
@@ -140,7 +140,8 @@ impl Summary {
     }
 }
 
-/// Says how the CPU times of processes are known, a part of a sentence each. `counts`: exact, sampled, unknown.
+/// Returns parts of a sentence: of how many processes the CPU time is exact, sampled and unknown (`counts`, in this order), and how
+/// many are uninstrumented, if any. `whose`: which processes, in words.
 pub(super) fn how_known(whose: &str, counts: [u64; 3], uninstrumented: u64) -> Vec<String> {
     let [exact, sampled, unknown] = counts;
     let counts = format!("CPU time of {whose}: {exact} exact, {sampled} sampled, {unknown} unknown");

@@ -22,13 +22,13 @@ pub(super) struct Card {
 #[derive(Debug, Clone)]
 struct Hwmon {
     path: PathBuf,
-    /// Each sensor that has a label: the label, such as `edge`, and the beginning of its file names, such as `temp1`.
+    /// Each sensor that has a label: the label, such as `edge`, and the beginning of its files' names, such as `temp1`.
     labels: Vec<(String, String)>,
 }
 
 /// Where the files of a sensor are found: labels are tried first, then numbers.
 struct Sensor {
-    /// The beginning of the file names, without the number.
+    /// The beginning of its files' names, without the number.
     kind: &'static str,
     /// Its possible labels, best first.
     labels: &'static [&'static str],
@@ -61,25 +61,29 @@ impl Hwmon {
         Some(Self { path, labels })
     }
 
-    /// Reads a sensor's value from the first of these files that it has. `files` are the ends of the names. Tries the names that
-    /// have the sensor's labels, then those with its numbers. `factor` turns the file's unit into the figure's.
-    fn read(&self, sensor: &Sensor, files: &[&str], factor: f64) -> Reading<f64> {
-        let of_kind = |name: &str| name.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
-        let mut names: Vec<String> = Vec::new();
+    /// Reads a sensor's value from the first file that the device supports. A file's name is a beginning, such as `temp1`, and one of
+    /// `endings`, such as `input`. Beginnings with the sensor's labels are tried first, then those with its numbers. For each, the
+    /// endings are tried in their order. `factor` turns the file's unit into the figure's.
+    fn read(&self, sensor: &Sensor, endings: &[&str], factor: f64) -> Reading<f64> {
+        let of_kind =
+            |beginning: &str| beginning.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
+        let mut beginnings: Vec<String> = Vec::new();
         for wanted in sensor.labels {
-            let found = self.labels.iter().filter(|(label, name)| label == wanted && of_kind(name));
-            names.extend(found.map(|(_, name)| name.clone()));
+            let found = self.labels.iter().filter(|(label, beginning)| label == wanted && of_kind(beginning));
+            beginnings.extend(found.map(|(_, beginning)| beginning.clone()));
         }
         for number in sensor.numbers {
-            let name = format!("{}{number}", sensor.kind);
+            let beginning = format!("{}{number}", sensor.kind);
             // A number that has any label is tried above, or is another sensor.
-            let is_labelled = self.labels.iter().any(|(_, labelled)| *labelled == name);
+            let is_labelled = self.labels.iter().any(|(_, labelled)| *labelled == beginning);
             if !is_labelled {
-                names.push(name);
+                beginnings.push(beginning);
             }
         }
-        let path = |name: &String, file: &str| self.path.join(format!("{name}_{file}"));
-        first(names.iter().flat_map(|name| files.iter().map(move |file| path(name, file))), factor)
+        let path = |beginning: &String, ending: &str| self.path.join(format!("{beginning}_{ending}"));
+        let paths =
+            beginnings.iter().flat_map(|beginning| endings.iter().map(move |ending| path(beginning, ending)));
+        first(paths, factor)
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct ClientUsage {
 impl ClientUsage {
     /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Returns, by the id of the device, their memory now
     /// and the busy time of their engines since the previous reading. Each client counts to one process, its owner. Owners of an
-    /// engine whose busy time can't be told go to `unknown`. `device_of` gives the id of a client's device.
+    /// engine whose busy time can't be told go to `unknown`. `device_of` finds the id of a client's device.
     pub(super) fn take_in(
         &mut self,
         at_ns: u64,

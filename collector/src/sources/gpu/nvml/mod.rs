@@ -95,7 +95,8 @@ impl Nvml {
     }
 
     /// Reads these kinds of figures of a device one after another (a visit), and tells the plan what they cost. Notes in the handle
-    /// whether the device is lost; then the sample says only that. `pids`: the processes of the run. `None`: the device is not known.
+    /// whether the device is lost. Then the sample says only that. `pids`: the processes of the run. Returns `None` if the device is
+    /// not known.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
         if kinds.contains(&Kind::Details) {
             self.describe(id);
@@ -142,13 +143,14 @@ impl Nvml {
         samples
     }
 
-    /// Takes the critical errors (XIDs) since the last reading. Returns a sample for each wanted device whose errors were asked for,
-    /// see [`Kind::Details`].
+    /// Takes the critical errors (XIDs) since the last reading. Returns a sample for each wanted device that was registered for them,
+    /// which happens when it is described ([`Self::describe`]). Errors of other devices are dropped.
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
         let errors = self.events.take(&self.api);
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
-        self.plan.note_and_charge(&None, Kind::Events, began_ns, took_ns);
+        let all_devices = None;
+        self.plan.note_and_charge(&all_devices, Kind::Events, began_ns, took_ns);
         let mut samples = Vec::new();
         for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some(registered) = handle.events.clone() else { continue };

@@ -28,7 +28,8 @@ pub(super) const SHARES: [(Kind, f64); 9] = [
     (Kind::Accounting, 0.01),
     (Kind::Events, 0.005),
 ];
-/// The sum of the shares. Where the driver may be kept busy for less, each is smaller by the same factor.
+/// The sum of [`MEMORY_SHARE`] and [`SHARES`]. Where the driver may be kept busy for less, all shares shrink in proportion, those of
+/// memory from [`SHARES_AT_LESS`].
 pub(super) const WHOLE_SHARE: f64 = 0.75;
 /// The part of the time that is kept for the last reading, which may take a hundredth of the run.
 pub(super) const SHARE_AT_END: f64 = 0.01;
