@@ -145,7 +145,7 @@ impl IoUsage {
     }
 
     /// Reads the sum of the I/O, if a reading is due at `now_ns` (CLOCK_MONOTONIC), and sets when the next one is. `age_ns`: how
-    /// long the run has lasted. `is_last`: reads in any case, for the last sample of the run. `targets` gives the processes, parents before
+    /// long the run has lasted. `is_last`: reads in any case, for the last sample of the run. `targets` lists the processes, parents before
     /// their children.
     pub(crate) fn read(
         &mut self,

@@ -27,10 +27,11 @@ const TIME_TO_READ: Duration = Duration::from_millis(750);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of a file.
 const MOST_BYTES: u64 = 1 << 20;
-/// The names of long paths are divided into directories of this depth at most (Linux: 4096 bytes of a path, 255 of a name).
+/// Maximum depth of directories that are looked into. Snakemake divides a file's name that is too long into directories. Linux allows
+/// 4096 bytes of a path, and 255 of a name.
 const MOST_DEPTH: usize = 24;
 
-/// What is read of a file.
+/// What is read of a file of [`METADATA`].
 #[derive(Deserialize)]
 struct Job {
     rule: Option<String>,

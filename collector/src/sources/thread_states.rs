@@ -517,8 +517,8 @@ impl ThreadReader {
     }
 }
 
-/// The descriptors of a process that can be those of a pipe. One with a name is open on a path. So is a file: two processes of which one
-/// reads a file and the other writes it look as if it were a pipe. A look at the file itself could wait for a file system.
+/// The descriptors of a process that may be ends of a pipe. A named pipe has a path, as a file has. stat(2) would tell them apart, but can
+/// wait for a file system. So a file that one process reads and another one writes is taken for a pipe.
 fn pipe_ends(root: &ProcRoot, pid: u32) -> impl Iterator<Item = Descriptor> {
     let can_be_pipe =
         |name: &str| name.starts_with("pipe:") || (name.starts_with('/') && !name.starts_with("/dev/"));

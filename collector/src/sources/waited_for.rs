@@ -65,9 +65,8 @@ impl WaitLookup {
         Self { root, timer: Timer::default(), process: None, positions: FxHashMap::default() }
     }
 
-    /// Looks what a process waits for, if a look is due at `now_ns` (CLOCK_MONOTONIC). `blocked` gives a process whose wait decides what
-    /// the run does, and its state. `None`: no look is due, there is no such process, or nothing is
-    /// known of its state.
+    /// Finds out what a process waits for, if that is due at `now_ns` (CLOCK_MONOTONIC). `blocked` finds a process whose wait decides what
+    /// the run does, and its state. `None`: it is not due, there is no such process, or nothing is known of what it waits for.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -151,9 +150,9 @@ impl WaitLookup {
         line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
     }
 
-    /// The other end of the TCP connections of a process, if it is the same for all. Pipes that it writes do not matter, nor do standard
-    /// streams: ssh has those of rsync. `None`: it has others, or may wait for a pipe or a local socket. In a call of a TCP socket it waits
-    /// for neither.
+    /// The other end of the TCP connections of a process, if it is the same for all. `None`: the connections have several other ends, or
+    /// the process may wait for a pipe or a local socket. In a call of a TCP socket (`state`) it waits for neither. Pipes that it writes do
+    /// not matter, nor do standard streams: ssh has those of rsync.
     fn peer(&self, pid: u32, state: TimeState) -> Option<WaitedFor> {
         let open: Vec<Descriptor> = descriptors(&self.root, pid).collect();
         let is_pipe = |file: &Descriptor| {
@@ -171,7 +170,8 @@ impl WaitLookup {
         if sockets.is_empty() {
             return None;
         }
-        // A socket of a table that is missing or too long stays among the others.
+        // The sockets that the tables have are removed from `sockets`. If a table can't be read or is too long, its sockets stay there,
+        // and the other end is not known.
         let table = |name| Self::table(self.root.open(pid, name)).unwrap_or_default();
         for inode in local_sockets(&table("net/unix")) {
             if state == TimeState::Network || sockets.get(inode).is_some_and(|is_standard| *is_standard) {

@@ -13,10 +13,12 @@ const CRASH_LIFE_NS: u64 = 60_000_000_000;
 /// collector opens with dlopen(3), and the likeliest cause.
 const MAX_CRASHES: u32 = 3;
 
-/// The collectors of a run that were killed.
+/// Counts the collectors of a run that were killed.
 #[derive(Debug, Default)]
 pub(crate) struct KilledCollectors {
+    /// Short lives in a row, up to the collector that was killed last.
     short_lives: u32,
+    /// Crashes in a row, in the same way.
     crashes: u32,
 }
 

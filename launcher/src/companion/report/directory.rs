@@ -34,7 +34,7 @@ pub(super) struct DirectoryArgs {
     pub(super) sort: Option<SortBy>,
 }
 
-/// Finds the order of this name.
+/// Finds the order of this name. The error is the name.
 fn sort_by(name: String) -> Result<SortBy, String> {
     SortBy::ALL.into_iter().find(|by| by.name() == name).ok_or(name)
 }

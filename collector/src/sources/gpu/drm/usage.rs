@@ -116,7 +116,8 @@ impl ClientUsage {
         self.seen = pids.iter().copied().collect();
     }
 
-    /// The unit in which busy time is counted, nanoseconds: the time since the previous reading, or 1 at the first one.
+    /// The unit in which busy time is counted, nanoseconds: the time since the previous reading. At the first reading, there is no such
+    /// time. The unit is 1 then, so busy time is counted in nanoseconds.
     fn unit_ns(&self) -> f64 {
         self.span_ns.unwrap_or(1) as f64
     }

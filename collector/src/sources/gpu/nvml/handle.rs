@@ -77,7 +77,7 @@ impl Handle {
     }
 }
 
-/// Whether a device has the better of two calls for a figure, once that is known.
+/// Whether a device has the better of two calls for a figure. `None`: that is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Sensors {
     /// It has the field of the present power.
