@@ -1,5 +1,5 @@
-//! Finds what an interpreter runs: a script, a module, or a class. The shim looks for it in the arguments that main gets, and the
-//! collector in those of /proc, one after another.
+//! Finds what an interpreter runs: a script, a module, or a class; and which of its subcommands a program runs. The shim looks for it in
+//! the arguments that main gets, and the collector in those of /proc, one after another.
 //!
 //! It is the first argument that is no option, and no option's value. Code in the command line (`-c CODE`) has no name. If the
 //! program is no known interpreter, nothing is looked for.
@@ -21,8 +21,10 @@ enum Language {
     Julia,
     Lua,
     Java,
-    /// Its first argument is the script, busybox's applet, or the subcommand of gpu-track.
+    /// Its first argument is the script, or busybox's applet.
     Other,
+    /// No interpreter, but a program that does different work by each of its subcommands.
+    Tool,
 }
 
 /// What an option is, and what follows it.
@@ -42,7 +44,7 @@ enum Meaning {
     Module,
 }
 
-use Language::{Java, Julia, Lua, Node, Other, Perl, Php, Python, R, Ruby, Shell};
+use Language::{Java, Julia, Lua, Node, Other, Perl, Php, Python, R, Ruby, Shell, Tool};
 use Meaning::{Code, Flag, Module, Rest, Script, Value};
 
 impl Language {
@@ -59,7 +61,9 @@ impl Language {
             b"julia" => Julia,
             b"lua" => Lua,
             b"java" => Java,
-            b"busybox" | b"gpu-track" | b"tclsh" => Other,
+            b"busybox" | b"tclsh" => Other,
+            b"gpu-track" | b"git" | b"cargo" | b"go" | b"openssl" => Tool,
+            b"samtools" | b"bcftools" | b"bedtools" | b"bwa" | b"bwa-mem" | b"seqkit" | b"vg" => Tool,
             _ => return None,
         })
     }
@@ -74,6 +78,8 @@ impl Language {
             (Ruby, b'C' | b'E' | b'I' | b'r') | (Node, b'C' | b'r') | (R, b'd' | b'g') => Value,
             (Php, b'S' | b'c' | b'd' | b't' | b'z') => Value,
             (Julia, b'C' | b'H' | b'J' | b'L' | b'p' | b't') => Value,
+            // git and cargo.
+            (Tool, b'C' | b'c') => Value,
             (Perl, b'C' | b'D' | b'F' | b'M' | b'V' | b'i' | b'm' | b'x') => Rest,
             (Ruby, b'F' | b'K' | b'T' | b'W' | b'i' | b'x') => Rest,
             (Php, b'f' | b'F') | (R, b'f') => Script,
@@ -95,6 +101,7 @@ impl Language {
             (Java, b"cp" | b"classpath" | b"class-path" | b"p" | b"module-path" | b"source") => Value,
             (Java, b"add-exports" | b"add-modules" | b"add-opens" | b"add-reads" | b"limit-modules") => Value,
             (Java, b"enable-native-access" | b"patch-module" | b"upgrade-module-path") => Value,
+            (Tool, b"git-dir" | b"work-tree" | b"namespace" | b"config" | b"color") => Value,
             (R | Php, b"file") | (Java, b"jar") => Script,
             (Java, b"m" | b"module") => Module,
             _ => Flag,
@@ -111,6 +118,8 @@ pub enum Found<'a> {
     Script(&'a [u8]),
     /// A module, as in `-m NAME`.
     Module(&'a [u8]),
+    /// The subcommand of a program that is no interpreter.
+    Subcommand(&'a [u8]),
     /// There is no script or module, so the search is over.
     Nothing,
 }
@@ -135,7 +144,7 @@ impl Search {
         Self { language: Language::of_program(name), next: Flag, arguments: 0 }
     }
 
-    /// Whether the program is an interpreter.
+    /// Whether there is something to search for.
     pub fn has_language(&self) -> bool {
         self.language.is_some()
     }
@@ -171,10 +180,13 @@ impl Search {
             // `@FILE`: java reads its options and the class from FILE.
             [b'@', ..] if language == Java => Found::Nothing,
             [b'-', letters @ ..] => self.letters(language, letters),
+            // `cargo +nightly build`
+            [b'+', ..] if language == Tool => Found::NotYet,
             // `+x` switches off what `-x` switches on, and `+o NAME` what `-o NAME` does.
             [b'+', letters @ ..] if language == Shell => self.letters(language, letters),
             // `R CMD BATCH [OPTIONS] SCRIPT` runs R's script, and `R CMD TOOL` a script of R's own, such as INSTALL.
             b"CMD" | b"BATCH" if language == R => Found::NotYet,
+            subcommand if language == Tool => Found::Subcommand(subcommand),
             script => Found::Script(script),
         }
     }
@@ -296,6 +308,20 @@ mod tests {
             assert_eq!(found(&words), Found::Module(b"http.server"), "{line}");
         }
         assert_eq!(found(&["java", "-p", "mods", "-m", "app/Main"]), Found::Module(b"app/Main"));
+    }
+
+    // Requirement: SEE-13
+    #[test]
+    fn subcommand_is_found_behind_the_options_of_its_program() {
+        for (line, subcommand) in [
+            ("samtools view -b a.sam", "view"),
+            ("bwa-mem2 mem -t 4 ref.fa a.fq", "mem"),
+            ("git -C dir -c a.b=c --git-dir x --no-pager log", "log"),
+            ("cargo +nightly -q build", "build"),
+        ] {
+            let words: std::vec::Vec<&'static str> = line.split(' ').collect();
+            assert_eq!(found(&words), Found::Subcommand(subcommand.as_bytes()), "{line}");
+        }
     }
 
     #[test]

@@ -149,16 +149,16 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
     names.text.bytes
 }
 
-/// The names of a START record: the base name of argv\[0\], NUL, and what an interpreter runs. That is a script, a class or a module
-/// (`-m NAME`).
+/// The names of a START record: the base name of argv\[0\], NUL, and what an interpreter runs (a script, a class or a module: `-m NAME`)
+/// or which subcommand a program.
 #[derive(Default)]
 struct Names {
     text: FixedText<NAME_BYTES>,
-    /// The search for what an interpreter runs. `None`: argv\[0\] comes next.
+    /// The search for what the program runs. `None`: argv\[0\] comes next.
     search: Option<Search>,
 }
 
-/// Maximum number of bytes of an interpreter's name, so that the script's name has space after a long one.
+/// Maximum number of bytes of the program's name if another name follows, which so has space after a long one.
 const MAX_PROGRAM_BYTES: usize = 31;
 
 impl Names {
@@ -167,16 +167,16 @@ impl Names {
         let Some(search) = &mut self.search else {
             let name = file_name(argument);
             let search = Search::of_program(name);
-            let is_interpreter = search.has_language();
+            let is_followed = search.has_language();
             self.search = Some(search);
-            self.text.put(&[name], if is_interpreter { MAX_PROGRAM_BYTES } else { NAME_BYTES });
+            self.text.put(&[name], if is_followed { MAX_PROGRAM_BYTES } else { NAME_BYTES });
             self.text.end_part();
-            return !is_interpreter;
+            return !is_followed;
         };
         match search.add(argument) {
             Found::NotYet => return false,
             Found::Nothing => {}
-            Found::Script(script) => self.text.put(&[file_name(script)], NAME_BYTES),
+            Found::Script(name) | Found::Subcommand(name) => self.text.put(&[file_name(name)], NAME_BYTES),
             Found::Module(module) => {
                 self.text.put(&[b"-m "], NAME_BYTES);
                 self.text.put(&[module], NAME_BYTES);

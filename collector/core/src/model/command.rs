@@ -1,4 +1,5 @@
-//! Command names of processes: the base name of argv\[0\], and for an interpreter the base name of its script after it.
+//! Command names of processes: the base name of argv\[0\], and after it the base name of an interpreter's script, or the subcommand of
+//! some programs.
 
 use gpu_track_abi::record::NAME_BYTES;
 use gpu_track_abi::script::{Found, Search};
@@ -30,7 +31,7 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     }
     let text = |bytes| String::from_utf8_lossy(bytes);
     Some(match found(name, rest) {
-        Some((_, Found::Script(script))) => command_name(name, base_name(&text(script))),
+        Some((_, Found::Script(script) | Found::Subcommand(script))) => command_name(name, base_name(&text(script))),
         Some((_, Found::Module(module))) => command_name(name, &format!("-m {}", text(module))),
         _ => name.to_owned(),
     })
@@ -104,6 +105,8 @@ mod tests {
         assert_eq!(named(&["java", "-cp", "a.jar:b.jar", "com.example.Main"]), "java com.example.Main");
         assert_eq!(named(&["-bash", "configure"]), "-bash configure");
         assert_eq!(named(&["gcc", "-c", "a.c"]), "gcc");
+        assert_eq!(named(&["/opt/bin/samtools", "sort", "-"]), "samtools sort");
+        assert_eq!(named(&["samtools", "--version"]), "samtools");
         assert_eq!(named(&["/opt/bin/gpu-track", "report", "run.json"]), "gpu-track report");
         assert_eq!(named(&["cat", "file"]), "cat");
         assert_eq!(command_of_args::<&str>(&[]), None);
