@@ -272,6 +272,15 @@ mod tests {
         assert_eq!(text_of(&spent, &report), text);
         let (spent, report) = run_of(&[("align", 30), ("distances", 69)]);
         assert_eq!(text_of(&spent, &report), "distances computed 69% of the time on 1 of 2 cores");
+        // What took most of the rest is named, too.
+        let (mut spent, report) = run_of(&[("pip", 70)]);
+        let mut of_network = |s: u64| {
+            spent.commands[0].wall_ns[TimeState::Network as usize] = s * SECOND;
+            text_of(&spent, &report)
+        };
+        assert_eq!(of_network(22), "pip computed 70% of the time on 1 of 2 cores; network 22%");
+        assert_eq!(of_network(17), "pip computed 70% of the time on 1 of 2 cores; network 17%");
+        assert_eq!(of_network(9), "pip computed 70% of the time on 1 of 2 cores; unknown 21%");
         // Both cores worked for the compiler, for half of the time.
         let (mut spent, report) = run_of(&[("cc1", 52), ("ld", 46)]);
         spent.commands[0].thread_ns[TimeState::Computing as usize] = 104 * SECOND;

@@ -13,7 +13,7 @@ const LEAST_WAIT: f64 = 0.5;
 const MAX_WAITING: usize = 3;
 /// A command that computed for a smaller part of the time is not named beside others.
 const LEAST_PART: f64 = 0.1;
-/// Beside computing, waiting for a core is named from this part of the time on.
+/// Another state is named beside the one that took most of the time, from this part of the time on.
 const LEAST_BESIDE: f64 = 0.15;
 /// A file or lock that was found this many times is named, if it was found at most of the looks.
 const LEAST_FOUND: u64 = 2;
@@ -35,6 +35,10 @@ pub(super) struct Said<'a> {
 impl Said<'_> {
     /// The verdict in one sentence.
     pub(super) fn sentence(&self) -> String {
+        self.what_took_most() + &self.beside()
+    }
+
+    fn what_took_most(&self) -> String {
         let who = self.named().unwrap_or("the run");
         let share = percent(self.share());
         if let Some(busy) = self.busy_gpu {
@@ -127,16 +131,21 @@ impl Said<'_> {
             [one] => format!("; {one} waited for it"),
             [others @ .., last] => format!("; {} and {last} waited for it", others.join(", ")),
         };
-        let no_core = self.share_without_core().map(|share| format!("; the run waited for a core {share}"));
-        let (cores, no_core) = (self.cores_used(), no_core.unwrap_or_default());
-        format!("{who} computed {share} on {cores}{waiting}{}{no_core}", self.bound())
+        format!("{who} computed {share} on {}{waiting}{}", self.cores_used(), self.bound())
     }
 
-    /// The part of the time in which the run waited for a core, if it is a large one.
-    fn share_without_core(&self) -> Option<String> {
-        let is_large =
-            |time: &&StateTime| time.state == TimeState::WaitingForCore && time.share >= LEAST_BESIDE;
-        self.time_spent.states.iter().find(is_large).map(|time| format!("{:.0}%", time.share * 100.0))
+    /// Names the state that took most of the rest of the time, if that is a large part.
+    fn beside(&self) -> String {
+        if self.busy_gpu.is_some() {
+            return String::new();
+        }
+        let others = self.time_spent.states.iter().filter(|time| time.state != self.most.state);
+        match others.max_by(|a, b| a.share.total_cmp(&b.share)) {
+            Some(time) if time.share >= LEAST_BESIDE => {
+                format!("; {} {:.0}%", time.state.label(), time.share * 100.0)
+            }
+            _ => String::new(),
+        }
     }
 
     /// The parts of the commands, if the sentence is about the run.
