@@ -1,11 +1,15 @@
 //! The tasks of pipelines: which processes each has, what they used, and how they ended.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::support::report::{Report, assert_within};
+use crate::support::rows::{Database, JsonLines};
+use crate::support::trace::Trace;
 use crate::support::{Run, or_skip, program, tracked};
 
 const MB: f64 = 1e6;
@@ -275,6 +279,125 @@ fn killed_collector_loses_no_task() {
     }
     assert_eq!(task(report, "parallel", "2")["processes"], 2);
     assert_sums(report);
+}
+
+/// The files over time of a run: JSON lines, database and trace.
+struct Files {
+    directory: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, form: &str) -> PathBuf {
+        self.directory.path().join(format!("t.{form}"))
+    }
+
+    fn options(&self) -> Vec<String> {
+        let option = |form| ["--tf".to_owned(), self.path(form).display().to_string()];
+        ["jsonl", "sqlite", "pftrace"].into_iter().flat_map(option).collect()
+    }
+
+    /// Asserts that the files have these tasks, and each task of the report with the report's figures.
+    fn assert_tasks(&self, report: &Report, expected: usize) {
+        let lines = JsonLines::read(&self.path("jsonl"));
+        let lines: BTreeMap<u64, &Value> =
+            lines.of("task").into_iter().map(|task| (task["id"].as_u64().unwrap(), task)).collect();
+        let database = Database::read(&self.path("sqlite"));
+        let rows: BTreeMap<u64, &Value> =
+            database.rows("tasks").iter().map(|row| (row["id"].as_u64().unwrap(), row)).collect();
+        let trace = Trace::read(&self.path("pftrace")).tasks;
+        let slices: BTreeSet<(u64, u64)> = trace.iter().copied().collect();
+        assert_eq!(slices.len(), trace.len(), "a slice is there twice");
+        let drawn: BTreeSet<u64> = slices.into_iter().map(|(id, _)| id).collect();
+        let ids = |of: &BTreeMap<u64, &Value>| of.keys().copied().collect::<BTreeSet<_>>();
+        assert_eq!((rows.len(), database.rows("tasks").len()), (expected, expected));
+        assert_eq!((ids(&lines), drawn), (ids(&rows), ids(&rows)));
+        for task in report.array("tasks").iter().filter(|task| !task["kind"].is_null()) {
+            let id = task["id"].as_u64().unwrap();
+            let (line, row) = (lines[&id], rows[&id]);
+            for (key, value) in task.as_object().unwrap().iter().filter(|(key, _)| *key != "with_nested") {
+                assert_eq!(&line[key], value, "{key} of {line}");
+                if !matches!(key.as_str(), "io" | "exit" | "start_s") {
+                    assert_eq!(&row[key], value, "{key} of {row}");
+                }
+            }
+            assert_eq!(
+                [&row["exit_code"], &row["exit_signal"]],
+                [&task["exit"]["code"], &task["exit"]["signal"]]
+            );
+            assert_eq!(row["write_bytes"], task["io"]["write_bytes"]);
+            let wall_s = row["end_timestamp"].as_f64().unwrap() - row["start_timestamp"].as_f64().unwrap();
+            assert!((wall_s - row["wall_s"].as_f64().unwrap()).abs() < 1e-3, "{row}");
+        }
+    }
+}
+
+// Requirement: TASK-58
+#[test]
+fn files_over_time_have_all_tasks_with_the_reports_figures() {
+    let files = Files::new();
+    let options = files.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let script = "export PARALLEL_PID=1; t=/bin/true\n\
+        for n in $(seq 400); do PARALLEL_SEQ=$n $t; done\n\
+        job() { PARALLEL_SEQ=$1 sh -c \"$2\"; }\n\
+        job 401 'NAME=inner sh -c \"$t; exit 0\"; exit 0'\n\
+        job 402 'kill -9 $$'; job 402 'exit 3'\n\
+        NAME=$'a\\tb\\nc\\e[2J' $t\n\
+        exit 0";
+    let run = tracked(["bash", "-c", script])
+        .options(&options)
+        .options(&["--by-env", "NAME"])
+        .with(|command| command.env("t", "/bin/true"))
+        .run();
+    // bash tells of the killed process on stderr.
+    let report = run.report();
+    assert_sums(report);
+    files.assert_tasks(report, 404);
+    let database = Database::read(&files.path("sqlite"));
+    let named = |name: &str| {
+        let found = database.rows("tasks").iter().find(|row| row["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name:?}"))
+    };
+    assert_eq!(named("NAME=inner")["parent"], named("401")["id"]);
+    assert_eq!(named("NAME=a\tb\nc\u{1b}[2J")["kind"], "env");
+    let again = named("402");
+    assert_eq!(
+        (&again["starts"], &again["failed_starts"], &again["exit_code"]),
+        (&2.into(), &2.into(), &3.into())
+    );
+    assert!(again["why"].as_str().unwrap().starts_with("exit code 3, after SIGKILL ended sh (pid "));
+}
+
+// Requirement: TASK-58, TASK-7
+#[test]
+fn files_of_a_killed_collector_lack_no_task_and_have_none_twice() {
+    let files = Files::new();
+    let options = files.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let script = "export PARALLEL_PID=1; t=/bin/true\n\
+        for n in $(seq 40); do PARALLEL_SEQ=$n $t; done\n\
+        echo first; read line\n\
+        for n in $(seq 20 80); do PARALLEL_SEQ=$n $t; done\n\
+        echo second; PARALLEL_SEQ=81 sh -c 'read line; exit 0'\n\
+        exit 0";
+    let mut running = tracked(["bash", "-c", script]).options(&options).piped_stdin().start();
+    let mut stdin = running.stdin();
+    for output in ["first", "second"] {
+        running.wait_for_output(output);
+        running.replace_collector();
+        writeln!(stdin, "go on").unwrap();
+    }
+    let run = running.wait();
+    let report = run.report();
+    let tasks = report.array("tasks");
+    let starts = |task: &Value| if task["id"] == 0 { 0 } else { task["starts"].as_u64().unwrap() };
+    assert_eq!(tasks.iter().map(starts).sum::<u64>(), 40 + 61 + 1, "{tasks:#?}");
+    assert_sums(report);
+    files.assert_tasks(report, 81);
 }
 
 // Requirement: TASK-8

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::json;
 use super::quote::json_line;
 use crate::model::ended_process::EndedProcess;
+use crate::model::ended_task::EndedTask;
 use crate::model::groups::Groups;
 use crate::model::report::{Host, Report};
 use crate::model::style::Style;
@@ -26,6 +27,8 @@ pub enum Line {
     Sample(Box<TreeSample>),
     /// A process whose figures are final. Its pid and `start_ns` are its key.
     Process(Box<EndedProcess>),
+    /// A task that has no process any more. The last line of its id counts.
+    Task(Box<EndedTask>),
     /// What became known later of a past sample.
     Event(Event),
     /// The end of the run on the launcher's node.
@@ -152,6 +155,13 @@ mod tests {
                 },
             })),
             Line::Event(Event::Revised { at_ns: 3, max_footprint_bytes: bytes(9) }),
+            Line::Task(Box::new(EndedTask {
+                start_ns: u64::MAX,
+                end_ns: 4,
+                usage: gpu_track_core::fixtures::tasks().swap_remove(1),
+                began_ns: None,
+                around: Vec::new(),
+            })),
             Line::end(&gpu_track_core::fixtures::unknown(), told),
             Line::nodes(&gpu_track_core::fixtures::unknown()),
         ]
@@ -189,7 +199,12 @@ mod tests {
              start_ns wall_s"
         );
         assert_eq!(all[3], "event: Revised");
-        assert_eq!(all[4..], ["end: max_ram report", "nodes: report"]);
+        assert_eq!(
+            all[4],
+            "task: cpu_s end_ns exit failed_starts gpu_ram_bytes id io kind name parent peak_quality peak_ram_bytes \
+             processes start_ns start_s starts still_running wall_s why"
+        );
+        assert_eq!(all[5..], ["end: max_ram report", "nodes: report"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Sinks: the outputs of the collector, such as files and the terminal. Each kind is one file here and one row of [`SINKS`].
-//! The outbox is the core's list of items for them: closed samples, ended processes and events.
+//! The outbox is the core's list of items for them: closed samples, ended processes and tasks, and events.
 //!
 //! The loop calls the live ring and the report file, and waits for them. It also calls the lines of `--every`, which never
 //! wait. Every other sink has a thread and a queue ([`worker`]): neither the loop nor the report waits for it.
 //!
 //! A sink gets everything at least once: after a restart of the collector, an item may come again. A sample's `at_ns`, and pid and
-//! `start_ns` of a process, tell a sink what it has already. The core's own ids of processes can differ after a restart.
+//! `start_ns` of a process, tell a sink what it has already. The core's own ids of processes can differ after a restart. Those of tasks
+//! do not: a task that comes again has all figures, and replaces what the sink has of it.
 
 pub mod bundle;
 mod events;

@@ -12,6 +12,7 @@ use crate::model::host_info::HostInfo;
 use crate::model::report::{Report, Stage, Usable};
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 use crate::run::RunState;
+use crate::run::task_summary::TaskSummary;
 use crate::run::tree::ProcessSummary;
 
 /// Whether a sink begins its output or continues that of a killed collector.
@@ -65,6 +66,11 @@ pub(crate) trait Sink: Send {
 
     /// Takes a process whose figures are final.
     fn process_ended(&mut self, _process: &ProcessSummary) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Takes tasks that have no process any more. One that goes on later comes again, with all figures.
+    fn tasks_ended(&mut self, _tasks: &[TaskSummary]) -> io::Result<()> {
         Ok(())
     }
 

@@ -129,11 +129,12 @@ impl Worker {
             Outgoing::Ended(_) => self.wants.ended,
             Outgoing::Event(_) => self.wants.events,
             Outgoing::Happened(_) => self.wants.happened,
+            Outgoing::Tasks(_) => self.wants.tasks,
         };
         if is_wanted {
             match self.queue(Task::Item(number, Arc::clone(item))) {
                 Queued::Yes => self.queued = number + 1,
-                Queued::IsFull => self.dropped += 1,
+                Queued::IsFull => self.dropped += item.lines(),
                 Queued::HasFailed => {}
             }
         }
@@ -271,6 +272,7 @@ fn serve(sink: &mut dyn Sink, resume: Resume, tasks: &Receiver<Task>, progress: 
                 match &**item {
                     Outgoing::Sample(sample) => sink.sample(sample)?,
                     Outgoing::Ended(process) => sink.process_ended(process)?,
+                    Outgoing::Tasks(tasks) => sink.tasks_ended(tasks)?,
                     Outgoing::Event(event) => sink.event(event)?,
                     Outgoing::Happened(event) => sink.happened(event)?,
                 }

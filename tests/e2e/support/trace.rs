@@ -83,9 +83,9 @@ pub enum Kind {
     First,
     /// It declares a track.
     Track,
-    /// A process begins.
+    /// A process or a task begins.
     Begin,
-    /// A process ends.
+    /// A process or a task ends.
     End,
     /// Anything else.
     Other,
@@ -111,6 +111,8 @@ pub struct Trace {
     pub keys: Vec<u64>,
     /// Keys of the processes: pid and start.
     pub processes: Vec<(u64, u64)>,
+    /// The times for which tasks ran: number and begin.
+    pub tasks: Vec<(u64, u64)>,
     /// How many sequences of packets there are, one for each collector.
     pub sequences: usize,
 }
@@ -131,11 +133,12 @@ impl Trace {
         packets
     }
 
-    /// Reads a file. Only its last packet may be torn, and only the last process may lack its end.
+    /// Reads a file. Only its last packet may be torn, and only the last slice may lack its end.
     pub fn read(path: &Path) -> Self {
         let file = Message::up_to_tear(&std::fs::read(path).unwrap());
         let (mut trace, mut names) = (Self::default(), HashMap::new());
-        let mut begun: HashMap<u64, (u64, u64)> = HashMap::new();
+        // By track: whether it is a process, and its key.
+        let mut begun: HashMap<u64, (bool, (u64, u64))> = HashMap::new();
         for packet in file.messages(1) {
             let sequence = packet.number(10).unwrap();
             let kind = Kind::of(&packet);
@@ -153,10 +156,15 @@ impl Trace {
             let (at_ns, track) = (packet.number(8).unwrap(), event.number(11).unwrap());
             match kind {
                 Kind::Begin => {
-                    let before = begun.insert(track, (argument("pid").unwrap(), at_ns));
+                    let pid = argument("pid");
+                    let key = (pid.unwrap_or_else(|| argument("task").unwrap()), at_ns);
+                    let before = begun.insert(track, (pid.is_some(), key));
                     assert_eq!(before, None, "a slice has no end");
                 }
-                Kind::End => trace.processes.push(begun.remove(&track).unwrap()),
+                Kind::End => {
+                    let (is_process, key) = begun.remove(&track).unwrap();
+                    if is_process { &mut trace.processes } else { &mut trace.tasks }.push(key);
+                }
                 _ => {}
             }
         }

@@ -2,15 +2,13 @@
 
 use std::cmp::Reverse;
 
-use gpu_track_abi::task::TaskKind;
-
 use super::Inputs;
 use crate::model::ids::TaskId;
 use crate::model::quality::Quality;
 use crate::model::report::{Coverage, Exit, NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW};
-use crate::model::signal::signal_name;
 use crate::model::tree_sample::IoBytes;
-use crate::run::tasks::{EndOfTask, TaskTotals};
+use crate::run::task_summary::{self, is_begun_once_a_try};
+use crate::run::tasks::TaskTotals;
 use crate::run::tree::Rusage;
 use crate::run::tree::task_table::TaskEntry;
 
@@ -59,12 +57,6 @@ fn heaviest(mut all: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
     let others = all.split_off(all.len().min(MOST_TASKS));
     all.sort_by_key(|one| (Reverse(one.totals.cpu_us()), Reverse(one.totals.ram_bytes), one.id));
     (all, others)
-}
-
-/// Whether a process that begins a task of this kind is one try of the task. A test of pytest is no process, and a variable can be set
-/// for each of several programs: any process with such a mark begins the task if its parent lacks the mark.
-fn is_begun_once_a_try(kind: TaskKind) -> bool {
-    !matches!(kind, TaskKind::Pytest | TaskKind::Env)
 }
 
 /// What several tasks used together.
@@ -146,14 +138,9 @@ impl Entry<'_> {
         self.nested.map_or(self.sums(), |nested| nested.plus(self.sums()))
     }
 
-    /// Its largest RAM, bytes; 0: unknown.
-    fn peak_bytes(&self) -> u64 {
-        self.totals.exact_ram_bytes.unwrap_or(self.totals.ram_bytes)
-    }
-
     /// Its largest RAM together with those within it, bytes; 0: unknown. What one task held by itself, all held together.
     fn peak_with_nested_bytes(&self) -> u64 {
-        self.totals.ram_with_nested_bytes.max(self.peak_bytes()).max(self.nested_peak_bytes)
+        self.totals.ram_with_nested_bytes.max(self.totals.peak_bytes()).max(self.nested_peak_bytes)
     }
 }
 
@@ -162,7 +149,7 @@ impl<'a> OfRun<'a> {
     fn entries(&self) -> Vec<Entry<'a>> {
         let run = self.inputs.run;
         let mut all: Vec<Entry> = Vec::new();
-        let totals_of = |id| run.tasks.get(id).filter(|totals| totals.end_ns > 0 || totals.processes > 0);
+        let totals_of = |id| run.tasks.get(id).filter(|totals| totals.has_had_process());
         let entry =
             |(id, task)| Some(Entry { id, task, totals: totals_of(id)?, nested: None, nested_peak_bytes: 0 });
         all.extend(run.tree.tasks.iter().filter_map(entry));
@@ -181,33 +168,16 @@ impl<'a> OfRun<'a> {
 
     /// Makes the entry of a task.
     fn usage(&self, one: &Entry) -> TaskUsage {
-        let Entry { id, task, totals, .. } = one;
-        let peak_bytes = one.peak_bytes();
-        let peak_quality = match totals.exact_ram_bytes {
-            Some(_) => Quality::Exact,
-            None if peak_bytes > 0 => Quality::Sampled,
-            None => Quality::Unknown,
-        };
-        let last = totals.last.as_ref().filter(|_| is_begun_once_a_try(task.kind));
         let with_all = one.with_nested();
         TaskUsage {
-            kind: Some(task.kind),
-            name: task.name.to_string(),
-            parent: Some(task.parent.0).filter(|_| task.parent != TaskId::WORKFLOW),
-            start_s: Some(self.inputs.run.since_start_s(task.start_ns)),
-            wall_s: Some(totals.end_ns.saturating_sub(task.start_ns) as f64 / 1e9),
-            peak_ram_bytes: Some(peak_bytes).filter(|bytes| *bytes > 0),
-            peak_quality,
-            gpu_ram_bytes: totals.gpu_bytes,
-            exit: last.map(|last| last.exit).unwrap_or_default(),
-            why: last.and_then(|last| why(last, totals.killed.as_ref())),
+            io: self.io(&one.sums()),
             with_nested: one.nested.map(|nested| NestedTasks {
                 tasks: nested.tasks.unwrap_or(0),
                 processes: with_all.processes,
                 cpu_s: with_all.cpu_s(),
                 peak_ram_bytes: Some(one.peak_with_nested_bytes()).filter(|bytes| *bytes > 0),
             }),
-            ..self.rest(*id, &one.sums())
+            ..task_summary::usage(one.id, one.task, one.totals, self.inputs.run.start_ns)
         }
     }
 
@@ -235,8 +205,6 @@ impl<'a> OfRun<'a> {
 
     /// Makes an entry that has only sums.
     fn rest(&self, id: TaskId, sums: &Sums) -> TaskUsage {
-        let io = IoBytes::of_blocks(sums.usage.input_blocks, sums.usage.output_blocks);
-        let if_known = |bytes: u64| (self.is_io_known && sums.is_io_known).then_some(bytes);
         TaskUsage {
             id: id.0,
             kind: None,
@@ -253,32 +221,19 @@ impl<'a> OfRun<'a> {
             peak_ram_bytes: None,
             peak_quality: Quality::Unknown,
             gpu_ram_bytes: None,
-            io: TaskIo { read_bytes: if_known(io.read), write_bytes: if_known(io.written) },
+            io: self.io(sums),
             exit: Exit::default(),
             why: None,
             with_nested: None,
             node: None,
         }
     }
-}
 
-/// Why a task failed, by the end of the process that began it, and by the first process of it that a signal ended. `None`: it did not
-/// fail, or its end is not known.
-fn why(last: &EndOfTask, killed: Option<&EndOfTask>) -> Option<String> {
-    let by_signal = |end: &EndOfTask| {
-        let signal = signal_name(end.exit.signal?);
-        Some(format!("{signal} ended {} (pid {})", end.command, end.pid))
-    };
-    match last.exit {
-        Exit { signal: Some(_), .. } => by_signal(last),
-        Exit { code: Some(code), .. } if code != 0 => {
-            let killed = killed.and_then(by_signal);
-            Some(match killed {
-                Some(killed) => format!("exit code {code}, after {killed}"),
-                None => format!("exit code {code}"),
-            })
-        }
-        _ => None,
+    /// The I/O of these sums, as far as it is known.
+    fn io(&self, sums: &Sums) -> TaskIo {
+        let io = IoBytes::of_blocks(sums.usage.input_blocks, sums.usage.output_blocks);
+        let if_known = |bytes: u64| (self.is_io_known && sums.is_io_known).then_some(bytes);
+        TaskIo { read_bytes: if_known(io.read), write_bytes: if_known(io.written) }
     }
 }
 
@@ -318,7 +273,7 @@ mod tests {
         };
         let all = [0, too_many_us].into_iter().chain(tasks.iter().map(|(.., cpu_us)| *cpu_us));
         let all: Vec<TaskTotals> = all.map(totals).collect();
-        run.tasks = serde_json::from_value(serde_json::to_value(all).unwrap()).unwrap();
+        run.tasks = serde_json::from_value(json!({"totals": all, "untold": []})).unwrap();
         (run, at_ns)
     }
 

@@ -9,6 +9,7 @@ pub mod command;
 pub mod config;
 pub mod counts_in_words;
 pub mod ended_process;
+pub mod ended_task;
 pub mod exit_account;
 pub mod gpu;
 pub mod gpu_trace;

@@ -275,6 +275,8 @@ pub struct Wants {
     pub events: bool,
     /// What happened in the run: [`RunEvent`](super::alert::RunEvent)s.
     pub happened: bool,
+    /// Tasks that have no process any more.
+    pub tasks: bool,
     /// The live processes of the open sample.
     pub live: bool,
 }
@@ -288,6 +290,7 @@ impl Wants {
             ended: self.ended || other.ended,
             events: self.events || other.events,
             happened: self.happened || other.happened,
+            tasks: self.tasks || other.tasks,
             live: self.live || other.live,
         }
     }

@@ -26,6 +26,7 @@ pub(crate) mod stalls;
 pub mod state;
 mod steps;
 mod storage;
+pub mod task_summary;
 pub(crate) mod tasks;
 pub mod time_spent;
 pub mod tree;

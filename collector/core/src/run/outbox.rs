@@ -1,11 +1,12 @@
-//! What the sinks (the run's outputs) have not taken yet: closed samples, processes whose figures are final, and events, in their
-//! order. The outbox is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing
+//! What the sinks (the run's outputs) have not taken yet: closed samples, processes whose figures are final, ended tasks, and events,
+//! in their order. The outbox is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing
 //! that no sink wants.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::task_summary::TaskSummary;
 use super::tree::ProcessSummary;
 use crate::model::alert::RunEvent;
 use crate::model::tree_sample::{Event, TreeSample, Wants};
@@ -24,6 +25,18 @@ pub enum Outgoing {
     Event(Event),
     /// Something happened in the run: it started, an alert went on or off, or a limit was exceeded.
     Happened(Box<RunEvent>),
+    /// Tasks that have no process any more.
+    Tasks(Vec<TaskSummary>),
+}
+
+impl Outgoing {
+    /// How many lines a file lacks if the item is dropped.
+    pub fn lines(&self) -> u64 {
+        match self {
+            Self::Tasks(tasks) => tasks.len() as u64,
+            _ => 1,
+        }
+    }
 }
 
 /// How many items of each kind were dropped before any sink was given them.
@@ -33,6 +46,7 @@ pub struct Missed {
     ended: u64,
     events: u64,
     happened: u64,
+    tasks: u64,
 }
 
 impl Missed {
@@ -43,6 +57,7 @@ impl Missed {
             (wants.ended, self.ended),
             (wants.events, self.events),
             (wants.happened, self.happened),
+            (wants.tasks, self.tasks),
         ];
         by_kind.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
     }
@@ -54,6 +69,7 @@ impl Missed {
             Outgoing::Ended(_) => self.ended += 1,
             Outgoing::Event(_) => self.events += 1,
             Outgoing::Happened(_) => self.happened += 1,
+            Outgoing::Tasks(_) => self.tasks += item.lines(),
         }
     }
 }
@@ -103,6 +119,13 @@ impl Outbox {
     pub(super) fn add_happened(&mut self, event: RunEvent) {
         if self.wants.happened {
             self.push(Outgoing::Happened(Box::new(event)));
+        }
+    }
+
+    /// Adds tasks that have no process any more, if a sink wants those.
+    pub(super) fn add_tasks(&mut self, tasks: Vec<TaskSummary>) {
+        if self.wants.tasks && !tasks.is_empty() {
+            self.push(Outgoing::Tasks(tasks));
         }
     }
 
@@ -169,7 +192,8 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    const ALL: Wants = Wants { samples: true, ended: true, events: true, happened: false, live: false };
+    const ALL: Wants =
+        Wants { samples: true, ended: true, events: true, happened: false, tasks: false, live: false };
 
     fn sample(at_ns: u64) -> TreeSample {
         TreeSample { at_ns, ..TreeSample::default() }

@@ -157,7 +157,7 @@ fn check_samples(collector: &Collector) -> Result<(), TestCaseError> {
             Outgoing::Event(Event::Revised { max_footprint_bytes, .. }) => {
                 largest = largest.with(*max_footprint_bytes, u64::max)
             }
-            Outgoing::Ended(_) | Outgoing::Happened(_) => {}
+            Outgoing::Ended(_) | Outgoing::Happened(_) | Outgoing::Tasks(_) => {}
         }
     }
     prop_assert_eq!(

@@ -311,7 +311,9 @@ impl RunState {
                 }
                 self.pass_on_events();
             }
-            Observation::SnakemakeRules(rules) => self.tree.tasks.name_jobs(rules),
+            Observation::SnakemakeRules(rules) => {
+                self.tree.tasks.name_jobs(rules).into_iter().for_each(|id| self.tasks.note_named(id));
+            }
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -375,6 +377,7 @@ impl RunState {
         self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
         self.samples.storage.finish_io(self.sampled_ns, &self.totals);
         self.close_sample();
+        self.pass_on_tasks();
     }
 
     /// Applies records and connector events in their order.
@@ -453,6 +456,7 @@ impl RunState {
         self.ranks.add_sample(&self.tree, &sample);
         let on_gpus = |id: ProcessId| self.gpu.usage.processes.held_bytes(id.0);
         self.tasks.add_sample(&self.tree, &sample, on_gpus);
+        self.pass_on_tasks();
         let mut completed = Completed::new(&self.tree, &sample, window_percent);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.usage.now(self.sampled_ns);
@@ -523,6 +527,16 @@ impl RunState {
         events.note_limits(&self.rules, self.start_ns);
         for event in std::mem::take(&mut events.new) {
             self.samples.outbox.add_happened(event);
+        }
+    }
+
+    /// Hands the tasks that have ended since the last call to the sinks.
+    fn pass_on_tasks(&mut self) {
+        if self.samples.outbox.wants.tasks {
+            let ended = self.tasks.take_ended(&self.tree, self.start_ns);
+            self.samples.outbox.add_tasks(ended);
+        } else {
+            self.tasks.forget_changed();
         }
     }
 

@@ -9,17 +9,23 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use super::sampling::Sample;
+use super::task_summary::TaskSummary;
 use super::tree::task_table::TaskTable;
 use super::tree::{LiveInterval, ProcessId, ProcessSummary, Quality, Rusage, TaskId, Tree};
 use crate::model::report::Exit;
 
-/// What the processes of the tasks used, by [`TaskId`].
+/// What the processes of the tasks used.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Tasks(Vec<TaskTotals>);
+pub(crate) struct Tasks {
+    /// By [`TaskId`].
+    totals: Vec<TaskTotals>,
+    /// The tasks of which the sinks do not know all figures.
+    untold: FxHashSet<TaskId>,
+}
 
 /// What the processes of a task used. Those of nested tasks do not count, unless it says so.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -42,6 +48,10 @@ pub(crate) struct TaskTotals {
     pub(crate) failed: u64,
     /// When the last process ended, in nested tasks, too, CLOCK_MONOTONIC nanoseconds.
     pub(crate) end_ns: u64,
+    /// `end_ns` when it was last told to the sinks as ended; 0: it never was.
+    pub(crate) told_end_ns: u64,
+    /// The earliest start of the processes that were finalized since then, in nested tasks, too, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) begins_ns: Option<u64>,
     /// Largest RAM, bytes; 0: none was seen.
     pub(crate) ram_bytes: u64,
     /// Largest RAM together with the nested tasks, bytes.
@@ -82,6 +92,16 @@ impl TaskTotals {
     /// Their CPU time, microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.usage.cpu_us().saturating_add(self.unattributed_us)
+    }
+
+    /// Its largest RAM, bytes; 0: unknown.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.exact_ram_bytes.unwrap_or(self.ram_bytes)
+    }
+
+    /// Whether a process of it, or of a task within it, was finalized. Tasks without one are those that turned out to be within others.
+    pub(crate) fn has_had_process(&self) -> bool {
+        self.end_ns > 0 || self.processes > 0
     }
 
     /// Adds a process of the task that was finalized. `gpu_bytes`: the peak of its GPU memory, if that is known.
@@ -194,16 +214,48 @@ impl Sets {
 impl Tasks {
     /// What a task used. `None`: nothing of it is known.
     pub(crate) fn get(&self, id: TaskId) -> Option<&TaskTotals> {
-        self.0.get(id.0 as usize)
+        self.totals.get(id.0 as usize)
     }
 
-    /// The totals of a task; those of a new one are empty. The table bounds how many there are.
+    /// The totals of a task, to be changed; those of a new one are empty. The table bounds how many there are.
     fn totals_of(&mut self, id: TaskId) -> &mut TaskTotals {
+        self.untold.insert(id);
         let index = id.0 as usize;
-        if self.0.len() <= index {
-            self.0.resize_with(index + 1, TaskTotals::default);
+        if self.totals.len() <= index {
+            self.totals.resize_with(index + 1, TaskTotals::default);
         }
-        &mut self.0[index]
+        &mut self.totals[index]
+    }
+
+    /// Notes that a task has got another name.
+    pub(super) fn note_named(&mut self, id: TaskId) {
+        self.untold.insert(id);
+    }
+
+    /// Takes the tasks of which no process is left, and which have changed since they were last taken. `run_start_ns`: the start of the
+    /// run, CLOCK_MONOTONIC nanoseconds.
+    ///
+    /// A task can go on later: a process with its mark is a new try of it. Then it is taken again, with the figures of all tries.
+    pub(super) fn take_ended(&mut self, tree: &Tree, run_start_ns: u64) -> Vec<TaskSummary> {
+        let mut live: FxHashSet<TaskId> = FxHashSet::default();
+        for process in tree.unfinalized() {
+            // Those around a task that is in the set are in it, too.
+            tree.tasks.with_those_around(process.ids.task).all(|(id, _)| live.insert(id));
+        }
+        let mut ended: Vec<TaskId> = self.untold.extract_if(|id| !live.contains(id)).collect();
+        ended.sort_unstable();
+        let mut summaries = Vec::new();
+        for id in ended {
+            let Some(totals) = self.totals.get_mut(id.0 as usize) else { continue };
+            summaries.extend(TaskSummary::new(&tree.tasks, id, totals, run_start_ns));
+            (totals.told_end_ns, totals.begins_ns) = (totals.end_ns, None);
+        }
+        summaries
+    }
+
+    /// Forgets which tasks have changed, because no sink wants to know.
+    pub(super) fn forget_changed(&mut self) {
+        self.untold.clear();
     }
 
     /// Adds a process that was finalized to its task. `gpu_bytes`: the peak of its GPU memory, if that is known.
@@ -226,6 +278,7 @@ impl Tasks {
             is_begun &= around != born_in;
             let totals = self.totals_of(around);
             totals.end_ns = totals.end_ns.max(process.end_ns());
+            totals.begins_ns = Some(totals.begins_ns.unwrap_or(u64::MAX).min(process.start_ns));
             if is_begun {
                 totals.add_start(process);
             }
@@ -333,6 +386,47 @@ mod tests {
         let of_job = tasks.get(job).unwrap();
         assert!(of_job.is_cpu_known && !of_job.is_io_known);
         assert!(tasks.get(TaskId::WORKFLOW).is_none_or(|rest| rest.processes == 0));
+    }
+
+    // Requirement: TASK-58
+    #[test]
+    fn sinks_get_a_task_when_no_process_of_it_or_within_it_is_left_and_again_if_it_goes_on() {
+        let (mut tree, job, unit) = tree();
+        tree.set_main(10, 0, "parallel");
+        let main = tree.alive()[0];
+        let live = tree.found_in_proc(&ChildSeen::of_test(Key { pid_ns: 1, pid: 30 }, main, 1));
+        let mut tasks = Tasks::default();
+        tasks.add_finalized(&tree.tasks, &ended(20, unit, job, 5, KILLED), Some(7));
+        let taken = |tasks: &mut Tasks, tree: &Tree| {
+            let ended = tasks.take_ended(tree, 1).into_iter().map(|task| task.ended());
+            ended
+                .map(|task| (task.usage.id, task.usage.starts, task.began_ns, task.end_ns))
+                .collect::<Vec<_>>()
+        };
+        const S: u64 = 1_000_000_000;
+        tree.get_mut(live).unwrap().ids.task = unit;
+        assert_eq!(taken(&mut tasks, &tree), []);
+        // The task around it still has a process.
+        tree.get_mut(live).unwrap().ids.task = job;
+        assert_eq!(taken(&mut tasks, &tree), [(unit.0, 1, Some(1), 5 * S)]);
+        tree.get_mut(live).unwrap().ids.task = TaskId::WORKFLOW;
+        assert_eq!(taken(&mut tasks, &tree), [(job.0, 0, Some(1), 5 * S)]);
+        assert_eq!(taken(&mut tasks, &tree), [], "nothing is new");
+        // A second try, which began before the first had ended.
+        tasks.add_finalized(&tree.tasks, &ended(21, job, TaskId::WORKFLOW, 7, OK), None);
+        assert_eq!(taken(&mut tasks, &tree), [(job.0, 1, Some(5 * S + 1), 7 * S)]);
+        tasks.note_named(unit);
+        let named = &tasks.take_ended(&tree, 1)[0].ended();
+        assert_eq!((named.usage.id, named.began_ns), (unit.0, None));
+        let around: Vec<(u32, &str)> = named.around.iter().map(|one| (one.id, &*one.title)).collect();
+        assert_eq!(around, [(job.0, "parallel ")]);
+        assert_eq!(named.usage.why.as_deref(), Some("SIGKILL ended sh (pid 20)"));
+        // A resumed collector takes what its state has not taken, and no task that had no process.
+        let mut resumed: Tasks = postcard::from_bytes(&postcard::to_stdvec(&tasks).unwrap()).unwrap();
+        assert_eq!(taken(&mut resumed, &tree), []);
+        let unused = tree.tasks.enter(TaskId::WORKFLOW, &mark(TaskKind::Parallel, 9), 1);
+        resumed.totals_of(unused).raise_ram(5);
+        assert_eq!(taken(&mut resumed, &tree), []);
     }
 
     // Requirement: TASK-5

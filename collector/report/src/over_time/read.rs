@@ -232,6 +232,8 @@ pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Record
                 revise(&mut samples, at_ns, max_footprint_bytes);
             }
             Line::End(end) => recording.report = Some(end.report.to_string()),
+            // The line of the end has the report, which has the tasks.
+            Line::Task(_) => {}
             Line::Nodes(nodes) => recording.report_of_nodes = Some(nodes.report.to_string()),
         }
     }

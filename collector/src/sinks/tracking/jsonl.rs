@@ -2,6 +2,7 @@
 //!
 //! [`tracking_line`] has what the lines are, [`lines`](super::lines) how they are written.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 
 use gpu_track_report::tracking_line::{Line, Run};
@@ -10,10 +11,12 @@ use super::intervals::{Intervals, Row};
 use super::lines::LineFile;
 use super::recent::Recent;
 use crate::model::ended_process::EndedProcess;
+use crate::model::ended_task::EndedTask;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
+use crate::run::task_summary::TaskSummary;
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 
@@ -24,14 +27,31 @@ const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 /// The key of a line that is no sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
-    Process { pid: u32, start_ns: u64 },
-    Revised { at_ns: u64, bytes: [u64; 3] },
+    Process {
+        pid: u32,
+        start_ns: u64,
+    },
+    /// The hash of the line: a task that goes on later has another one.
+    Task {
+        line: u64,
+    },
+    Revised {
+        at_ns: u64,
+        bytes: [u64; 3],
+    },
 }
 
 impl Key {
     fn of_event(event: &Event) -> Self {
         let Event::Revised { at_ns, max_footprint_bytes } = event;
         Self::Revised { at_ns: *at_ns, bytes: max_footprint_bytes.values() }
+    }
+
+    /// That of a task with this line.
+    fn of_task(line: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(line.trim_end().as_bytes());
+        Self::Task { line: hasher.finish() }
     }
 }
 
@@ -67,6 +87,9 @@ impl Sink for JsonLines {
             Some(Line::Process(process)) => {
                 self.known.insert(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
             }
+            Some(Line::Task(_)) => {
+                self.known.insert(Key::of_task(line));
+            }
             Some(Line::Event(event)) => {
                 self.known.insert(Key::of_event(&event));
             }
@@ -77,7 +100,7 @@ impl Sink for JsonLines {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, events: true, ..Wants::default() }
+        Wants { samples: true, ended: true, events: true, tasks: true, ..Wants::default() }
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
@@ -86,6 +109,11 @@ impl Sink for JsonLines {
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
         self.write_process(process.ended())
+    }
+
+    /// Writes tasks, each unless its line is in the file: after a restart, tasks can come again.
+    fn tasks_ended(&mut self, tasks: &[TaskSummary]) -> io::Result<()> {
+        tasks.iter().try_for_each(|task| self.write_task(task.ended()))
     }
 
     /// Writes an event, unless it is in the file: after a restart, events can come again.
@@ -142,6 +170,12 @@ impl JsonLines {
         if self.known.insert(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
+    /// Writes a task, unless its line is in the file.
+    fn write_task(&mut self, task: EndedTask) -> io::Result<()> {
+        let line = Line::Task(Box::new(task));
+        if self.known.insert(Key::of_task(&line.text())) { self.write(&line).map(drop) } else { Ok(()) }
+    }
+
     /// Writes a line. In an empty file, writes the line of the run before it. Returns whether it was written: a full disk loses it.
     fn write(&mut self, line: &Line) -> io::Result<bool> {
         let Some(file) = &mut self.lines else { return Ok(false) };
@@ -163,7 +197,7 @@ mod tests {
     use gpu_track_core::fixtures;
 
     use super::*;
-    use crate::model::report::ProcessUsage;
+    use crate::model::report::{ProcessUsage, TaskUsage};
     use crate::model::tree_sample::{MaximumSource, Span};
     use crate::sinks::tracking::TrackingFile;
 
@@ -205,6 +239,11 @@ mod tests {
         EndedProcess { start_ns: n, is_still_running: false, usage }
     }
 
+    fn task(n: u64) -> EndedTask {
+        let usage = TaskUsage { processes: n, ..fixtures::tasks().swap_remove(0) };
+        EndedTask { start_ns: 5, end_ns: n, usage, began_ns: None, around: Vec::new() }
+    }
+
     fn lines(path: &Path) -> Vec<Line> {
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.is_empty() || text.ends_with('\n'), "{text}");
@@ -226,17 +265,19 @@ mod tests {
                 sink.sample(&sample(n)).unwrap();
                 sink.write_process(process(n)).unwrap();
                 sink.event(&Event::Revised { at_ns: n, max_footprint_bytes: all(n) }).unwrap();
+                // The same task goes on again and again.
+                sink.write_task(task(n)).unwrap();
             }
         };
         give(&mut sink(file.target()), 1..=20);
         let whole = std::fs::read(&path).unwrap();
         let first = lines(&path);
-        assert!(matches!(first[0], Line::Run(_)) && first.len() == 61);
+        assert!(matches!(first[0], Line::Run(_)) && first.len() == 81);
         for cut in (0..=whole.len()).rev().step_by(997) {
             std::fs::write(&path, &whole[..cut]).unwrap();
             give(&mut sink(file.target()), 1..=22);
             let again = lines(&path);
-            assert_eq!(again.len(), 1 + 3 * 22, "cut at {cut} of {}", whole.len());
+            assert_eq!(again.len(), 1 + 4 * 22, "cut at {cut} of {}", whole.len());
             assert!(first.iter().all(|line| again.contains(line)), "cut at {cut}");
         }
     }

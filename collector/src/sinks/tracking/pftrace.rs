@@ -9,8 +9,9 @@
 //! - A counter keeps a value until its next one, and a row has the largest value of its interval. So the row's values have the
 //!   time at which the interval begins.
 //! - Each collector writes a [`sequence`] of packets of its own. A collector that lost packets to a full disk begins a new one.
-//! - All packets of a row or of a process are written at once, and the last of them can be recognised. So the next collector finds
-//!   an incomplete row or process, cuts it off, and goes on after the complete ones.
+//! - A task's slice is written when no process of it is left. It has another slice if it goes on later.
+//! - All packets of an item, such as a row or a process, are written at once, and the last of them can be recognised. So the next
+//!   collector finds an incomplete item, cuts it off, and goes on after the complete ones.
 
 mod annotations;
 mod lanes;
@@ -29,10 +30,12 @@ use self::sequence::Sequence;
 use self::written::{Key, Written, WrittenRow};
 use super::intervals::{Intervals, Row};
 use crate::model::ended_process::EndedProcess;
+use crate::model::ended_task::EndedTask;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
+use crate::run::task_summary::TaskSummary;
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
@@ -75,7 +78,7 @@ impl Sink for TraceFile {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, events: true, ..Wants::default() }
+        Wants { samples: true, ended: true, events: true, tasks: true, ..Wants::default() }
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
@@ -84,6 +87,10 @@ impl Sink for TraceFile {
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
         self.write_process(&process.ended())
+    }
+
+    fn tasks_ended(&mut self, tasks: &[TaskSummary]) -> io::Result<()> {
+        tasks.iter().try_for_each(|task| self.write_task(&task.ended()))
     }
 
     /// A past sample turned out to have had more RAM, so that of its row is raised. The row may still wait, be in the file, or be too
@@ -169,6 +176,17 @@ impl TraceFile {
         self.write(packets).map(drop)
     }
 
+    /// Writes the time for which a task ran, unless it is in the file. A task that goes on later has another slice. What else becomes
+    /// known of a written one, such as its rule, is not in the file.
+    fn write_task(&mut self, task: &EndedTask) -> io::Result<()> {
+        let Some(began_ns) = task.began_ns else { return Ok(()) };
+        if !self.written.known.insert(Key::Task { id: task.usage.id.into(), began_ns }) {
+            return Ok(());
+        }
+        let packets = self.sequence.task(task, began_ns);
+        self.write(packets).map(drop)
+    }
+
     /// Writes the end of the run with the report's largest RAM, unless the end is in the file.
     fn write_end(&mut self, report: &Report) -> io::Result<()> {
         if self.written.has_end {
@@ -192,7 +210,7 @@ impl TraceFile {
         self.write(packets).map(drop)
     }
 
-    /// Writes the packets of one item: a row, a process, revised RAM, or the end. Before the first item of a sequence, writes the
+    /// Writes the packets of one item: a row, a process, a task, revised RAM, or the end. Before the first item of a sequence, writes the
     /// packets that begin it. Returns whether the packets were written; if not, they count as lost, and a new sequence begins.
     fn write(&mut self, packets: Vec<TracePacket>) -> io::Result<bool> {
         let mut all = self.sequence.begin(&self.command);

@@ -24,9 +24,11 @@ use super::columns::{DataRow, Form, Gpus};
 use super::intervals::{Intervals, Row};
 use crate::database;
 use crate::model::ended_process::EndedProcess;
+use crate::model::ended_task::EndedTask;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::tree_sample::{TreeSample, Wants};
+use crate::run::task_summary::TaskSummary;
 use crate::run::tree::ProcessSummary;
 use crate::sinks::output::check_same;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
@@ -52,14 +54,15 @@ const LAST_TRIES: u32 = 3;
 struct Batch {
     rows: Vec<DataRow>,
     processes: Vec<EndedProcess>,
+    tasks: Vec<EndedTask>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
     epoch_ns: u64,
 }
 
 impl Batch {
-    /// The number of rows and processes.
+    /// The number of rows, processes and tasks.
     fn len(&self) -> usize {
-        self.rows.len() + self.processes.len()
+        self.rows.len() + self.processes.len() + self.tasks.len()
     }
 }
 
@@ -106,7 +109,7 @@ impl Sink for Database {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, ..Wants::default() }
+        Wants { samples: true, ended: true, tasks: true, ..Wants::default() }
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
@@ -117,6 +120,11 @@ impl Sink for Database {
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
         self.gather(|batch| batch.processes.push(process.ended()));
+        self.write_if_due()
+    }
+
+    fn tasks_ended(&mut self, tasks: &[TaskSummary]) -> io::Result<()> {
+        self.gather(|batch| batch.tasks.extend(tasks.iter().map(TaskSummary::ended)));
         self.write_if_due()
     }
 
@@ -184,7 +192,8 @@ impl Database {
     /// Writes the batch, if it is due or has just got [`BATCH_ROWS`] rows and processes.
     fn write_if_due(&mut self) -> io::Result<()> {
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
-        // Not `>=`: a larger batch has found the database locked, and is tried only once a second (`due`).
+        // Not `>=`: a larger batch has found the database locked, or has many tasks that ended at once. It is tried only once a second
+        // (`due`).
         let is_full = self.batch.len() == BATCH_ROWS;
         if is_due || is_full { self.write(None) } else { Ok(()) }
     }
@@ -257,7 +266,7 @@ mod tests {
     use super::*;
     use crate::model::gpu::{Device, Figure};
     use crate::model::groups::Groups;
-    use crate::model::report::ProcessUsage;
+    use crate::model::report::{ProcessUsage, TaskUsage};
     use crate::model::style::{RamUnit, TimeUnit};
     use crate::model::tree_sample::{CommandSample, GpuSample, Span};
     use crate::sinks::tracking::TrackingFile;
@@ -294,10 +303,20 @@ mod tests {
         EndedProcess { start_ns: n, is_still_running: false, usage }
     }
 
+    /// A task with this number, after so many processes. Some of it is unknown.
+    fn task(n: u64, processes: u64) -> EndedTask {
+        let name = "a\tb\nc'; DROP TABLE tasks".into();
+        let usage =
+            TaskUsage { id: n as u32, name, processes, cpu_s: None, ..fixtures::tasks().swap_remove(1) };
+        EndedTask { start_ns: n, end_ns: n + 1, usage, began_ns: None, around: Vec::new() }
+    }
+
     fn give(sink: &mut Database, numbers: std::ops::RangeInclusive<u64>) {
         for n in numbers {
             sink.sample(&sample(n)).unwrap();
             sink.gather(|batch| batch.processes.push(process(n)));
+            // Each task ends twice.
+            sink.gather(|batch| batch.tasks.extend([task(n, n), task(n, n + 100)]));
         }
     }
 
@@ -332,6 +351,11 @@ mod tests {
         assert_eq!(numbers(&path, "SELECT at_ns / 100000000 FROM data ORDER BY rowid"), expected);
         assert_eq!(numbers(&path, "SELECT start_ns FROM processes ORDER BY start_ns"), expected);
         assert_eq!(numbers(&path, "SELECT processes FROM samples_by_command ORDER BY at_ns"), expected);
+        assert_eq!(numbers(&path, "SELECT processes - 100 FROM tasks ORDER BY id"), expected);
+        let whole = "SELECT count(*) FROM tasks WHERE name = 'a' || char(9) || 'b' || char(10) || 'c''; DROP TABLE tasks'
+            AND cpu_s IS NULL AND parent = 2 AND kind = 'parallel' AND peak_quality = 'exact' AND exit_signal = 9
+            AND write_bytes = 8192 AND start_timestamp > 1e9 AND end_timestamp >= start_timestamp AND failed_starts = 1";
+        assert_eq!(numbers(&path, whole), [40]);
         assert_eq!(numbers(&path, "SELECT count(*) FROM static_data"), [1]);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the journal is gone");
         assert_eq!(next.loss(), Loss::default());
@@ -357,7 +381,7 @@ mod tests {
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
         sink.report(&fixtures::full(), Stage::Over).unwrap();
         let loss = sink.loss();
-        assert!(loss.lines == 4 && loss.error.unwrap().contains("locked"));
+        assert!(loss.lines == 8 && loss.error.unwrap().contains("locked"));
     }
 
     // Requirement: TIME-12

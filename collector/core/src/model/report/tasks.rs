@@ -104,8 +104,8 @@ impl TaskUsage {
 
     /// What it is called in a text: `parallel 12`. It can have control characters.
     pub fn title(&self) -> String {
-        let name = match self.kind_name() {
-            Some(kind) => format!("{kind} {}", self.name),
+        let name = match self.kind {
+            Some(kind) => Self::title_of(kind, &self.name),
             None => self.name.clone(),
         };
         match &self.node {
@@ -114,17 +114,27 @@ impl TaskUsage {
         }
     }
 
+    /// What a task of this kind and name is called in a text.
+    pub(crate) fn title_of(kind: TaskKind, name: &str) -> String {
+        format!("{} {name}", kind_name(kind))
+    }
+
     /// The name of its kind, as in JSON. `None`: it is no task.
     pub fn kind_name(&self) -> Option<&'static str> {
-        Some(match self.kind? {
-            TaskKind::SlurmStep => "slurm_step",
-            TaskKind::Nextflow => "nextflow",
-            TaskKind::Parallel => "parallel",
-            TaskKind::Env => "env",
-            TaskKind::Pytest => "pytest",
-            TaskKind::Snakemake => "snakemake",
-            TaskKind::Compile => "compile",
-        })
+        self.kind.map(kind_name)
+    }
+}
+
+/// The name of a kind, as in JSON.
+fn kind_name(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::SlurmStep => "slurm_step",
+        TaskKind::Nextflow => "nextflow",
+        TaskKind::Parallel => "parallel",
+        TaskKind::Env => "env",
+        TaskKind::Pytest => "pytest",
+        TaskKind::Snakemake => "snakemake",
+        TaskKind::Compile => "compile",
     }
 }
 

@@ -46,7 +46,7 @@ impl Collector {
         };
         let cpu = CpuUsage::new(100 * MS, 2, START_NS);
         let mut run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
-        let all = Wants { samples: true, ended: true, events: true, happened: true, live: true };
+        let all = Wants { samples: true, ended: true, events: true, happened: true, tasks: true, live: true };
         run.apply(START_NS, &Observation::SinksWant(all));
         let story = has_story.then(Vec::new);
         Self { replayed: run.clone(), run, restored: None, knows_command: false, looks: 0, story }

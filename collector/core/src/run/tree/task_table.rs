@@ -84,17 +84,23 @@ impl TaskTable {
         jobs.map(|task| task.hash(TaskKind::Snakemake))
     }
 
-    /// Puts the rule of each job of Snakemake before the job's name, by the hash of its mark.
-    pub(in crate::run) fn name_jobs(&mut self, rules: &[(u32, String)]) {
+    /// Puts the rule of each job of Snakemake before the job's name, by the hash of its mark. Returns the jobs that got a name.
+    pub(in crate::run) fn name_jobs(&mut self, rules: &[(u32, String)]) -> Vec<TaskId> {
         let rules: FxHashMap<u32, &String> = rules.iter().map(|(hash, rule)| (*hash, rule)).collect();
-        for task in self.entries.iter_mut().filter(|task| task.kind == TaskKind::Snakemake) {
+        let mut named = Vec::new();
+        for (id, task) in (TaskId::FIRST.0..).map(TaskId).zip(&mut self.entries) {
+            if task.kind != TaskKind::Snakemake {
+                continue;
+            }
             let Some(rule) = rules.get(&task.hash(TaskKind::Snakemake)) else { continue };
             let start = format!("{rule}: ");
             // A resumed collector is told again.
             if !task.name.starts_with(&start) {
                 task.name = Arc::from(start + &task.name);
+                named.push(id);
             }
         }
+        named
     }
 
     /// The task of a process of the task `from` that loads an image with these marks at this time, CLOCK_MONOTONIC nanoseconds.
@@ -217,8 +223,8 @@ mod tests {
         let mark = |hash, name| keys(&[(TaskKind::Snakemake, hash, name)]);
         let [known, other] =
             [mark(7, "sort x"), mark(8, "sort y")].map(|keys| table.enter(TaskId::WORKFLOW, &keys, 5));
-        for _ in 0..2 {
-            table.name_jobs(&[(7, "order".into()), (9, "none".into())]);
+        for named in [vec![known], Vec::new()] {
+            assert_eq!(table.name_jobs(&[(7, "order".into()), (9, "none".into())]), named);
         }
         assert_eq!(&*table.get(known).unwrap().name, "order: sort x");
         assert_eq!(&*table.get(other).unwrap().name, "sort y");

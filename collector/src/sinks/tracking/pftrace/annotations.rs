@@ -40,6 +40,17 @@ names! {
     RowEnd = "end of the interval (ns)",
     /// With the last value of what became known later: the key of the sample that had it, CLOCK_MONOTONIC nanoseconds.
     Revised = "known later, of the sample (ns)",
+    /// The number of a task in the run. With the start of its slice it is the key of the slice.
+    Task = "task",
+    Processes = "processes",
+    Tries = "starts",
+    FailedTries = "failed starts",
+    PeakRam = "peak RAM (bytes)",
+    PeakRamQuality = "peak RAM is",
+    GpuRam = "GPU memory (bytes)",
+    ReadBytes = "read (bytes)",
+    WriteBytes = "written (bytes)",
+    Why = "why",
 }
 
 impl Name {
@@ -76,7 +87,7 @@ pub(super) fn fraction(name: Name, value: Option<f64>) -> Option<DebugAnnotation
 }
 
 /// Makes an argument that is a text.
-fn text(name: Name, value: &str) -> DebugAnnotation {
+pub(super) fn text(name: Name, value: &str) -> DebugAnnotation {
     DebugAnnotation { string_value: Some(value.into()), ..named(name) }
 }
 

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::annotations::{self, Name, fraction, mark, named, number, quality};
+use super::annotations::{self, Name, fraction, mark, named, number, quality, text};
 use super::lanes::Lanes;
 use super::messages::{
     ClockSnapshot, ClockTime, DebugAnnotation, InternedData, InternedName, NEEDS_STATE, STATE_CLEARED,
@@ -11,6 +11,8 @@ use super::messages::{
 };
 use super::tracks::{self, Value};
 use crate::model::ended_process::EndedProcess;
+use crate::model::ended_task::EndedTask;
+use crate::model::report::TaskUsage;
 use crate::report::quote;
 use crate::sys::clock as now;
 
@@ -167,6 +169,26 @@ impl Sequence {
         }
     }
 
+    /// The packets of a task that ran from `began_ns` on (CLOCK_MONOTONIC nanoseconds): the tracks that are new, the start of its slice,
+    /// and the end with the figures of all its tries.
+    pub(super) fn task(&mut self, task: &EndedTask, began_ns: u64) -> Vec<TracePacket> {
+        let tracks = tracks::task_tracks(task);
+        let mut packets: Vec<TracePacket> =
+            tracks.into_iter().filter_map(|track| self.declare(track)).collect();
+        let uuid = tracks::task_uuid(task.usage.id);
+        let (name_iid, event_names) = self.names.number(tracks::name(&task.usage.title()));
+        let event = event_with([number(Name::Task, Some(task.usage.id.into()))]);
+        let event = TrackEvent { name_iid: Some(name_iid), ..event };
+        let interned = InternedData { event_names, ..InternedData::default() };
+        packets.push(TracePacket {
+            interned_data: Some(interned).filter(|interned| *interned != InternedData::default()),
+            ..self.event(began_ns, event::SLICE_BEGIN, uuid, event)
+        });
+        let end_ns = task.end_ns.max(began_ns);
+        packets.push(self.event(end_ns, event::SLICE_END, uuid, end_of_task(&task.usage)));
+        packets
+    }
+
     /// Makes the packet of an instant event on the run's track, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn instant(
         &self,
@@ -208,6 +230,24 @@ fn end_event(process: &EndedProcess) -> TrackEvent {
         quality(Name::CpuQuality, usage.cpu_quality),
         number(Name::PeakRss, usage.peak_rss_bytes),
         quality(Name::PeakQuality, usage.peak_quality),
+    ];
+    event_with(annotations::exit(usage.exit).into_iter().chain(used))
+}
+
+/// Makes the event that ends a task's slice, with how the task ended and what it used.
+fn end_of_task(usage: &TaskUsage) -> TrackEvent {
+    let used = [
+        number(Name::Processes, Some(usage.processes)),
+        number(Name::Tries, Some(usage.starts)),
+        number(Name::FailedTries, usage.failed_starts),
+        mark(Name::StillRunning, usage.still_running > 0),
+        fraction(Name::CpuTime, usage.cpu_s),
+        number(Name::PeakRam, usage.peak_ram_bytes),
+        quality(Name::PeakRamQuality, usage.peak_quality),
+        number(Name::GpuRam, usage.gpu_ram_bytes),
+        number(Name::ReadBytes, usage.io.read_bytes),
+        number(Name::WriteBytes, usage.io.write_bytes),
+        usage.why.as_deref().map(|why| text(Name::Why, &quote::escape(why))),
     ];
     event_with(annotations::exit(usage.exit).into_iter().chain(used))
 }

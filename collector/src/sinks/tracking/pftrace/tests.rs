@@ -10,6 +10,7 @@ use prost::Message;
 use super::annotations::names;
 use super::messages::{DebugAnnotation, NEEDS_STATE, Trace, TrackDescriptor, TrackEvent, clock, event};
 use super::*;
+use crate::model::ended_task::TaskAround;
 use crate::model::gpu::{Device, Figure};
 use crate::model::quality::Quality;
 use crate::model::report::{Exit, ProcessUsage};
@@ -57,6 +58,13 @@ fn process(pid: u32, start_ns: u64) -> EndedProcess {
         ..fixtures::full().processes.heaviest[0].usage.clone()
     };
     EndedProcess { start_ns, is_still_running: false, usage }
+}
+
+/// A job of parallel within a job of Snakemake. It ran from `began_ns` on for a millisecond.
+fn task(began_ns: u64) -> EndedTask {
+    let [rule, job, _] = fixtures::tasks().try_into().unwrap();
+    let around = vec![TaskAround { id: rule.id, title: rule.title() }];
+    EndedTask { start_ns: 1, end_ns: began_ns + MS, usage: job, began_ns: Some(began_ns), around }
 }
 
 /// A trace, read back.
@@ -239,6 +247,37 @@ fn end_has_the_reports_largest_ram_and_its_source_and_comes_once() {
     assert_eq!(end["max RAM is known by"].string_value.as_deref(), Some("one process, at an unknown time"));
 }
 
+// Requirement: TASK-58
+#[test]
+fn task_has_a_track_below_that_of_the_task_around_it_and_a_slice_each_time_that_it_ran() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = new_file(&directory);
+    let mut sink = sink(file.target());
+    let renamed = EndedTask { began_ns: None, ..task(5 * MS) };
+    for task in [task(MS), task(3 * MS), task(3 * MS), renamed] {
+        sink.write_task(&task).unwrap();
+    }
+    let read = Read::new(&file.target().path);
+    let path = |name: &str| {
+        let uuid_of = |track: &TrackDescriptor| track.uuid;
+        let track = read.tracks().find(|track| track.name.as_deref() == Some(name)).unwrap();
+        let by_uuid = |uuid| read.tracks().find(|track| uuid_of(track) == Some(uuid));
+        let line = std::iter::successors(Some(track), |track| by_uuid(track.parent_uuid?));
+        line.map(|track| track.name.clone().unwrap()).collect::<Vec<_>>()
+    };
+    // A name can't control a terminal.
+    let names = ["parallel \\x1b[2J", "snakemake sort \"a,b\" > c", "Tasks", "app --all"];
+    assert_eq!(path(names[0]), names);
+    let begins: Vec<u64> = read.events(event::SLICE_BEGIN).iter().map(|begin| begin.0).collect();
+    let ends = read.events(event::SLICE_END);
+    assert_eq!((begins, ends.len(), ends[1].0), (vec![MS, 3 * MS], 2, 4 * MS));
+    let arguments = arguments(ends[1].1);
+    assert_eq!(arguments["signal"].int_value, Some(9));
+    assert_eq!(arguments["why"].string_value.as_deref(), Some("SIGKILL ended cc1 (pid 77)"));
+    assert_eq!(arguments["peak RAM (bytes)"].uint_value, Some(50_000_000));
+    assert!(!arguments.contains_key("exit code") && !arguments.contains_key("peak RAM is"));
+}
+
 // Requirement: TIME-20, TIME-2, TIME-3
 #[test]
 fn trace_that_was_cut_anywhere_goes_on_without_anything_twice() {
@@ -249,6 +288,7 @@ fn trace_that_was_cut_anywhere_goes_on_without_anything_twice() {
         for n in numbers {
             sink.sample(&sample(n)).unwrap();
             sink.write_process(&process(7, n)).unwrap();
+            sink.write_task(&task(n * MS)).unwrap();
         }
     };
     give(&mut sink(file.target()), 1..=20);
@@ -259,9 +299,11 @@ fn trace_that_was_cut_anywhere_goes_on_without_anything_twice() {
         let read = Read::new(&path);
         assert_eq!(read.rows(), (1..=22).map(|n| n * 100 * MS).collect::<Vec<_>>(), "cut at {cut}");
         assert_eq!(read.values("RAM").len(), 22, "cut at {cut}");
-        let starts: Vec<u64> = read.events(event::SLICE_BEGIN).iter().map(|begin| begin.0).collect();
-        assert_eq!(starts, (1..=22).collect::<Vec<_>>(), "cut at {cut}");
-        assert_eq!(read.events(event::SLICE_END).len(), 22, "cut at {cut}");
+        let mut starts: Vec<u64> = read.events(event::SLICE_BEGIN).iter().map(|begin| begin.0).collect();
+        starts.sort_unstable();
+        let expected: Vec<u64> = (1..=22).chain((1..=22).map(|n| n * MS)).collect();
+        assert_eq!(starts, expected, "cut at {cut}");
+        assert_eq!(read.events(event::SLICE_END).len(), 44, "cut at {cut}");
         // Each sequence begins with names and defaults of its own.
         let mut begun = Vec::new();
         for packet in &read.0 {

@@ -4,6 +4,8 @@
 //! make -j4                        the run; its end is an event here
 //!   RAM, RAM of main, ... CPU     counters of the tree and of the machine, and how the time was spent
 //!   GPU 0 NAME                    its counters
+//!   Tasks
+//!     snakemake sort              a track for each task, those within it below it
 //!   Processes
 //!     cc1                         tracks of processes; those of one name are drawn as one
 //! ```
@@ -15,6 +17,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 
 use super::messages::{CHRONOLOGICAL, CounterDescriptor, EXPLICIT, SIZE_BYTES, TrackDescriptor};
+use crate::model::ended_task::EndedTask;
 use crate::model::gpu::Device;
 use crate::model::gpu::gpu_figure::{GpuFigure, Row};
 use crate::model::groups::Groups;
@@ -26,11 +29,15 @@ use crate::report::quote::escape;
 pub(super) const RUN: u64 = 1;
 /// The track of all processes.
 pub(super) const PROCESSES: u64 = 2;
+/// The track of all tasks of a pipeline.
+const TASKS: u64 = 3;
 /// The track of the first counter of the tree. The other counters have the numbers after it.
 const FIRST_COUNTER: u64 = 16;
 /// The highest bit of computed numbers of tracks; no other number of a track has it. With it they have 56 bits, the most that a varint
 /// has in 8 bytes.
 const COMPUTED: u64 = 1 << 55;
+/// A bit of the numbers of tasks' tracks; no number without [`COMPUTED`] has it, since a file has far fewer sequences.
+const TASK: u64 = 1 << 54;
 /// Maximum number of characters of a track's name.
 const LONGEST_NAME: usize = 80;
 
@@ -225,6 +232,31 @@ pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
 pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
     let any_rank = 0;
     TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, any_rank) }
+}
+
+/// The tracks of a task and of those around it, outermost first. The first one is the parent of all tasks. As tracks of processes,
+/// those of tasks have no rank.
+pub(super) fn task_tracks(task: &EndedTask) -> Vec<TrackDescriptor> {
+    let all = track(TASKS, "Tasks", RUN, i32::MAX - 1);
+    let mut tracks = vec![TrackDescriptor { child_ordering: Some(CHRONOLOGICAL), ..all }];
+    let around = task.around.iter().rev().map(|around| (around.id, around.title.clone()));
+    let mut parent = TASKS;
+    for (id, title) in around.chain([(task.usage.id, task.usage.title())]) {
+        let uuid = task_uuid(id);
+        let any_rank = 0;
+        tracks.push(TrackDescriptor {
+            sibling_order_rank: None,
+            child_ordering: Some(CHRONOLOGICAL),
+            ..track(uuid, &title, parent, any_rank)
+        });
+        parent = uuid;
+    }
+    tracks
+}
+
+/// The number of a task's track. It is the same for each collector, since slices of a task never overlap.
+pub(super) fn task_uuid(id: u32) -> u64 {
+    TASK | u64::from(id)
 }
 
 /// Computes the number of a track from a key: a GPU's id, or the GPU's track and the rank of a counter in it. So no table of numbers

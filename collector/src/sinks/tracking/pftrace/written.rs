@@ -19,6 +19,11 @@ pub(super) enum Key {
         pid: u64,
         start_ns: u64,
     },
+    /// A slice of a task.
+    Task {
+        id: u64,
+        began_ns: u64,
+    },
     /// Revised RAM of a time of which no row is remembered.
     Revised {
         at_ns: u64,
@@ -47,7 +52,7 @@ pub(super) struct WrittenRow {
 /// What is in the file.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// The keys of its processes, and of its revised RAM without a row.
+    /// The keys of its processes and tasks, and of its revised RAM without a row.
     pub known: Recent<Key>,
     rows: VecDeque<WrittenRow>,
     /// The largest number of a sequence. 0: there is none.
@@ -56,7 +61,7 @@ pub(super) struct Written {
     pub has_end: bool,
     /// The last values of the three RAM counters, bytes, each from a packet of its own.
     footprint_bytes: Groups<u64>,
-    /// The process that the last packet begins. `None`: the last packet is another one.
+    /// The process or task that the last packet begins. `None`: the last packet is another one.
     begun: Option<Key>,
 }
 
@@ -64,7 +69,7 @@ impl Written {
     /// Notes what a packet of the file tells. The packets must come in the order of the file.
     ///
     /// Returns whether the packet is the last one of an item. Such a packet has the key of a row or of revised RAM, or is the end of
-    /// a process or of the run.
+    /// a process, of a task or of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
         let begun = self.begun.take();
@@ -92,13 +97,14 @@ impl Written {
         match event.kind {
             Some(event::SLICE_BEGIN) => {
                 let pid = argument(event, Name::Pid);
-                self.begun = pid.map(|pid| Key::Process { pid, start_ns: at_ns });
+                let task = argument(event, Name::Task).map(|id| Key::Task { id, began_ns: at_ns });
+                self.begun = pid.map(|pid| Key::Process { pid, start_ns: at_ns }).or(task);
                 false
             }
-            // Only now is the process noted: without its end, it is cut off, and has to be written again.
+            // Only now is the process or task noted: without its end, it is cut off, and has to be written again.
             Some(event::SLICE_END) => {
-                if let Some(process) = begun {
-                    self.known.insert(process);
+                if let Some(slice) = begun {
+                    self.known.insert(slice);
                 }
                 true
             }

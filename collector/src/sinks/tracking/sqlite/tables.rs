@@ -9,6 +9,7 @@ use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params, para
 
 use super::Batch;
 use crate::model::ended_process::EndedProcess;
+use crate::model::ended_task::EndedTask;
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::sinks::tracking::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, Kind, STATIC, Value};
 
@@ -24,7 +25,12 @@ const OURS: &str = "
         PRIMARY KEY (at_ns, gpu)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS samples_by_command (
         at_ns INTEGER, command TEXT, timestamp FLOAT, processes INTEGER, added_bytes INTEGER, cpu_ns INTEGER,
-        PRIMARY KEY (at_ns, command)) WITHOUT ROWID;";
+        PRIMARY KEY (at_ns, command)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS tasks (
+        id INTEGER PRIMARY KEY, kind TEXT, name TEXT, parent INTEGER, start_ns INTEGER, start_timestamp FLOAT,
+        end_timestamp FLOAT, wall_s FLOAT, processes INTEGER, starts INTEGER, failed_starts INTEGER, still_running INTEGER,
+        cpu_s FLOAT, peak_ram_bytes INTEGER, peak_quality TEXT, gpu_ram_bytes INTEGER, read_bytes INTEGER,
+        write_bytes INTEGER, exit_code INTEGER, exit_signal INTEGER, why TEXT);";
 /// How many columns of `gpus` come before [`GAUGES`].
 const BEFORE_GAUGES: usize = 10;
 /// The last columns of `gpus`, in their order.
@@ -93,6 +99,7 @@ pub(super) fn write(
     drop(data);
     insert_commands(&transaction, &batch.rows)?;
     insert_processes(&transaction, batch)?;
+    insert_tasks(&transaction, batch)?;
     transaction.commit()
 }
 
@@ -195,9 +202,6 @@ fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Resul
         .prepare("INSERT OR IGNORE INTO processes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for EndedProcess { start_ns, is_still_running, usage } in &batch.processes {
         let args = usage.args.as_ref().and_then(|args| serde_json::to_string(args).ok());
-        // The name that JSON has for a quality: `exact`, `sampled` and so on.
-        let quality =
-            |quality| serde_json::to_value(quality).ok().and_then(|name| name.as_str().map(str::to_owned));
         statement.execute(params![
             usage.pid,
             integer(*start_ns),
@@ -210,9 +214,46 @@ fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Resul
             usage.exit.code,
             usage.exit.signal,
             usage.cpu_s,
-            quality(usage.cpu_quality),
+            usage.cpu_quality.name(),
             usage.peak_rss_bytes.map(integer),
-            quality(usage.peak_quality),
+            usage.peak_quality.name(),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Inserts the tasks of a batch. One that is there went on, so its row is replaced.
+fn insert_tasks(transaction: &Transaction, batch: &Batch) -> rusqlite::Result<()> {
+    if batch.tasks.is_empty() {
+        return Ok(());
+    }
+    let columns = ["?"; 21].join(", ");
+    let mut statement = transaction.prepare(&format!("INSERT OR REPLACE INTO tasks VALUES ({columns})"))?;
+    let bytes = |bytes: Option<u64>| bytes.map(integer);
+    for EndedTask { start_ns, end_ns, usage, .. } in &batch.tasks {
+        let timestamp = |at_ns: &u64| Value::Time(at_ns.saturating_add(batch.epoch_ns) / 1000);
+        statement.execute(params![
+            usage.id,
+            usage.kind_name(),
+            usage.name,
+            usage.parent,
+            integer(*start_ns),
+            timestamp(start_ns),
+            timestamp(end_ns),
+            usage.wall_s,
+            integer(usage.processes),
+            integer(usage.starts),
+            bytes(usage.failed_starts),
+            integer(usage.still_running),
+            usage.cpu_s,
+            bytes(usage.peak_ram_bytes),
+            usage.peak_quality.name(),
+            bytes(usage.gpu_ram_bytes),
+            bytes(usage.io.read_bytes),
+            bytes(usage.io.write_bytes),
+            usage.exit.code,
+            usage.exit.signal,
+            usage.why,
         ])?;
     }
     Ok(())

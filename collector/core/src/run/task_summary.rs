@@ -1,0 +1,117 @@
+//! What a task used, as the report and the sinks have it.
+
+use std::sync::Arc;
+
+use gpu_track_abi::task::TaskKind;
+use serde::{Deserialize, Serialize};
+
+use super::tasks::{EndOfTask, TaskTotals};
+use super::tree::task_table::{TaskEntry, TaskTable};
+use super::tree::{Quality, TaskId};
+use crate::model::ended_task::{EndedTask, TaskAround};
+use crate::model::report::{Exit, TaskIo, TaskUsage};
+use crate::model::signal::signal_name;
+use crate::model::tree_sample::IoBytes;
+
+/// A task of which no process is left, for the sinks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskSummary {
+    id: TaskId,
+    task: TaskEntry,
+    totals: TaskTotals,
+    /// The start of the run, CLOCK_MONOTONIC nanoseconds.
+    run_start_ns: u64,
+    began_ns: Option<u64>,
+    /// The tasks around it, innermost first.
+    around: Vec<(TaskId, TaskKind, Arc<str>)>,
+}
+
+impl TaskSummary {
+    /// Makes the summary of a task. `None`: it has had no process. `run_start_ns`: the start of the run, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn new(table: &TaskTable, id: TaskId, totals: &TaskTotals, run_start_ns: u64) -> Option<Self> {
+        let task = table.get(id).filter(|_| totals.has_had_process())?;
+        let around = table.with_those_around(task.parent);
+        let around = around.map(|(id, task)| (id, task.kind, Arc::clone(&task.name))).collect();
+        let began_ns = totals.begins_ns.map(|first_ns| match totals.told_end_ns {
+            // A process can have started as another program, before it entered the task.
+            0 => task.start_ns,
+            before_ns => first_ns.max(before_ns.saturating_add(1)),
+        });
+        Some(Self { id, task: task.clone(), totals: totals.clone(), run_start_ns, began_ns, around })
+    }
+
+    /// The task as sinks write it.
+    pub fn ended(&self) -> EndedTask {
+        let Self { id, task, totals, run_start_ns, began_ns, around } = self;
+        let usage = usage(*id, task, totals, *run_start_ns);
+        let around = around
+            .iter()
+            .map(|(id, kind, name)| TaskAround { id: id.0, title: TaskUsage::title_of(*kind, name) });
+        let around = around.collect();
+        EndedTask { start_ns: task.start_ns, end_ns: totals.end_ns, usage, began_ns: *began_ns, around }
+    }
+}
+
+/// Makes the entry of a task, without those within it. `run_start_ns`: the start of the run, CLOCK_MONOTONIC nanoseconds.
+pub(crate) fn usage(id: TaskId, task: &TaskEntry, totals: &TaskTotals, run_start_ns: u64) -> TaskUsage {
+    let peak_bytes = totals.peak_bytes();
+    let peak_quality = match totals.exact_ram_bytes {
+        Some(_) => Quality::Exact,
+        None if peak_bytes > 0 => Quality::Sampled,
+        None => Quality::Unknown,
+    };
+    let has_tries = is_begun_once_a_try(task.kind);
+    let last = totals.last.as_ref().filter(|_| has_tries);
+    let io = IoBytes::of_blocks(totals.usage.input_blocks, totals.usage.output_blocks);
+    TaskUsage {
+        id: id.0,
+        kind: Some(task.kind),
+        name: task.name.to_string(),
+        tasks: None,
+        parent: Some(task.parent.0).filter(|_| task.parent != TaskId::WORKFLOW),
+        start_s: Some(task.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
+        wall_s: Some(totals.end_ns.saturating_sub(task.start_ns) as f64 / 1e9),
+        processes: totals.processes,
+        starts: totals.starts,
+        failed_starts: Some(totals.failed).filter(|_| has_tries),
+        still_running: totals.running,
+        cpu_s: totals.is_cpu_known.then_some(totals.cpu_us() as f64 / 1e6),
+        peak_ram_bytes: Some(peak_bytes).filter(|bytes| *bytes > 0),
+        peak_quality,
+        gpu_ram_bytes: totals.gpu_bytes,
+        io: TaskIo {
+            read_bytes: totals.is_io_known.then_some(io.read),
+            write_bytes: totals.is_io_known.then_some(io.written),
+        },
+        exit: last.map(|last| last.exit).unwrap_or_default(),
+        why: last.and_then(|last| why(last, totals.killed.as_ref())),
+        with_nested: None,
+        node: None,
+    }
+}
+
+/// Whether a process that begins a task of this kind is one try of the task. A test of pytest is no process, and a variable can be set
+/// for each of several programs: any process with such a mark begins the task if its parent lacks the mark.
+pub(crate) fn is_begun_once_a_try(kind: TaskKind) -> bool {
+    !matches!(kind, TaskKind::Pytest | TaskKind::Env)
+}
+
+/// Why a task failed, by the end of the process that began it, and by the first process of it that a signal ended. `None`: it did not
+/// fail, or its end is not known.
+fn why(last: &EndOfTask, killed: Option<&EndOfTask>) -> Option<String> {
+    let by_signal = |end: &EndOfTask| {
+        let signal = signal_name(end.exit.signal?);
+        Some(format!("{signal} ended {} (pid {})", end.command, end.pid))
+    };
+    match last.exit {
+        Exit { signal: Some(_), .. } => by_signal(last),
+        Exit { code: Some(code), .. } if code != 0 => {
+            let killed = killed.and_then(by_signal);
+            Some(match killed {
+                Some(killed) => format!("exit code {code}, after {killed}"),
+                None => format!("exit code {code}"),
+            })
+        }
+        _ => None,
+    }
+}
