@@ -22,7 +22,7 @@ const COLUMNS: [Column; 23] = [
     ("start_s", |task| csv_plain(task.start_s)),
     ("wall_s", |task| csv_plain(task.wall_s)),
     ("processes", |task| task.processes.to_string()),
-    ("starts", |task| task.starts.to_string()),
+    ("starts", |task| csv_plain(task.starts)),
     ("failed_starts", |task| csv_plain(task.failed_starts)),
     ("still_running", |task| task.still_running.to_string()),
     ("cpu_s", |task| csv_plain(task.cpu_s)),

@@ -66,7 +66,8 @@ struct Sums {
     tasks: Option<u64>,
     processes: u64,
     still_running: u64,
-    starts: u64,
+    /// `None`: what began is no task.
+    starts: Option<u64>,
     /// How many starts were tries that failed. `None`: not all were tries, or that is not known.
     failed: Option<u64>,
     usage: Rusage,
@@ -82,7 +83,7 @@ impl Sums {
             tasks: None,
             processes: totals.processes,
             still_running: totals.running,
-            starts: totals.starts,
+            starts: Some(totals.starts),
             failed: None,
             usage: totals.usage,
             unattributed_us: totals.unattributed_us,
@@ -97,7 +98,7 @@ impl Sums {
             tasks: both(self.tasks, other.tasks),
             processes: self.processes + other.processes,
             still_running: self.still_running + other.still_running,
-            starts: self.starts + other.starts,
+            starts: both(self.starts, other.starts),
             failed: both(self.failed, other.failed),
             usage: self.usage.plus(&other.usage),
             unattributed_us: self.unattributed_us.saturating_add(other.unattributed_us),
@@ -193,7 +194,7 @@ impl<'a> OfRun<'a> {
             tasks: None,
             processes: coverage.processes.saturating_sub(of_tasks.processes),
             still_running: run.survivors.count.saturating_sub(of_tasks.still_running),
-            starts: 1,
+            starts: None,
             failed: None,
             usage: run.own_usage.minus(&of_tasks.usage),
             unattributed_us: run.unattributed_us.saturating_sub(of_tasks.unattributed_us),
@@ -327,7 +328,7 @@ mod tests {
             [("snakemake", Some(2)), ("slurm_step", Some(2)), ("pytest", None), ("env", None)]
         {
             let task = &tasks_of(&[(kind, 0, 1)], 0)[0];
-            assert_eq!((task.starts, task.failed_starts), (3, failed), "{kind}");
+            assert_eq!((task.starts, task.failed_starts), (Some(3), failed), "{kind}");
             assert_eq!((task.exit.code.is_some(), task.why.is_some()), (failed.is_some(), failed.is_some()));
         }
         let mut made = vec![("parallel", 0, 9); MOST_TASKS];

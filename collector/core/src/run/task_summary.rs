@@ -72,7 +72,7 @@ pub(crate) fn usage(id: TaskId, task: &TaskEntry, totals: &TaskTotals, run_start
         start_s: Some(task.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
         wall_s: Some(totals.end_ns.saturating_sub(task.start_ns) as f64 / 1e9),
         processes: totals.processes,
-        starts: totals.starts,
+        starts: Some(totals.starts),
         failed_starts: Some(totals.failed).filter(|_| has_tries),
         still_running: totals.running,
         cpu_s: totals.is_cpu_known.then_some(totals.cpu_us() as f64 / 1e6),

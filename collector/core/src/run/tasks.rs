@@ -408,13 +408,13 @@ mod tests {
         assert_eq!(taken(&mut tasks, &tree), []);
         // The task around it still has a process.
         tree.get_mut(live).unwrap().ids.task = job;
-        assert_eq!(taken(&mut tasks, &tree), [(unit.0, 1, Some(1), 5 * S)]);
+        assert_eq!(taken(&mut tasks, &tree), [(unit.0, Some(1), Some(1), 5 * S)]);
         tree.get_mut(live).unwrap().ids.task = TaskId::WORKFLOW;
-        assert_eq!(taken(&mut tasks, &tree), [(job.0, 0, Some(1), 5 * S)]);
+        assert_eq!(taken(&mut tasks, &tree), [(job.0, Some(0), Some(1), 5 * S)]);
         assert_eq!(taken(&mut tasks, &tree), [], "nothing is new");
         // A second try, which began before the first had ended.
         tasks.add_finalized(&tree.tasks, &ended(21, job, TaskId::WORKFLOW, 7, OK), None);
-        assert_eq!(taken(&mut tasks, &tree), [(job.0, 1, Some(5 * S + 1), 7 * S)]);
+        assert_eq!(taken(&mut tasks, &tree), [(job.0, Some(1), Some(5 * S + 1), 7 * S)]);
         tasks.note_named(unit);
         let named = &tasks.take_ended(&tree, 1)[0].ended();
         assert_eq!((named.usage.id, named.began_ns), (unit.0, None));

@@ -76,7 +76,7 @@ fn all_of(report: &Report) -> TaskUsage {
     TaskUsage {
         tasks: None,
         processes: report.processes.total,
-        starts: 1,
+        starts: None,
         failed_starts: None,
         still_running: report.processes.still_running.unwrap_or(0),
         cpu_s: report.cpu_time.total_s,
@@ -96,7 +96,7 @@ fn empty(id: u32, name: &str) -> TaskUsage {
         start_s: None,
         wall_s: None,
         processes: 0,
-        starts: 0,
+        starts: Some(0),
         failed_starts: Some(0),
         still_running: 0,
         cpu_s: Some(0.0),
@@ -117,7 +117,7 @@ fn add_to(sums: &mut Option<TaskUsage>, id: u32, name: &str, other: &TaskUsage) 
     let sums = sums.get_or_insert_with(|| empty(id, name));
     sums.tasks = both(sums.tasks, if other.is_task() { Some(1) } else { other.tasks });
     sums.processes = sums.processes.saturating_add(other.processes);
-    sums.starts = sums.starts.saturating_add(other.starts);
+    sums.starts = both(sums.starts, other.starts);
     sums.failed_starts = both(sums.failed_starts, other.failed_starts);
     sums.still_running = sums.still_running.saturating_add(other.still_running);
     sums.cpu_s = Option::zip(sums.cpu_s, other.cpu_s).map(|(a, b)| a + b);
@@ -144,7 +144,7 @@ mod tests {
         merged.add("n2", &report, Some(0.0));
         let list = merged.list();
         let rest = &list[2];
-        assert_eq!((rest.id, rest.starts, rest.failed_starts, rest.tasks), (0, 2, None, None));
+        assert_eq!((rest.id, rest.starts, rest.failed_starts, rest.tasks), (0, None, None, None));
         assert_eq!(rest.processes, of_all.0 + of_rest.processes);
         assert!((rest.cpu_s.unwrap() - of_all.1 - of_rest.cpu_s.unwrap()).abs() < 1e-9);
         report.tasks.clear();

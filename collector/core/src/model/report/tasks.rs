@@ -33,8 +33,8 @@ pub struct TaskUsage {
     pub wall_s: Option<f64>,
     /// Its processes.
     pub processes: u64,
-    /// Processes that began it: above 1, it was tried again. With `pytest` and `env`, each child begins it.
-    pub starts: u64,
+    /// Processes that began it: above 1, it was tried again. With `pytest` and `env`, each child begins it. `None`: it is no task.
+    pub starts: Option<u64>,
     /// How many of those failed; `None`: they are no tries (`pytest`, `env`), or of several kinds.
     pub failed_starts: Option<u64>,
     /// How many of its processes outlived the run.

@@ -238,7 +238,7 @@ fn end_event(process: &EndedProcess) -> TrackEvent {
 fn end_of_task(usage: &TaskUsage) -> TrackEvent {
     let used = [
         number(Name::Processes, Some(usage.processes)),
-        number(Name::Tries, Some(usage.starts)),
+        number(Name::Tries, usage.starts),
         number(Name::FailedTries, usage.failed_starts),
         mark(Name::StillRunning, usage.still_running > 0),
         fraction(Name::CpuTime, usage.cpu_s),

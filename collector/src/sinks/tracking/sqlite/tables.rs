@@ -242,7 +242,7 @@ fn insert_tasks(transaction: &Transaction, batch: &Batch) -> rusqlite::Result<()
             timestamp(end_ns),
             usage.wall_s,
             integer(usage.processes),
-            integer(usage.starts),
+            bytes(usage.starts),
             bytes(usage.failed_starts),
             integer(usage.still_running),
             usage.cpu_s,

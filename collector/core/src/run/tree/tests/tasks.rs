@@ -43,6 +43,15 @@ fn child_whose_parent_was_not_known_is_in_the_parents_task() {
     assert_eq!((run.ids(103).task, run.ids(103).born_in), (TaskId::FIRST, TaskId::FIRST));
 }
 
+/// To look for such children at each START would let forged records cost the square of their number.
+// Requirement: TASK-59
+#[test]
+fn child_whose_record_was_read_before_its_parents_stays_where_it_was() {
+    let mut run = Run::new();
+    run.start(103, 102).start_in_job(102, MAIN, 7);
+    assert_eq!([102, 103].map(|pid| run.ids(pid).task), [TaskId::FIRST, TaskId::WORKFLOW]);
+}
+
 // Requirement: TASK-6
 #[test]
 fn task_begins_when_a_process_enters_it_which_may_have_run_another_program_before() {
