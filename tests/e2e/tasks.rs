@@ -233,25 +233,41 @@ fn jobs_of_snakemake_are_tasks() {
 }
 
 /// Nextflow's `.command.run` exports the work directory and runs the script of the task.
-// Requirement: TASK-1
+// Requirement: TASK-1, TASK-12
 #[test]
-fn rendered_scripts_of_nextflow_are_tasks() {
+fn rendered_scripts_of_nextflow_are_tasks_with_their_names() {
     let directory = tempfile::tempdir().unwrap();
     let mut calls = String::new();
-    for name in ["4f/0123456789abcdef0123456789abcd", "a0/fedcba9876543210fedcba98765432"] {
-        let work = directory.path().join(name);
+    let tasks = [
+        ("work/4f/0123456789abcdef0123456789abcd", "hello (1)"),
+        ("work/a0/fedcba9876543210fedcba98765432", "hello (2)"),
+        // Its script is not where Nextflow's are.
+        ("other/0b/0123456789abcdef0123456789abcd", "hello (3)"),
+    ];
+    for (path, name) in tasks {
+        let work = directory.path().join(path);
         fs::create_dir_all(&work).unwrap();
         fs::write(work.join(".command.sh"), "#!/bin/bash -ue\ntrue\necho done > out\n").unwrap();
-        fs::write(work.join(".command.run"), COMMAND_RUN).unwrap();
+        fs::write(work.join(".command.run"), COMMAND_RUN.replace("hello (1)", name)).unwrap();
         calls += &format!("(cd {} && bash .command.run)\n", work.display());
     }
-    let run = of_script(&format!("{calls}exit 0"));
+    let files = Files::new();
+    let options = files.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let run = tracked(["bash", "-c", &format!("{calls}exit 0")])
+        .options(&options)
+        .with({
+            let directory = directory.path().to_owned();
+            move |command| command.current_dir(&directory)
+        })
+        .run();
     let report = run.assert_clean(0);
-    for name in ["4f/0123456789abcdef0123456789abcd", "a0/fedcba9876543210fedcba98765432"] {
+    for name in ["hello (1)", "hello (2)", "0b/0123456789abcdef0123456789abcd"] {
         assert_eq!(task(report, "nextflow", name)["starts"], 1);
     }
-    assert_eq!(report.array("tasks").len(), 3);
+    assert_eq!(report.array("tasks").len(), 4);
     assert_sums(report);
+    files.assert_tasks(report, 3);
 }
 
 /// What Nextflow 24 renders for the local executor, without staging and traps.

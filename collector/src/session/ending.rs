@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use gpu_track_abi::task::TaskKind;
+
 use super::error::SessionError;
 use super::readers::AbsenceCheck;
 use super::run_loop::Session;
@@ -22,7 +24,7 @@ use crate::run::schedule::Terms;
 use crate::sinks;
 use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
-use crate::sources::snakemake;
+use crate::sources::{nextflow, snakemake};
 use crate::sys::clock;
 
 /// Longest time between two reports-so-far.
@@ -142,7 +144,7 @@ impl Session {
         self.take_last_records();
         self.give_up_orders();
         self.readers.finish(&mut self.run);
-        self.name_jobs_of_snakemake();
+        self.name_tasks();
         // A process that still runs counts until the last sample, which has its last figures. The time since then does not count:
         // the steps above wait for the pump and for drivers, and can take long.
         self.run.apply(sampled_ns, Observation::FinalizeAll);
@@ -150,12 +152,22 @@ impl Session {
         end_ns
     }
 
-    /// Finds the rules of Snakemake's jobs, if there were any and Snakemake ran where the command was started.
-    fn name_jobs_of_snakemake(&mut self) {
-        let jobs: HashSet<u32> = self.run.jobs_of_snakemake().collect();
-        if self.config.attached.is_none() && !jobs.is_empty() {
-            let rules = snakemake::rules(Path::new("."), self.config.start.realtime_ns, jobs);
+    /// Finds the rules of Snakemake's jobs and the names of Nextflow's tasks, if there were any and the command's directory has them.
+    fn name_tasks(&mut self) {
+        if self.config.attached.is_some() {
+            return;
+        }
+        let directory = Path::new(".");
+        let jobs: HashSet<u32> = self.run.tasks_of(TaskKind::Snakemake).map(|(hash, _)| hash).collect();
+        if !jobs.is_empty() {
+            let rules = snakemake::rules(directory, self.config.start.realtime_ns, jobs);
             self.run.apply_now(Observation::SnakemakeRules(rules));
+        }
+        let tasks = self.run.tasks_of(TaskKind::Nextflow).map(|(hash, name)| (hash, name.to_owned()));
+        let tasks: Vec<(u32, String)> = tasks.collect();
+        if !tasks.is_empty() {
+            let names = nextflow::names(directory, &self.config.command, tasks);
+            self.run.apply_now(Observation::NextflowNames(names));
         }
     }
 

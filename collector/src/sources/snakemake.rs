@@ -4,13 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, ReadDir};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gpu_track_abi::task::{ArgumentMark, KINDS, Marks, STRICT_MODE, TaskKind};
 use serde::Deserialize;
 
+use super::task_names::{Names, beginning, in_time};
 use crate::sys::given_file;
 
 /// Where Snakemake writes, in its working directory.
@@ -21,10 +20,6 @@ const GAP: &[u8] = b"  ";
 const MOST_ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a rule's name.
 const MOST_OF_RULE: usize = 64;
-/// For how long files are read. The report waits for it.
-const TIME_TO_READ: Duration = Duration::from_millis(750);
-/// For how long the thread that reads them is waited for. What it has found by its own deadline arrives within this.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of a file.
 const MOST_BYTES: u64 = 1 << 20;
 /// Maximum depth of directories that are looked into. Snakemake divides a file's name that is too long into directories. Linux allows
@@ -39,32 +34,25 @@ struct Job {
 }
 
 /// The rules of these jobs (hashes of their marks), as far as they ended since `since_ns` (CLOCK_REALTIME, nanoseconds) and can be read
-/// in time. `directory`: where Snakemake ran. It can be on a file system that does not answer, so a thread reads it.
-pub(crate) fn rules(directory: &Path, since_ns: u64, jobs: HashSet<u32>) -> Vec<(u32, String)> {
+/// in time. `directory`: where Snakemake ran.
+pub(crate) fn rules(directory: &Path, since_ns: u64, jobs: HashSet<u32>) -> Names {
     // Times of files can be a tick older than they should be.
     let since = UNIX_EPOCH + Duration::from_nanos(since_ns).saturating_sub(Duration::from_secs(1));
-    let files = Files::of(directory.join(METADATA), since, Instant::now() + TIME_TO_READ);
-    let (sender, found) = mpsc::sync_channel(1);
-    let read = move || sender.send(read_rules(files, &jobs));
-    if thread::Builder::new().spawn(read).is_err() {
-        return Vec::new();
-    }
-    found.recv_timeout(PATIENCE).unwrap_or_default()
+    let metadata = directory.join(METADATA);
+    in_time(move |deadline| read_rules(Files::of(metadata, since, deadline), &jobs))
 }
 
 /// Reads the rules of these jobs from the files.
-fn read_rules(files: Files, jobs: &HashSet<u32>) -> Vec<(u32, String)> {
+fn read_rules(files: Files, jobs: &HashSet<u32>) -> Names {
     let mut found = HashMap::new();
     for path in files {
         let Ok(text) = given_file::read_text(&path, MOST_BYTES) else { continue };
-        let Ok(Job { rule: Some(mut rule), shellcmd: Some(command) }) = serde_json::from_str(&text) else {
+        let Ok(Job { rule: Some(rule), shellcmd: Some(command) }) = serde_json::from_str(&text) else {
             continue;
         };
         let hash = hash(&command);
         if jobs.contains(&hash) {
-            let end = (0..=MOST_OF_RULE).rev().find(|at| rule.is_char_boundary(*at));
-            rule.truncate(end.unwrap_or(0));
-            found.insert(hash, rule);
+            found.insert(hash, beginning(&rule, MOST_OF_RULE).to_owned());
         }
     }
     found.into_iter().collect()

@@ -238,6 +238,8 @@ pub enum Observation {
     },
     /// The rules of jobs of Snakemake, each by the hash of the job's mark ([`gpu_track_abi::task`]).
     SnakemakeRules(Vec<(u32, String)>),
+    /// The names of Nextflow's tasks, each with the hash of the task's mark.
+    NextflowNames(Vec<(u32, String)>),
     /// An output misses something.
     SinkLost {
         /// Its name, for the report.

@@ -2,6 +2,7 @@
 //! observations only.
 
 use gpu_track_abi::record::Event;
+use gpu_track_abi::task::TaskKind;
 use serde::{Deserialize, Serialize};
 
 use super::calls_by_command::CallsByCommand;
@@ -312,7 +313,12 @@ impl RunState {
                 self.pass_on_events();
             }
             Observation::SnakemakeRules(rules) => {
-                self.tree.tasks.name_jobs(rules).into_iter().for_each(|id| self.tasks.note_named(id));
+                let named = self.tree.tasks.name(TaskKind::Snakemake, rules);
+                named.into_iter().for_each(|id| self.tasks.note_named(id));
+            }
+            Observation::NextflowNames(names) => {
+                let named = self.tree.tasks.name(TaskKind::Nextflow, names);
+                named.into_iter().for_each(|id| self.tasks.note_named(id));
             }
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
@@ -351,9 +357,9 @@ impl RunState {
         }
     }
 
-    /// The hashes of the marks of Snakemake's jobs, whose rules Snakemake may tell.
-    pub fn jobs_of_snakemake(&self) -> impl Iterator<Item = u32> {
-        self.tree.tasks.jobs_of_snakemake()
+    /// The tasks of a kind: the hash of the mark of each, and its name.
+    pub fn tasks_of(&self, kind: TaskKind) -> impl Iterator<Item = (u32, &str)> {
+        self.tree.tasks.of_kind(kind)
     }
 
     /// Notes the command's first process, or the one that the run attached to, and since when the run counts (`start_ns`,

@@ -388,6 +388,19 @@ mod tests {
         assert!(tasks.get(TaskId::WORKFLOW).is_none_or(|rest| rest.processes == 0));
     }
 
+    // Requirement: TASK-60
+    #[test]
+    fn daemon_counts_in_the_task_that_started_it() {
+        let (tree, job, _) = tree();
+        let mut tasks = Tasks::default();
+        tasks.add_finalized(&tree.tasks, &ended(20, job, TaskId::WORKFLOW, 3, OK), None);
+        let daemon = ProcessSummary { is_still_running: true, ..ended(21, job, job, 90, Exit::default()) };
+        tasks.add_finalized(&tree.tasks, &daemon, None);
+        let of_job = tasks.get(job).unwrap();
+        assert_eq!((of_job.processes, of_job.running, of_job.end_ns), (2, 1, 90_000_000_000));
+        assert_eq!((of_job.starts, of_job.last.as_ref().unwrap().exit), (1, OK));
+    }
+
     // Requirement: TASK-58
     #[test]
     fn sinks_get_a_task_when_no_process_of_it_or_within_it_is_left_and_again_if_it_goes_on() {

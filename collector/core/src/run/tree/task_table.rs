@@ -78,25 +78,27 @@ impl TaskTable {
         std::iter::successors(entry(id), move |(_, task)| entry(task.parent))
     }
 
-    /// The hashes of the marks of Snakemake's jobs.
-    pub(in crate::run) fn jobs_of_snakemake(&self) -> impl Iterator<Item = u32> {
-        let jobs = self.entries.iter().filter(|task| task.kind == TaskKind::Snakemake);
-        jobs.map(|task| task.hash(TaskKind::Snakemake))
+    /// The tasks of a kind: the hash of the mark of each, and its name.
+    pub(in crate::run) fn of_kind(&self, kind: TaskKind) -> impl Iterator<Item = (u32, &str)> {
+        let tasks = self.entries.iter().filter(move |task| task.kind == kind);
+        tasks.map(move |task| (task.hash(kind), &*task.name))
     }
 
-    /// Puts the rule of each job of Snakemake before the job's name, by the hash of its mark. Returns the jobs that got a name.
-    pub(in crate::run) fn name_jobs(&mut self, rules: &[(u32, String)]) -> Vec<TaskId> {
-        let rules: FxHashMap<u32, &String> = rules.iter().map(|(hash, rule)| (*hash, rule)).collect();
+    /// Names tasks of a kind, by the hashes of their marks. A rule of Snakemake comes before the job's name, as it has many jobs. Any
+    /// other name replaces the task's. Returns the tasks that got another name.
+    pub(in crate::run) fn name(&mut self, kind: TaskKind, names: &[(u32, String)]) -> Vec<TaskId> {
+        let names: FxHashMap<u32, &String> = names.iter().map(|(hash, name)| (*hash, name)).collect();
         let mut named = Vec::new();
         for (id, task) in (TaskId::FIRST.0..).map(TaskId).zip(&mut self.entries) {
-            if task.kind != TaskKind::Snakemake {
-                continue;
-            }
-            let Some(rule) = rules.get(&task.hash(TaskKind::Snakemake)) else { continue };
-            let start = format!("{rule}: ");
-            // A resumed collector is told again.
-            if !task.name.starts_with(&start) {
-                task.name = Arc::from(start + &task.name);
+            let Some(name) = names.get(&task.hash(kind)).filter(|_| task.kind == kind) else { continue };
+            let start = format!("{name}: ");
+            let (is_told, name) = match kind {
+                // A resumed collector is told again.
+                TaskKind::Snakemake => (task.name.starts_with(&start), start + &task.name),
+                _ => (&*task.name == name.as_str(), name.to_string()),
+            };
+            if !is_told {
+                task.name = Arc::from(name);
                 named.push(id);
             }
         }
@@ -224,10 +226,24 @@ mod tests {
         let [known, other] =
             [mark(7, "sort x"), mark(8, "sort y")].map(|keys| table.enter(TaskId::WORKFLOW, &keys, 5));
         for named in [vec![known], Vec::new()] {
-            assert_eq!(table.name_jobs(&[(7, "order".into()), (9, "none".into())]), named);
+            let rules = [(7, "order".into()), (9, "none".into())];
+            assert_eq!(table.name(TaskKind::Snakemake, &rules), named);
         }
         assert_eq!(&*table.get(known).unwrap().name, "order: sort x");
         assert_eq!(&*table.get(other).unwrap().name, "sort y");
+        assert_eq!(table.name(TaskKind::Nextflow, &[(8, "x".into())]), []);
+    }
+
+    // Requirement: TASK-12
+    #[test]
+    fn tasks_of_nextflow_get_their_names() {
+        let mut table = TaskTable::default();
+        let task = table.enter(TaskId::WORKFLOW, &keys(&[(TaskKind::Nextflow, 7, "4f/01")]), 5);
+        assert_eq!(table.of_kind(TaskKind::Nextflow).collect::<Vec<_>>(), [(7, "4f/01")]);
+        for named in [vec![task], Vec::new()] {
+            assert_eq!(table.name(TaskKind::Nextflow, &[(7, "hello (1)".into())]), named);
+        }
+        assert_eq!(&*table.get(task).unwrap().name, "hello (1)");
     }
 
     #[test]
