@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -192,7 +193,7 @@ fn children_of_tests_are_tasks() {
     assert_sums(report);
 }
 
-// Requirement: TASK-1, TASK-5, TASK-11
+// Requirement: TASK-1, TASK-5, TASK-11, TASK-58
 #[test]
 fn jobs_of_snakemake_are_tasks() {
     let python = or_skip!(python());
@@ -207,7 +208,11 @@ fn jobs_of_snakemake_are_tasks() {
         touch = program("touch")
     );
     fs::write(directory.path().join("Snakefile"), snakefile).unwrap();
+    let files = Files::new();
+    let options = files.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let run = tracked([python.to_str().unwrap(), "-m", "snakemake", "-q", "-c2"])
+        .options(&options)
         .with({
             let directory = directory.path().to_owned();
             move |command| command.current_dir(&directory).env("XDG_CACHE_HOME", &directory)
@@ -230,6 +235,8 @@ fn jobs_of_snakemake_are_tasks() {
     assert_eq!(task(report, "snakemake", "c")["exit"]["code"], 0);
     assert_eq!(jobs.len(), 3, "{tasks:#?}");
     assert_sums(report);
+    // With the names of the rules, which are read at the end.
+    files.assert_tasks(report, 3);
 }
 
 /// Nextflow's `.command.run` exports the work directory and runs the script of the task.
@@ -429,4 +436,91 @@ fn summary_has_the_heaviest_tasks_and_the_text_has_all() {
     assert!(summary.contains("parallel 1 ") && summary.contains("in no task"), "{summary}");
     let text = fs::read_to_string(&full).unwrap();
     assert!(text.contains("parallel 2: exit code 4"), "{text}");
+}
+
+fn export(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+    command.arg("export").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The rows of a TSV by the names of its columns.
+fn tsv(text: &str) -> Vec<BTreeMap<&str, &str>> {
+    let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    lines
+        .map(|cells| {
+            assert_eq!(cells.len(), head.len(), "{text}");
+            head.iter().copied().zip(cells).collect()
+        })
+        .collect()
+}
+
+// Requirement: TASK-13
+#[test]
+fn exported_files_have_the_reports_figures_in_the_units_of_their_programs() {
+    let (burn, touch) = (program("burn"), program("touch"));
+    let job = format!("set -euo pipefail;  {burn} 0.2; {touch} hold 50000000 100; printf 'a\\tb\\n'");
+    let nextflow = format!("NXF_TASK_WORKDIR=/w/4f/x {burn} 0.1");
+    let run = of_script(&format!("bash -c \"{job}\"; {nextflow}; exit 0"));
+    let report = run.assert_clean(0);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("r.json");
+    fs::write(&file, report.0.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+
+    let done = export(&["--as", "snakemake-benchmark", file]);
+    assert_eq!((done.status.code(), String::from_utf8_lossy(&done.stderr)), (Some(0), "".into()));
+    let text = String::from_utf8(done.stdout).unwrap();
+    let [row] = &tsv(&text)[..] else { panic!("{text}") };
+    let tasks = report.array("tasks");
+    let expected = tasks.iter().find(|task| task["kind"] == "snakemake").unwrap();
+    let number = |key: &str| row[key].parse::<f64>().unwrap_or_else(|_| panic!("{key} in {text}"));
+    let of = |value: &Value| value.as_f64().unwrap();
+    for (key, value) in [
+        ("s", of(&expected["wall_s"])),
+        ("cpu_time", of(&expected["cpu_s"])),
+        ("mean_load", 100.0 * of(&expected["cpu_s"]) / of(&expected["wall_s"])),
+        ("max_rss", of(&expected["peak_ram_bytes"]) / 1_048_576.0),
+        ("io_out", of(&expected["io"]["write_bytes"]) / 1_048_576.0),
+    ] {
+        assert!((number(key) - value).abs() <= 0.01, "{key} is not {value} in {text}");
+    }
+    assert_eq!((row["max_pss"], row["max_gpu_ram"]), ("NA", "NA"));
+
+    let done = export(&["--as", "nextflow-trace", file, "--task", "4f/x"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let keys: BTreeMap<&str, u64> = rest
+        .lines()
+        .map(|line| line.split_once('=').unwrap())
+        .map(|(key, value)| (key, value.parse().unwrap()))
+        .collect();
+    let expected = task(report, "nextflow", "4f/x");
+    assert_eq!(first, "nextflow.trace/v2");
+    assert_eq!(keys["realtime"], (of(&expected["wall_s"]) * 1e3).round() as u64);
+    assert_eq!(keys["peak_rss"], expected["peak_ram_bytes"].as_u64().unwrap() / 1024);
+    assert_eq!(keys["write_bytes"], expected["io"]["write_bytes"].as_u64().unwrap());
+    assert!(!keys.contains_key("vmem") && keys["%cpu"] > 0, "{text}");
+
+    let refused = export(&["--as", "nextflow-trace", file, "--task", "none"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+// Requirement: TASK-13
+#[test]
+fn exported_benchmark_begins_with_snakemakes_own_columns() {
+    let python = or_skip!(python());
+    let script =
+        "from snakemake.benchmark import BenchmarkRecord; print('\\t'.join(BenchmarkRecord.get_header()))";
+    let own = Command::new(python).args(["-c", script]).output().unwrap();
+    let own = String::from_utf8(own.stdout).unwrap();
+    let run = of_script("true; exit 0");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("r.json");
+    fs::write(&file, run.assert_clean(0).0.to_string()).unwrap();
+    let done = export(&["--as", "snakemake-benchmark", file.to_str().unwrap()]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    let own: Vec<&str> = own.trim_end().split('\t').collect();
+    let head: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
+    assert_eq!((head.get(..own.len()), text.lines().count()), (Some(&own[..]), 2), "{text}");
 }

@@ -24,7 +24,7 @@ use Use::{Reads, Writes};
 
 /// Each option of `gpu-track` and gpu-track-run that names a file or directory. A test of the launcher fails if one has no row. Files that
 /// end in .sqlite are read by SQLite.
-const USES: [(&str, Use); 36] = [
+const USES: [(&str, Use); 38] = [
     ("gpu-track-run --tconfig", Reads(".json", "gpu-track-run --tconfig FILE -- true", 2)),
     ("gpu-track-run --nvml-lib", Reads(".so", "gpu-track gpus --nvml-lib FILE", 1)),
     ("gpu-track-run --output", Writes),
@@ -70,6 +70,8 @@ const USES: [(&str, Use); 36] = [
     ("gpu-track sub-track show --output", Writes),
     ("gpu-track metrics FILE", Reads(".csv .json", "gpu-track metrics FILE", 2)),
     ("gpu-track metrics --output", Writes),
+    ("gpu-track export FILE", Reads(".json", "gpu-track export --as snakemake-benchmark FILE", 2)),
+    ("gpu-track export --output", Writes),
     ("gpu-track merge DIR|FILE", Reads(".json", "gpu-track merge FILE", 2)),
     ("gpu-track merge --tf", Writes),
     ("gpu-track merge --output", Writes),

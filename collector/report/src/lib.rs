@@ -12,6 +12,7 @@ pub mod compare;
 mod document;
 pub mod event_line;
 pub mod events;
+pub mod export;
 pub mod figures;
 pub mod format;
 mod gpu_tracker;

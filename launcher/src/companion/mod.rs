@@ -6,6 +6,7 @@
 
 mod compare;
 mod doctor;
+mod export;
 pub(crate) mod gpu_list;
 mod gpus;
 pub(crate) mod last;
@@ -75,6 +76,8 @@ enum Subcommand {
     SubTrack(sub_track::SubTrackArguments),
     /// Show what the metrics of a program were, such as its loss: those of gpu_track.metric()
     Metrics(metrics::MetricsArguments),
+    /// Write the figures of a report's tasks in a form that Snakemake's or Nextflow's readers take
+    Export(export::ExportArguments),
     /// Make one report of the reports of several nodes, or of several ranks of a job
     Merge(merge::MergeArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
@@ -148,6 +151,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::Record(arguments)) => record::serve(&arguments),
         Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments, &args),
         Some(Subcommand::Metrics(arguments)) => metrics::serve(&arguments),
+        Some(Subcommand::Export(arguments)) => export::serve(&arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         Some(Subcommand::Doctor) => Ok(doctor::serve()),

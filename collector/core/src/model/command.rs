@@ -78,7 +78,7 @@ pub fn is_helper(command: &str) -> bool {
     match command.split_once(' ') {
         Some(("gpu-track", subcommand)) => matches!(
             subcommand,
-            "compare" | "gpus" | "merge" | "metrics" | "record" | "report" | "sub-track" | "watch"
+            "compare" | "export" | "gpus" | "merge" | "metrics" | "record" | "report" | "sub-track" | "watch"
         ),
         Some(("sh", script)) => script == "gpu-track-background",
         _ => false,
