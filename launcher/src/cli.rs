@@ -37,7 +37,7 @@ use gpu_tracker::Translated;
 pub(crate) use gpu_tracker::pickles;
 pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
-pub(crate) use output::{PatternValues, without_patterns};
+pub(crate) use output::{PatternValues, compact, without_patterns};
 pub(crate) use targets::{locks, number_files, targets};
 pub(crate) use tracking_files::{HeldTrackingFile, make_files_of_nodes, make_tracking_files};
 pub(crate) use usage_error::UsageError;

@@ -17,6 +17,7 @@ mod nvml_lib;
 mod process;
 mod run;
 mod shim_on_disk;
+mod stand_in;
 mod trusted;
 
 use std::ffi::OsString;
@@ -39,9 +40,13 @@ fn main() -> ExitCode {
     own_stack::with_enough(serve_by_name)
 }
 
-/// Does what the name of this process says. That is the work of the companion command, a stand-in for ssh, a helper of a run, or a
+/// Does what the name of this process says. That is the work of the companion command, a stand-in for a shell or for ssh, a helper of a run, or a
 /// launcher.
 fn serve_by_name() -> ExitCode {
+    // First: any argument may be the shell's, also one that would name a helper.
+    if let Some(status) = stand_in::serve_if_started_as_one() {
+        return status;
+    }
     let (line, is_helper) = name::command_line();
     if is_helper {
         exit::without_handlers(serve_helper(&line));
@@ -124,8 +129,9 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     let attachment = attachment.map_err(|problem| UsageError::of_option("--attach", problem))?;
     options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
     options.report.style.console = console::of_stderr();
-    let keep =
-        keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some(), options.relay);
+    // The report of a stand-in is one of many, and has its place.
+    let is_for_a_person = console::is_on_terminal() && options.command.behind.is_none();
+    let keep = keep::of_run(&keep::own_variable, is_for_a_person, options.rank.is_some(), options.relay);
     options.report.keep = keep.unwrap_or_else(|problem| {
         console::message(problem);
         None

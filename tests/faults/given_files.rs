@@ -75,6 +75,8 @@ const USES: [(&str, Use); 38] = [
     ("gpu-track merge DIR|FILE", Reads(".json", "gpu-track merge FILE", 2)),
     ("gpu-track merge --tf", Writes),
     ("gpu-track merge --output", Writes),
+    ("gpu-track shell --install", Writes),
+    ("gpu-track shell --reports", Writes),
     ("gpu-track gpus --nvml-lib", Reads(".so", "gpu-track-run --gpus --nvml-lib FILE", 1)),
 ];
 /// Further forms of what some of them give.

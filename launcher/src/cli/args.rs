@@ -17,6 +17,7 @@ use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingAr
 use super::rules::{AlertArgs, LimitArgs};
 use super::values::{descriptor, pid};
 use crate::process::exit::Manner;
+use crate::process::spawn::Program;
 
 /// The sections of help and man page after the options.
 const AFTER_HELP: &str = "\
@@ -188,6 +189,17 @@ pub(crate) struct CommandOptions {
     #[arg(long, value_name = "FD", display_order = 4,
           allow_negative_numbers = true, value_parser = descriptor)]
     pub(crate) ready_fd: Option<i32>,
+
+    /// The file of the program that runs behind a stand-in; the words are its arguments
+    #[arg(skip)]
+    pub(crate) behind: Option<OsString>,
+}
+
+impl CommandOptions {
+    /// What is executed.
+    pub(crate) fn program(&self) -> Program<'_> {
+        Program { words: &self.words, behind: self.behind.as_deref() }
+    }
 }
 
 /// Where the report goes, and in which form.

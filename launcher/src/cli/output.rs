@@ -178,7 +178,7 @@ fn push_name(path: &mut Vec<u8>, name: &OsString) {
 }
 
 /// Writes a time as `20260131T235959`, in UTC.
-fn compact(time: SystemTime) -> String {
+pub(crate) fn compact(time: SystemTime) -> String {
     let time = humantime::format_rfc3339_seconds(time).to_string();
     time.chars().filter(|c| !"-:Z".contains(*c)).collect()
 }

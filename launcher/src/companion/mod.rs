@@ -13,11 +13,12 @@ pub(crate) mod last;
 pub(crate) mod merge;
 mod metrics;
 mod place;
-mod record;
+pub(crate) mod record;
 pub(crate) mod recover;
 mod report;
 pub(crate) mod report_files;
 mod runs;
+mod shell;
 pub(crate) mod show;
 mod study;
 mod sub_track;
@@ -80,6 +81,8 @@ enum Subcommand {
     Export(export::ExportArguments),
     /// Make one report of the reports of several nodes, or of several ranks of a job
     Merge(merge::MergeArguments),
+    /// Make stand-ins for bash, sh and compiler launchers, which write a report for each task of a pipeline
+    Shell(shell::ShellArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
     Gpus(gpus::GpusArguments),
     /// Say what a run can see on this machine: whether programs are tracked, and which figures there are
@@ -153,6 +156,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::Metrics(arguments)) => metrics::serve(&arguments),
         Some(Subcommand::Export(arguments)) => export::serve(&arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
+        Some(Subcommand::Shell(arguments)) => Ok(shell::serve(&arguments)),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         Some(Subcommand::Doctor) => Ok(doctor::serve()),
         // Run and Recover never come here: they were passed on.

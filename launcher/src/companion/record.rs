@@ -158,7 +158,7 @@ fn from_stdin() -> Result<String, String> {
 
 /// The last of a list of segments whose file is there: that of the innermost run. `None`: there is none. `sessions`: the
 /// segments of the runs around this process, separated by `:`, the outermost first.
-fn innermost(sessions: &OsStr) -> Option<PathBuf> {
+pub(crate) fn innermost(sessions: &OsStr) -> Option<PathBuf> {
     let paths = sessions.as_bytes().split(|byte| *byte == b':').filter(|path| !path.is_empty());
     let paths: Vec<PathBuf> = paths.map(|path| OsStr::from_bytes(path).into()).collect();
     paths.into_iter().rev().find(|path| path.exists())

@@ -45,7 +45,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
         }
         // `become_command` undoes this, and what Rust's runtime has changed: the daemon gets the signal state that was inherited.
         let inherited = InheritedState::replace(&signals::all_but_faults());
-        return Err(spawn::become_command(&options.command.words, &inherited));
+        return Err(spawn::become_command(options.command.program(), &inherited));
     };
     options.gpu.uuids = gpu_list::selected_here(&options.gpu);
     options.report.targets = vec![json_in(&file)];

@@ -13,7 +13,7 @@ use gpu_track_collector::safe_path::User;
 use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
 use crate::cli::AgentSpec;
 use crate::process::signals;
-use crate::process::spawn::{self, InheritedState};
+use crate::process::spawn::{self, InheritedState, Program};
 use crate::{console, trusted};
 
 /// Characters that make a command line more than one command, or that end or change the single quotes around it.
@@ -35,7 +35,10 @@ pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<Exit
     let command: Vec<OsString> = [program].into_iter().chain(words).collect();
     // The other program gets back what the start of this one has changed: the state of SIGPIPE, and closed descriptors.
     let inherited = InheritedState::replace(&signals::all_but_faults());
-    Some(not_started(replaced(rest), &spawn::become_command(&command, &inherited)))
+    Some(not_started(
+        replaced(rest),
+        &spawn::become_command(Program { words: &command, behind: None }, &inherited),
+    ))
 }
 
 /// Says that this process can't become the program of this name. Returns the status that a shell would have.

@@ -68,6 +68,16 @@ impl InheritedState {
     }
 }
 
+/// What is executed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program<'a> {
+    /// Its arguments. The first one also names its file, unless `behind` does.
+    pub(crate) words: &'a [OsString],
+    /// The file of a program behind a [stand-in](crate::stand_in). Such a program is killed with its launcher: who kills the stand-in
+    /// by SIGKILL means that program.
+    pub(crate) behind: Option<&'a OsStr>,
+}
+
 /// The arguments of exec, prepared before fork: the child of a fork must not allocate.
 struct ExecArgs {
     program: CString,
@@ -78,10 +88,12 @@ struct ExecArgs {
 
 impl ExecArgs {
     /// Prepares the arguments and the environment. Fails if one has a NUL byte in it.
-    fn new(command: &[OsString], env: Environment) -> io::Result<Self> {
+    fn new(program: Program, env: Environment) -> io::Result<Self> {
+        let Program { words, behind } = program;
         let c_string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
-        let program = c_string(command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
-        let args = command.iter().map(|arg| c_string(arg)).collect::<io::Result<Vec<_>>>()?;
+        let named = words.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let program = c_string(behind.unwrap_or(named))?;
+        let args = words.iter().map(|arg| c_string(arg)).collect::<io::Result<Vec<_>>>()?;
         let env = env
             .into_iter()
             .map(|(mut pair, value)| {
@@ -112,12 +124,13 @@ impl ExecArgs {
 /// Starts the command as a child, and waits for its exec. `cgroup_procs`: the cgroup.procs of the cgroup that the child moves into. If
 /// that fails, the child stays in the launcher's cgroup. Returns the child's pid.
 pub(crate) fn spawn(
-    command: &[OsString],
+    program: Program,
     env: Environment,
     inherited: &InheritedState,
     cgroup_procs: Option<&File>,
 ) -> Result<u32, SpawnError> {
-    let exec_args = ExecArgs::new(command, env)?;
+    let exec_args = ExecArgs::new(program, env)?;
+    let launcher = program.behind.map(|_| std::process::id());
     // Both ends are close-on-exec: the pipe closes without a byte if the exec succeeds.
     let (reader, writer) = io::pipe()?;
     // SAFETY: the child calls only async-signal-safe functions until it execs, so a thread that waits for a file system
@@ -128,6 +141,9 @@ pub(crate) fn spawn(
             if let Some(procs) = cgroup_procs {
                 // SAFETY: a plain write. "0" stands for the writing process.
                 unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+            }
+            if let Some(launcher) = launcher {
+                die_with(launcher);
             }
             inherited.restore();
             let error = exec_args.exec().raw_os_error().unwrap_or(libc::EIO);
@@ -149,6 +165,18 @@ pub(crate) fn spawn(
     }
 }
 
+/// Has the kernel kill this process when its parent, of this pid, is killed. Async-signal-safe.
+fn die_with(parent: u32) {
+    // SAFETY: these calls have no preconditions, and neither allocates.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // The parent was killed before.
+        if libc::getppid() != parent.cast_signed() {
+            libc::raise(libc::SIGKILL);
+        }
+    }
+}
+
 /// Waits until the child execs or fails. Returns the error of its exec. `None`: it succeeded, which closes the pipe without a byte.
 fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
     let mut bytes = [0; size_of::<i32>()];
@@ -157,8 +185,8 @@ fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
 }
 
 /// Replaces this process by the command, untracked. Returns only if that fails.
-pub(crate) fn become_command(command: &[OsString], inherited: &InheritedState) -> io::Error {
-    match ExecArgs::new(command, std::env::vars_os().collect()) {
+pub(crate) fn become_command(program: Program, inherited: &InheritedState) -> io::Error {
+    match ExecArgs::new(program, std::env::vars_os().collect()) {
         Ok(exec_args) => {
             inherited.restore();
             exec_args.exec()

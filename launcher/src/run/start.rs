@@ -242,7 +242,7 @@ fn spawn(
     }
     let early_signals = signals::take_requests();
     let at_ns = clock::monotonic_ns();
-    let spawned = spawn::spawn(words, env, &state.inherited, cgroup_procs);
+    let spawned = spawn::spawn(options.command.program(), env, &state.inherited, cgroup_procs);
     // This process may become the command, and exec keeps the attribute of a subreaper.
     if spawned.is_err() {
         set_child_subreaper(None).ok();
@@ -268,7 +268,7 @@ fn run_untracked(options: &Options, state: &ProcessState, held: Held, error: &St
     drop(held);
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
     signals::discard_pending(&state.signals);
-    not_executed(options, &spawn::become_command(&options.command.words, &state.inherited))
+    not_executed(options, &spawn::become_command(options.command.program(), &state.inherited))
 }
 
 /// Becomes the command, because no process can be made for the launcher. Returns only if that fails, with the exit status.
@@ -276,7 +276,7 @@ pub(crate) fn become_command(options: &Options, error: &io::Error) -> ExitCode {
     console::message(format_args!("the command runs untracked: {error}"));
     say_that_no_process_can_be_made(&Untracked::new(options, error.to_string()), error);
     let state = ProcessState::replace();
-    not_executed(options, &spawn::become_command(&options.command.words, &state.inherited))
+    not_executed(options, &spawn::become_command(options.command.program(), &state.inherited))
 }
 
 /// Says on stderr and in the report's files that this process becomes the command.
