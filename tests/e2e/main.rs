@@ -67,6 +67,7 @@ mod run_limits;
 mod series;
 mod signals;
 mod slurm_agents;
+mod stand_in;
 mod streams;
 mod studies;
 mod sub_track;

@@ -16,7 +16,7 @@ use crate::support::{Run, or_skip, program, tracked};
 const MB: f64 = 1e6;
 
 /// A Python that has pytest and Snakemake.
-fn python() -> Result<PathBuf, &'static str> {
+pub(super) fn python() -> Result<PathBuf, &'static str> {
     let path = std::env::var_os("GPU_TRACK_TEST_PIPELINES");
     path.map(PathBuf::from).ok_or("PyPI's snakemake and pytest are not installed (scripts/test)")
 }

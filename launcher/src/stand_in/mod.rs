@@ -1,8 +1,8 @@
 //! Stand-ins for shells: links to this program that are called `bash` or `sh`, which `gpu-track shell` makes. A workflow program that is
 //! told to use one gets the shell itself, and a report for each task. `compiler-launcher` does the same before a compiler.
 //!
-//! The path that was executed says which stand-in this is (AT_EXECFN). argv\[0\] can be anything: it is the shell's, as all arguments
-//! are. The link's directory has the reports, or a link to their directory.
+//! The link that was executed says which stand-in this is (AT_EXECFN): argv\[0\] is the shell's, as all arguments are. The link's
+//! directory has the reports, or a link to their directory.
 //!
 //! What is no task, and what runs inside a tracked run, becomes the shell. So does a task whose report can't be written.
 
@@ -57,18 +57,16 @@ struct Call {
 /// Does the work of a stand-in, if this process was started as one. `None`: it was not. Returns the program's exit status, or that of a
 /// shell if the program can't be executed.
 pub(crate) fn serve_if_started_as_one() -> Option<ExitCode> {
-    let link = absolute(Path::new(OsStr::from_bytes(linux_execfn().to_bytes()))).ok()?;
-    let file = link.file_name()?;
-    let name = NAMES.into_iter().find(|name| file == *name)?;
-    let Some(call) = Call::of(name, link.parent()?, env::args_os().collect()) else {
+    let line: Vec<OsString> = env::args_os().collect();
+    let executed = Path::new(OsStr::from_bytes(linux_execfn().to_bytes()));
+    // Where a script names this program in its first line, the script was executed. The kernel gives the name there as argv[0].
+    let (name, link) = stand_in(executed).or_else(|| stand_in(Path::new(line.first()?)))?;
+    let Some(call) = Call::of(name, link.parent()?, line) else {
         console::error(format_args!("{name} runs a compiler: give its command line"));
         return Some(ExitCode::from(2));
     };
-    if is_own_program(&call.program) {
-        console::error(format_args!(
-            "{}: this is a stand-in for it, and the shell is missing",
-            link.display()
-        ));
+    if name != COMPILER_LAUNCHER && is_own_program(Path::new(&call.program)) {
+        console::error(format_args!("'{}' is a stand-in itself, and no shell", call.program.display()));
         return Some(ExitCode::from(127));
     }
     match call.tracked() {
@@ -84,11 +82,18 @@ pub(crate) fn serve_if_started_as_one() -> Option<ExitCode> {
     Some(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
-/// Whether a file is this program, which would call itself without an end.
-fn is_own_program(file: &OsStr) -> bool {
+/// The stand-in at this path: its name, and its path from the root. `None`: there is none.
+fn stand_in(path: &Path) -> Option<(&'static str, PathBuf)> {
+    let file = path.file_name()?;
+    let name = NAMES.into_iter().find(|name| file == *name)?;
+    is_own_program(path).then_some((name, absolute(path).ok()?))
+}
+
+/// Whether a file is this program.
+fn is_own_program(file: &Path) -> bool {
     let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
     let own = identity(Path::new("/proc/self/exe"));
-    own.is_some() && own == identity(Path::new(file))
+    own.is_some() && own == identity(file)
 }
 
 impl Call {
