@@ -92,7 +92,7 @@ fn succeeded(output: &Output) {
     assert!(output.status.success(), "{output:?}");
 }
 
-// Requirement: TASK-13
+// Requirement: TASK-15
 #[test]
 fn stand_in_is_the_shell_to_its_caller() {
     let stand_ins = StandIns::install();
@@ -171,7 +171,7 @@ fn stand_in_is_the_shell_to_its_caller() {
     }
 }
 
-// Requirement: TASK-13
+// Requirement: TASK-15
 #[test]
 fn every_exit_status_is_handed_on() {
     let stand_ins = StandIns::install();
@@ -185,7 +185,7 @@ fn every_exit_status_is_handed_on() {
     assert_eq!(codes, (0..256).collect::<Vec<_>>());
 }
 
-// Requirement: TASK-12
+// Requirement: TASK-14
 #[test]
 fn report_is_of_the_task_and_not_of_gpu_track() {
     let stand_ins = StandIns::install();
@@ -202,7 +202,7 @@ fn report_is_of_the_task_and_not_of_gpu_track() {
     assert_eq!(names, [Some("touch"), Some("bash")]);
 }
 
-// Requirement: TASK-14
+// Requirement: TASK-16
 #[test]
 fn hundred_tasks_at_once_have_a_report_each() {
     let stand_ins = StandIns::install();
@@ -225,7 +225,7 @@ fn hundred_tasks_at_once_have_a_report_each() {
     assert_eq!(String::from_utf8(table.stdout).unwrap().lines().count(), 101);
 }
 
-// Requirement: TASK-13
+// Requirement: TASK-15
 #[test]
 fn what_is_no_task_or_in_a_run_has_no_report() {
     let stand_ins = StandIns::install();
@@ -258,7 +258,7 @@ fn what_is_no_task_or_in_a_run_has_no_report() {
     assert_eq!((reports.len(), reports.values().next().unwrap().u64("processes.total")), (1, 3));
 }
 
-// Requirement: TASK-13
+// Requirement: TASK-15
 #[test]
 fn task_runs_where_its_report_cannot_be_written() {
     let stand_ins = StandIns::install();
@@ -284,7 +284,7 @@ fn task_runs_where_its_report_cannot_be_written() {
     }
 }
 
-// Requirement: TASK-13
+// Requirement: TASK-15
 #[test]
 fn killed_stand_in_takes_its_shell_with_it() {
     let stand_ins = StandIns::install();
@@ -302,7 +302,7 @@ fn killed_stand_in_takes_its_shell_with_it() {
     });
 }
 
-// Requirement: TASK-13
+// Requirement: TASK-15
 #[test]
 fn ctrl_c_on_a_terminal_reaches_the_shell_once() {
     let stand_ins = StandIns::install();
@@ -319,7 +319,7 @@ fn ctrl_c_on_a_terminal_reaches_the_shell_once() {
     assert_eq!(stand_ins.reports().values().next().unwrap().u64("exit.code"), 6);
 }
 
-// Requirement: TASK-12, TASK-58
+// Requirement: TASK-14, TASK-61
 #[test]
 fn jobs_of_snakemake_are_named_by_rule_or_command() {
     let python = or_skip!(super::tasks::python());
@@ -343,7 +343,7 @@ fn jobs_of_snakemake_are_named_by_rule_or_command() {
     assert!(stand_ins.names().contains(&"snakemake.number_s=y".to_owned()), "{:?}", stand_ins.names());
 }
 
-// Requirement: TASK-12
+// Requirement: TASK-14
 #[test]
 fn jobs_of_parallel_are_named_by_number() {
     let parallel =
@@ -358,7 +358,7 @@ fn jobs_of_parallel_are_named_by_number() {
     assert_eq!(reports["parallel.2"].u64("exit.code"), 3);
 }
 
-// Requirement: TASK-12
+// Requirement: TASK-14
 #[test]
 fn lines_of_make_are_named_by_target() {
     let make = or_skip!(installed("make").ok_or("make is not installed"));
@@ -379,7 +379,7 @@ fn lines_of_make_are_named_by_target() {
     assert_eq!((of("out_a.o"), of("b.o")), (2, 2), "{names:?}");
 }
 
-// Requirement: TASK-12
+// Requirement: TASK-14
 #[test]
 fn compilers_of_cmake_are_named_by_object() {
     let cmake = or_skip!(installed("cmake").ok_or("CMake is not installed"));
@@ -407,7 +407,7 @@ fn compilers_of_cmake_are_named_by_object() {
 }
 
 /// `.command.run` as Nextflow 24 renders it for `process.shell = ['DIR/bash', '-ue']`, without staging and traps.
-// Requirement: TASK-12
+// Requirement: TASK-14
 #[test]
 fn tasks_of_nextflow_are_named_as_nextflow_names_them() {
     let stand_ins = StandIns::install();
@@ -430,7 +430,7 @@ fn tasks_of_nextflow_are_named_as_nextflow_names_them() {
     assert_eq!(stand_ins.names(), ["nextflow.a0_fedc", "nextflow.align_sample_1"]);
 }
 
-// Requirement: TASK-15
+// Requirement: TASK-17
 #[test]
 fn link_to_this_program_that_is_no_stand_in_stays_a_launcher() {
     let directory = tempfile::tempdir().unwrap();

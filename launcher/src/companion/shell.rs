@@ -12,8 +12,21 @@ use clap::{Args, ValueHint};
 use crate::console;
 use crate::stand_in::{NAMES, REPORTS};
 
+/// The section of `--help` after the options.
+const AFTER_HELP: &str = "\
+Recipes:
+  snakemake --default-resources \"shell_exec='DIR/bash'\"
+  make SHELL=DIR/sh .SHELLFLAGS='--task=$@ -c'
+  cmake -DCMAKE_C_COMPILER_LAUNCHER=DIR/compiler-launcher
+  PARALLEL_SHELL=DIR/bash parallel
+  process.shell = ['DIR/bash', '-ue']     (Nextflow)
+  DIR/sh --task=NAME -c COMMAND
+
+gpu-track report REPORTS shows a line for each task.";
+
 /// The arguments of `gpu-track shell`.
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct ShellArguments {
     /// Make bash, sh and compiler-launcher in directory DIR, which is made if it is missing
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -99,7 +112,7 @@ fn link(target: &Path, path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    // Requirement: TASK-15
+    // Requirement: TASK-17
     #[test]
     fn links_are_made_again_and_nothing_else_is_replaced() {
         let top = tempfile::tempdir().unwrap();

@@ -172,7 +172,7 @@ fn is_of_other_user() -> bool {
 mod tests {
     use super::*;
 
-    // Requirement: TASK-12
+    // Requirement: TASK-14
     #[test]
     fn option_with_the_name_is_the_stand_ins_and_all_others_are_the_shells() {
         let call =

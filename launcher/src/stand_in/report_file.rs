@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    // Requirement: TASK-12
+    // Requirement: TASK-14
     #[test]
     fn name_stays_in_its_directory_and_can_be_typed() {
         for (task, name) in [
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(file_name(&"ä".repeat(200)).len(), MOST_BYTES);
     }
 
-    // Requirement: TASK-14
+    // Requirement: TASK-16
     #[test]
     fn tasks_of_one_name_have_files_of_their_own() {
         let directory = tempfile::tempdir().unwrap();

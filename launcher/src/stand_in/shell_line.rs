@@ -71,7 +71,7 @@ mod tests {
     use super::ShellWork::{Command, Input, Script};
     use super::*;
 
-    // Requirement: TASK-13
+    // Requirement: TASK-15
     #[test]
     fn commands_are_told_from_scripts_and_from_input() {
         let c = Command(OsStr::new("c"));

@@ -123,7 +123,7 @@ mod tests {
         words.map(OsString::from).to_vec()
     }
 
-    // Requirement: TASK-12
+    // Requirement: TASK-14
     #[test]
     fn innermost_mark_names_the_task() {
         let line = words(["/d/bash", "-c", "set -euo pipefail;  sort a > b"]);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(of_marks(&Marks::default()), None);
     }
 
-    // Requirement: TASK-12
+    // Requirement: TASK-14
     #[test]
     fn job_of_a_snakemake_that_runs_one_is_known() {
         let arguments = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(job_of_parent(&[]), None);
     }
 
-    // Requirement: TASK-12
+    // Requirement: TASK-14
     #[test]
     fn compiler_is_named_by_what_it_writes() {
         assert_eq!(of_compiler(&words(["-c", "a.c", "-o", "x/a.c.o"])), "x/a.c.o");
