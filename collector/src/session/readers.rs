@@ -2,7 +2,7 @@
 //!
 //! | when | what is read |
 //! |---|---|
-//! | at each wake | programs and zombies that the core asks about; ends that pidfds show; the kernel's accounts of exits; which ended processes have left /proc |
+//! | at each wake | containers, once a call of the tree has asked for one; programs and zombies that the core asks about; ends that pidfds show; the kernel's accounts of exits; which ended processes have left /proc |
 //! | before a sample | memberships, children in /proc, programs that have not reported |
 //! | in a sample | the live processes, and the programs that they run by now |
 //! | after a sample | GPUs, and sources with a period of their own |
@@ -20,6 +20,7 @@ use crate::model::io_calls::IoTarget;
 use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::run::RunState;
 use crate::sample_passes::Passes;
+use crate::sources::containers::ContainerMonitor;
 use crate::sources::disks::FreeSpaces;
 use crate::sources::exit_accounts::ExitAccounts;
 use crate::sources::exit_watch::ExitWatch;
@@ -83,6 +84,7 @@ pub(super) struct Readers {
     free_spaces: FreeSpaces,
     stalls: StallReader,
     segment_name: SegmentName,
+    containers: ContainerMonitor,
 }
 
 impl Readers {
@@ -134,6 +136,7 @@ impl Readers {
                 host.allowed.job().id(),
             ),
             segment_name: SegmentName::new(Arc::clone(segment)),
+            containers: ContainerMonitor::new(root.clone(), config.start.realtime_ns),
             root,
         }
     }
@@ -190,6 +193,13 @@ impl Readers {
         exits.extend(self.exits.take(|id| run.tree.get(id).is_some()));
         for exit in exits {
             run.apply_now(exit);
+        }
+    }
+
+    /// Tells the core what is known by now of containers that the tree has asked a daemon for.
+    pub(super) fn follow_containers(&mut self, run: &mut JournaledRun) {
+        for seen in self.containers.exchange(run) {
+            run.apply_now(seen);
         }
     }
 
@@ -318,8 +328,11 @@ impl Readers {
         }
     }
 
-    /// Ends the reading of GPUs, and applies their last figures, for which it waits a limited time.
+    /// Ends the reading of containers and GPUs, and applies their last figures, for which it waits a limited time.
     pub(super) fn finish(&mut self, run: &mut JournaledRun) {
+        for seen in self.containers.finish(run) {
+            run.apply_now(seen);
+        }
         // The pids in the drivers' last process lists are looked up among the pids of now.
         run.apply_now(Observation::GpuTick);
         let last = self.gpu.finish(&run.gpu.pids());

@@ -198,6 +198,7 @@ impl Session {
         // After the tick, which can find programs to be uninstrumented.
         self.pump.note_uninstrumented(self.run.tree.counts().uninstrumented_programs, now_ns);
         self.readers.take_exits(&mut self.run, now_ns);
+        self.readers.follow_containers(&mut self.run);
     }
 
     /// Makes the core compute the final figures of processes that are over. All records up to `complete_ns` (CLOCK_MONOTONIC

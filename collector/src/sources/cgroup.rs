@@ -1,5 +1,6 @@
 //! Control groups (cgroups(7)): the groups that this process is in, and their limits.
 
+pub(crate) mod container;
 mod memory;
 pub mod run_cgroup;
 

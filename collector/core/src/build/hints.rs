@@ -96,7 +96,10 @@ fn not_in_report(report: &Report) -> Option<String> {
     // Equal ones mostly stand together: the entries are sorted by kind and program, except that nodes are sorted by name.
     programs.dedup();
     let programs = programs.join(", ");
-    (!programs.is_empty()).then(|| format!("what {programs} started elsewhere is not in this report"))
+    // Containers have lines of their own, but what a job needs does not contain them.
+    let is_missing = coverage.elsewhere.iter().any(|entry| entry.followed < entry.count);
+    let place = if is_missing { "in this report" } else { "in the tree's figures" };
+    (!programs.is_empty()).then(|| format!("what {programs} started elsewhere is not {place}"))
 }
 
 /// Whether the kernel killed a process of the run for want of memory. The command may have succeeded all the same. Among the crashes,
@@ -547,6 +550,8 @@ mod tests {
             program: program.to_owned(),
             target: None,
             count: 1,
+            followed: 0,
+            reason: None,
             is_tracked: false,
         };
         let judged = |report: &Report| {

@@ -2,6 +2,7 @@
 
 mod attached;
 mod command_calls;
+mod containers;
 mod contention;
 mod events;
 mod gpu;
@@ -43,7 +44,8 @@ use crate::run::usage::{Floor, MaxFootprint};
 /// made last. If tracking could not begin, the report keeps only what the command's parent knows.
 pub fn report(inputs: &Inputs) -> Report {
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
-    let coverage = coverage(inputs);
+    let containers = containers::containers(inputs);
+    let coverage = coverage(inputs, &containers);
     let on_gpus = &inputs.run.gpu.usage;
     let gpus = gpu::gpus(on_gpus, inputs.run.start_ns);
     let gpu = gpu::gpu(on_gpus);
@@ -101,6 +103,7 @@ pub fn report(inputs: &Inputs) -> Report {
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         tasks: tasks::tasks(inputs, &coverage, wall_s, exit),
+        containers: containers.list,
         peak,
         warnings: Vec::new(),
         ending,
@@ -229,7 +232,7 @@ fn own_cgroup(inputs: &Inputs) -> Option<Cgroup> {
 
 /// Makes the report's part on what was seen: where the figures come from, and what they may lack. The child of a failed
 /// posix_spawn counts as a process of unknown usage.
-fn coverage(inputs: &Inputs) -> Coverage {
+fn coverage(inputs: &Inputs, containers: &containers::Found) -> Coverage {
     let uses = |layer| inputs.config.discovery.uses(layer);
     // How many processes each layer found. One that wrote a record counts for the preload layer alone.
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
@@ -268,7 +271,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
             // A connector that is absent by now may have been given up after it had found some.
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
-        elsewhere: inputs.run.totals.elsewhere.list(&here),
+        elsewhere: inputs.run.totals.elsewhere.list(&here, &containers.unseen),
         other_users: inputs.run.totals.other_users.iter().map(other_user).collect(),
         nodes: inputs.run.totals.elsewhere.nodes.unseen(&here),
         // An interim report leaves this out: ranks may not have started.

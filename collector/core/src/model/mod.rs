@@ -7,6 +7,7 @@ pub mod batch;
 pub mod cgroup;
 pub mod command;
 pub mod config;
+pub mod containers;
 pub mod counts_in_words;
 pub mod ended_process;
 pub mod ended_task;

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::alert::AlertCommandFailure;
 use super::attached::{Attached, UsedBefore};
+use super::containers::{ContainerDaemon, ContainerSeen, DaemonState};
 use super::exit_account::{ExitAccount, Remains, StatCounts};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
@@ -194,6 +195,15 @@ pub enum Observation {
         /// If a limit gave the order: by how much it was exceeded then. A collector that resumes an older state may not know it.
         /// `None`: no limit gave the order.
         excess: Option<Excess>,
+    },
+    /// What is known by now of a container that a daemon runs.
+    Container(Box<ContainerSeen>),
+    /// Whether the containers of a daemon can be followed.
+    ContainerDaemon {
+        /// The daemon.
+        daemon: ContainerDaemon,
+        /// The answer.
+        state: DaemonState,
     },
     /// The segment's name was removed during the run.
     SegmentUnlinked,

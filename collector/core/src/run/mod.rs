@@ -2,6 +2,7 @@
 
 pub(crate) mod calls_by_command;
 pub mod cause;
+pub mod containers;
 pub(crate) mod crashes;
 pub(crate) mod elsewhere;
 mod event_log;

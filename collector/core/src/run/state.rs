@@ -6,6 +6,7 @@ use gpu_track_abi::task::TaskKind;
 use serde::{Deserialize, Serialize};
 
 use super::calls_by_command::CallsByCommand;
+use super::containers::Containers;
 use super::events::RunEvents;
 use super::failures::Failures;
 use super::gpu::GpuState;
@@ -25,6 +26,7 @@ use super::usable_at_start::usable_at_start;
 use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
 use crate::model::config::{Config, Layer};
+use crate::model::containers::ContainerDaemon;
 use crate::model::host_info::HostInfo;
 use crate::model::ids::{Parent, ProcessId, Target};
 use crate::model::kernel_event::{KernelEvent, What};
@@ -49,6 +51,8 @@ pub struct RunState {
     pub(crate) ranks: Ranks,
     /// What the tasks of a pipeline used.
     pub(crate) tasks: Tasks,
+    /// Containers that a daemon runs.
+    pub containers: Containers,
     /// Signals that the launcher passed on, the first of each number.
     pub(crate) signals: Vec<SignalReceived>,
     /// RAM over time.
@@ -348,6 +352,8 @@ impl RunState {
                 let window_percent = self.cpu.finish(*end_ns);
                 self.samples.note_last_window(window_percent);
             }
+            Observation::Container(seen) => self.containers.add(seen),
+            Observation::ContainerDaemon { daemon, state } => self.containers.note_daemon(*daemon, state),
             Observation::FinalizeAll => self.finalize_all(now_ns),
             Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
             Observation::SinkFailed { sink, error } => self.health.sinks.failed(sink, error),
@@ -355,6 +361,11 @@ impl RunState {
                 self.health.sinks.lost(sink, *lost, error.as_deref())
             }
         }
+    }
+
+    /// The daemons whose containers are to be followed, and the files of `--cidfile`. Empty: no call of the tree asks for a container.
+    pub fn asked_daemons(&self) -> (&[ContainerDaemon], &[String]) {
+        (&self.tree.asked_daemons.daemons, &self.tree.asked_daemons.cidfiles)
     }
 
     /// The tasks of a kind: the hash of the mark of each, and its name.
@@ -439,6 +450,9 @@ impl RunState {
         // If the process had ended by then, /proc no longer shows its memory.
         if let Some((memory, at_ns)) = seen.memory.filter(|_| !seen.program.is_over()) {
             self.tree.set_unreported_image(seen.id, memory, at_ns);
+        }
+        if let Some(args) = &seen.program.args {
+            self.tree.asked_daemons.note(args);
         }
         self.tree.set_program(seen.id, seen.program.clone());
         // The program is not requested again, until the time for its START record is over.

@@ -116,6 +116,7 @@ impl Merger {
             gpu: self.machines.gpu(),
             processes: self.all_processes(),
             tasks: self.tasks.list(),
+            containers: self.containers.clone(),
             gpus: Vec::new(),
             peak: None,
             series: self.series(),

@@ -7,6 +7,7 @@ use super::commands::Commands;
 use super::common::Common;
 use super::ending::Endings;
 use super::grid::MOST_POINTS;
+use super::head::cut;
 use super::machine::Machines;
 use super::merged_processes::MergedProcesses;
 use super::merged_tasks::MergedTasks;
@@ -21,7 +22,8 @@ use super::totals::{Known, Totals};
 use super::usable::UsableOfMachine;
 use crate::model::batch::Job;
 use crate::model::report::{
-    CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic, UnreadFile, Warning,
+    ContainerUsage, CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic,
+    UnreadFile, Warning,
 };
 use crate::read::ReadReport;
 
@@ -29,6 +31,8 @@ use crate::read::ReadReport;
 const NODE_POINTS: usize = 30_000;
 /// Maximum number of nodes that are listed.
 const MOST_NODES: usize = 10_000;
+/// Maximum number of containers that are listed.
+const MOST_CONTAINERS: usize = 1000;
 /// Maximum number of GPUs that are listed.
 const MOST_GPUS: usize = 20_000;
 /// Maximum number of files that are named because they are not in the report.
@@ -55,6 +59,8 @@ pub struct Merger {
     pub(super) totals: Totals,
     pub(super) processes: MergedProcesses,
     pub(super) tasks: MergedTasks,
+    /// The containers of all reports, the first [`MOST_CONTAINERS`] of them.
+    pub(super) containers: Vec<ContainerUsage>,
     pub(super) commands: Commands,
     pub(super) common: Common,
     pub(super) time_spent: TimeSums,
@@ -162,6 +168,7 @@ impl Merger {
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
             self.tasks.add(name, &report, start_s);
+            add_containers(&mut self.containers, name, &report, start_s);
             self.node_warnings.add(name, &report);
             self.ranks.add(name, &report, span, &quantities);
         }
@@ -314,4 +321,18 @@ impl JobNodes {
             }
         }
     }
+}
+
+/// Adds the containers of a report of this node. Its command started `start_s` seconds after the first one; `None`: its time has
+/// nothing to do with that of the others.
+fn add_containers(all: &mut Vec<ContainerUsage>, node: &str, report: &Report, start_s: Option<f64>) {
+    let free = MOST_CONTAINERS.saturating_sub(all.len());
+    all.extend(report.containers.iter().take(free).map(|container| ContainerUsage {
+        name: cut(&container.name),
+        image: cut(&container.image),
+        reason: container.reason.as_deref().map(cut),
+        start_s: Option::zip(start_s, container.start_s).map(|(start_s, after_s)| start_s + after_s),
+        node: Some(node.to_owned()),
+        ..container.clone()
+    }));
 }

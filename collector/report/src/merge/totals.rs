@@ -372,6 +372,7 @@ fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
     let started = StartedElsewhere {
         program: cut(&started.program),
         target: started.target.as_deref().map(cut),
+        reason: started.reason.as_deref().map(cut),
         ..started.clone()
     };
     let is_full = all.len() >= MOST_ELSEWHERE;
@@ -380,7 +381,11 @@ fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
         is_alike && (is_full || (&known.target, known.is_tracked) == (&started.target, started.is_tracked))
     };
     match all.iter_mut().find(is_same) {
-        Some(known) => known.count = known.count.saturating_add(started.count),
+        Some(known) => {
+            known.count = known.count.saturating_add(started.count);
+            known.followed = known.followed.saturating_add(started.followed);
+            known.reason = known.reason.take().or(started.reason);
+        }
         None if !is_full => all.push(started),
         None => {}
     }

@@ -487,6 +487,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         host: Host { boot_id: None, ..original.host },
         rank: None,
         tasks: Vec::new(),
+        containers: Vec::new(),
         job_ranks: Vec::new(),
         node_part: None,
         run_limits: Vec::new(),

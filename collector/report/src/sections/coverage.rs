@@ -9,7 +9,8 @@ fn place_of_left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
 }
 
 /// Says what was started elsewhere, and how often: `docker: container alpine, 2 times`.
-fn started(StartedElsewhere { kind, program, target, count, is_tracked }: &StartedElsewhere) -> String {
+fn started(entry: &StartedElsewhere) -> String {
+    let StartedElsewhere { kind, program, target, count, followed, reason, is_tracked } = entry;
     let kind = match kind {
         ElsewhereKind::Container => "container",
         ElsewhereKind::Host => "host",
@@ -21,7 +22,9 @@ fn started(StartedElsewhere { kind, program, target, count, is_tracked }: &Start
     let target = target.as_ref().map(|target| format!(" {target}")).unwrap_or_default();
     let times = if *count == 1 { String::new() } else { format!(", {count} times") };
     let tracked = if *is_tracked { ", with a report of its own" } else { "" };
-    format!("{program}: {kind}{target}{times}{tracked}")
+    let followed = if *followed > 0 { format!(", {followed} with figures") } else { String::new() };
+    let reason = reason.as_ref().map(|reason| format!(", not seen: {reason}")).unwrap_or_default();
+    format!("{program}: {kind}{target}{times}{tracked}{followed}{reason}")
 }
 
 /// Makes the section that says how the figures are known. A count of exact ones is left out if it is that of all processes.

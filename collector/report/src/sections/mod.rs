@@ -2,6 +2,7 @@
 
 mod alerts;
 pub(crate) mod cause;
+mod containers;
 mod contention;
 mod coverage;
 mod crashes;
@@ -39,6 +40,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     sections.extend(usage_sections(report, units));
     sections.extend([
         tasks::section(report, units, usize::MAX),
+        containers::section(report, units, usize::MAX),
         processes::processes(report, units),
         crashes::section(report),
     ]);
@@ -99,7 +101,7 @@ pub(super) struct Page {
     pub(super) others: Vec<Section>,
 }
 
-/// Maximum number of tasks in the table of a page.
+/// Maximum number of tasks, or of containers, in the table of a page.
 const TASK_ROWS: usize = 20;
 
 /// Lines of a page for the commands that used most, with their head.
@@ -128,6 +130,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     summary.extend(top_tasks_or_commands(report, units, COMMAND_LINES));
     summary.extend(next_job::paragraph(report, units, style.hints));
     others.push(tasks::section(report, units, TASK_ROWS));
+    others.push(containers::section(report, units, TASK_ROWS));
     others.push(environment::cgroup(report.cgroup.as_ref(), units));
     others.extend(circumstances(report, units));
     Page {
@@ -164,6 +167,9 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks.extend(usage::io_row(report, units));
     blocks.extend(within(&mut lines_left, usage::calls_row(report, units)));
     blocks.extend(processes::row(report));
+    let containers = containers::rows(report, units, lines_left);
+    lines_left -= containers.len();
+    blocks.extend(containers);
     blocks.extend(top_tasks_or_commands(report, units, lines_left));
     blocks.extend(next_job::paragraph(report, units, style.hints));
     blocks.extend(warnings::remarks(report, style.is_kept));

@@ -61,7 +61,7 @@ fn hits(dir: &Path) -> Option<u64> {
 }
 
 /// Reads the largest charge since the group was made, bytes. v2 has it since Linux 5.19. `None`: the kernel does not keep it.
-fn peak(dir: &Path) -> Option<u64> {
+pub(super) fn peak(dir: &Path) -> Option<u64> {
     ["memory.max_usage_in_bytes", "memory.peak"].iter().find_map(|file| number(&dir.join(file)))
 }
 

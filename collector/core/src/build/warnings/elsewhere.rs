@@ -51,14 +51,19 @@ pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     ))
 }
 
-/// Warns of containers that a daemon runs.
+/// Warns of containers that a daemon runs and whose figures are not known.
 pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
+    let mut reasons: Vec<_> =
+        report.coverage.elsewhere.iter().filter_map(|entry| entry.reason.as_deref()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
     started(report, ElsewhereKind::Container, "containers of", |programs| {
         let program = programs.iter().find(|program| ["docker", "nerdctl"].contains(*program));
         let inspect = program.map_or(String::new(), |program| {
             format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
         });
-        format!("see them by {inspect}gpu-track-run inside. A daemon runs them")
+        format!("see them by {inspect}gpu-track-run inside. A daemon runs them{why}")
     })
 }
 
@@ -99,7 +104,12 @@ fn started(
     what: &str,
     advice: impl FnOnce(&[&str]) -> String,
 ) -> Option<String> {
-    let entries: Vec<_> = report.coverage.elsewhere.iter().filter(|entry| entry.kind == kind).collect();
+    let entries: Vec<_> = report
+        .coverage
+        .elsewhere
+        .iter()
+        .filter(|entry| entry.kind == kind && entry.followed < entry.count)
+        .collect();
     if entries.is_empty() {
         return None;
     }

@@ -72,6 +72,12 @@ pub struct StartedElsewhere {
     pub target: Option<String>,
     /// How often, or how many unnamed nodes.
     pub count: u64,
+    /// Calls whose containers are in `containers`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub followed: u64,
+    /// Why others are not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// gpu-track-run was to run there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tracked: bool,

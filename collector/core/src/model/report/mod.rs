@@ -7,6 +7,7 @@ mod alerts;
 mod allowed;
 mod attached;
 mod cause;
+mod containers;
 mod contention;
 mod coverage;
 mod cpu;
@@ -40,6 +41,7 @@ pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
     FileSizeLimit, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
+pub use containers::{ContainerCertainty, ContainerUsage};
 pub use contention::Contention;
 pub use coverage::{
     Coverage, ElsewhereKind, Layers, LeftReport, Nodes, OtherUser, Peaks, StartedElsewhere, UnseenRanks,
@@ -157,6 +159,9 @@ pub struct Report {
     /// The tasks of a pipeline, where the run had any: the 300 with most CPU time (nested ones included), `(others)` and `(workflow)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskUsage>,
+    /// Containers that a daemon ran for calls of the tree, in the order of their starts; in no sum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerUsage>,
     /// The tracked GPUs and MIG instances.
     pub gpus: Vec<GpuDevice>,
     /// The moment of the largest combined RAM; `None`: no RAM was seen.

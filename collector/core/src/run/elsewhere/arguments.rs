@@ -16,6 +16,16 @@ pub(in crate::run) fn is_one_of(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| word == name)
 }
 
+/// Where the value of an option is: in the same word or the next, if its name is among these words. Else it has none.
+pub(in crate::run) fn value_if_among(name: &str, words: &str) -> Value {
+    if is_one_of(name, words) { Value::Next } else { Value::None }
+}
+
+/// The opposite of [`value_if_among`]: an option among these words has no value, all others have one.
+pub(in crate::run) fn no_value_if_among(name: &str, words: &str) -> Value {
+    if is_one_of(name, words) { Value::None } else { Value::Next }
+}
+
 /// Tells where the value of an option of a program is. The option is a letter, or a long name without its dashes.
 pub(in crate::run) type Syntax = fn(&str) -> Value;
 

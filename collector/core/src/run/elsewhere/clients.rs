@@ -1,7 +1,8 @@
 //! Which calls of a client (docker, ssh, sbatch and others) start work elsewhere, and where, by the arguments alone. A configuration
 //! that names another host is not known here.
 
-use super::arguments::{Options, Value, is_one_of};
+use super::arguments::{Options, Value, no_value_if_among, value_if_among};
+use super::containers;
 use crate::model::command::base_name;
 use crate::model::mpi_daemons::takes_value as ssh_takes_value;
 use crate::model::report::ElsewhereKind::{self, Container, Host, Job, Pod, Unit};
@@ -52,68 +53,11 @@ fn machine(args: &[String]) -> Option<Started<'_>> {
     ["shell", "login", "start"].contains(&verb.as_str()).then_some(Started { kind: Container, target })
 }
 
-/// Where the value of an option is: in the same word or the next, if its name is among these words. Else it has none.
-fn value_if_among(name: &str, words: &str) -> Value {
-    if is_one_of(name, words) { Value::Next } else { Value::None }
-}
-
-/// The opposite of [`value_if_among`]: an option among these words has no value, all others have one.
-fn no_value_if_among(name: &str, words: &str) -> Value {
-    if is_one_of(name, words) { Value::None } else { Value::Next }
-}
-
-/// Whether an option before the subcommand of docker, its compose, or a program like it takes a value.
-fn docker_option(name: &str) -> Value {
-    let names = "c H l n a f p config context host log-level tlscacert tlscert tlskey namespace address connection url identity \
-                 root runroot storage-driver snapshotter file project-name profile env-file project-directory progress parallel \
-                 ansi";
-    value_if_among(name, names)
-}
-
-/// Whether an option of `docker run` or `exec` takes a value. `flags` lists those that take none, since they are fewer.
-fn docker_run_option(name: &str) -> Value {
-    let flags = "d i t P q T detach interactive tty rm privileged init read-only publish-all no-healthcheck oom-kill-disable \
-                 sig-proxy disable-content-trust quiet help replace rmi tls-verify no-hosts no-hostname rootfs env-host \
-                 http-proxy no-deps service-ports use-aliases no-TTY remove-orphans build";
-    no_value_if_among(name, flags)
-}
-
-/// Whether an option of `docker start` or `restart` takes a value.
-fn docker_start_option(name: &str) -> Value {
-    value_if_among(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
-}
-
 /// The container, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
 /// as `docker ps`, or it is a local podman, which runs containers itself, below the tree.
 fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
-    /// Subcommands that have subcommands.
-    const GROUPS: [&str; 9] =
-        ["container", "compose", "buildx", "builder", "image", "pod", "service", "stack", "kube"];
-    let global = Options::parse(args, docker_option);
-    if program == "podman" && !global.has_any(&["r", "remote", "url", "c", "connection", "host"]) {
-        return None;
-    }
-    let (mut verb, mut rest) = global.operands.split_first()?;
-    // `docker-compose compose` is how docker starts its plugin. The call of docker itself counts.
-    if program == "docker-compose" && verb == "compose" {
-        return None;
-    }
-    let mut group = "";
-    while group.is_empty() && GROUPS.contains(&verb.as_str()) {
-        group = verb;
-        (verb, rest) = Options::parse(rest, docker_option).operands.split_first()?;
-    }
-    let (options, has_target) = match (group, verb.as_str()) {
-        (_, "run" | "exec") => (Options::parse(rest, docker_run_option), true),
-        (_, "start" | "restart") => (Options::parse(rest, docker_start_option), true),
-        // Of the options of these, only `--help` matters.
-        (_, "up" | "build" | "bake" | "deploy") | ("service", "create") | ("kube", "play") => {
-            (Options::parse(rest, docker_start_option), false)
-        }
-        _ => return None,
-    };
-    let target = options.operands.first().filter(|_| has_target).map(String::as_str);
-    (!options.has_any(&["help"])).then_some(Started { kind: Container, target })
+    let call = containers::call(program, args)?;
+    Some(Started { kind: Container, target: call.targets.first().copied() })
 }
 
 /// Whether an option of ssh takes a value.

@@ -4,6 +4,7 @@
 
 pub(super) mod arguments;
 mod clients;
+pub(crate) mod containers;
 mod nodes;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::command::{base_name, found};
 use crate::model::report::{ElsewhereKind, StartedElsewhere};
 use arguments::is_one_of;
+use containers::ContainerCall;
 pub(crate) use nodes::Here;
 use nodes::RemoteStarts;
 
@@ -41,6 +43,8 @@ pub(crate) struct Elsewhere {
     pub(crate) nodes: RemoteStarts,
     /// How many calls each entry stands for.
     clients: BTreeMap<ClientEntry, u64>,
+    /// The calls that have a daemon run containers, the first [`MOST_ENTRIES`] of them.
+    containers: Vec<(ClientEntry, ContainerCall)>,
 }
 
 /// What calls have in common that count as one entry.
@@ -54,7 +58,8 @@ struct ClientEntry {
 
 impl Elsewhere {
     /// Counts what the call of a client started elsewhere, if it started something, and no other client's call stands for it.
-    pub(crate) fn add(&mut self, call: &ClientCall) {
+    /// `lifetime`: when the client started, and when it had ended, CLOCK_MONOTONIC nanoseconds; `None`: it still runs.
+    pub(crate) fn add(&mut self, call: &ClientCall, lifetime: (u64, Option<u64>)) {
         let Some((program, args)) = client(&call.args) else { return };
         let starter = call.started_by.first().map_or("", |program| base_name(program));
         if self.nodes.add(program, args, starter) {
@@ -73,16 +78,33 @@ impl Elsewhere {
         };
         let has_room = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
         let entry = if has_room { entry } else { ClientEntry { target: None, ..entry } };
-        *self.clients.entry(entry).or_default() += 1;
+        *self.clients.entry(entry.clone()).or_default() += 1;
+        if let Some(call) = containers::call(program, args)
+            && self.containers.len() < MOST_ENTRIES
+        {
+            self.containers.push((entry, ContainerCall::new(program, &call, lifetime)));
+        }
     }
 
-    /// Lists all that was started elsewhere.
-    pub(crate) fn list(&self, here: &Here) -> Vec<StartedElsewhere> {
+    /// The calls that have a daemon run containers.
+    pub(crate) fn container_calls(&self) -> impl Iterator<Item = &ContainerCall> {
+        self.containers.iter().map(|(_, call)| call)
+    }
+
+    /// Lists all that was started elsewhere. `unseen` says, for each of [`Self::container_calls`], why its containers are not known;
+    /// `None`: they are.
+    pub(crate) fn list(&self, here: &Here, unseen: &[Option<String>]) -> Vec<StartedElsewhere> {
+        let calls_of = |entry| {
+            let calls = self.containers.iter().zip(unseen).filter(move |((of, _), _)| of == entry);
+            calls.map(|(_, unseen)| unseen)
+        };
         let of_clients = self.clients.iter().map(|(entry, count)| StartedElsewhere {
             kind: entry.kind,
             program: entry.program.clone(),
             target: entry.target.clone(),
             count: *count,
+            followed: calls_of(entry).filter(|unseen| unseen.is_none()).count() as u64,
+            reason: calls_of(entry).flatten().next().cloned(),
             is_tracked: entry.is_tracked,
         });
         of_clients.chain(self.nodes.list(here)).collect()
@@ -158,7 +180,7 @@ mod tests {
     fn listed(calls: &[(&str, &str)]) -> Vec<String> {
         let mut elsewhere = Elsewhere::default();
         for (args, started_by) in calls {
-            elsewhere.add(&ClientCall { args: words_of(args), started_by: words_of(started_by) });
+            elsewhere.add(&ClientCall { args: words_of(args), started_by: words_of(started_by) }, (0, None));
         }
         let here = Here { hostname: "n1", job: &Slurm(&BTreeMap::new()), joined: 0 };
         let shown = |row: &StartedElsewhere| {
@@ -166,7 +188,7 @@ mod tests {
             let tracked = if row.is_tracked { " tracked" } else { "" };
             format!("{} {target} {}{tracked}", row.program, row.count)
         };
-        elsewhere.list(&here).iter().map(shown).collect()
+        elsewhere.list(&here, &[]).iter().map(shown).collect()
     }
 
     // Requirement: SEE-35

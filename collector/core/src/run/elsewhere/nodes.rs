@@ -146,6 +146,8 @@ impl RemoteStarts {
                 program: daemon.map_or("srun", |daemon| &daemon.program).to_owned(),
                 target: name,
                 count,
+                followed: 0,
+                reason: None,
                 is_tracked: daemon.is_some_and(|daemon| daemon.is_tracked),
             }
         };

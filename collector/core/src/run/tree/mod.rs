@@ -62,6 +62,7 @@ pub use rusage::Rusage;
 pub(crate) use summary::MissingRam;
 pub use summary::ProcessSummary;
 
+use crate::run::elsewhere::containers::AskedDaemons;
 use announced::Announced;
 use before::IoBefore;
 use by_state::ByState;
@@ -137,6 +138,8 @@ pub struct Tree {
     over_before: Vec<OverBefore>,
     /// What PROGRAM records told of programs before they ran.
     announced: FxHashMap<Key, Announced>,
+    /// The daemons that processes of the tree ask for containers.
+    pub(crate) asked_daemons: AskedDaemons,
     /// The command and its arguments, until its pid is known.
     command: Vec<String>,
     /// The tasks of a pipeline.

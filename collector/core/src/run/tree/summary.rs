@@ -97,6 +97,12 @@ pub struct ProcessSummary {
 }
 
 impl ProcessSummary {
+    /// Its start, and its end if it has ended, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn lifetime_ns(&self) -> (u64, Option<u64>) {
+        let end_ns = self.start_ns.saturating_add(self.wall_ns);
+        (self.start_ns, (!self.is_still_running).then_some(end_ns))
+    }
+
     /// Makes the final figures of a process that was taken out of the tree. `client` and `other_user` are left for the caller
     /// to fill in. If it still runs, `now_ns`, CLOCK_MONOTONIC, stands for its end. `page_bytes`: the size of a page.
     pub(super) fn new(

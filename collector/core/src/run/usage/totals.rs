@@ -158,7 +158,7 @@ impl Totals {
         }
         // A client is a program, such as docker, that has a daemon or another host do the work.
         if let Some(call) = &process.client {
-            self.elsewhere.add(call);
+            self.elsewhere.add(call, process.lifetime_ns());
         }
         self.add_coverage(process);
         self.add_command(process);

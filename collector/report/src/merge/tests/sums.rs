@@ -388,6 +388,8 @@ fn what_was_started_elsewhere_adds_up_without_nodes_that_have_a_report() {
         program: program.into(),
         target: Some(target.into()),
         count,
+        followed: 0,
+        reason: None,
         is_tracked: false,
     };
     let docker = |count| entry(ElsewhereKind::Container, "docker", "alpine", count);

@@ -1,0 +1,229 @@
+//! Finds out which containers belong to which calls of the tree, and what each used.
+//!
+//! A name, an id or a project of docker compose makes it certain. Otherwise the containers of the call's image that were created
+//! while its client ran are matched: those of other users of the daemon can be among them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Inputs;
+use crate::model::containers::{ContainerSeen, MissingFigures};
+use crate::model::report::{ContainerCertainty, ContainerUsage};
+use crate::run::containers::MOST_CONTAINERS;
+use crate::run::elsewhere::containers::{Act, ContainerCall};
+
+/// Times of a daemon's events are converted to another clock, and a client is seen to end a little before or after it does. Nanoseconds.
+const TOLERANCE_NS: u64 = 50_000_000;
+
+/// The containers of a run, and the calls of which none is known.
+pub(super) struct Found {
+    /// The containers, in the order of their starts.
+    pub(super) list: Vec<ContainerUsage>,
+    /// For each call, why its containers are not known. `None`: they are.
+    pub(super) unseen: Vec<Option<String>>,
+}
+
+/// The calls that a container can be of.
+struct Claim<'a> {
+    call: &'a ContainerCall,
+    certainty: ContainerCertainty,
+    /// How many calls and containers could be matched with each other.
+    among: (usize, usize),
+}
+
+/// Finds the containers of the run.
+pub(super) fn containers(inputs: &Inputs) -> Found {
+    let calls: Vec<&ContainerCall> = inputs.run.totals.elsewhere.container_calls().collect();
+    let mut claims: BTreeMap<&str, Claim> = BTreeMap::new();
+    let mut unseen: Vec<Option<String>> = calls.iter().map(|call| why_not_followed(inputs, call)).collect();
+    // Certain ones first, so that no other call is matched with them.
+    let mut matched: Vec<(usize, BTreeSet<&str>)> = Vec::new();
+    for (at, call) in calls.iter().enumerate().filter(|(at, _)| unseen[*at].is_none()).collect::<Vec<_>>() {
+        let named = inputs.run.containers.of_daemon(call.daemon).filter(|seen| is_named_by(seen, call));
+        let named: Vec<&ContainerSeen> = named.collect();
+        for seen in &named {
+            let claim = Claim { call, certainty: ContainerCertainty::Certain, among: (1, 1) };
+            let known = claims.entry(&seen.id).or_insert(claim);
+            // What it used since its creation says more than what it used during a `docker exec`.
+            if known.call.act == Act::Exec && call.act != Act::Exec {
+                known.call = call;
+            }
+        }
+        if named.is_empty() {
+            matched.push((at, BTreeSet::new()));
+        }
+    }
+    for (at, candidates) in &mut matched {
+        let call = calls[*at];
+        let like = inputs.run.containers.of_daemon(call.daemon).filter(|seen| is_like(seen, call));
+        candidates.extend(like.map(|seen| seen.id.as_str()).filter(|id| !claims.contains_key(id)));
+        if candidates.is_empty() {
+            unseen[*at] = Some("the daemon told of no such container".to_owned());
+        }
+    }
+    for (at, candidates) in &matched {
+        let overlapping = || matched.iter().filter(|(_, others)| !others.is_disjoint(candidates));
+        let of_all: BTreeSet<&str> = overlapping().flat_map(|(_, others)| others.iter().copied()).collect();
+        let among = (overlapping().count(), of_all.len());
+        for id in candidates {
+            let certainty = ContainerCertainty::Matched;
+            claims.entry(id).or_insert(Claim { call: calls[*at], certainty, among });
+        }
+    }
+    let seen = inputs.run.containers.all().filter_map(|seen| Some((seen, claims.get(seen.id.as_str())?)));
+    let mut list: Vec<ContainerUsage> = seen.map(|(seen, claim)| usage(inputs, seen, claim)).collect();
+    list.sort_by(|a, b| f64::total_cmp(&a.start_s.unwrap_or(f64::MAX), &b.start_s.unwrap_or(f64::MAX)));
+    Found { list, unseen }
+}
+
+/// Why the containers of a call can't be known. `None`: they can.
+fn why_not_followed(inputs: &Inputs, call: &ContainerCall) -> Option<String> {
+    if call.act == Act::Other {
+        return Some("builds and services are not followed".to_owned());
+    }
+    let socket = match inputs.run.containers.daemon(call.daemon) {
+        Some(Ok(socket)) => socket,
+        Some(Err(reason)) => return Some(reason.clone()),
+        None => return Some("the daemon did not answer".to_owned()),
+    };
+    let is_other = call.daemon_at.as_ref().is_some_and(|at| at.strip_prefix("unix://") != Some(socket));
+    is_other.then(|| "the call names another daemon or host".to_owned())
+}
+
+/// Whether a time is within the life of the call's client, CLOCK_MONOTONIC nanoseconds.
+fn is_during(call: &ContainerCall, at_ns: Option<u64>) -> bool {
+    let end_ns = call.end_ns.map_or(u64::MAX, |end_ns| end_ns.saturating_add(TOLERANCE_NS));
+    at_ns.is_some_and(|at_ns| (call.start_ns.saturating_sub(TOLERANCE_NS)..=end_ns).contains(&at_ns))
+}
+
+/// Whether the arguments of the call name this container, and what the call does was done to it meanwhile.
+fn is_named_by(seen: &ContainerSeen, call: &ContainerCall) -> bool {
+    let is_target =
+        || call.targets.iter().any(|target| *target == seen.name || is_start_of_id(target, &seen.id));
+    let is_of_project = || match (&seen.compose, &call.project) {
+        (Some((project, _)), Some(wanted)) => project == wanted,
+        _ => false,
+    };
+    let is_of_service = || seen.compose.as_ref().is_some_and(|(_, service)| call.targets.contains(service));
+    match call.act {
+        Act::Run => {
+            let is_named = call.name.as_ref() == Some(&seen.name)
+                || (call.cidfile.is_some() && call.cidfile == seen.cidfile)
+                || (call.is_compose && is_of_project() && is_of_service());
+            is_named && is_during(call, seen.created_ns)
+        }
+        Act::Start => is_target() && is_during(call, seen.started_ns),
+        Act::Exec => {
+            let began_ns = seen.execs.as_ref().map(|execs| execs.began_ns);
+            is_target() && (is_during(call, began_ns) || has_later_exec(seen, call))
+        }
+        Act::Compose => is_of_project() && is_during(call, seen.started_ns),
+        Act::Other => false,
+    }
+}
+
+/// Whether the call can be one of several that executed commands in the container, of which not the first one.
+fn has_later_exec(seen: &ContainerSeen, call: &ContainerCall) -> bool {
+    seen.execs.as_ref().is_some_and(|execs| execs.began > 1 && execs.began_ns <= call.start_ns)
+}
+
+/// Whether a word is the beginning of an id, as clients take it.
+fn is_start_of_id(word: &str, id: &str) -> bool {
+    word.len() >= 4 && id.starts_with(word)
+}
+
+/// Whether this container, which no name ties to the call, was created for the call's image or by docker compose meanwhile.
+fn is_like(seen: &ContainerSeen, call: &ContainerCall) -> bool {
+    match call.act {
+        // A name or file that did not lead to a container: it is none of those that were created.
+        Act::Run if call.name.is_some() => false,
+        Act::Run => {
+            let image = call.targets.first();
+            let is_image = match (&seen.compose, image) {
+                (Some((_, service)), Some(target)) if call.is_compose => service == target,
+                // The arguments were cut off before the image.
+                (_, None) => !call.is_compose,
+                (_, Some(image)) => plain_image(&seen.image) == plain_image(image),
+            };
+            is_image && is_during(call, seen.created_ns)
+        }
+        Act::Compose => call.project.is_none() && seen.compose.is_some() && is_during(call, seen.started_ns),
+        Act::Start | Act::Exec | Act::Other => false,
+    }
+}
+
+/// The name of an image without what stands for the default registry and tag, which podman adds.
+fn plain_image(image: &str) -> &str {
+    let image = ["docker.io/library/", "docker.io/", "localhost/"]
+        .iter()
+        .find_map(|registry| image.strip_prefix(registry))
+        .unwrap_or(image);
+    image.strip_suffix(":latest").unwrap_or(image)
+}
+
+/// What a container used, for the report.
+fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage {
+    // A container that was started during the run has figures of its own, which contain those of the command in it.
+    let of_exec = seen.execs.as_ref().filter(|_| claim.call.act == Act::Exec && seen.started_ns.is_none());
+    let (started_ns, ended_ns) = match of_exec {
+        Some(execs) => (Some(execs.began_ns), execs.ended_ns),
+        None => (seen.started_ns, seen.ended_ns),
+    };
+    let run_start_ns = inputs.run.start_ns;
+    let cpu_us = match of_exec {
+        Some(execs) => {
+            Option::zip(execs.before_us, execs.after_us).map(|(before, after)| after.saturating_sub(before))
+        }
+        None => seen.cpu_us,
+    };
+    let exit_code = match of_exec {
+        Some(execs) => execs.exit_code.filter(|_| execs.began == 1),
+        None => seen.exit_code,
+    };
+    // The daemon tells of the start of a short container when that has ended.
+    let wall_ns = started_ns.and_then(|start_ns| ended_ns.unwrap_or(inputs.end.at_ns).checked_sub(start_ns));
+    let reasons = [
+        of_exec.map(|_| "docker exec: the CPU time is what the whole container used meanwhile".to_owned()),
+        seen.missing.map(|missing| missing_in_words(missing).to_owned()),
+        (of_exec.is_none() && started_ns.is_none()).then(|| "it was not seen to start".to_owned()),
+        (started_ns.is_some() && ended_ns.is_none()).then(|| "it still ran at the end".to_owned()),
+        (started_ns.is_some() && wall_ns.is_none())
+            .then(|| "it ended before the daemon told of its start".to_owned()),
+        (seen.is_lower_bound && seen.missing.is_none()).then(|| "lower bound: its end was missed".to_owned()),
+        among_in_words(claim),
+    ];
+    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    ContainerUsage {
+        client: claim.call.program.clone(),
+        name: seen.name.clone(),
+        id: seen.id.clone(),
+        image: seen.image.clone(),
+        certainty: claim.certainty,
+        start_s: started_ns.map(|at_ns| (i128::from(at_ns) - i128::from(run_start_ns)) as f64 / 1e9),
+        wall_s: wall_ns.map(|wall_ns| wall_ns as f64 / 1e9),
+        cpu_s: cpu_us.map(|us| us as f64 / 1e6),
+        peak_memory_bytes: seen.peak_bytes.filter(|_| of_exec.is_none()),
+        exit_code,
+        oom_killed: seen.is_oom_killed,
+        reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        node: None,
+    }
+}
+
+fn missing_in_words(missing: MissingFigures) -> &'static str {
+    match missing {
+        MissingFigures::TooShort => "its cgroup was gone before it was read",
+        MissingFigures::NoCgroup => "no cgroup that can be read here has its id",
+    }
+}
+
+/// Says that a container may be another call's, or another user's. `None`: it is the only one for the only call.
+fn among_in_words(claim: &Claim) -> Option<String> {
+    let (calls, containers) = claim.among;
+    let is_full = containers >= MOST_CONTAINERS;
+    (claim.among != (1, 1) || is_full).then(|| {
+        let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+        let containers =
+            if containers == 1 { "1 container".to_owned() } else { format!("{containers} containers") };
+        format!("{calls} and {containers} match")
+    })
+}

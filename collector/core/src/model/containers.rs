@@ -1,0 +1,84 @@
+//! Containers that a daemon runs for calls of the tree (`docker run`): what a source has seen of each.
+
+use serde::{Deserialize, Serialize};
+
+/// The daemon that a client asks to start containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ContainerDaemon {
+    /// dockerd, or what answers on its socket.
+    Docker,
+    /// `podman system service`.
+    Podman,
+}
+
+/// Whether the containers of a daemon can be followed: the path of its socket, or why not, as the end of a sentence about them.
+pub type DaemonState = Result<String, String>;
+
+/// A container, as the events of its daemon and the files of its cgroup show it. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerSeen {
+    /// Its daemon.
+    pub daemon: ContainerDaemon,
+    /// Its id, hexadecimal digits.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its image, as the daemon names it.
+    pub image: String,
+    /// The project and the service of docker compose.
+    pub compose: Option<(String, String)>,
+    /// The file of a call's `--cidfile` that has its id.
+    pub cidfile: Option<String>,
+    /// When it was created. `None`: before it was followed.
+    pub created_ns: Option<u64>,
+    /// When it was started first. `None`: it was not, or it ran before it was followed.
+    pub started_ns: Option<u64>,
+    /// When it had ended last. `None`: it runs, or was never started.
+    pub ended_ns: Option<u64>,
+    /// Exit code of its first process.
+    pub exit_code: Option<i64>,
+    /// The kernel killed a process in it for want of memory.
+    pub is_oom_killed: bool,
+    /// Its CPU time, of all its starts. `None`: it was not read.
+    pub cpu_us: Option<u64>,
+    /// The part of `cpu_us` from before it was started last.
+    pub earlier_cpu_us: u64,
+    /// The largest memory that its cgroup was charged for, page cache included. `None`: it was not read.
+    pub peak_bytes: Option<u64>,
+    /// The figures are of a time before its end, which was missed, or the peak is one of readings.
+    pub is_lower_bound: bool,
+    /// Why figures are missing.
+    pub missing: Option<MissingFigures>,
+    /// Commands that were executed in it (`docker exec`). `None`: none.
+    pub execs: Option<ContainerExecs>,
+    /// When the daemon wrote its last event that counts here, nanoseconds since 1970. Earlier ones are not applied again.
+    pub events_until_ns: u64,
+}
+
+/// Commands that were executed in a container that ran.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerExecs {
+    /// When the first one was announced, CLOCK_MONOTONIC nanoseconds.
+    pub began_ns: u64,
+    /// When the last one had ended, CLOCK_MONOTONIC nanoseconds. `None`: one runs.
+    pub ended_ns: Option<u64>,
+    /// How many began.
+    pub began: u64,
+    /// How many ended.
+    pub ended: u64,
+    /// Exit code of the last one that ended.
+    pub exit_code: Option<i64>,
+    /// CPU time of the container when the first one was announced. `None`: it was not read.
+    pub before_us: Option<u64>,
+    /// CPU time of the container when the last one had ended, or now. `None`: it was not read.
+    pub after_us: Option<u64>,
+}
+
+/// Why figures of a container are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MissingFigures {
+    /// Its cgroup was gone before it was read.
+    TooShort,
+    /// The cgroup of its process does not have its id in its name, or is not on this machine.
+    NoCgroup,
+}

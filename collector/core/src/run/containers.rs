@@ -1,0 +1,47 @@
+//! The containers that daemons run for the tree's calls, as far as they were seen. Which container belongs to which call is concluded
+//! when a report is made.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState};
+
+/// Maximum number of containers that are kept. Those of other users of the daemon count, too.
+pub const MOST_CONTAINERS: usize = 1000;
+
+/// See the module.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Containers {
+    seen: BTreeMap<String, ContainerSeen>,
+    daemons: BTreeMap<ContainerDaemon, DaemonState>,
+}
+
+impl Containers {
+    /// Takes in what is known of a container by now. It is left out if there are [`MOST_CONTAINERS`] others.
+    pub(super) fn add(&mut self, seen: &ContainerSeen) {
+        if self.seen.len() < MOST_CONTAINERS || self.seen.contains_key(&seen.id) {
+            self.seen.insert(seen.id.clone(), seen.clone());
+        }
+    }
+
+    /// Notes whether the containers of a daemon can be followed.
+    pub(super) fn note_daemon(&mut self, daemon: ContainerDaemon, state: &DaemonState) {
+        self.daemons.insert(daemon, state.clone());
+    }
+
+    /// All containers of a daemon, by id.
+    pub fn of_daemon(&self, daemon: ContainerDaemon) -> impl Iterator<Item = &ContainerSeen> {
+        self.seen.values().filter(move |seen| seen.daemon == daemon)
+    }
+
+    /// All containers, by id.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ContainerSeen> {
+        self.seen.values()
+    }
+
+    /// The socket of a daemon, or why its containers can't be followed. `None`: nothing is known yet.
+    pub(crate) fn daemon(&self, daemon: ContainerDaemon) -> Option<&DaemonState> {
+        self.daemons.get(&daemon)
+    }
+}

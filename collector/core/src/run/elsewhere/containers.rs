@@ -1,0 +1,265 @@
+//! Which calls of docker and programs like it start containers or run commands in them, and which ones, by the arguments alone.
+
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Options, Value, is_one_of, no_value_if_among, value_if_among};
+use super::{CUT, client};
+use crate::model::containers::ContainerDaemon;
+
+/// What a call has the daemon do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Act {
+    /// It creates a container and starts it.
+    Run,
+    /// It starts containers that exist.
+    Start,
+    /// It executes a command in a container that runs.
+    Exec,
+    /// It starts the services of a project of docker compose.
+    Compose,
+    /// It builds an image or starts a service, whose containers the daemon's events don't name.
+    Other,
+}
+
+/// What the arguments of a call say. All borrowed from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Call<'a> {
+    pub(super) act: Act,
+    /// Image, containers or service. Empty: not named.
+    pub(super) targets: Vec<&'a str>,
+    /// `--name`.
+    pub(super) name: Option<&'a str>,
+    /// `--cidfile`.
+    pub(super) cidfile: Option<&'a str>,
+    /// The project of docker compose.
+    pub(super) project: Option<&'a str>,
+    /// Where another daemon than the usual one is: the value of `--host`, `--context` or the like.
+    pub(super) daemon_at: Option<&'a str>,
+    /// It is docker compose that creates a container, so `targets` is a service.
+    pub(super) is_compose: bool,
+}
+
+/// A call that the run remembers, to find its containers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContainerCall {
+    pub(crate) daemon: ContainerDaemon,
+    pub(crate) act: Act,
+    /// The client, such as `docker`.
+    pub(crate) program: String,
+    /// Image, containers or service.
+    pub(crate) targets: Vec<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) cidfile: Option<String>,
+    pub(crate) project: Option<String>,
+    pub(crate) daemon_at: Option<String>,
+    pub(crate) is_compose: bool,
+    /// When the client started, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) start_ns: u64,
+    /// When the client had ended, CLOCK_MONOTONIC nanoseconds. `None`: it still ran.
+    pub(crate) end_ns: Option<u64>,
+}
+
+/// Maximum number of containers that one call is remembered to name.
+const MOST_TARGETS: usize = 20;
+/// Maximum number of characters of a name or path. Longer ones are not looked for.
+const MOST_CHARACTERS: usize = 4096;
+
+impl ContainerCall {
+    /// Remembers a call of this client. `lifetime`: its start and end, as in the fields.
+    pub(super) fn new(program: &str, call: &Call, lifetime: (u64, Option<u64>)) -> Self {
+        let owned = |text: Option<&str>| {
+            text.filter(|text| *text != CUT && text.len() <= MOST_CHARACTERS).map(str::to_owned)
+        };
+        let targets = call.targets.iter().take(MOST_TARGETS).filter_map(|target| owned(Some(target)));
+        Self {
+            daemon: daemon_of(program),
+            act: call.act,
+            program: program.to_owned(),
+            targets: targets.collect(),
+            name: owned(call.name),
+            cidfile: owned(call.cidfile),
+            project: owned(call.project),
+            daemon_at: call.daemon_at.map(|at| at.chars().take(MOST_CHARACTERS).collect()),
+            is_compose: call.is_compose,
+            start_ns: lifetime.0,
+            end_ns: lifetime.1,
+        }
+    }
+}
+
+/// The daemon that a client of this name asks.
+fn daemon_of(program: &str) -> ContainerDaemon {
+    if program.starts_with("podman") { ContainerDaemon::Podman } else { ContainerDaemon::Docker }
+}
+
+/// The daemons whose containers are to be followed, since a call of the tree asked one.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AskedDaemons {
+    pub(crate) daemons: Vec<ContainerDaemon>,
+    /// The files into which clients write the id of the container (`--cidfile`).
+    pub(crate) cidfiles: Vec<String>,
+}
+
+/// Maximum number of files with the id of a container that are looked for.
+const MOST_CIDFILES: usize = 100;
+
+impl AskedDaemons {
+    /// Notes the daemon that a process with these arguments asks for a container, if it does.
+    pub(crate) fn note(&mut self, args: &[String]) {
+        let Some((program, args)) = client(args) else { return };
+        let call = call(program, args);
+        let is_cut = args.last().is_some_and(|last| last == CUT);
+        let is_likely = || is_cut && is_one_of(program, "docker docker-compose nerdctl podman-remote");
+        if call.is_none() && !is_likely() {
+            return;
+        }
+        let daemon = daemon_of(program);
+        if !self.daemons.contains(&daemon) {
+            self.daemons.push(daemon);
+        }
+        let cidfile = call.and_then(|call| call.cidfile);
+        let cidfile = cidfile.filter(|path| *path != CUT && path.len() <= MOST_CHARACTERS);
+        if let Some(path) = cidfile
+            && self.cidfiles.len() < MOST_CIDFILES
+            && !self.cidfiles.iter().any(|known| known == path)
+        {
+            self.cidfiles.push(path.to_owned());
+        }
+    }
+}
+
+/// Whether an option before the subcommand of docker, its compose, or a program like it takes a value.
+fn docker_option(name: &str) -> Value {
+    let names = "c H l n a f p config context host log-level tlscacert tlscert tlskey namespace address connection url identity \
+                 root runroot storage-driver snapshotter file project-name profile env-file project-directory progress parallel \
+                 ansi";
+    value_if_among(name, names)
+}
+
+/// Whether an option of `docker run` or `exec` takes a value. `flags` lists those that take none, since they are fewer.
+fn docker_run_option(name: &str) -> Value {
+    let flags = "d i t P q T detach interactive tty rm privileged init read-only publish-all no-healthcheck oom-kill-disable \
+                 sig-proxy disable-content-trust quiet help replace rmi tls-verify no-hosts no-hostname rootfs env-host \
+                 http-proxy no-deps service-ports use-aliases no-TTY remove-orphans build";
+    no_value_if_among(name, flags)
+}
+
+/// Whether an option of `docker start` or `restart` takes a value.
+fn docker_start_option(name: &str) -> Value {
+    value_if_among(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
+}
+
+/// The containers, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
+/// as `docker ps`, or it is a local podman, which runs containers itself, below the tree.
+pub(super) fn call<'a>(program: &str, args: &'a [String]) -> Option<Call<'a>> {
+    /// Subcommands that have subcommands.
+    const GROUPS: [&str; 9] =
+        ["container", "compose", "buildx", "builder", "image", "pod", "service", "stack", "kube"];
+    if !is_one_of(program, "docker docker-compose nerdctl podman podman-remote") {
+        return None;
+    }
+    let global = Options::parse(args, docker_option);
+    if program == "podman" && !global.has_any(&["r", "remote", "url", "c", "connection", "host"]) {
+        return None;
+    }
+    let (mut verb, mut rest) = global.operands.split_first()?;
+    // `docker-compose compose` is how docker starts its plugin. The call of docker itself counts.
+    if program == "docker-compose" && verb == "compose" {
+        return None;
+    }
+    let mut group = "";
+    let project = &["p", "project-name"];
+    let mut of_project = global.value(project).filter(|_| program == "docker-compose");
+    while group.is_empty() && GROUPS.contains(&verb.as_str()) {
+        group = verb;
+        let of_group = Options::parse(rest, docker_option);
+        of_project = of_group.value(project).or(of_project);
+        (verb, rest) = of_group.operands.split_first()?;
+    }
+    let is_compose = program == "docker-compose" || group == "compose";
+    let (act, syntax): (_, fn(&str) -> Value) = match (group, verb.as_str()) {
+        (_, "run") => (Act::Run, docker_run_option),
+        (_, "exec") => (Act::Exec, docker_run_option),
+        (_, "start" | "restart" | "up") if is_compose => (Act::Compose, docker_start_option),
+        (_, "start" | "restart") => (Act::Start, docker_start_option),
+        // Of the options of these, only `--help` matters.
+        (_, "up" | "build" | "bake" | "deploy") | ("service", "create") | ("kube", "play") => {
+            (Act::Other, docker_start_option)
+        }
+        _ => return None,
+    };
+    let options = Options::parse(rest, syntax);
+    let most = match act {
+        Act::Run | Act::Exec => 1,
+        Act::Start => usize::MAX,
+        Act::Compose | Act::Other => 0,
+    };
+    let is_run = act == Act::Run;
+    let daemon_at = global.value(&["H", "host", "c", "context", "url", "connection", "a", "address"]);
+    (!options.has_any(&["help"])).then(|| Call {
+        act,
+        targets: options.operands.iter().take(most).map(String::as_str).collect(),
+        name: options.value(&["name"]).filter(|_| is_run),
+        cidfile: options.value(&["cidfile"]).filter(|_| is_run),
+        project: of_project.filter(|_| is_compose),
+        daemon_at: daemon_at.filter(|at| *at != "default"),
+        is_compose,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn call_names_its_container() {
+        for (line, act, targets, [name, cidfile, project, at]) in [
+            (
+                "docker run --rm --name=n --cidfile /tmp/c -v /a:/b alpine sh --name x",
+                Act::Run,
+                "alpine",
+                ["n", "/tmp/c", "-", "-"],
+            ),
+            ("docker -H unix:///a container run alpine", Act::Run, "alpine", ["-", "-", "-", "unix:///a"]),
+            ("docker --context default run alpine", Act::Run, "alpine", ["-"; 4]),
+            ("docker exec -it web sh", Act::Exec, "web", ["-"; 4]),
+            ("docker start -t 3 a b", Act::Start, "a b", ["-"; 4]),
+            ("docker compose -p shop up -d", Act::Compose, "", ["-", "-", "shop", "-"]),
+            ("docker-compose -p shop run --rm web ls", Act::Run, "web", ["-", "-", "shop", "-"]),
+            ("docker -c prod build .", Act::Other, "", ["-", "-", "-", "prod"]),
+            ("podman --url unix:///p run --name n a", Act::Run, "a", ["n", "-", "-", "unix:///p"]),
+        ] {
+            let words = words(line);
+            let call = call(&words[0], &words[1..]).unwrap();
+            assert_eq!((call.act, call.targets.join(" ").as_str()), (act, targets), "{line}");
+            let said =
+                [call.name, call.cidfile, call.project, call.daemon_at].map(|said| said.unwrap_or("-"));
+            assert_eq!(said, [name, cidfile, project, at], "{line}");
+        }
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn only_calls_that_start_containers_ask_a_daemon() {
+        let mut asked = AskedDaemons::default();
+        for line in
+            ["docker ps", "ssh n2 docker run a", "podman run a", "bash -c docker", "docker run --help"]
+        {
+            asked.note(&words(line));
+        }
+        assert_eq!(asked, AskedDaemons::default());
+        for line in ["docker run --cidfile c a", "docker run --cidfile c a", "podman-remote exec w ls"] {
+            asked.note(&words(line));
+        }
+        assert_eq!(asked.daemons, [ContainerDaemon::Docker, ContainerDaemon::Podman]);
+        assert_eq!(asked.cidfiles, ["c"]);
+        let mut asked = AskedDaemons::default();
+        asked.note(&["docker".to_owned(), CUT.to_owned()]);
+        assert_eq!(asked.daemons, [ContainerDaemon::Docker]);
+    }
+}

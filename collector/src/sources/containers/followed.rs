@@ -1,0 +1,264 @@
+//! One container that is followed: where its cgroup is, what it has counted, and what the daemon told of it.
+//!
+//! The runtime makes the cgroup before the container starts, and removes it 8 to 11 ms after its first process ended, before the
+//! daemon tells of the end. So the cgroup is looked for from the creation on, and read as soon as a pidfd shows the end.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use super::event::{Event, What};
+use crate::model::containers::{ContainerDaemon, ContainerExecs, ContainerSeen, MissingFigures};
+use crate::sources::cgroup::container::CountedGroup;
+use crate::sys::pidfd;
+use crate::sys::proc_fs::ProcRoot;
+
+/// How long a cgroup is looked for after an event that announces it. Creation to start took up to 0.5 s.
+const SEARCH: Duration = Duration::from_secs(5);
+/// Maximum number of processes whose ends are waited for, where none is known to be the first.
+const MOST_WAITED_FOR: usize = 8;
+/// Maximum number of processes of a cgroup among which the first one is looked for.
+const MOST_LISTED: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) seen: ContainerSeen,
+    pub(super) place: Place,
+    /// `seen` was changed since it was last handed on.
+    pub(super) is_changed: bool,
+}
+
+/// Where the cgroup of a container is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// It is not looked for: the container does not run.
+    None,
+    /// It is looked for.
+    Wanted {
+        /// Where it may be.
+        candidates: Vec<CountedGroup>,
+        /// How long it is looked for.
+        until: Instant,
+        /// The daemon was asked for a process of the container.
+        is_asked: bool,
+    },
+    /// It was found.
+    Found {
+        group: CountedGroup,
+        /// Processes whose end may be the container's.
+        processes: Vec<OwnedFd>,
+    },
+}
+
+impl Followed {
+    /// Begins to follow the container of an event, of which nothing is known yet.
+    pub(super) fn new(daemon: ContainerDaemon, event: &Event) -> Self {
+        Self::known(ContainerSeen {
+            daemon,
+            id: event.id.clone(),
+            name: event.name.clone(),
+            image: event.image.clone(),
+            compose: event.compose.clone(),
+            cidfile: None,
+            created_ns: None,
+            started_ns: None,
+            ended_ns: None,
+            exit_code: None,
+            is_oom_killed: false,
+            cpu_us: None,
+            earlier_cpu_us: 0,
+            peak_bytes: None,
+            is_lower_bound: false,
+            missing: None,
+            execs: None,
+            events_until_ns: 0,
+        })
+    }
+
+    /// Goes on to follow a container of which an earlier collector knew this.
+    pub(super) fn known(seen: ContainerSeen) -> Self {
+        Self { seen, place: Place::None, is_changed: true }
+    }
+
+    /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates` gives the places where the cgroup can be.
+    pub(super) fn apply(&mut self, event: &Event, at_ns: u64, candidates: impl Fn() -> Vec<CountedGroup>) {
+        if event.at_ns <= self.seen.events_until_ns {
+            return;
+        }
+        self.is_changed = true;
+        self.seen.events_until_ns = event.at_ns;
+        match event.what {
+            What::Created => {
+                self.seen.created_ns = Some(at_ns);
+                self.look_for(candidates());
+            }
+            What::Started => self.started(at_ns, candidates),
+            What::Ended(code) => {
+                self.seen.exit_code = code;
+                self.ended(at_ns);
+            }
+            What::OutOfMemory => self.seen.is_oom_killed = true,
+            What::ExecBegins => {
+                if matches!(self.place, Place::None) {
+                    self.look_for(candidates());
+                }
+                let execs = self
+                    .seen
+                    .execs
+                    .get_or_insert_with(|| ContainerExecs { began_ns: at_ns, ..Default::default() });
+                execs.began += 1;
+                execs.ended_ns = None;
+                self.read();
+            }
+            What::ExecEnded(code) => {
+                self.read();
+                if let Some(execs) = &mut self.seen.execs {
+                    execs.ended += 1;
+                    execs.exit_code = code;
+                    execs.ended_ns = (execs.ended >= execs.began).then_some(at_ns);
+                }
+            }
+        }
+    }
+
+    /// Begins to look for the cgroup in these places.
+    pub(super) fn look_for(&mut self, candidates: Vec<CountedGroup>) {
+        self.place = Place::Wanted { candidates, until: Instant::now() + SEARCH, is_asked: false };
+    }
+
+    fn started(&mut self, at_ns: u64, candidates: impl Fn() -> Vec<CountedGroup>) {
+        let is_restart = self.seen.started_ns.is_some();
+        let candidates = candidates();
+        // The daemon tells of the start when the runtime is done with it. A short container has ended by then.
+        let has_ended_since = self.seen.ended_ns.is_some_and(|ended_ns| {
+            ended_ns > at_ns || (!is_restart && candidates.iter().all(|group| group.processes(1).is_empty()))
+        });
+        self.seen.started_ns.get_or_insert(at_ns);
+        if has_ended_since {
+            return;
+        }
+        if is_restart {
+            // It has a new cgroup, which counts from 0.
+            self.seen.earlier_cpu_us = self.seen.cpu_us.unwrap_or(0);
+            self.place = Place::None;
+        }
+        (self.seen.ended_ns, self.seen.exit_code) = (None, None);
+        if !matches!(self.place, Place::Found { .. }) {
+            self.look_for(candidates);
+        }
+    }
+
+    /// The daemon told of its end.
+    fn ended(&mut self, at_ns: u64) {
+        // Without the end by a pidfd, the figures are those of the last reading.
+        if self.seen.ended_ns.is_none() {
+            let is_read = self.read();
+            self.over(at_ns, is_read);
+        }
+    }
+
+    /// It is over since `at_ns`, CLOCK_MONOTONIC nanoseconds. `is_complete`: its cgroup was read after the end.
+    fn over(&mut self, at_ns: u64, is_complete: bool) {
+        self.is_changed = true;
+        self.seen.ended_ns = Some(at_ns);
+        if matches!(self.place, Place::Wanted { .. }) {
+            self.seen.missing = Some(MissingFigures::TooShort);
+        }
+        self.seen.is_lower_bound |= !is_complete;
+        self.place = Place::None;
+    }
+
+    /// Looks whether the cgroup is there by now. Returns whether the daemon is to be asked for a process of the container, once.
+    pub(super) fn locate(&mut self, root: &ProcRoot) -> bool {
+        let has_process = self.seen.started_ns.is_some() || self.seen.execs.is_some();
+        let Place::Wanted { candidates, until, is_asked } = &mut self.place else { return false };
+        // The runtime makes it before it moves a process there.
+        if let Some(group) = candidates.iter().find(|group| !group.processes(1).is_empty()) {
+            let group = group.clone();
+            self.found(group, None, root);
+            return false;
+        }
+        if Instant::now() > *until {
+            if has_process {
+                self.seen.missing = Some(MissingFigures::NoCgroup);
+                self.is_changed = true;
+            }
+            self.place = Place::None;
+            return false;
+        }
+        has_process && !std::mem::replace(is_asked, has_process)
+    }
+
+    /// Its cgroup is this one. `pid`: its first process by the daemon, whose end is waited for if the group itself has none, but those
+    /// below it. `None`: not known.
+    pub(super) fn found(&mut self, group: CountedGroup, pid: Option<u32>, root: &ProcRoot) {
+        let mut processes = first_processes(&group, root);
+        if processes.is_empty() {
+            processes.extend(pid.and_then(pidfd::open));
+        }
+        self.place = Place::Found { group, processes };
+        self.seen.missing = None;
+        self.read();
+    }
+
+    /// Reads what the cgroup has counted. Returns whether it was there.
+    pub(super) fn read(&mut self) -> bool {
+        let Place::Found { group, .. } = &self.place else { return false };
+        let Some(counts) = group.counts() else { return false };
+        let seen = &mut self.seen;
+        let before = (seen.cpu_us, seen.peak_bytes, seen.execs.clone());
+        if let Some(cpu_us) = counts.cpu_us {
+            let all_us = seen.earlier_cpu_us.saturating_add(cpu_us);
+            seen.cpu_us = Some(all_us);
+            if let Some(execs) = seen.execs.as_mut().filter(|execs| execs.ended_ns.is_none()) {
+                execs.before_us.get_or_insert(all_us);
+                execs.after_us = Some(all_us);
+            }
+        }
+        seen.peak_bytes = seen.peak_bytes.max(counts.peak_bytes);
+        seen.is_lower_bound |= counts.is_of_now;
+        self.is_changed |= before != (seen.cpu_us, seen.peak_bytes, seen.execs.clone());
+        true
+    }
+
+    /// A process whose end was waited for has ended by `at_ns`, CLOCK_MONOTONIC nanoseconds. Reads the cgroup at once.
+    pub(super) fn process_ended(&mut self, at_ns: u64, root: &ProcRoot) {
+        let is_read = self.read();
+        let Place::Found { group, processes } = &mut self.place else { return };
+        processes.retain(|process| !has_ended(process));
+        if processes.is_empty() {
+            *processes = first_processes(group, root);
+        }
+        if processes.is_empty() {
+            self.over(at_ns, is_read);
+        }
+    }
+}
+
+/// Whether the process of a pidfd has ended.
+fn has_ended(process: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// Pidfds of the first process of a container's pid namespace, whose end is that of all. Or else of any processes of its cgroup.
+fn first_processes(group: &CountedGroup, root: &ProcRoot) -> Vec<OwnedFd> {
+    let pids = group.processes(MOST_LISTED);
+    let first: Vec<u32> = pids.iter().copied().filter(|pid| is_first(root, *pid)).collect();
+    let pids = if first.is_empty() { pids } else { first };
+    pids.into_iter()
+        .take(MOST_WAITED_FOR)
+        .filter_map(pidfd::open)
+        .filter(|process| !has_ended(process))
+        .collect()
+}
+
+/// Whether the process has pid 1 in a pid namespace below this one.
+fn is_first(root: &ProcRoot, pid: u32) -> bool {
+    let status = root.read(pid, "status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let mut pids =
+        status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().split_whitespace();
+    pids.next().is_some() && pids.next_back() == Some("1")
+}

@@ -1,0 +1,324 @@
+//! The thread that follows the containers of one daemon: it reads the daemon's events, and waits for the containers' ends.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::event::{self, Event, What};
+use super::followed::{Followed, Place};
+use super::reply::{More, Reply};
+use super::shared::Shared;
+use crate::model::containers::{ContainerDaemon, ContainerSeen, MissingFigures};
+use crate::run::containers::MOST_CONTAINERS;
+use crate::sources::cgroup::container::CountedGroup;
+use crate::sys::clock;
+use crate::sys::given_file;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::safe_path::User;
+
+/// The cgroups are read this often, so that a missed end costs no more than the figures since then.
+const READING: Duration = Duration::from_secs(1);
+/// A cgroup that is about to be made is looked for this often. A container of `true` lives for 30 ms from there on.
+const SEARCHING: Duration = Duration::from_millis(5);
+/// How long an answer about a container is waited for.
+const LONGEST_ANSWER: Duration = Duration::from_secs(5);
+/// Maximum number of questions that wait for an answer.
+const MOST_QUESTIONS: usize = 16;
+/// Maximum number of bytes of a file with the id of a container.
+const MOST_OF_CIDFILE: u64 = 256;
+
+/// What a follower begins with.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) daemon: ContainerDaemon,
+    pub(super) root: ProcRoot,
+    pub(super) user: User,
+    /// Paths at which the daemon's socket can be.
+    pub(super) sockets: Vec<PathBuf>,
+    /// When the run began, nanoseconds since 1970. Earlier events don't count.
+    pub(super) since_ns: u64,
+    /// Containers that an earlier collector knew.
+    pub(super) known: Vec<ContainerSeen>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Follower {
+    start: Start,
+    shared: Arc<Shared>,
+    /// The socket at which the daemon answers. `None`: none is known yet.
+    socket: Option<PathBuf>,
+    /// The daemon's events. `None`: it can't be reached now.
+    events: Option<Reply>,
+    containers: BTreeMap<String, Followed>,
+    /// Questions for the first process of a container, by its id, and until when an answer is waited for.
+    questions: Vec<(String, Instant, Reply)>,
+    /// Files of `--cidfile` in which no id was found yet.
+    cidfiles: Vec<String>,
+    next_reading: Instant,
+}
+
+/// What a descriptor that became readable is.
+enum Ready {
+    Order,
+    Reply,
+    Process(String),
+}
+
+impl Follower {
+    pub(super) fn new(start: Start, shared: Arc<Shared>) -> Self {
+        let mut follower = Self {
+            shared,
+            socket: None,
+            events: None,
+            containers: BTreeMap::new(),
+            questions: Vec::new(),
+            cidfiles: Vec::new(),
+            next_reading: Instant::now() + READING,
+            start,
+        };
+        for seen in std::mem::take(&mut follower.start.known) {
+            let candidates = follower.candidates(&seen.id);
+            let mut followed = Followed::known(seen);
+            if followed.seen.ended_ns.is_none() {
+                followed.look_for(candidates);
+            }
+            follower.containers.insert(followed.seen.id.clone(), followed);
+        }
+        follower
+    }
+
+    /// Follows the containers until the run is over.
+    pub(super) fn work(&mut self) {
+        self.open_events(None);
+        loop {
+            let orders = self.shared.take_orders();
+            self.cidfiles.extend(orders.cidfiles);
+            if let Some(deadline) = orders.end_by {
+                self.finish(deadline);
+                return;
+            }
+            self.turn(self.wait());
+        }
+    }
+
+    /// Takes in all that happened up to now, and reads the cgroups for the last time.
+    fn finish(&mut self, deadline: Instant) {
+        // What waits is read first: a new request asks for the events since the start, of which the daemon may have forgotten some.
+        self.take_events();
+        // These events end with those of now.
+        self.open_events(Some(clock::realtime_ns()));
+        while self.events.is_some() && Instant::now() < deadline {
+            self.turn(SEARCHING);
+        }
+        self.take_cidfiles();
+        for followed in self.containers.values_mut() {
+            followed.read();
+        }
+        self.hand_on();
+        self.shared.end();
+    }
+
+    /// How long to wait for the next thing to happen.
+    fn wait(&self) -> Duration {
+        let is_searching =
+            self.containers.values().any(|followed| matches!(followed.place, Place::Wanted { .. }));
+        let until_reading = self.next_reading.saturating_duration_since(Instant::now());
+        if is_searching { until_reading.min(SEARCHING) } else { until_reading }
+    }
+
+    /// Waits until something happens, at most for this time, and takes it in.
+    fn turn(&mut self, wait: Duration) {
+        let mut has_reply = false;
+        for ready in self.ready(wait) {
+            match ready {
+                Ready::Order => self.shared.reset_wake(),
+                Ready::Reply => has_reply = true,
+                // Before all else: the cgroup is about to be removed.
+                Ready::Process(id) => {
+                    if let Some(followed) = self.containers.get_mut(&id) {
+                        followed.process_ended(clock::monotonic_ns(), &self.start.root);
+                    }
+                }
+            }
+        }
+        if has_reply {
+            self.take_events();
+            self.take_answers();
+        }
+        self.locate();
+        if Instant::now() >= self.next_reading {
+            self.next_reading = Instant::now() + READING;
+            for followed in self.containers.values_mut() {
+                followed.read();
+            }
+            self.take_cidfiles();
+            self.questions.retain(|(_, until, _)| Instant::now() < *until);
+            if self.events.is_none() {
+                self.open_events(None);
+            }
+        }
+        self.hand_on();
+    }
+
+    /// Waits until a descriptor is readable, at most for this time. Those of processes come first.
+    fn ready(&self, wait: Duration) -> Vec<Ready> {
+        let mut what: Vec<(&str, BorrowedFd)> = Vec::new();
+        for followed in self.containers.values() {
+            if let Place::Found { processes, .. } = &followed.place {
+                what.extend(processes.iter().map(|process| (followed.seen.id.as_str(), process.as_fd())));
+            }
+        }
+        let of_processes = what.len();
+        what.push(("", self.shared.wake()));
+        what.extend(self.events.iter().map(|events| ("", events.socket.as_fd())));
+        what.extend(self.questions.iter().map(|(_, _, reply)| ("", reply.socket.as_fd())));
+        let mut fds: Vec<PollFd> =
+            what.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let timeout = Timespec::try_from(wait).unwrap_or_default();
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            return Vec::new();
+        }
+        let ready = fds.iter().zip(&what).enumerate().filter(|(_, (fd, _))| !fd.revents().is_empty());
+        ready
+            .map(|(at, (_, (id, _)))| match at {
+                at if at < of_processes => Ready::Process((*id).to_owned()),
+                at if at == of_processes => Ready::Order,
+                _ => Ready::Reply,
+            })
+            .collect()
+    }
+
+    /// Asks for the daemon's events since the run began, and for those that follow. `until_ns`: no longer than to this time, nanoseconds
+    /// since 1970.
+    fn open_events(&mut self, until_ns: Option<u64>) {
+        let time = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        let until = until_ns.map(|ns| format!("&until={}", time(ns))).unwrap_or_default();
+        let since = time(self.start.since_ns);
+        // {"type":["container"]}
+        let path = format!("/events?since={since}{until}&filters=%7B%22type%22%3A%5B%22container%22%5D%7D");
+        let known = self.socket.iter().cloned();
+        let sockets: Vec<PathBuf> =
+            if self.socket.is_some() { known.collect() } else { self.start.sockets.clone() };
+        self.events = None;
+        let mut reasons = Vec::new();
+        for socket in sockets {
+            match Reply::ask(&socket, self.start.user, &path) {
+                Ok(events) => {
+                    self.events = Some(events);
+                    self.socket = Some(socket);
+                    return;
+                }
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if self.socket.is_none() {
+            self.shared.set_state(Err(reasons.join("; ")));
+        }
+    }
+
+    /// Takes in the events that have come.
+    fn take_events(&mut self) {
+        let Some(mut reply) = self.events.take() else { return };
+        let mut events = Vec::new();
+        let more = reply.read(|line| events.extend(event::parse(line)));
+        if reply.has_begun()
+            && let Some(socket) = &self.socket
+        {
+            self.shared.set_state(Ok(socket.display().to_string()));
+        }
+        for event in events {
+            self.apply(&event);
+        }
+        match more {
+            More::Yes => self.events = Some(reply),
+            More::Closed => {}
+            More::Failed(reason) => self.shared.set_state(Err(reason)),
+        }
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let id = &event.id;
+        let begins = matches!(event.what, What::Created | What::Started | What::ExecBegins);
+        if begins && self.containers.len() < MOST_CONTAINERS && !self.containers.contains_key(id) {
+            self.containers.insert(id.clone(), Followed::new(self.start.daemon, event));
+        }
+        let (realtime_ns, now_ns) = (clock::realtime_ns(), clock::monotonic_ns());
+        let at_ns = now_ns.saturating_sub(realtime_ns.saturating_sub(event.at_ns));
+        let (root, uid) = (&self.start.root, self.start.user.uid());
+        if let Some(followed) = self.containers.get_mut(id) {
+            followed.apply(event, at_ns, || CountedGroup::usual(root, id, uid));
+            if event.what == What::Created {
+                self.take_cidfiles();
+            }
+        }
+    }
+
+    fn candidates(&self, id: &str) -> Vec<CountedGroup> {
+        CountedGroup::usual(&self.start.root, id, self.start.user.uid())
+    }
+
+    /// Looks for the cgroups that are not known yet. Where one is not in a usual place, asks the daemon for a process in it.
+    fn locate(&mut self) {
+        let ids = self.containers.values_mut().filter_map(|followed| {
+            let is_to_be_asked = followed.locate(&self.start.root);
+            is_to_be_asked.then(|| followed.seen.id.clone())
+        });
+        for id in ids.collect::<Vec<_>>() {
+            let Some(socket) = self.socket.as_deref().filter(|_| self.questions.len() < MOST_QUESTIONS)
+            else {
+                continue;
+            };
+            if let Ok(reply) = Reply::ask(socket, self.start.user, &format!("/containers/{id}/json")) {
+                self.questions.push((id, Instant::now() + LONGEST_ANSWER, reply));
+            }
+        }
+    }
+
+    /// Takes in the answers that have come.
+    fn take_answers(&mut self) {
+        for (id, until, mut reply) in std::mem::take(&mut self.questions) {
+            let mut pid = None;
+            let more = reply.read(|line| pid = pid.or(event::pid(line)));
+            let Some(followed) = self.containers.get_mut(&id) else { continue };
+            match pid.map(|pid| CountedGroup::of_process(&self.start.root, pid, &id)) {
+                Some(_) if !matches!(followed.place, Place::Wanted { .. }) => {}
+                Some(Some(group)) => followed.found(group, pid, &self.start.root),
+                Some(None) => {
+                    followed.seen.missing = Some(MissingFigures::NoCgroup);
+                    followed.is_changed = true;
+                }
+                None if more == More::Yes => self.questions.push((id, until, reply)),
+                None => {}
+            }
+        }
+    }
+
+    /// Looks into the files of `--cidfile`. A client writes such a file once the container is created.
+    fn take_cidfiles(&mut self) {
+        let containers = &mut self.containers;
+        self.cidfiles.retain(|file| {
+            let text = given_file::read_text(Path::new(file), MOST_OF_CIDFILE).unwrap_or_default();
+            let Some(followed) = containers.get_mut(text.trim()) else { return true };
+            followed.seen.cidfile = Some(file.clone());
+            followed.is_changed = true;
+            false
+        });
+    }
+
+    /// Hands on what has changed.
+    fn hand_on(&mut self) {
+        let changed = self
+            .containers
+            .values_mut()
+            .filter_map(|followed| std::mem::take(&mut followed.is_changed).then(|| followed.seen.clone()));
+        let changed: Vec<ContainerSeen> = changed.collect();
+        if !changed.is_empty() {
+            self.shared.hand_on(changed);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Containers that a daemon runs for calls of the tree, such as `docker run`. They are no processes of the tree, so the daemon's events
+//! and their cgroups tell what they used.
+//!
+//! Nothing is done before a call of the tree asks a daemon for a container. Then a thread follows all containers that the daemon
+//! starts, since its events don't say for whom. The core concludes which ones belong to the tree.
+
+mod event;
+mod followed;
+mod follower;
+mod reply;
+mod shared;
+mod socket;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use follower::{Follower, Start};
+use shared::Shared;
+
+use crate::model::containers::{ContainerDaemon, DaemonState};
+use crate::model::observation::Observation;
+use crate::run::RunState;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::safe_path::User;
+use crate::sys::signal_mask;
+
+/// How long the end of the run waits for the last events. A daemon that answers does so within some milliseconds.
+const LAST_EVENTS: Duration = Duration::from_millis(500);
+
+/// Follows the containers of the daemons that calls of the tree ask.
+#[derive(Debug)]
+pub(crate) struct ContainerMonitor {
+    root: ProcRoot,
+    /// When the run began, nanoseconds since 1970.
+    since_ns: u64,
+    workers: Vec<Worker>,
+}
+
+/// The thread of a daemon, as the loop sees it.
+#[derive(Debug)]
+struct Worker {
+    daemon: ContainerDaemon,
+    /// `None`: the thread could not be started.
+    shared: Option<Arc<Shared>>,
+    /// How many files of `--cidfile` it knows.
+    cidfiles: usize,
+}
+
+impl ContainerMonitor {
+    /// Prepares to follow containers since this time, nanoseconds since 1970.
+    pub(crate) fn new(root: ProcRoot, since_ns: u64) -> Self {
+        Self { root, since_ns, workers: Vec::new() }
+    }
+
+    /// Follows the daemons that the tree has asked by now. Returns what was seen since the last call.
+    pub(crate) fn exchange(&mut self, run: &RunState) -> Vec<Observation> {
+        let (daemons, cidfiles) = run.asked_daemons();
+        let mut observations = Vec::new();
+        for daemon in daemons {
+            if !self.workers.iter().any(|worker| worker.daemon == *daemon) {
+                let shared = self.start(*daemon, run);
+                if let Err(reason) = &shared {
+                    observations.push(state(*daemon, Err(reason.clone())));
+                }
+                self.workers.push(Worker { daemon: *daemon, shared: shared.ok(), cidfiles: 0 });
+            }
+        }
+        for worker in &mut self.workers {
+            let Some(shared) = &worker.shared else { continue };
+            if let Some(new) = cidfiles.get(worker.cidfiles..).filter(|new| !new.is_empty()) {
+                shared.order(|orders| orders.cidfiles.extend_from_slice(new));
+                worker.cidfiles = cidfiles.len();
+            }
+            observations.extend(taken(worker.daemon, shared));
+        }
+        observations
+    }
+
+    /// Ends the threads. Returns what they saw up to now.
+    pub(crate) fn finish(&mut self, run: &RunState) -> Vec<Observation> {
+        // The last records can have told of the first call.
+        let mut observations = self.exchange(run);
+        let deadline = Instant::now() + LAST_EVENTS;
+        let workers =
+            || self.workers.iter().filter_map(|worker| Some((worker.daemon, worker.shared.as_ref()?)));
+        for (_, shared) in workers() {
+            shared.order(|orders| orders.end_by = Some(deadline));
+        }
+        for (daemon, shared) in workers() {
+            shared.await_end(deadline);
+            observations.extend(taken(daemon, shared));
+        }
+        observations
+    }
+
+    /// Starts the thread of a daemon.
+    fn start(&self, daemon: ContainerDaemon, run: &RunState) -> Result<Arc<Shared>, String> {
+        let start = Start {
+            daemon,
+            root: self.root.clone(),
+            user: User::this(),
+            sockets: socket::paths(daemon, |name| std::env::var_os(name))?,
+            since_ns: self.since_ns,
+            known: run.containers.of_daemon(daemon).cloned().collect(),
+        };
+        let failed = |error: std::io::Error| format!("no thread for its events could be started ({error})");
+        let shared = Arc::new(Shared::new().map_err(failed)?);
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("gpu-track-cont".into());
+        let work = move || {
+            signal_mask::block_all();
+            Follower::new(start, of_thread).work();
+        };
+        thread.spawn(work).map_err(failed)?;
+        Ok(shared)
+    }
+}
+
+/// What a thread has seen since it was last asked.
+fn taken(daemon: ContainerDaemon, shared: &Shared) -> Vec<Observation> {
+    let (of_daemon, seen) = shared.take();
+    let seen = seen.into_iter().map(|seen| Observation::Container(Box::new(seen)));
+    of_daemon.map(|answer| state(daemon, answer)).into_iter().chain(seen).collect()
+}
+
+fn state(daemon: ContainerDaemon, state: DaemonState) -> Observation {
+    Observation::ContainerDaemon { daemon, state }
+}
