@@ -15,6 +15,7 @@ mod causes;
 mod companion;
 mod completions;
 mod connector;
+mod containers;
 mod contention;
 mod counts;
 mod coverage;

@@ -198,7 +198,8 @@ impl Readers {
 
     /// Tells the core what is known by now of containers that the tree has asked a daemon for.
     pub(super) fn follow_containers(&mut self, run: &mut JournaledRun) {
-        for seen in self.containers.exchange(run) {
+        let known = |daemon| run.containers.of_daemon(daemon).cloned().collect();
+        for seen in self.containers.exchange(run.asked_daemons(), known) {
             run.apply_now(seen);
         }
     }
@@ -330,7 +331,9 @@ impl Readers {
 
     /// Ends the reading of containers and GPUs, and applies their last figures, for which it waits a limited time.
     pub(super) fn finish(&mut self, run: &mut JournaledRun) {
-        for seen in self.containers.finish(run) {
+        // The last records can have told of the first call.
+        self.follow_containers(run);
+        for seen in self.containers.finish() {
             run.apply_now(seen);
         }
         // The pids in the drivers' last process lists are looked up among the pids of now.

@@ -8,7 +8,7 @@ pub struct Group {
 }
 
 /// Where a hierarchy of this kind is mounted (proc_pid_mountinfo(5)).
-fn mounted(kind: &str, option: &str) -> Option<PathBuf> {
+pub fn mounted(kind: &str, option: &str) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().find_map(|line| {
         let (place, source) = line.split_once(" - ")?;

@@ -6,9 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Inputs;
-use crate::model::containers::{ContainerSeen, MissingFigures};
+use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
-use crate::run::containers::MOST_CONTAINERS;
 use crate::run::elsewhere::containers::{Act, ContainerCall};
 
 /// Times of a daemon's events are converted to another clock, and a client is seen to end a little before or after it does. Nanoseconds.
@@ -226,4 +225,215 @@ fn among_in_words(claim: &Claim) -> Option<String> {
             if containers == 1 { "1 container".to_owned() } else { format!("{containers} containers") };
         format!("{calls} and {containers} match")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::nulls::report_of;
+    use crate::model::containers::{ContainerDaemon, ContainerExecs};
+    use crate::model::observation::Observation;
+    use crate::model::report::Report;
+    use crate::run::RunState;
+    use crate::run::elsewhere::ClientCall;
+    use crate::run::random_trees::random_runs;
+
+    const S: u64 = 1_000_000_000;
+    const SOCKET: &str = "/run/d.sock";
+
+    /// A container with this first digit of its id. It was created, started and ended at these seconds of the run.
+    fn seen(run: &RunState, digit: &str, image: &str, times_s: [u64; 3]) -> ContainerSeen {
+        let [created_ns, started_ns, ended_ns] = times_s.map(|at_s| Some(run.start_ns + at_s * S));
+        ContainerSeen {
+            daemon: ContainerDaemon::Docker,
+            id: digit.repeat(64),
+            name: format!("name_{digit}"),
+            image: image.to_owned(),
+            compose: None,
+            cidfile: None,
+            created_ns,
+            started_ns,
+            ended_ns,
+            exit_code: Some(3),
+            is_oom_killed: false,
+            cpu_us: Some(1_500_000),
+            earlier_cpu_us: 0,
+            peak_bytes: Some(4096),
+            is_lower_bound: false,
+            missing: None,
+            execs: None,
+            events_until_ns: 1,
+        }
+    }
+
+    /// The report of a run with these calls, each with the seconds of the run between which its client lived, and these containers.
+    fn report(calls: &[(&str, u64, u64)], make: impl Fn(&RunState) -> Vec<ContainerSeen>) -> Report {
+        let (mut run, at_ns) = random_runs(1).next().unwrap();
+        run.totals.elsewhere = Default::default();
+        for (line, start_s, end_s) in calls {
+            let args = line.split(' ').map(str::to_owned).collect();
+            let [start_ns, end_ns] = [start_s, end_s].map(|at_s| run.start_ns + at_s * S);
+            run.totals.elsewhere.add(&ClientCall { args, started_by: Vec::new() }, (start_ns, Some(end_ns)));
+        }
+        let daemon = ContainerDaemon::Docker;
+        run.apply(at_ns, &Observation::ContainerDaemon { daemon, state: Ok(SOCKET.to_owned()) });
+        for seen in make(&run) {
+            run.apply(at_ns, &Observation::Container(Box::new(seen)));
+        }
+        report_of(&run, at_ns)
+    }
+
+    /// The containers of a report: `name certainty`, and the reason if there is one.
+    fn listed(report: &Report) -> Vec<String> {
+        let text = |one: &ContainerUsage| {
+            let certainty = if one.certainty == ContainerCertainty::Certain { "certain" } else { "matched" };
+            let reason = one.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("{} {certainty}{reason}", one.name)
+        };
+        report.containers.iter().map(text).collect()
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn names_files_and_ids_are_certain_and_image_and_time_match() {
+        let report = report(
+            &[
+                ("docker run --name name_a i", 1, 9),
+                ("docker run --cidfile /c i", 1, 9),
+                ("docker run i:latest", 1, 9),
+                ("docker start cccc name_d", 1, 9),
+            ],
+            |run| {
+                let by_file = ContainerSeen { cidfile: Some("/c".into()), ..seen(run, "b", "i", [2, 4, 6]) };
+                let started = ["c", "d"]
+                    .map(|digit| ContainerSeen { created_ns: None, ..seen(run, digit, "j", [0, 5, 6]) });
+                let others = [
+                    ("e", "docker.io/library/i", [2, 6, 7]),
+                    ("1", "i", [20, 21, 22]),
+                    ("2", "other", [2, 6, 7]),
+                ];
+                let others = others.map(|(digit, image, times)| seen(run, digit, image, times));
+                [vec![seen(run, "a", "i", [2, 3, 6]), by_file], started.into(), others.into()].concat()
+            },
+        );
+        let all = ["name_a certain", "name_b certain", "name_c certain", "name_d certain", "name_e matched"];
+        assert_eq!(listed(&report), all);
+        let first = &report.containers[0];
+        assert_eq!((first.start_s, first.wall_s, first.cpu_s), (Some(3.0), Some(3.0), Some(1.5)));
+        assert_eq!((first.peak_memory_bytes, first.exit_code), (Some(4096), Some(3)));
+        assert!(report.coverage.elsewhere.iter().all(|entry| entry.followed == entry.count));
+        assert!(!report.warnings.iter().any(|warning| warning.text.contains("containers of")));
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn containers_that_can_be_of_several_calls_or_users_are_marked() {
+        let report = report(&[("docker run i", 1, 9), ("docker run i", 1, 9)], |run| {
+            ["a", "b", "c"].map(|digit| seen(run, digit, "i", [2, 3, 4])).into()
+        });
+        assert_eq!(
+            listed(&report),
+            ["a", "b", "c"].map(|digit| format!("name_{digit} matched: 2 calls and 3 containers match"))
+        );
+    }
+
+    // Requirement: SEE-131
+    #[test]
+    fn call_whose_container_is_not_known_is_in_the_warning_with_the_reason() {
+        for (line, reason) in [
+            ("docker -H tcp://h run i", "names another daemon or host"),
+            ("docker --context prod run i", "names another daemon or host"),
+            ("docker run --name other i", "told of no such container"),
+            ("docker run j", "told of no such container"),
+            ("docker exec name_a ls", "told of no such container"),
+            ("docker build .", "builds and services are not followed"),
+            ("podman-remote run i", "the daemon did not answer"),
+        ] {
+            let report = report(&[(line, 1, 9)], |run| vec![seen(run, "a", "i", [2, 3, 4])]);
+            assert_eq!(listed(&report), [] as [&str; 0], "{line}");
+            let warning =
+                report.warnings.iter().find(|warning| warning.text.contains("containers of")).unwrap();
+            assert!(
+                warning.text.contains(reason) && warning.text.contains("gpu-track-run inside"),
+                "{}",
+                warning.text
+            );
+        }
+        let own_socket = report(&[("docker -H unix:///run/d.sock run i", 1, 9)], |run| {
+            vec![seen(run, "a", "i", [2, 3, 4])]
+        });
+        assert_eq!(listed(&own_socket), ["name_a matched"]);
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn exec_has_the_difference_and_no_peak_unless_the_container_is_of_the_run() {
+        let executed = |run: &RunState| {
+            let execs = ContainerExecs {
+                began_ns: run.start_ns + 2 * S,
+                ended_ns: Some(run.start_ns + 4 * S),
+                began: 1,
+                ended: 1,
+                exit_code: Some(7),
+                before_us: Some(1_000_000),
+                after_us: Some(1_250_000),
+            };
+            ContainerSeen { execs: Some(execs), ..seen(run, "a", "i", [1, 1, 5]) }
+        };
+        let older = |run: &RunState| {
+            vec![ContainerSeen { created_ns: None, started_ns: None, ended_ns: None, ..executed(run) }]
+        };
+        let old = report(&[("docker exec name_a ls", 1, 9)], older);
+        let one = &old.containers[0];
+        assert_eq!((one.cpu_s, one.peak_memory_bytes, one.exit_code), (Some(0.25), None, Some(7)));
+        assert_eq!((one.start_s, one.wall_s), (Some(2.0), Some(2.0)));
+        assert!(one.reason.as_ref().unwrap().starts_with("docker exec: "));
+        let own =
+            report(&[("docker run -d i", 1, 2), ("docker exec name_a ls", 1, 9)], |run| vec![executed(run)]);
+        assert_eq!((own.containers.len(), own.containers[0].cpu_s), (1, Some(1.5)));
+        assert_eq!(own.containers[0].reason, None);
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn project_of_compose_makes_its_containers_certain() {
+        let of = |run: &RunState, digit: &str, project: &str| {
+            let compose = Some((project.to_owned(), "web".to_owned()));
+            ContainerSeen { compose, ..seen(run, digit, "i", [2, 3, 4]) }
+        };
+        let both = |run: &RunState| {
+            vec![of(run, "a", "shop"), of(run, "b", "other"), seen(run, "c", "i", [2, 3, 4])]
+        };
+        assert_eq!(listed(&report(&[("docker compose -p shop up", 1, 9)], both)), ["name_a certain"]);
+        let by_time = listed(&report(&[("docker compose up", 1, 9)], both));
+        assert_eq!(
+            by_time,
+            ["a", "b"].map(|digit| format!("name_{digit} matched: 1 call and 2 containers match"))
+        );
+        assert_eq!(listed(&report(&[("docker compose -p shop run web ls", 1, 9)], both)), ["name_a certain"]);
+    }
+
+    // Requirement: SEE-133
+    #[test]
+    fn missing_figures_have_a_reason() {
+        let missing = |missing, is_lower_bound, started: bool| {
+            let report = report(&[("docker run i", 1, 9)], |run| {
+                let seen = seen(run, "a", "i", [2, 3, 4]);
+                vec![ContainerSeen {
+                    missing,
+                    is_lower_bound,
+                    started_ns: seen.started_ns.filter(|_| started),
+                    ..seen
+                }]
+            });
+            listed(&report).join(" ")
+        };
+        assert!(
+            missing(Some(MissingFigures::TooShort), true, true)
+                .ends_with("its cgroup was gone before it was read")
+        );
+        assert!(missing(Some(MissingFigures::NoCgroup), false, true).ends_with("has its id"));
+        assert!(missing(None, true, true).ends_with("lower bound: its end was missed"));
+        assert!(missing(None, false, false).ends_with("it was not seen to start"));
+    }
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Maximum number of containers of a run that are kept. Those of other users of the daemon count, too.
+pub const MOST_CONTAINERS: usize = 1000;
+
 /// The daemon that a client asks to start containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ContainerDaemon {

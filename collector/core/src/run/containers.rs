@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState};
-
-/// Maximum number of containers that are kept. Those of other users of the daemon count, too.
-pub const MOST_CONTAINERS: usize = 1000;
+use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState, MOST_CONTAINERS};
 
 /// See the module.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]

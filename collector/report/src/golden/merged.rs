@@ -1,6 +1,6 @@
 //! A merged report in its forms: the reports of some nodes, as `gpu-track merge` makes one of them.
 
-use gpu_track_core::fixtures::{nodes, tasks};
+use gpu_track_core::fixtures::{containers, nodes, tasks};
 
 use super::{compare, full_style};
 use crate::html::html;
@@ -26,6 +26,7 @@ pub(super) fn merged() -> Report {
             places: Vec::new(),
         }]);
         report.tasks = tasks();
+        report.containers = containers();
         let rest = report.tasks[2].clone();
         let others = TaskUsage { id: 1, name: OTHER_TASKS.into(), tasks: Some(1200), ..rest };
         report.tasks.insert(2, others);

@@ -127,6 +127,10 @@ fn filled() -> Vec<Report> {
         (task.parent, task.gpu_ram_bytes) = (Some(7), Some(8));
         (task.why, task.node) = (Some("exit code 3".into()), Some("n1".into()));
     }
+    report.containers.truncate(1);
+    for container in &mut report.containers {
+        (container.reason, container.node) = (Some("lower bound".into()), Some("n1".into()));
+    }
     report.usable.memory.process_address_space_bytes = Some(1 << 40);
     for crash in report.crashes.iter_mut().flatten() {
         crash.places = vec![CrashPlace { node: "n1".into(), rank: Some(3) }];

@@ -14,38 +14,34 @@ const NAME_COLUMNS: usize = 40;
 pub(super) fn section(report: &Report, units: Units, most: usize) -> Section {
     let (time, ram) = (units.time.symbol(), units.ram.symbol());
     let head = [
-        Column::text("Container"),
-        Column::text("Image"),
-        Column::text("Known"),
         Column::count("Exit"),
         Column::number("Start", time),
         Column::number("Wall", time),
         Column::number("CPU", time),
-        Column::number("Peak with cache", ram),
+        Column::number("Peak", ram),
+        Column::text("Known"),
+        Column::text("Container"),
+        Column::text("Image"),
     ];
     let shown = report.containers.get(..most).unwrap_or(&report.containers);
     let rows = shown.iter().map(|container| {
-        let [start, wall, cpu] =
-            [container.start_s, container.wall_s, container.cpu_s].map(|seconds| units.time_cell(seconds));
-        [
-            cut(&title(container), NAME_COLUMNS),
-            cut(&container.image, NAME_COLUMNS),
-            certainty(container).to_owned(),
-            exit(container).unwrap_or_default(),
-            start,
-            wall,
-            cpu,
-            units.ram_cell(container.peak_memory_bytes),
-        ]
+        let times = [container.start_s, container.wall_s, container.cpu_s];
+        let [start, wall, cpu] = times.map(|seconds| units.time_cell(seconds));
+        let exit = container.exit_code.map(|code| code.to_string()).unwrap_or_default();
+        let peak = units.ram_cell(container.peak_memory_bytes);
+        let [name, image] = [&title(container), &container.image].map(|name| cut(name, NAME_COLUMNS));
+        [exit, start, wall, cpu, peak, certainty(container).to_owned(), name, image]
     });
     let mut table = Table::new(head, rows);
     table.total = report.containers.len();
-    table.tips = shown.iter().map(|container| container.reason.clone().unwrap_or_default()).collect();
-    let reasons = shown
-        .iter()
-        .filter_map(|container| Some(format!("{}: {}", title(container), container.reason.as_ref()?)));
-    let reasons = Section::list("Bounds and unknown figures of containers", reasons.collect());
-    Section::new("Containers, in no sum").table(table).section(reasons)
+    let notes = |container: &ContainerUsage| {
+        let memory = container.oom_killed.then(|| "out of memory".to_owned());
+        let notes: Vec<String> = memory.into_iter().chain(container.reason.clone()).collect();
+        (!notes.is_empty()).then(|| format!("{}: {}", title(container), notes.join("; ")))
+    };
+    table.tips = shown.iter().map(|container| notes(container).unwrap_or_default()).collect();
+    let notes = Section::list("Notes on containers", shown.iter().filter_map(notes).collect());
+    Section::new("Containers (peak with page cache; in no sum)").table(table).section(notes)
 }
 
 /// Makes the summary's lines, one for each of the first containers, in at most `most_lines` lines.
@@ -64,13 +60,14 @@ pub(super) fn rows(report: &Report, units: Units, most_lines: usize) -> Vec<Bloc
 
 /// Says in a line what a container used.
 fn in_words(container: &ContainerUsage, units: Units) -> String {
-    let matched = (container.certainty == ContainerCertainty::Matched).then_some("matched by image and time");
+    let is_matched = container.certainty == ContainerCertainty::Matched;
     let parts = [
+        container.wall_s.map(|wall_s| units.seconds(wall_s)),
         container.cpu_s.map(|cpu_s| format!("CPU {}", units.seconds(cpu_s))),
         container.peak_memory_bytes.map(|bytes| format!("peak with page cache {}", units.bytes(bytes))),
-        container.wall_s.map(|wall_s| format!("for {}", units.seconds(wall_s))),
-        exit(container).map(|exit| format!("exit {exit}")),
-        matched.map(str::to_owned),
+        container.exit_code.map(|code| format!("exit {code}")),
+        container.oom_killed.then(|| "out of memory".to_owned()),
+        is_matched.then(|| "matched".to_owned()),
         container.reason.clone(),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -88,16 +85,6 @@ fn certainty(container: &ContainerUsage) -> &'static str {
     match container.certainty {
         ContainerCertainty::Certain => "certain",
         ContainerCertainty::Matched => "matched",
-    }
-}
-
-/// The exit code, with a note if memory ran out. `None`: it is not known.
-fn exit(container: &ContainerUsage) -> Option<String> {
-    let code = container.exit_code.map(|code| code.to_string());
-    match (code, container.oom_killed) {
-        (Some(code), true) => Some(format!("{code}, out of memory")),
-        (None, true) => Some("out of memory".to_owned()),
-        (code, false) => code,
     }
 }
 

@@ -262,3 +262,145 @@ fn is_first(root: &ProcRoot, pid: u32) -> bool {
         status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().split_whitespace();
     pids.next().is_some() && pids.next_back() == Some("1")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+    use crate::sources::cgroup::tests::{put, tree};
+
+    const MOUNTS: &str = "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n";
+
+    /// A cgroup of a container, and a process that waits for its stdin to be closed.
+    struct Made {
+        dir: tempfile::TempDir,
+        root: ProcRoot,
+        id: String,
+        process: Child,
+    }
+
+    impl Made {
+        fn new() -> Self {
+            let (dir, root) = tree("", MOUNTS);
+            let process = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            Self { dir, root, id: "ab".repeat(32), process }
+        }
+
+        /// Makes the group count these, with this text as the list of its processes.
+        fn counts(&self, cpu_us: u64, peak_bytes: u64, processes: &str) {
+            let group = format!("fs/docker/{}", self.id);
+            put(&self.dir, &format!("{group}/cpu.stat"), &format!("usage_usec {cpu_us}\n"));
+            put(&self.dir, &format!("{group}/memory.peak"), &format!("{peak_bytes}\n"));
+            put(&self.dir, &format!("{group}/cgroup.procs"), processes);
+        }
+
+        fn remove(&self) {
+            std::fs::remove_dir_all(self.dir.path().join("fs/docker").join(&self.id)).unwrap();
+        }
+
+        fn pid(&self) -> String {
+            format!("{}\n", self.process.id())
+        }
+
+        /// Ends the process, and waits for it.
+        fn end(&mut self) {
+            drop(self.process.stdin.take());
+            self.process.wait().unwrap();
+        }
+
+        fn event(&self, at_ns: u64, what: What) -> Event {
+            let (name, image) = ("n".to_owned(), "i".to_owned());
+            Event { at_ns, id: self.id.clone(), name, image, compose: None, what }
+        }
+
+        /// A container after these events, which happened at 1, 2, 3 ...
+        fn after(&self, events: &[What]) -> Followed {
+            let mut followed = Followed::new(ContainerDaemon::Docker, &self.event(1, What::Created));
+            for (at_ns, what) in (1..).zip(events) {
+                self.apply(&mut followed, at_ns, *what);
+            }
+            followed
+        }
+
+        fn apply(&self, followed: &mut Followed, at_ns: u64, what: What) {
+            followed.apply(&self.event(at_ns, what), at_ns, || CountedGroup::usual(&self.root, &self.id, 0));
+        }
+    }
+
+    // Requirement: SEE-133
+    #[test]
+    fn cgroup_is_read_when_its_process_has_ended() {
+        let mut made = Made::new();
+        let mut followed = made.after(&[What::Created]);
+        assert!(!followed.locate(&made.root) && followed.seen.cpu_us.is_none());
+        made.counts(5, 10, "");
+        followed.locate(&made.root);
+        assert!(matches!(followed.place, Place::Wanted { .. }), "no process is in it yet");
+        made.counts(5, 10, &made.pid());
+        followed.locate(&made.root);
+        made.apply(&mut followed, 2, What::Started);
+        assert_eq!((followed.seen.cpu_us, followed.seen.peak_bytes), (Some(5), Some(10)));
+        made.end();
+        made.counts(70, 80, "");
+        followed.process_ended(9, &made.root);
+        made.remove();
+        made.apply(&mut followed, 10, What::Ended(Some(3)));
+        let seen = &followed.seen;
+        assert_eq!((seen.cpu_us, seen.peak_bytes, seen.is_lower_bound), (Some(70), Some(80), false));
+        assert_eq!((seen.started_ns, seen.ended_ns, seen.exit_code), (Some(2), Some(9), Some(3)));
+        // Events that come again are not applied again.
+        let before = followed.seen.clone();
+        made.apply(&mut followed, 2, What::Started);
+        assert_eq!(followed.seen, before);
+    }
+
+    // Requirement: SEE-133
+    #[test]
+    fn missed_end_leaves_a_lower_bound_and_a_cgroup_that_was_never_there_a_reason() {
+        let mut made = Made::new();
+        made.counts(5, 10, &made.pid());
+        let mut followed = made.after(&[What::Created, What::Started]);
+        followed.locate(&made.root);
+        made.remove();
+        made.apply(&mut followed, 10, What::Ended(None));
+        assert_eq!((followed.seen.cpu_us, followed.seen.is_lower_bound), (Some(5), true));
+        let followed = made.after(&[What::Created, What::Started, What::Ended(Some(0))]);
+        assert_eq!((followed.seen.cpu_us, followed.seen.missing), (None, Some(MissingFigures::TooShort)));
+        made.end();
+    }
+
+    // Requirement: SEE-133
+    #[test]
+    fn restarted_container_has_the_sum_of_its_starts() {
+        let mut made = Made::new();
+        made.counts(5, 10, &made.pid());
+        let mut followed = made.after(&[What::Created, What::Started]);
+        followed.locate(&made.root);
+        made.apply(&mut followed, 10, What::Ended(Some(1)));
+        made.counts(1, 2, &made.pid());
+        made.apply(&mut followed, 11, What::Started);
+        followed.locate(&made.root);
+        let seen = &followed.seen;
+        assert_eq!((seen.cpu_us, seen.peak_bytes, seen.started_ns), (Some(6), Some(10), Some(2)));
+        assert_eq!((seen.ended_ns, seen.exit_code), (None, None));
+        made.end();
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn exec_has_the_cpu_time_of_the_container_meanwhile() {
+        let mut made = Made::new();
+        made.counts(100, 10, &made.pid());
+        let mut followed = made.after(&[What::ExecBegins]);
+        followed.locate(&made.root);
+        made.counts(160, 10, &made.pid());
+        made.apply(&mut followed, 8, What::ExecEnded(Some(4)));
+        made.counts(900, 10, &made.pid());
+        followed.read();
+        let execs = followed.seen.execs.unwrap();
+        assert_eq!((execs.before_us, execs.after_us, execs.exit_code), (Some(100), Some(160), Some(4)));
+        assert_eq!((execs.began_ns, execs.ended_ns), (1, Some(8)));
+        made.end();
+    }
+}

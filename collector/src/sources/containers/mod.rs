@@ -17,9 +17,8 @@ use std::time::{Duration, Instant};
 use follower::{Follower, Start};
 use shared::Shared;
 
-use crate::model::containers::{ContainerDaemon, DaemonState};
+use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState};
 use crate::model::observation::Observation;
-use crate::run::RunState;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
 use crate::sys::signal_mask;
@@ -52,13 +51,17 @@ impl ContainerMonitor {
         Self { root, since_ns, workers: Vec::new() }
     }
 
-    /// Follows the daemons that the tree has asked by now. Returns what was seen since the last call.
-    pub(crate) fn exchange(&mut self, run: &RunState) -> Vec<Observation> {
-        let (daemons, cidfiles) = run.asked_daemons();
+    /// Follows the daemons that the tree has asked by now. Returns what was seen since the last call. `cidfiles`: files into which
+    /// clients write the id of a container. `known` gives the containers of a daemon that an earlier collector knew.
+    pub(crate) fn exchange(
+        &mut self,
+        (daemons, cidfiles): (&[ContainerDaemon], &[String]),
+        known: impl Fn(ContainerDaemon) -> Vec<ContainerSeen>,
+    ) -> Vec<Observation> {
         let mut observations = Vec::new();
         for daemon in daemons {
             if !self.workers.iter().any(|worker| worker.daemon == *daemon) {
-                let shared = self.start(*daemon, run);
+                let shared = self.start(*daemon, known(*daemon));
                 if let Err(reason) = &shared {
                     observations.push(state(*daemon, Err(reason.clone())));
                 }
@@ -77,9 +80,8 @@ impl ContainerMonitor {
     }
 
     /// Ends the threads. Returns what they saw up to now.
-    pub(crate) fn finish(&mut self, run: &RunState) -> Vec<Observation> {
-        // The last records can have told of the first call.
-        let mut observations = self.exchange(run);
+    pub(crate) fn finish(&self) -> Vec<Observation> {
+        let mut observations = Vec::new();
         let deadline = Instant::now() + LAST_EVENTS;
         let workers =
             || self.workers.iter().filter_map(|worker| Some((worker.daemon, worker.shared.as_ref()?)));
@@ -94,14 +96,14 @@ impl ContainerMonitor {
     }
 
     /// Starts the thread of a daemon.
-    fn start(&self, daemon: ContainerDaemon, run: &RunState) -> Result<Arc<Shared>, String> {
+    fn start(&self, daemon: ContainerDaemon, known: Vec<ContainerSeen>) -> Result<Arc<Shared>, String> {
         let start = Start {
             daemon,
             root: self.root.clone(),
             user: User::this(),
             sockets: socket::paths(daemon, |name| std::env::var_os(name))?,
             since_ns: self.since_ns,
-            known: run.containers.of_daemon(daemon).cloned().collect(),
+            known,
         };
         let failed = |error: std::io::Error| format!("no thread for its events could be started ({error})");
         let shared = Arc::new(Shared::new().map_err(failed)?);
