@@ -62,7 +62,8 @@ impl Daemon {
     /// Tells of an event of the container of which the id has these digits.
     fn tell(&self, action: &str, digits: &str, name: &str, exit_code: Option<i32>) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        let mut attributes = json!({"image": "local/image", "name": name});
+        let image = if name == "of_others" { "other/image" } else { "local/image" };
+        let mut attributes = json!({"image": image, "name": name});
         if let Some(code) = exit_code {
             attributes["exitCode"] = code.to_string().into();
         }
