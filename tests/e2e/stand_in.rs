@@ -15,7 +15,9 @@ use crate::support::pty::Terminal;
 use crate::support::report::{Report, assert_within};
 use crate::support::run::{BINARY, cache_home};
 use crate::support::signals::with_default_signals;
-use crate::support::{WATCHDOG, installed, kill, or_skip, pidfd, program, tracked, wait_until};
+use crate::support::{
+    WATCHDOG, installed, is_root, kill, or_skip, pidfd, program, skip, tracked, wait_until,
+};
 
 const COMPANION: &str = env!("CARGO_BIN_EXE_gpu-track");
 
@@ -258,12 +260,15 @@ fn what_is_no_task_or_in_a_run_has_no_report() {
     assert_eq!((reports.len(), reports.values().next().unwrap().u64("processes.total")), (1, 3));
 }
 
+/// Makes something with this path.
+type Make = fn(&Path);
+
 // Requirement: TASK-15
 #[test]
 fn task_runs_where_its_report_cannot_be_written() {
     let stand_ins = StandIns::install();
     let reports = stand_ins.path("bin/reports");
-    let kinds: [(&str, fn(&Path)); 4] = [
+    let kinds: [(&str, Make); 4] = [
         ("nothing", |_| {}),
         ("a fifo", |path| mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap()),
         ("a device", |path| symlink("/dev/full", path).unwrap()),
@@ -282,6 +287,19 @@ fn task_runs_where_its_report_cannot_be_written() {
         );
         drop(fs::remove_file(&reports));
     }
+}
+
+// Requirement: TASK-15
+#[test]
+fn task_runs_without_proc() {
+    if !is_root() {
+        skip!("needs root (umount)");
+    }
+    let stand_ins = StandIns::install();
+    let mut command = stand_ins.command("unshare");
+    let script = "umount -l /proc && exec \"$0\" -c 'echo done; exit 4'";
+    let output = command.args(["-m", "sh", "-c", script, &stand_ins.shell("bash")]).output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(4), &b"done\n"[..]), "{output:?}");
 }
 
 // Requirement: TASK-15
@@ -324,22 +342,29 @@ fn ctrl_c_on_a_terminal_reaches_the_shell_once() {
 fn jobs_of_snakemake_are_named_by_rule_or_command() {
     let python = or_skip!(super::tasks::python());
     let stand_ins = StandIns::install();
-    let snakefile = "rule all:\n    input: 'x.out'\n\
+    let snakefile = "rule all:\n    input: 'x.out'\n    output: 'all'\n    script: 'all.py'\n\
                      rule number:\n    output: '{s}.in'\n    shell: 'seq 5 > {output}; echo $- > flags'\n\
                      rule count:\n    input: '{s}.in'\n    output: '{s}.out'\n    run: shell('wc -l < {input} > {output}')\n";
     fs::write(stand_ins.path("Snakefile"), snakefile).unwrap();
-    let resource = format!("shell_exec='{}'", stand_ins.shell("bash"));
-    let snakemake = |words: &[&str]| {
+    fs::write(stand_ins.path("all.py"), "open(snakemake.output[0], 'w')\n").unwrap();
+    let snakemake = |path: &str, words: &[&str]| {
         let mut command = stand_ins.command(python.to_str().unwrap());
-        command.args(["-m", "snakemake", "-q", "-c2", "--default-resources", &resource]).args(words);
-        succeeded(&command.env("XDG_CACHE_HOME", cache_home()).output().unwrap());
+        command.args(["-m", "snakemake", "-q", "-c2"]).args(words).env("PATH", path);
+        succeeded(&command.output().unwrap());
     };
-    snakemake(&[]);
-    assert_eq!(stand_ins.names(), ["snakemake.count_s=x", "snakemake.seq_5_x.in_echo_-_flags"]);
+    let path = std::env::var("PATH").unwrap();
+    snakemake(&format!("{}:{path}", stand_ins.path("bin").display()), &[]);
+    let names = stand_ins.names();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.contains(&"snakemake.count_s=x".to_owned()), "{names:?}");
+    assert!(names.contains(&"snakemake.seq_5_x.in_echo_-_flags".to_owned()), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with("all.py")), "{names:?}");
     let flags = fs::read_to_string(stand_ins.path("flags")).unwrap();
     assert!(flags.contains('e') && flags.contains('u'), "the strict mode is on: {flags}");
     // As Snakemake starts itself on another machine for one job.
-    snakemake(&["--target-jobs", "number:s=y", "--allowed-rules", "number", "--mode", "remote"]);
+    let one = ["--target-jobs", "number:s=y", "--allowed-rules", "number", "--mode", "remote"];
+    let resource = format!("shell_exec='{}'", stand_ins.shell("bash"));
+    snakemake(&path, &[&one[..], &["--default-resources", &resource]].concat());
     assert!(stand_ins.names().contains(&"snakemake.number_s=y".to_owned()), "{:?}", stand_ins.names());
 }
 

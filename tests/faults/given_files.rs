@@ -24,7 +24,7 @@ use Use::{Reads, Writes};
 
 /// Each option of `gpu-track` and gpu-track-run that names a file or directory. A test of the launcher fails if one has no row. Files that
 /// end in .sqlite are read by SQLite.
-const USES: [(&str, Use); 38] = [
+const USES: [(&str, Use); 40] = [
     ("gpu-track-run --tconfig", Reads(".json", "gpu-track-run --tconfig FILE -- true", 2)),
     ("gpu-track-run --nvml-lib", Reads(".so", "gpu-track gpus --nvml-lib FILE", 1)),
     ("gpu-track-run --output", Writes),

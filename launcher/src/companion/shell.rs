@@ -15,7 +15,7 @@ use crate::stand_in::{NAMES, REPORTS};
 /// The section of `--help` after the options.
 const AFTER_HELP: &str = "\
 Recipes:
-  snakemake --default-resources \"shell_exec='DIR/bash'\"
+  PATH=DIR:$PATH snakemake
   make SHELL=DIR/sh .SHELLFLAGS='--task=$@ -c'
   cmake -DCMAKE_C_COMPILER_LAUNCHER=DIR/compiler-launcher
   PARALLEL_SHELL=DIR/bash parallel

@@ -65,7 +65,7 @@ pub(crate) fn serve_if_started_as_one() -> Option<ExitCode> {
         console::error(format_args!("{name} runs a compiler: give its command line"));
         return Some(ExitCode::from(2));
     };
-    if name != COMPILER_LAUNCHER && is_own_program(Path::new(&call.program)) {
+    if name != COMPILER_LAUNCHER && are_same_file(&link, Path::new(&call.program)) {
         console::error(format_args!("'{}' is a stand-in itself, and no shell", call.program.display()));
         return Some(ExitCode::from(127));
     }
@@ -86,14 +86,15 @@ pub(crate) fn serve_if_started_as_one() -> Option<ExitCode> {
 fn stand_in(path: &Path) -> Option<(&'static str, PathBuf)> {
     let file = path.file_name()?;
     let name = NAMES.into_iter().find(|name| file == *name)?;
-    is_own_program(path).then_some((name, absolute(path).ok()?))
+    // A script can have such a name. Without /proc, the name has to do: the shell must run there, too.
+    let own = Path::new("/proc/self/exe");
+    (!own.exists() || are_same_file(own, path)).then_some((name, absolute(path).ok()?))
 }
 
-/// Whether a file is this program.
-fn is_own_program(file: &Path) -> bool {
+/// Whether both paths lead to one file.
+fn are_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
-    let own = identity(Path::new("/proc/self/exe"));
-    own.is_some() && own == identity(file)
+    identity(one).is_some_and(|found| Some(found) == identity(other))
 }
 
 impl Call {
