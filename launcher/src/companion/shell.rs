@@ -16,7 +16,7 @@ use crate::stand_in::{NAMES, REPORTS};
 const AFTER_HELP: &str = "\
 Recipes:
   PATH=DIR:$PATH snakemake
-  make SHELL=DIR/sh .SHELLFLAGS='--task=$@ -c'
+  make SHELL=DIR/sh .SHELLFLAGS='--task=\"$@\" -c'
   cmake -DCMAKE_C_COMPILER_LAUNCHER=DIR/compiler-launcher
   PARALLEL_SHELL=DIR/bash parallel
   process.shell = ['DIR/bash', '-ue']     (Nextflow)
