@@ -51,6 +51,8 @@ pub(super) struct Follower {
     shared: Arc<Shared>,
     /// The socket at which the daemon answers. `None`: none is known yet.
     socket: Option<PathBuf>,
+    /// The daemon has agreed to tell its events.
+    has_answered: bool,
     /// The daemon's events. `None`: it can't be reached now.
     events: Option<Reply>,
     containers: BTreeMap<String, Followed>,
@@ -73,6 +75,7 @@ impl Follower {
         let mut follower = Self {
             shared,
             socket: None,
+            has_answered: false,
             events: None,
             containers: BTreeMap::new(),
             questions: Vec::new(),
@@ -226,8 +229,9 @@ impl Follower {
         let mut events = Vec::new();
         let more = reply.read(|line| events.extend(event::parse(line)));
         if reply.has_begun()
-            && let Some(socket) = &self.socket
+            && let Some(socket) = self.socket.as_ref().filter(|_| !self.has_answered)
         {
+            self.has_answered = true;
             self.shared.set_state(Ok(socket.display().to_string()));
         }
         for event in events {
@@ -236,7 +240,9 @@ impl Follower {
         match more {
             More::Yes => self.events = Some(reply),
             More::Closed => {}
-            More::Failed(reason) => self.shared.set_state(Err(reason)),
+            // What it told before is not lost if the daemon ends during the run.
+            More::Failed(reason) if !self.has_answered => self.shared.set_state(Err(reason)),
+            More::Failed(_) => {}
         }
     }
 
