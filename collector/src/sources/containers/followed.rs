@@ -50,6 +50,17 @@ pub(super) enum Place {
     },
 }
 
+/// What a look for a cgroup showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Located {
+    /// It is not there, or not looked for.
+    No,
+    /// It is at the candidate of this number.
+    At(usize),
+    /// It is not there, and the daemon is to be asked for a process of the container, once.
+    Ask,
+}
+
 impl Followed {
     /// Begins to follow the container of an event, of which nothing is known yet.
     pub(super) fn new(daemon: ContainerDaemon, event: &Event) -> Self {
@@ -80,8 +91,8 @@ impl Followed {
         Self { seen, place: Place::None, is_changed: true }
     }
 
-    /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates` gives the places where the cgroup can be.
-    pub(super) fn apply(&mut self, event: &Event, at_ns: u64, candidates: impl Fn() -> Vec<CountedGroup>) {
+    /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates`: where the cgroup can be.
+    pub(super) fn apply(&mut self, event: &Event, at_ns: u64, candidates: Vec<CountedGroup>) {
         if event.at_ns <= self.seen.events_until_ns {
             return;
         }
@@ -90,7 +101,7 @@ impl Followed {
         match event.what {
             What::Created => {
                 self.seen.created_ns = Some(at_ns);
-                self.look_for(candidates());
+                self.look_for(candidates);
             }
             What::Started => self.started(at_ns, candidates),
             What::Ended(code) => {
@@ -100,7 +111,7 @@ impl Followed {
             What::OutOfMemory => self.seen.is_oom_killed = true,
             What::ExecBegins => {
                 if matches!(self.place, Place::None) {
-                    self.look_for(candidates());
+                    self.look_for(candidates);
                 }
                 let execs = self
                     .seen
@@ -126,9 +137,8 @@ impl Followed {
         self.place = Place::Wanted { candidates, until: Instant::now() + SEARCH, is_asked: false };
     }
 
-    fn started(&mut self, at_ns: u64, candidates: impl Fn() -> Vec<CountedGroup>) {
+    fn started(&mut self, at_ns: u64, candidates: Vec<CountedGroup>) {
         let is_restart = self.seen.started_ns.is_some();
-        let candidates = candidates();
         // The daemon tells of the start when the runtime is done with it. A short container has ended by then.
         let has_ended_since = self.seen.ended_ns.is_some_and(|ended_ns| {
             ended_ns > at_ns || (!is_restart && candidates.iter().all(|group| group.processes(1).is_empty()))
@@ -168,15 +178,15 @@ impl Followed {
         self.place = Place::None;
     }
 
-    /// Looks whether the cgroup is there by now. Returns whether the daemon is to be asked for a process of the container, once.
-    pub(super) fn locate(&mut self, root: &ProcRoot) -> bool {
+    /// Looks whether the cgroup is there by now.
+    pub(super) fn locate(&mut self, root: &ProcRoot) -> Located {
         let has_process = self.seen.started_ns.is_some() || self.seen.execs.is_some();
-        let Place::Wanted { candidates, until, is_asked } = &mut self.place else { return false };
+        let Place::Wanted { candidates, until, is_asked } = &mut self.place else { return Located::No };
         // The runtime makes it before it moves a process there.
-        if let Some(group) = candidates.iter().find(|group| !group.processes(1).is_empty()) {
-            let group = group.clone();
+        if let Some(at) = candidates.iter().position(|group| !group.processes(1).is_empty()) {
+            let group = candidates.swap_remove(at);
             self.found(group, None, root);
-            return false;
+            return Located::At(at);
         }
         if Instant::now() > *until {
             if has_process {
@@ -184,9 +194,9 @@ impl Followed {
                 self.is_changed = true;
             }
             self.place = Place::None;
-            return false;
+            return Located::No;
         }
-        has_process && !std::mem::replace(is_asked, has_process)
+        if has_process && !std::mem::replace(is_asked, true) { Located::Ask } else { Located::No }
     }
 
     /// Its cgroup is this one. `pid`: its first process by the daemon, whose end is waited for if the group itself has none, but those
@@ -324,7 +334,7 @@ mod tests {
         }
 
         fn apply(&self, followed: &mut Followed, at_ns: u64, what: What) {
-            followed.apply(&self.event(at_ns, what), at_ns, || CountedGroup::usual(&self.root, &self.id, 0));
+            followed.apply(&self.event(at_ns, what), at_ns, CountedGroup::usual(&self.root, &self.id, 0));
         }
     }
 
@@ -333,12 +343,12 @@ mod tests {
     fn cgroup_is_read_when_its_process_has_ended() {
         let mut made = Made::new();
         let mut followed = made.after(&[What::Created]);
-        assert!(!followed.locate(&made.root) && followed.seen.cpu_us.is_none());
+        assert_eq!((followed.locate(&made.root), followed.seen.cpu_us), (Located::No, None));
         made.counts(5, 10, "");
         followed.locate(&made.root);
         assert!(matches!(followed.place, Place::Wanted { .. }), "no process is in it yet");
         made.counts(5, 10, &made.pid());
-        followed.locate(&made.root);
+        assert_eq!(followed.locate(&made.root), Located::At(0));
         made.apply(&mut followed, 2, What::Started);
         assert_eq!((followed.seen.cpu_us, followed.seen.peak_bytes), (Some(5), Some(10)));
         made.end();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::event::{self, Event, What};
-use super::followed::{Followed, Place};
+use super::followed::{Followed, Located, Place};
 use super::reply::{More, Reply};
 use super::shared::Shared;
 use crate::model::containers::{ContainerDaemon, ContainerSeen, MOST_CONTAINERS, MissingFigures};
@@ -56,6 +56,8 @@ pub(super) struct Follower {
     /// The daemon's events. `None`: it can't be reached now.
     events: Option<Reply>,
     containers: BTreeMap<String, Followed>,
+    /// Which of the usual places the first cgroup was in. Those of a daemon are in the same one, so the others are not looked at.
+    layout: Option<usize>,
     /// Questions for the first process of a container, by its id, and until when an answer is waited for.
     questions: Vec<(String, Instant, Reply)>,
     /// Files of `--cidfile` in which no id was found yet.
@@ -78,6 +80,7 @@ impl Follower {
             has_answered: false,
             events: None,
             containers: BTreeMap::new(),
+            layout: None,
             questions: Vec::new(),
             cidfiles: Vec::new(),
             next_reading: Instant::now() + READING,
@@ -254,9 +257,12 @@ impl Follower {
         }
         let (realtime_ns, now_ns) = (clock::realtime_ns(), clock::monotonic_ns());
         let at_ns = now_ns.saturating_sub(realtime_ns.saturating_sub(event.at_ns));
-        let (root, uid) = (&self.start.root, self.start.user.uid());
+        if !self.containers.contains_key(id) {
+            return;
+        }
+        let candidates = self.candidates(id);
         if let Some(followed) = self.containers.get_mut(id) {
-            followed.apply(event, at_ns, || CountedGroup::usual(root, id, uid));
+            followed.apply(event, at_ns, candidates);
             if event.what == What::Created {
                 self.take_cidfiles();
             }
@@ -264,16 +270,24 @@ impl Follower {
     }
 
     fn candidates(&self, id: &str) -> Vec<CountedGroup> {
-        CountedGroup::usual(&self.start.root, id, self.start.user.uid())
+        let mut all = CountedGroup::usual(&self.start.root, id, self.start.user.uid());
+        match self.layout {
+            Some(at) if at < all.len() => vec![all.swap_remove(at)],
+            _ => all,
+        }
     }
 
     /// Looks for the cgroups that are not known yet. Where one is not in a usual place, asks the daemon for a process in it.
     fn locate(&mut self) {
-        let ids = self.containers.values_mut().filter_map(|followed| {
-            let is_to_be_asked = followed.locate(&self.start.root);
-            is_to_be_asked.then(|| followed.seen.id.clone())
-        });
-        for id in ids.collect::<Vec<_>>() {
+        let mut to_be_asked = Vec::new();
+        for followed in self.containers.values_mut() {
+            match followed.locate(&self.start.root) {
+                Located::No => {}
+                Located::At(at) => self.layout = self.layout.or(Some(at)),
+                Located::Ask => to_be_asked.push(followed.seen.id.clone()),
+            }
+        }
+        for id in to_be_asked {
             let Some(socket) = self.socket.as_deref().filter(|_| self.questions.len() < MOST_QUESTIONS)
             else {
                 continue;
