@@ -59,10 +59,14 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
             unseen[*at] = Some("the daemon told of no such container".to_owned());
         }
     }
+    let groups = groups(&matched);
     for (at, candidates) in &matched {
-        let overlapping = || matched.iter().filter(|(_, others)| !others.is_disjoint(candidates));
-        let of_all: BTreeSet<&str> = overlapping().flat_map(|(_, others)| others.iter().copied()).collect();
-        let among = (overlapping().count(), of_all.len());
+        let is_of = |(_, all): &&Group| candidates.first().is_some_and(|id| all.contains(id));
+        let Some((calls_of_group, all)) = groups.iter().find(is_of) else { continue };
+        let projects = all.iter().filter_map(|id| Some(&inputs.run.containers.get(id)?.compose.as_ref()?.0));
+        // docker compose starts several containers, all of one project.
+        let is_one_project = calls[*at].act == Act::Compose && projects.collect::<BTreeSet<_>>().len() == 1;
+        let among = (*calls_of_group, if is_one_project { 1 } else { all.len() });
         for id in candidates {
             let certainty = ContainerCertainty::Matched;
             claims.entry(id).or_insert(Claim { call: calls[*at], certainty, among });
@@ -72,6 +76,26 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
     let mut list: Vec<ContainerUsage> = seen.map(|(seen, claim)| usage(inputs, seen, claim)).collect();
     list.sort_by(|a, b| f64::total_cmp(&a.start_s.unwrap_or(f64::MAX), &b.start_s.unwrap_or(f64::MAX)));
     Found { list, unseen }
+}
+
+/// How many calls could be matched with each other's containers, and these.
+type Group<'a> = (usize, BTreeSet<&'a str>);
+
+/// Puts calls with a candidate in common into one group. `matched`: the candidates of each call.
+fn groups<'a>(matched: &[(usize, BTreeSet<&'a str>)]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (_, candidates) in matched.iter().filter(|(_, candidates)| !candidates.is_empty()) {
+        let (common, mut others): (Vec<Group>, Vec<Group>) =
+            groups.into_iter().partition(|(_, all)| !all.is_disjoint(candidates));
+        let mut merged = (1, candidates.clone());
+        for (calls, all) in common {
+            merged.0 += calls;
+            merged.1.extend(all);
+        }
+        others.push(merged);
+        groups = others;
+    }
+    groups
 }
 
 /// Why the containers of a call can't be known. `None`: they can.
@@ -405,6 +429,11 @@ mod tests {
             vec![of(run, "a", "shop"), of(run, "b", "other"), seen(run, "c", "i", [2, 3, 4])]
         };
         assert_eq!(listed(&report(&[("docker compose -p shop up", 1, 9)], both)), ["name_a certain"]);
+        let one = |run: &RunState| ["a", "b"].map(|digit| of(run, digit, "shop")).into();
+        assert_eq!(
+            listed(&report(&[("docker compose up", 1, 9)], one)),
+            ["name_a matched", "name_b matched"]
+        );
         let by_time = listed(&report(&[("docker compose up", 1, 9)], both));
         assert_eq!(
             by_time,

@@ -32,6 +32,11 @@ impl Containers {
         self.seen.values().filter(move |seen| seen.daemon == daemon)
     }
 
+    /// The container with this id.
+    pub(crate) fn get(&self, id: &str) -> Option<&ContainerSeen> {
+        self.seen.get(id)
+    }
+
     /// All containers, by id.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ContainerSeen> {
         self.seen.values()

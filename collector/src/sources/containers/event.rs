@@ -64,15 +64,18 @@ struct Actor {
 pub(super) fn parse(line: &[u8]) -> Option<Event> {
     let Line { kind, action, actor, at_ns } = serde_json::from_slice(line).ok()?;
     let attribute = |name: &str| actor.attributes.get(name).map(|value| shortened(value));
-    let exit_code = || actor.attributes.get("exitCode")?.parse().ok();
-    // That of an exec has its command after the name.
+    let exit_code = || {
+        let code = actor.attributes.get("exitCode").or_else(|| actor.attributes.get("containerExitCode"));
+        code?.parse().ok()
+    };
+    // That of an exec has its command after the name. podman calls some "exec", "exec_died" and "died".
     let what = match action.split(':').next()? {
         "create" => What::Created,
         "start" => What::Started,
-        "die" => What::Ended(exit_code()),
+        "die" | "died" => What::Ended(exit_code()),
         "oom" => What::OutOfMemory,
-        "exec_create" => What::ExecBegins,
-        "exec_die" => What::ExecEnded(exit_code()),
+        "exec_create" | "exec" => What::ExecBegins,
+        "exec_die" | "exec_died" => What::ExecEnded(exit_code()),
         _ => return None,
     };
     (kind == "container" && is_id(&actor.id)).then(|| Event {
@@ -136,6 +139,8 @@ mod tests {
             ("exec_create: sh -c create", "", Some(What::ExecBegins)),
             ("exec_start: sh", "", None),
             ("exec_die", r#","exitCode":"0""#, Some(What::ExecEnded(Some(0)))),
+            ("exec", "", Some(What::ExecBegins)),
+            ("exec_died", r#","containerExitCode":"2""#, Some(What::ExecEnded(Some(2)))),
             ("destroy", "", None),
         ] {
             let event = parse(line("container", action, &id, attributes).as_bytes());

@@ -61,15 +61,18 @@ pub(crate) struct ContainerCall {
 
 /// Maximum number of containers that one call is remembered to name.
 const MOST_TARGETS: usize = 20;
-/// Maximum number of characters of a name or path. Longer ones are not looked for.
-const MOST_CHARACTERS: usize = 4096;
+/// Maximum number of bytes of a name. Longer ones are not looked for.
+const MOST_OF_NAME: usize = 300;
+/// Maximum number of bytes of a path (PATH_MAX).
+const MOST_OF_PATH: usize = 4096;
 
 impl ContainerCall {
     /// Remembers a call of this client. `lifetime`: its start and end, as in the fields.
     pub(super) fn new(program: &str, call: &Call, lifetime: (u64, Option<u64>)) -> Self {
-        let owned = |text: Option<&str>| {
-            text.filter(|text| *text != CUT && text.len() <= MOST_CHARACTERS).map(str::to_owned)
+        let bounded = |text: Option<&str>, most| {
+            text.filter(|text| *text != CUT && text.len() <= most).map(str::to_owned)
         };
+        let owned = |text| bounded(text, MOST_OF_NAME);
         let targets = call.targets.iter().take(MOST_TARGETS).filter_map(|target| owned(Some(target)));
         Self {
             daemon: daemon_of(program),
@@ -77,9 +80,9 @@ impl ContainerCall {
             program: program.to_owned(),
             targets: targets.collect(),
             name: owned(call.name),
-            cidfile: owned(call.cidfile),
+            cidfile: bounded(call.cidfile, MOST_OF_PATH),
             project: owned(call.project),
-            daemon_at: call.daemon_at.map(|at| at.chars().take(MOST_CHARACTERS).collect()),
+            daemon_at: call.daemon_at.map(|at| at.chars().take(MOST_OF_NAME).collect()),
             is_compose: call.is_compose,
             start_ns: lifetime.0,
             end_ns: lifetime.1,
@@ -118,7 +121,7 @@ impl AskedDaemons {
             self.daemons.push(daemon);
         }
         let cidfile = call.and_then(|call| call.cidfile);
-        let cidfile = cidfile.filter(|path| *path != CUT && path.len() <= MOST_CHARACTERS);
+        let cidfile = cidfile.filter(|path| *path != CUT && path.len() <= MOST_OF_PATH);
         if let Some(path) = cidfile
             && self.cidfiles.len() < MOST_CIDFILES
             && !self.cidfiles.iter().any(|known| known == path)
