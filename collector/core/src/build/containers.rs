@@ -10,8 +10,9 @@ use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
 use crate::run::elsewhere::containers::{Act, ContainerCall};
 
-/// Times of a daemon's events are converted to another clock, and a client is seen to end a little before or after it does. Nanoseconds.
-const TOLERANCE_NS: u64 = 50_000_000;
+/// Times of a daemon's events are converted to another clock. A client that starts right after another one asks for its container 20 ms
+/// later at the earliest, so its container is not taken for that of the other one. Nanoseconds.
+const TOLERANCE_NS: u64 = 5_000_000;
 
 /// The containers of a run, and the calls of which none is known.
 pub(super) struct Found {
@@ -286,7 +287,7 @@ mod tests {
             is_lower_bound: false,
             missing: None,
             execs: None,
-            events_until_ns: 1,
+            applied_ns: Vec::new(),
         }
     }
 

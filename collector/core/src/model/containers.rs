@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of containers of a run that are kept. Those of other users of the daemon count, too.
 pub const MOST_CONTAINERS: usize = 1000;
 
+/// How many of the last events of a container are remembered.
+const MOST_APPLIED: usize = 16;
+
 /// The daemon that a client asks to start containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ContainerDaemon {
@@ -54,8 +57,25 @@ pub struct ContainerSeen {
     pub missing: Option<MissingFigures>,
     /// Commands that were executed in it (`docker exec`). `None`: none.
     pub execs: Option<ContainerExecs>,
-    /// When the daemon wrote its last event that counts here, nanoseconds since 1970. Earlier ones are not applied again.
-    pub events_until_ns: u64,
+    /// When the daemon wrote the last events that count here, nanoseconds since 1970. They are not applied again. An event can come
+    /// after one that was written later.
+    pub applied_ns: Vec<u64>,
+}
+
+impl ContainerSeen {
+    /// Notes that an event of this time is applied. Returns whether it was not before.
+    pub fn note_event(&mut self, at_ns: u64) -> bool {
+        let oldest_ns = self.applied_ns.iter().min().copied().unwrap_or(0);
+        let is_full = self.applied_ns.len() >= MOST_APPLIED;
+        if self.applied_ns.contains(&at_ns) || (is_full && at_ns < oldest_ns) {
+            return false;
+        }
+        if is_full {
+            self.applied_ns.retain(|applied_ns| *applied_ns != oldest_ns);
+        }
+        self.applied_ns.push(at_ns);
+        true
+    }
 }
 
 /// Commands that were executed in a container that ran.

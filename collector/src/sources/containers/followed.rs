@@ -82,7 +82,7 @@ impl Followed {
             is_lower_bound: false,
             missing: None,
             execs: None,
-            events_until_ns: 0,
+            applied_ns: Vec::new(),
         })
     }
 
@@ -93,11 +93,10 @@ impl Followed {
 
     /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates`: where the cgroup can be.
     pub(super) fn apply(&mut self, event: &Event, at_ns: u64, candidates: Vec<CountedGroup>) {
-        if event.at_ns <= self.seen.events_until_ns {
+        if !self.seen.note_event(event.at_ns) {
             return;
         }
         self.is_changed = true;
-        self.seen.events_until_ns = event.at_ns;
         match event.what {
             What::Created => {
                 self.seen.created_ns = Some(at_ns);
@@ -359,6 +358,9 @@ mod tests {
         let seen = &followed.seen;
         assert_eq!((seen.cpu_us, seen.peak_bytes, seen.is_lower_bound), (Some(70), Some(80), false));
         assert_eq!((seen.started_ns, seen.ended_ns, seen.exit_code), (Some(2), Some(9), Some(3)));
+        // One that was written before the last one can come after it.
+        made.apply(&mut followed, 8, What::OutOfMemory);
+        assert!(followed.seen.is_oom_killed);
         // Events that come again are not applied again.
         let before = followed.seen.clone();
         made.apply(&mut followed, 2, What::Started);
