@@ -216,6 +216,9 @@ impl Followed {
         let Some(counts) = group.counts() else { return false };
         let seen = &mut self.seen;
         let before = (seen.cpu_us, seen.peak_bytes, seen.execs.clone());
+        // A container that ran before can have been short of memory then.
+        let is_of_run = seen.created_ns.is_some() || seen.started_ns.is_some();
+        seen.is_oom_killed |= is_of_run && counts.oom_kills > 0;
         if let Some(cpu_us) = counts.cpu_us {
             let all_us = seen.earlier_cpu_us.saturating_add(cpu_us);
             seen.cpu_us = Some(all_us);
