@@ -31,7 +31,9 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     }
     let text = |bytes| String::from_utf8_lossy(bytes);
     Some(match found(name, rest) {
-        Some((_, Found::Script(script) | Found::Subcommand(script))) => command_name(name, base_name(&text(script))),
+        Some((_, Found::Script(script) | Found::Subcommand(script))) => {
+            command_name(name, base_name(&text(script)))
+        }
         Some((_, Found::Module(module))) => command_name(name, &format!("-m {}", text(module))),
         _ => name.to_owned(),
     })
