@@ -186,6 +186,19 @@ fn note_of_others(report: &Report) -> Option<String> {
     ))
 }
 
+/// The figures of the run, which has none of the program's tasks.
+///
+/// # Errors
+/// If that is not certain: the report does not list all tasks.
+fn whole_run(report: &Report) -> Result<Figures, String> {
+    match note_of_others(report) {
+        None => Ok(Figures::of_run(report)),
+        Some(_) => {
+            Err("does not list all tasks, and none of these is listed: --task NAME chooses one".to_owned())
+        }
+    }
+}
+
 /// Writes the benchmark of each job of Snakemake, or of the tasks that `wanted` names. A run without such jobs is one row.
 ///
 /// # Errors
@@ -194,9 +207,9 @@ pub fn snakemake_benchmark(report: &Report, wanted: Option<&str>) -> Result<Expo
     let tasks = chosen(report, SNAKEMAKE, wanted)?;
     let by_parent = ByParent::of(report);
     let mut rows: Vec<Figures> = tasks.iter().map(|task| Figures::of_task(&by_parent, task)).collect();
-    let note = note_of_others(report).filter(|_| !rows.is_empty());
+    let note = note_of_others(report);
     if rows.is_empty() {
-        rows.push(Figures::of_run(report));
+        rows.push(whole_run(report)?);
     }
     let head = [COLUMNS.join("\t")].into_iter();
     let lines = head.chain(rows.iter().map(|figures| benchmark_row(figures).join("\t")));
@@ -243,7 +256,7 @@ fn clock(seconds: f64) -> String {
 pub fn nextflow_trace(report: &Report, wanted: Option<&str>) -> Result<Exported, String> {
     let tasks = chosen(report, NEXTFLOW, wanted)?;
     let figures = match tasks[..] {
-        [] => Figures::of_run(report),
+        [] => whole_run(report)?,
         [task] => Figures::of_task(&ByParent::of(report), task),
         _ => {
             return Err(format!(
@@ -269,7 +282,10 @@ pub fn nextflow_trace(report: &Report, wanted: Option<&str>) -> Result<Exported,
     let gpu = [("peak_gpu_ram_bytes", figures.gpu_ram_bytes.filter(|bytes| *bytes > 0))];
     let known = own.into_iter().chain(figures.of_run).chain(gpu);
     let lines = known.filter_map(|(key, value)| Some(format!("{key}={}\n", value?)));
-    Ok(Exported { text: std::iter::once(format!("{TRACE}\n")).chain(lines).collect(), note: None })
+    Ok(Exported {
+        text: std::iter::once(format!("{TRACE}\n")).chain(lines).collect(),
+        note: note_of_others(report),
+    })
 }
 
 #[cfg(test)]

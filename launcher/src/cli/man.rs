@@ -27,7 +27,7 @@ For gpu-track-run and COMMAND, and not for the collector.
 XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR
 The shim goes to the first of these directories that no other user can write to. Root uses none of them.
 
-DOCKER_HOST, CONTAINER_HOST, XDG_RUNTIME_DIR
+DOCKER_HOST, DOCKER_CONTEXT, CONTAINER_HOST, XDG_RUNTIME_DIR
 The socket of the daemon whose containers are followed once COMMAND starts one by docker or podman-remote.
 
 XDG_STATE_HOME, HOME

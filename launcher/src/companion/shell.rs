@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::{self, ExitCode};
 
 use clap::{Args, ValueHint};
+use gpu_track_collector::safe_path::User;
 
 use crate::console;
 use crate::stand_in::{NAMES, REPORTS};
@@ -79,7 +80,13 @@ fn install(arguments: &ShellArguments, program: &Path) -> Result<(PathBuf, PathB
         ));
     }
     for directory in [&directory, given.as_ref().unwrap_or(&reports)] {
-        fs::create_dir_all(directory).map_err(at(directory))?;
+        // What root executes and where it writes must not be for another user to choose.
+        let made = if User::this().is_root() {
+            User::this().resolve_or_create(directory, 0o755).map(drop).map_err(|error| error.to_string())
+        } else {
+            fs::create_dir_all(directory).map_err(|error| error.to_string())
+        };
+        made.map_err(|error| format!("cannot make \"{}\": {error}", directory.display()))?;
     }
     if let Some(given) = &given {
         link(given, &reports).map_err(at(&reports))?;

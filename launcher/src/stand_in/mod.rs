@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
 use gpu_track_abi::ENV_SESSION;
+use gpu_track_collector::safe_path::User;
 use gpu_track_collector::was_killed;
 use rustix::param::linux_execfn;
 use rustix::process::{getegid, geteuid, getgid, getuid};
@@ -120,8 +121,19 @@ impl Call {
     /// # Errors
     /// If there can be no report. The program was not started then.
     fn tracked(&self) -> Option<Result<ExitCode, String>> {
-        let name = self.task_name().filter(|_| !is_in_run() && !is_of_other_user())?;
-        let made = report_file::create(&self.directory.join(REPORTS), &name);
+        if is_in_run() || is_of_other_user() {
+            return None;
+        }
+        let name = self.task_name()?;
+        let reports = self.directory.join(REPORTS);
+        // Root writes only where no other user can lead it elsewhere.
+        let reports = if User::this().is_root() { User::this().resolve(&reports) } else { Ok(reports) };
+        let made = match reports {
+            Ok(reports) => report_file::create(&reports, &name),
+            Err(error) => {
+                Err(format!("cannot create \"{}\": {error}", self.directory.join(REPORTS).display()))
+            }
+        };
         Some(made.and_then(|report| {
             let request = self.request(&report);
             request.and_then(crate::serve).map_err(|error| {

@@ -3,6 +3,7 @@
 //! A name, an id or a project of docker compose makes it certain. Otherwise the containers of the call's image that were created
 //! while its client ran are matched: those of other users of the daemon can be among them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Inputs;
@@ -55,7 +56,8 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
     for (at, candidates) in &mut matched {
         let call = calls[*at];
         let like = inputs.run.containers.of_daemon(call.daemon).filter(|seen| is_like(seen, call));
-        candidates.extend(like.map(|seen| seen.id.as_str()).filter(|id| !claims.contains_key(id)));
+        let is_free = |id: &&str| claims.get(id).is_none_or(|claim| claim.call.act == Act::Exec);
+        candidates.extend(like.map(|seen| seen.id.as_str()).filter(is_free));
         if candidates.is_empty() {
             unseen[*at] = Some("the daemon told of no such container".to_owned());
         }
@@ -69,8 +71,13 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
         let is_one_project = calls[*at].act == Act::Compose && projects.collect::<BTreeSet<_>>().len() == 1;
         let among = (*calls_of_group, if is_one_project { 1 } else { all.len() });
         for id in candidates {
-            let certainty = ContainerCertainty::Matched;
-            claims.entry(id).or_insert(Claim { call: calls[*at], certainty, among });
+            let claim = Claim { call: calls[*at], certainty: ContainerCertainty::Matched, among };
+            match claims.entry(id) {
+                // Of a container that a call of the tree has started, all counts, and not only a `docker exec` in it.
+                Entry::Occupied(mut known) if known.get().call.act == Act::Exec => _ = known.insert(claim),
+                Entry::Occupied(_) => {}
+                Entry::Vacant(free) => _ = free.insert(claim),
+            }
         }
     }
     let seen = inputs.run.containers.all().filter_map(|seen| Some((seen, claims.get(seen.id.as_str())?)));
@@ -186,17 +193,19 @@ fn plain_image(image: &str) -> &str {
 
 /// What a container used, for the report.
 fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage {
-    // A container that was started during the run has figures of its own, which contain those of the command in it.
-    let of_exec = seen.execs.as_ref().filter(|_| claim.call.act == Act::Exec && seen.started_ns.is_none());
+    // A container that the tree has started has figures of its own, which contain those of the command in it.
+    let of_exec = seen.execs.as_ref().filter(|_| claim.call.act == Act::Exec);
+    // The daemon's health checks and other users' commands count, too, and what the container did between them.
+    let several = of_exec.map(|execs| execs.began).filter(|began| *began > 1);
     let (started_ns, ended_ns) = match of_exec {
         Some(execs) => (Some(execs.began_ns), execs.ended_ns),
         None => (seen.started_ns, seen.ended_ns),
     };
     let run_start_ns = inputs.run.start_ns;
     let cpu_us = match of_exec {
-        Some(execs) => {
-            Option::zip(execs.before_us, execs.after_us).map(|(before, after)| after.saturating_sub(before))
-        }
+        Some(execs) => Option::zip(execs.before_us, execs.after_us)
+            .map(|(before, after)| after.saturating_sub(before))
+            .filter(|_| several.is_none()),
         None => seen.cpu_us,
     };
     let exit_code = match of_exec {
@@ -206,7 +215,12 @@ fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage
     // The daemon tells of the start of a short container when that has ended.
     let wall_ns = started_ns.and_then(|start_ns| ended_ns.unwrap_or(inputs.end.at_ns).checked_sub(start_ns));
     let reasons = [
-        of_exec.map(|_| "docker exec: the CPU time is what the whole container used meanwhile".to_owned()),
+        of_exec.filter(|_| several.is_none()).map(|_| {
+            "docker exec: the CPU time is what the whole container used meanwhile".to_owned()
+        }),
+        several.map(|began| {
+            format!("{began} commands were executed there, also by health checks and others: the CPU time of one is unknown")
+        }),
         seen.missing.map(|missing| missing_in_words(missing).to_owned()),
         (of_exec.is_none() && started_ns.is_none()).then(|| "it was not seen to start".to_owned()),
         (started_ns.is_some() && ended_ns.is_none()).then(|| "it still ran at the end".to_owned()),
@@ -417,6 +431,17 @@ mod tests {
             report(&[("docker run -d i", 1, 2), ("docker exec name_a ls", 1, 9)], |run| vec![executed(run)]);
         assert_eq!((own.containers.len(), own.containers[0].cpu_s), (1, Some(1.5)));
         assert_eq!(own.containers[0].reason, None);
+        // Somebody else started it meanwhile, or executed something there, too.
+        let others = report(&[("docker exec name_a ls", 1, 9)], |run| vec![executed(run)]);
+        assert_eq!((others.containers[0].cpu_s, others.containers[0].peak_memory_bytes), (Some(0.25), None));
+        let twice = |run: &RunState| {
+            let mut seen = executed(run);
+            seen.execs.as_mut().unwrap().began = 2;
+            vec![seen]
+        };
+        let one = &report(&[("docker exec name_a ls", 1, 9)], twice).containers[0];
+        assert_eq!((one.cpu_s, one.exit_code), (None, None));
+        assert!(one.reason.as_ref().unwrap().contains("the CPU time of one is unknown"));
     }
 
     // Requirement: SEE-132

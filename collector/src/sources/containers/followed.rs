@@ -140,8 +140,15 @@ impl Followed {
         let is_restart = self.seen.started_ns.is_some();
         // The daemon tells of the start when the runtime is done with it. A short container has ended by then.
         let has_ended_since = self.seen.ended_ns.is_some_and(|ended_ns| {
-            ended_ns > at_ns || (!is_restart && candidates.iter().all(|group| group.processes(1).is_empty()))
+            let is_new = !is_restart && self.seen.created_ns.is_some();
+            ended_ns > at_ns || (is_new && candidates.iter().all(|group| group.processes(1).is_empty()))
         });
+        if !is_restart && self.seen.created_ns.is_none() {
+            // What it used before, it used in a life that the run did not start.
+            (self.seen.cpu_us, self.seen.peak_bytes) = (None, None);
+            (self.seen.is_lower_bound, self.seen.missing) = (false, None);
+            self.place = Place::None;
+        }
         self.seen.started_ns.get_or_insert(at_ns);
         if has_ended_since {
             return;

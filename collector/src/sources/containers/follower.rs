@@ -1,12 +1,16 @@
 //! The thread that follows the containers of one daemon: it reads the daemon's events, and waits for the containers' ends.
 
 use std::collections::BTreeMap;
+use std::fs::{File, Metadata, symlink_metadata};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 
 use super::event::{self, Event, What};
 use super::followed::{Followed, Located, Place};
@@ -15,7 +19,6 @@ use super::shared::Shared;
 use crate::model::containers::{ContainerDaemon, ContainerSeen, MOST_CONTAINERS, MissingFigures};
 use crate::sources::cgroup::container::CountedGroup;
 use crate::sys::clock;
-use crate::sys::given_file;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
 
@@ -27,8 +30,10 @@ const SEARCHING: Duration = Duration::from_millis(5);
 const LONGEST_ANSWER: Duration = Duration::from_secs(5);
 /// Maximum number of questions that wait for an answer.
 const MOST_QUESTIONS: usize = 16;
-/// Maximum number of bytes of a file with the id of a container.
-const MOST_OF_CIDFILE: u64 = 256;
+/// How long the last readings may take, after the daemon's last events.
+const FOR_LAST_READING: Duration = Duration::from_millis(100);
+/// The length of a file with the id of a container, bytes: 64 digits, and a line's end.
+const CIDFILE_BYTES: RangeInclusive<u64> = 64..=66;
 
 /// What a follower begins with.
 #[derive(Debug)]
@@ -63,6 +68,8 @@ pub(super) struct Follower {
     /// Files of `--cidfile` in which no id was found yet.
     cidfiles: Vec<String>,
     next_reading: Instant,
+    /// The run is over: no new events are asked for.
+    is_finishing: bool,
 }
 
 /// What a descriptor that became readable is.
@@ -84,6 +91,7 @@ impl Follower {
             questions: Vec::new(),
             cidfiles: Vec::new(),
             next_reading: Instant::now() + READING,
+            is_finishing: false,
             start,
         };
         for seen in std::mem::take(&mut follower.start.known) {
@@ -117,6 +125,9 @@ impl Follower {
         self.take_events();
         // These events end with those of now.
         self.open_events(Some(clock::realtime_ns()));
+        self.is_finishing = true;
+        // The rest is for what follows: whoever waits gives up at the deadline.
+        let deadline = deadline.checked_sub(FOR_LAST_READING).unwrap_or(deadline);
         while self.events.is_some() && Instant::now() < deadline {
             self.turn(SEARCHING);
         }
@@ -163,7 +174,7 @@ impl Follower {
             }
             self.take_cidfiles();
             self.questions.retain(|(_, until, _)| Instant::now() < *until);
-            if self.events.is_none() {
+            if self.events.is_none() && !self.is_finishing {
                 self.open_events(None);
             }
         }
@@ -319,10 +330,10 @@ impl Follower {
 
     /// Looks into the files of `--cidfile`. A client writes such a file once the container is created.
     fn take_cidfiles(&mut self) {
-        let containers = &mut self.containers;
+        let (containers, user) = (&mut self.containers, self.start.user);
         self.cidfiles.retain(|file| {
-            let text = given_file::read_text(Path::new(file), MOST_OF_CIDFILE).unwrap_or_default();
-            let Some(followed) = containers.get_mut(text.trim()) else { return true };
+            let id = id_in(Path::new(file), user).unwrap_or_default();
+            let Some(followed) = containers.get_mut(id.trim()) else { return true };
             followed.seen.cidfile = Some(file.clone());
             followed.is_changed = true;
             false
@@ -339,5 +350,49 @@ impl Follower {
         if !changed.is_empty() {
             self.shared.hand_on(changed);
         }
+    }
+}
+
+/// Reads the id in a file of `--cidfile`. A process of the tree chose the path, and this process may be root: so only a short regular file
+/// of this user or root is read. No link is followed, and no pipe or device is opened. `None`: it is no such file.
+fn id_in(path: &Path, user: User) -> Option<String> {
+    let is_cidfile = |found: &Metadata| {
+        found.is_file() && CIDFILE_BYTES.contains(&found.len()) && user.trusts(path, found)
+    };
+    symlink_metadata(path).ok().filter(is_cidfile)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    // It may have been replaced since.
+    let length = file.metadata().ok().filter(is_cidfile)?.len();
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: SEE-136
+    #[test]
+    fn cidfile_is_a_short_regular_file_of_this_user_and_nothing_else_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let id = "ab".repeat(32);
+        std::fs::write(path("id"), &id).unwrap();
+        std::fs::write(path("line"), format!("{id}\n")).unwrap();
+        std::fs::write(path("long"), format!("{id}{id}")).unwrap();
+        std::os::unix::fs::symlink(path("id"), path("link")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0)
+            .unwrap();
+        let read = |name: &str| id_in(&path(name), User::this()).map(|id| id.trim().to_owned());
+        assert_eq!((read("id"), read("line")), (Some(id.clone()), Some(id)));
+        for name in ["long", "link", "pipe", "missing", ""] {
+            assert_eq!(read(name), None, "{name}");
+        }
+        let of_another = User::new(User::this().uid() + 1, 0);
+        let is_trusted = User::this().uid() == 0;
+        assert_eq!(id_in(&path("id"), of_another).is_some(), is_trusted);
+        assert_eq!(id_in(Path::new("/proc/kmsg"), User::this()), None);
     }
 }

@@ -13,6 +13,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::model::containers::ContainerDaemon;
+use crate::sys::given_file;
 use crate::sys::safe_path::User;
 
 /// A daemon that has this many connections waiting does not answer soon. So `connect` waits no longer.
@@ -38,8 +39,29 @@ pub(super) fn paths(
     }
     let [of_machine, of_user] = usual;
     let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|directory| directory.is_absolute());
-    Ok(std::iter::once(of_machine.into()).chain(runtime.map(|directory| directory.join(of_user))).collect())
+    let of_user = runtime.map(|directory| directory.join(of_user));
+    match context(&variable).filter(|_| daemon == ContainerDaemon::Docker).as_deref() {
+        None | Some("" | "default") => {}
+        // The one that Docker's installer of a rootless daemon makes.
+        Some("rootless") => return Ok(of_user.into_iter().collect()),
+        Some(_) => return Err("docker's context names another daemon".to_owned()),
+    }
+    Ok(std::iter::once(of_machine.into()).chain(of_user).collect())
 }
+
+/// The context of docker's client, which stands for a daemon: by DOCKER_CONTEXT, else by the client's configuration.
+fn context(variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    if let Some(context) = variable("DOCKER_CONTEXT").filter(|context| !context.is_empty()) {
+        return Some(context.to_string_lossy().into_owned());
+    }
+    let file = PathBuf::from(variable("HOME")?).join(".docker/config.json");
+    let config: serde_json::Value =
+        serde_json::from_slice(&given_file::read(&file, MOST_OF_CONFIG).ok()?).ok()?;
+    config.get("currentContext")?.as_str().map(str::to_owned)
+}
+
+/// Maximum number of bytes of the client's configuration.
+const MOST_OF_CONFIG: u64 = 1 << 20;
 
 /// Connects to the socket at this path.
 ///
@@ -91,6 +113,27 @@ mod tests {
             let found = paths(ContainerDaemon::Docker, |name| (name == "DOCKER_HOST").then(|| host.into()));
             assert_eq!(found.ok(), expected.map(|path| vec![PathBuf::from(path)]), "{host}");
         }
+    }
+
+    // Requirement: SEE-135
+    #[test]
+    fn daemon_of_another_context_is_not_followed() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".docker")).unwrap();
+        let in_context = |configured: &str, variable: Option<&str>| {
+            let config = format!("{{\"currentContext\": \"{configured}\"}}");
+            std::fs::write(home.path().join(".docker/config.json"), config).unwrap();
+            paths(ContainerDaemon::Docker, |name| match name {
+                "HOME" => Some(home.path().into()),
+                "DOCKER_CONTEXT" => variable.map(Into::into),
+                "XDG_RUNTIME_DIR" => Some("/run/user/7".into()),
+                _ => None,
+            })
+        };
+        assert_eq!(in_context("default", None).map(|paths| paths.len()), Ok(2));
+        assert_eq!(in_context("rootless", None), Ok(vec!["/run/user/7/docker.sock".into()]));
+        assert!(in_context("prod", None).is_err() && in_context("default", Some("prod")).is_err());
+        assert_eq!(in_context("prod", Some("default")).map(|paths| paths.len()), Ok(2));
     }
 
     // Requirement: SEE-135
