@@ -8,7 +8,7 @@ use crate::model::quality::Quality;
 use crate::model::report::{Coverage, Exit, NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW};
 use crate::model::tree_sample::IoBytes;
 use crate::run::task_summary::{self, is_begun_once_a_try};
-use crate::run::tasks::TaskTotals;
+use crate::run::task_totals::TaskTotals;
 use crate::run::tree::Rusage;
 use crate::run::tree::task_table::TaskEntry;
 

@@ -28,6 +28,7 @@ pub mod state;
 mod steps;
 mod storage;
 pub mod task_summary;
+pub(crate) mod task_totals;
 pub(crate) mod tasks;
 pub mod time_spent;
 pub mod tree;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpu_track_abi::task::TaskKind;
 use serde::{Deserialize, Serialize};
 
-use super::tasks::{EndOfTask, TaskTotals};
+use super::task_totals::{EndOfTask, TaskTotals};
 use super::tree::task_table::{TaskEntry, TaskTable};
 use super::tree::{Quality, TaskId};
 use crate::model::ended_task::{EndedTask, TaskAround};
