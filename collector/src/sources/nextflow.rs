@@ -22,8 +22,8 @@ const AROUND_NAME: [(&str, &str); 2] = [("### name: '", "'"), ("# NEXTFLOW TASK:
 /// Maximum number of bytes of a name.
 const MOST_OF_NAME: usize = 120;
 
-/// The names of these tasks, given as the hashes of their marks and their work directories (`4f/0123...`), as far as they can be read in
-/// time. `command`: the command of the run, and `directory`: where it ran.
+/// Reads the names of tasks, as many as can be read in time. `tasks`: the hash of the mark of each, and its work directory (`4f/0123...`).
+/// `command`: the command of the run. `directory`: where it ran.
 pub(crate) fn names(directory: &Path, command: &[String], tasks: Vec<(u32, String)>) -> Names {
     let work = directory.join(work_directory(command));
     in_time(move |deadline| read_names(&work, tasks, deadline))

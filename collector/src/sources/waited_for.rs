@@ -198,8 +198,8 @@ impl WaitLookup {
         ((length as u64) < MOST_TABLE_BYTES).then_some(text)
     }
 
-    /// The lock that a process waits for: its file, as far as the process has it open, and who holds it. `None`: /proc/locks shows no
-    /// wait of the process, or can't be read.
+    /// Finds the lock that a process waits for, and who holds it. The lock's file is named if the process has it open. `None`: /proc/locks
+    /// shows no wait of the process, or can't be read.
     fn lock(&self, pid: u32) -> Option<WaitedFor> {
         let text = Self::table(File::open(self.root.top_path("locks")))?;
         let (holder, inode) = blocker(&text, pid)?;

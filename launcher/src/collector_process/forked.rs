@@ -29,8 +29,8 @@ const PANICKED: i32 = 101;
 /// Whether the child of a fork can go on as a collector. It can't if this process has another thread, which the child lacks, and
 /// which could hold a lock for ever.
 ///
-/// It can't under LD_AUDIT: an executed collector is started without that variable, but here its library is loaded already. Nor can it
-/// inside another run: that run's report names a process by its exec, so it would show the collector as a copy of the launcher.
+/// It can't under LD_AUDIT: an executed collector is started without that variable, but here its library is loaded already. It can't inside
+/// another run, whose report names a process by its exec: it would show the collector as a copy of the launcher.
 pub(super) fn is_possible() -> bool {
     let has = |variable| env::var_os(variable).is_some();
     // Two links of the directory itself, and one of each thread.

@@ -73,8 +73,8 @@ impl InheritedState {
 pub(crate) struct Program<'a> {
     /// Its arguments. The first one also names its file, unless `behind` does.
     pub(crate) words: &'a [OsString],
-    /// The file of a program behind a [stand-in](crate::stand_in). Such a program is killed with its launcher: who kills the stand-in
-    /// by SIGKILL means that program.
+    /// The file of a program behind a [stand-in](crate::stand_in). A SIGKILL to the stand-in is meant for the program, so the program is
+    /// killed with its launcher.
     pub(crate) behind: Option<&'a OsStr>,
 }
 

@@ -1,8 +1,8 @@
 //! Containers that a daemon runs for calls of the tree, such as `docker run`. They are no processes of the tree, so the daemon's events
 //! and their cgroups tell what they used.
 //!
-//! Nothing is done before a call of the tree asks a daemon for a container. Then a thread follows all containers that the daemon
-//! starts, since its events don't say for whom. The core concludes which ones belong to the tree.
+//! Nothing is done before a call of the tree asks a daemon for a container. From then on, a thread follows all containers that the daemon
+//! starts: its events don't say for whom. The core concludes which ones belong to the tree.
 
 mod event;
 mod followed;
