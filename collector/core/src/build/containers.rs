@@ -11,8 +11,8 @@ use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
 use crate::run::elsewhere::containers::{Act, ContainerCall};
 
-/// Times of a daemon's events are converted to another clock. A client that starts right after another one asks for its container 20 ms
-/// later at the earliest, so its container is not taken for that of the other one. Nanoseconds.
+/// How far a daemon's event may be outside of its call, nanoseconds: its time is converted to another clock. A client asks for a container
+/// 20 ms after its start at the earliest. So the container of a call is not taken for that of one just before.
 const TOLERANCE_NS: u64 = 5_000_000;
 
 /// The containers of a run, and the calls of which none is known.
@@ -59,7 +59,11 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
         let is_free = |id: &&str| claims.get(id).is_none_or(|claim| claim.call.act == Act::Exec);
         candidates.extend(like.map(|seen| seen.id.as_str()).filter(is_free));
         if candidates.is_empty() {
-            unseen[*at] = Some("the daemon told of no such container".to_owned());
+            unseen[*at] = Some(if inputs.run.containers.are_full() {
+                format!("the daemon told of more than {MOST_CONTAINERS} containers")
+            } else {
+                "the daemon told of no such container".to_owned()
+            });
         }
     }
     let groups = groups(&matched);
@@ -142,7 +146,8 @@ fn is_named_by(seen: &ContainerSeen, call: &ContainerCall) -> bool {
                 || (call.is_compose && is_of_project() && is_of_service());
             is_named && is_during(call, seen.created_ns)
         }
-        Act::Start => is_target() && is_during(call, seen.started_ns),
+        // It may have been started before, too, and again after the call.
+        Act::Start => is_target() && has_started_during(seen, call),
         Act::Exec => {
             let began_ns = seen.execs.as_ref().map(|execs| execs.began_ns);
             is_target() && (is_during(call, began_ns) || has_later_exec(seen, call))
@@ -150,6 +155,13 @@ fn is_named_by(seen: &ContainerSeen, call: &ContainerCall) -> bool {
         Act::Compose => is_of_project() && is_during(call, seen.started_ns),
         Act::Other => false,
     }
+}
+
+/// Whether a start of the container can be that of the call. Of its starts, the first and the last are known.
+fn has_started_during(seen: &ContainerSeen, call: &ContainerCall) -> bool {
+    let was_between = Option::zip(seen.started_ns, seen.last_started_ns)
+        .is_some_and(|(first_ns, last_ns)| first_ns <= call.start_ns && last_ns >= call.start_ns);
+    was_between || is_during(call, seen.started_ns) || is_during(call, seen.last_started_ns)
 }
 
 /// Whether the call can be one of several that executed commands in the container, of which not the first one.
@@ -241,7 +253,8 @@ fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage
         cpu_s: cpu_us.map(|us| us as f64 / 1e6),
         peak_memory_bytes: seen.peak_bytes.filter(|_| of_exec.is_none()),
         exit_code,
-        oom_killed: seen.is_oom_killed,
+        // One may have been killed after the last reading.
+        oom_killed: seen.is_oom_killed.filter(|is_killed| *is_killed || !seen.is_lower_bound),
         reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
         node: None,
     }
@@ -294,7 +307,8 @@ mod tests {
             started_ns,
             ended_ns,
             exit_code: Some(3),
-            is_oom_killed: false,
+            is_oom_killed: None,
+            last_started_ns: None,
             cpu_us: Some(1_500_000),
             earlier_cpu_us: 0,
             peak_bytes: Some(4096),
@@ -402,6 +416,42 @@ mod tests {
             vec![seen(run, "a", "i", [2, 3, 4])]
         });
         assert_eq!(listed(&own_socket), ["name_a matched"]);
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn each_start_of_a_container_by_name_is_its_calls() {
+        let calls =
+            [("docker start name_a", 1, 2), ("docker restart name_a", 4, 5), ("docker start name_a", 7, 8)];
+        let of = |last_s: u64| {
+            report(&calls, |run| {
+                vec![ContainerSeen {
+                    last_started_ns: Some(run.start_ns + last_s * S),
+                    ..seen(run, "a", "i", [1, 1, 9])
+                }]
+            })
+        };
+        let missing =
+            |report: &Report| report.warnings.iter().any(|one| one.text.contains("no such container"));
+        let [all, first] = [of(7), of(1)];
+        assert_eq!((listed(&all), missing(&all)), (vec!["name_a certain".to_owned()], false));
+        assert!(missing(&first), "the later calls have started nothing that the daemon told of");
+    }
+
+    // Requirement: SEE-132
+    #[test]
+    fn kill_after_the_last_reading_is_unknown() {
+        let of = |is_lower_bound: bool, is_oom_killed: Option<bool>| {
+            let run = report(&[("docker run --name name_a i", 1, 9)], |run| {
+                vec![ContainerSeen { is_lower_bound, is_oom_killed, ..seen(run, "a", "i", [2, 3, 4]) }]
+            });
+            run.containers[0].oom_killed
+        };
+        assert_eq!(
+            [of(false, Some(false)), of(true, Some(false)), of(true, Some(true))],
+            [Some(false), None, Some(true)]
+        );
+        assert_eq!(of(false, None), None);
     }
 
     // Requirement: SEE-132

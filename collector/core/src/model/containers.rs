@@ -39,12 +39,14 @@ pub struct ContainerSeen {
     pub created_ns: Option<u64>,
     /// When it was started first. `None`: it was not, or it ran before it was followed.
     pub started_ns: Option<u64>,
+    /// When it was started last.
+    pub last_started_ns: Option<u64>,
     /// When it had ended last. `None`: it runs, or was never started.
     pub ended_ns: Option<u64>,
     /// Exit code of its first process.
     pub exit_code: Option<i64>,
-    /// The kernel killed a process in it for want of memory.
-    pub is_oom_killed: bool,
+    /// The kernel has killed a process in it for want of memory by now. `None`: not known.
+    pub is_oom_killed: Option<bool>,
     /// Its CPU time, of all its starts. `None`: it was not read.
     pub cpu_us: Option<u64>,
     /// The part of `cpu_us` from before it was started last.

@@ -17,9 +17,14 @@ pub struct Containers {
 impl Containers {
     /// Takes in what is known of a container by now. It is left out if there are [`MOST_CONTAINERS`] others.
     pub(super) fn add(&mut self, seen: &ContainerSeen) {
-        if self.seen.len() < MOST_CONTAINERS || self.seen.contains_key(&seen.id) {
+        if !self.are_full() || self.seen.contains_key(&seen.id) {
             self.seen.insert(seen.id.clone(), seen.clone());
         }
+    }
+
+    /// Whether further containers are left out.
+    pub(crate) fn are_full(&self) -> bool {
+        self.seen.len() >= MOST_CONTAINERS
     }
 
     /// Notes whether the containers of a daemon can be followed.

@@ -35,7 +35,7 @@ pub(super) fn section(report: &Report, units: Units, most: usize) -> Section {
     let mut table = Table::new(head, rows);
     table.total = report.containers.len();
     let notes = |container: &ContainerUsage| {
-        let memory = container.oom_killed.then(|| "out of memory".to_owned());
+        let memory = (container.oom_killed == Some(true)).then(|| "out of memory".to_owned());
         let notes: Vec<String> = memory.into_iter().chain(container.reason.clone()).collect();
         (!notes.is_empty()).then(|| format!("{}: {}", title(container), notes.join("; ")))
     };
@@ -66,7 +66,7 @@ fn in_words(container: &ContainerUsage, units: Units) -> String {
         container.cpu_s.map(|cpu_s| format!("CPU {}", units.seconds(cpu_s))),
         container.peak_memory_bytes.map(|bytes| format!("peak with page cache {}", units.bytes(bytes))),
         container.exit_code.map(|code| format!("exit {code}")),
-        container.oom_killed.then(|| "out of memory".to_owned()),
+        (container.oom_killed == Some(true)).then(|| "out of memory".to_owned()),
         is_matched.then(|| "matched".to_owned()),
         container.reason.clone(),
     ];

@@ -21,8 +21,8 @@ pub(crate) struct GroupCounts {
     pub(crate) peak_bytes: Option<u64>,
     /// `peak_bytes` is the memory of now, since the kernel keeps no largest one (v2 before Linux 5.19).
     pub(crate) is_of_now: bool,
-    /// How many processes in it the kernel killed for want of memory. 0: none, or it is not known.
-    pub(crate) oom_kills: u64,
+    /// How many processes in it the kernel killed for want of memory. `None`: the kernel does not say, as old ones in v1.
+    pub(crate) oom_kills: Option<u64>,
 }
 
 impl CountedGroup {
@@ -97,7 +97,7 @@ impl CountedGroup {
         let is_of_now = is_of_now && peak_bytes.is_some();
         let files = ["memory.oom_control", super::MEMORY_EVENTS];
         let oom_kills = self.memory.iter().flat_map(|dir| files.map(|file| dir.join(file)));
-        let oom_kills = oom_kills.filter_map(|file| super::oom_kills(&file)).next().unwrap_or(0);
+        let oom_kills = oom_kills.filter_map(|file| super::oom_kills(&file)).next();
         let counts = GroupCounts { cpu_us, peak_bytes, is_of_now, oom_kills };
         (cpu_us.is_some() || peak_bytes.is_some()).then_some(counts)
     }
@@ -150,7 +150,7 @@ mod tests {
         let group = usual.iter().find(|group| !group.processes(1).is_empty()).unwrap();
         assert_eq!(group.processes(1), [7]);
         let counts =
-            GroupCounts { cpu_us: Some(5000), peak_bytes: Some(4096), is_of_now: false, oom_kills: 2 };
+            GroupCounts { cpu_us: Some(5000), peak_bytes: Some(4096), is_of_now: false, oom_kills: Some(2) };
         assert_eq!(group.counts(), Some(counts));
         let (dir, root) = tree("", V2);
         let scope = format!("fs/system.slice/docker-{id}.scope");
@@ -159,7 +159,7 @@ mod tests {
         put(&dir, &format!("{scope}/memory.current"), "12\n");
         let usual = CountedGroup::usual(&root, &id, 0);
         let group = usual.iter().find(|group| group.processes(1) == [9]).unwrap();
-        let counts = GroupCounts { cpu_us: Some(77), peak_bytes: Some(12), is_of_now: true, oom_kills: 0 };
+        let counts = GroupCounts { cpu_us: Some(77), peak_bytes: Some(12), is_of_now: true, oom_kills: None };
         assert_eq!(group.counts(), Some(counts));
         std::fs::remove_dir_all(dir.path().join(scope)).unwrap();
         assert_eq!((group.counts(), group.processes(9)), (None, Vec::new()));

@@ -1,7 +1,7 @@
 //! One container that is followed: where its cgroup is, what it has counted, and what the daemon told of it.
 //!
-//! The runtime makes the cgroup before the container starts, and removes it 8 to 11 ms after its first process ended, before the
-//! daemon tells of the end. So the cgroup is looked for from the creation on, and read as soon as a pidfd shows the end.
+//! The runtime makes the cgroup before the container starts. So it is looked for from the creation on. The runtime removes it 8 to 11 ms
+//! after the end of the container's first process. The daemon tells of the end later. So it is read as soon as a pidfd shows the end.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -75,7 +75,8 @@ impl Followed {
             started_ns: None,
             ended_ns: None,
             exit_code: None,
-            is_oom_killed: false,
+            last_started_ns: None,
+            is_oom_killed: None,
             cpu_us: None,
             earlier_cpu_us: 0,
             peak_bytes: None,
@@ -91,8 +92,8 @@ impl Followed {
         Self { seen, place: Place::None, is_changed: true }
     }
 
-    /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates`: where the cgroup can be.
-    pub(super) fn apply(&mut self, event: &Event, at_ns: u64, candidates: Vec<CountedGroup>) {
+    /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates` says where the cgroup can be.
+    pub(super) fn apply(&mut self, event: &Event, at_ns: u64, candidates: impl Fn() -> Vec<CountedGroup>) {
         if !self.seen.note_event(event.at_ns) {
             return;
         }
@@ -100,17 +101,17 @@ impl Followed {
         match event.what {
             What::Created => {
                 self.seen.created_ns = Some(at_ns);
-                self.look_for(candidates);
+                self.look_for(candidates());
             }
-            What::Started => self.started(at_ns, candidates),
+            What::Started => self.started(at_ns, candidates()),
             What::Ended(code) => {
                 self.seen.exit_code = code;
                 self.ended(at_ns);
             }
-            What::OutOfMemory => self.seen.is_oom_killed = true,
+            What::OutOfMemory => self.seen.is_oom_killed = Some(true),
             What::ExecBegins => {
                 if matches!(self.place, Place::None) {
-                    self.look_for(candidates);
+                    self.look_for(candidates());
                 }
                 let execs = self
                     .seen
@@ -146,10 +147,11 @@ impl Followed {
         if !is_restart && self.seen.created_ns.is_none() {
             // What it used before, it used in a life that the run did not start.
             (self.seen.cpu_us, self.seen.peak_bytes) = (None, None);
-            (self.seen.is_lower_bound, self.seen.missing) = (false, None);
+            (self.seen.is_lower_bound, self.seen.missing, self.seen.is_oom_killed) = (false, None, None);
             self.place = Place::None;
         }
         self.seen.started_ns.get_or_insert(at_ns);
+        self.seen.last_started_ns = Some(at_ns);
         if has_ended_since {
             return;
         }
@@ -184,14 +186,19 @@ impl Followed {
         self.place = Place::None;
     }
 
-    /// Looks whether the cgroup is there by now.
-    pub(super) fn locate(&mut self, root: &ProcRoot) -> Located {
+    /// How many descriptors of processes are open for it.
+    pub(super) fn open_processes(&self) -> usize {
+        if let Place::Found { processes, .. } = &self.place { processes.len() } else { 0 }
+    }
+
+    /// Looks whether the cgroup is there by now. `most`: as for [`Self::found`].
+    pub(super) fn locate(&mut self, root: &ProcRoot, most: usize) -> Located {
         let has_process = self.seen.started_ns.is_some() || self.seen.execs.is_some();
         let Place::Wanted { candidates, until, is_asked } = &mut self.place else { return Located::No };
         // The runtime makes it before it moves a process there.
         if let Some(at) = candidates.iter().position(|group| !group.processes(1).is_empty()) {
             let group = candidates.swap_remove(at);
-            self.found(group, None, root);
+            self.found(group, None, root, most);
             return Located::At(at);
         }
         if Instant::now() > *until {
@@ -206,10 +213,11 @@ impl Followed {
     }
 
     /// Its cgroup is this one. `pid`: its first process by the daemon, whose end is waited for if the group itself has none, but those
-    /// below it. `None`: not known.
-    pub(super) fn found(&mut self, group: CountedGroup, pid: Option<u32>, root: &ProcRoot) {
-        let mut processes = first_processes(&group, root);
-        if processes.is_empty() {
+    /// below it. `None`: not known. The ends of `most` processes can be waited for. Without any, the daemon tells of the end, after which
+    /// the cgroup is gone.
+    pub(super) fn found(&mut self, group: CountedGroup, pid: Option<u32>, root: &ProcRoot, most: usize) {
+        let mut processes = first_processes(&group, root, most);
+        if processes.is_empty() && most > 0 {
             processes.extend(pid.and_then(pidfd::open));
         }
         self.place = Place::Found { group, processes };
@@ -222,10 +230,12 @@ impl Followed {
         let Place::Found { group, .. } = &self.place else { return false };
         let Some(counts) = group.counts() else { return false };
         let seen = &mut self.seen;
-        let before = (seen.cpu_us, seen.peak_bytes, seen.execs.clone());
+        let before = (seen.cpu_us, seen.peak_bytes, seen.is_oom_killed, seen.execs.clone());
         // A container that ran before can have been short of memory then.
         let is_of_run = seen.created_ns.is_some() || seen.started_ns.is_some();
-        seen.is_oom_killed |= is_of_run && counts.oom_kills > 0;
+        if let Some(kills) = counts.oom_kills.filter(|_| is_of_run) {
+            seen.is_oom_killed = seen.is_oom_killed.max(Some(kills > 0));
+        }
         if let Some(cpu_us) = counts.cpu_us {
             let all_us = seen.earlier_cpu_us.saturating_add(cpu_us);
             seen.cpu_us = Some(all_us);
@@ -236,7 +246,7 @@ impl Followed {
         }
         seen.peak_bytes = seen.peak_bytes.max(counts.peak_bytes);
         seen.is_lower_bound |= counts.is_of_now;
-        self.is_changed |= before != (seen.cpu_us, seen.peak_bytes, seen.execs.clone());
+        self.is_changed |= before != (seen.cpu_us, seen.peak_bytes, seen.is_oom_killed, seen.execs.clone());
         true
     }
 
@@ -246,7 +256,7 @@ impl Followed {
         let Place::Found { group, processes } = &mut self.place else { return };
         processes.retain(|process| !has_ended(process));
         if processes.is_empty() {
-            *processes = first_processes(group, root);
+            *processes = first_processes(group, root, MOST_WAITED_FOR);
         }
         if processes.is_empty() {
             self.over(at_ns, is_read);
@@ -261,13 +271,14 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Pidfds of the first process of a container's pid namespace, whose end is that of all. Or else of any processes of its cgroup.
-fn first_processes(group: &CountedGroup, root: &ProcRoot) -> Vec<OwnedFd> {
+/// Pidfds of the first process of a container's pid namespace, whose end is that of all. Or else of any processes of its cgroup. At most
+/// `most`.
+fn first_processes(group: &CountedGroup, root: &ProcRoot, most: usize) -> Vec<OwnedFd> {
     let pids = group.processes(MOST_LISTED);
     let first: Vec<u32> = pids.iter().copied().filter(|pid| is_first(root, *pid)).collect();
     let pids = if first.is_empty() { pids } else { first };
     pids.into_iter()
-        .take(MOST_WAITED_FOR)
+        .take(MOST_WAITED_FOR.min(most))
         .filter_map(pidfd::open)
         .filter(|process| !has_ended(process))
         .collect()
@@ -343,7 +354,7 @@ mod tests {
         }
 
         fn apply(&self, followed: &mut Followed, at_ns: u64, what: What) {
-            followed.apply(&self.event(at_ns, what), at_ns, CountedGroup::usual(&self.root, &self.id, 0));
+            followed.apply(&self.event(at_ns, what), at_ns, || CountedGroup::usual(&self.root, &self.id, 0));
         }
     }
 
@@ -352,12 +363,12 @@ mod tests {
     fn cgroup_is_read_when_its_process_has_ended() {
         let mut made = Made::new();
         let mut followed = made.after(&[What::Created]);
-        assert_eq!((followed.locate(&made.root), followed.seen.cpu_us), (Located::No, None));
+        assert_eq!((followed.locate(&made.root, 1), followed.seen.cpu_us), (Located::No, None));
         made.counts(5, 10, "");
-        followed.locate(&made.root);
+        followed.locate(&made.root, 1);
         assert!(matches!(followed.place, Place::Wanted { .. }), "no process is in it yet");
         made.counts(5, 10, &made.pid());
-        assert_eq!(followed.locate(&made.root), Located::At(0));
+        assert_eq!(followed.locate(&made.root, 1), Located::At(0));
         made.apply(&mut followed, 2, What::Started);
         assert_eq!((followed.seen.cpu_us, followed.seen.peak_bytes), (Some(5), Some(10)));
         made.end();
@@ -368,9 +379,10 @@ mod tests {
         let seen = &followed.seen;
         assert_eq!((seen.cpu_us, seen.peak_bytes, seen.is_lower_bound), (Some(70), Some(80), false));
         assert_eq!((seen.started_ns, seen.ended_ns, seen.exit_code), (Some(2), Some(9), Some(3)));
+        assert_eq!(seen.is_oom_killed, None, "this cgroup has no count of it");
         // One that was written before the last one can come after it.
         made.apply(&mut followed, 8, What::OutOfMemory);
-        assert!(followed.seen.is_oom_killed);
+        assert_eq!(followed.seen.is_oom_killed, Some(true));
         // Events that come again are not applied again.
         let before = followed.seen.clone();
         made.apply(&mut followed, 2, What::Started);
@@ -379,11 +391,46 @@ mod tests {
 
     // Requirement: SEE-133
     #[test]
+    fn kills_for_want_of_memory_are_those_that_the_cgroup_counts() {
+        let mut made = Made::new();
+        made.counts(5, 10, &made.pid());
+        let kills = |count: u32| {
+            put(
+                &made.dir,
+                &format!("fs/docker/{}/memory.events", made.id),
+                &format!("oom 1\noom_kill {count}\n"),
+            );
+        };
+        kills(0);
+        let mut followed = made.after(&[What::Created, What::Started]);
+        followed.locate(&made.root, 1);
+        assert_eq!(followed.seen.is_oom_killed, Some(false));
+        kills(1);
+        followed.read();
+        assert_eq!(followed.seen.is_oom_killed, Some(true));
+        made.end();
+    }
+
+    // Requirement: SEE-133
+    #[test]
+    fn without_a_descriptor_left_the_end_is_the_daemons_and_the_figures_a_bound() {
+        let mut made = Made::new();
+        made.counts(5, 10, &made.pid());
+        let mut followed = made.after(&[What::Created, What::Started]);
+        assert_eq!((followed.locate(&made.root, 0), followed.open_processes()), (Located::At(0), 0));
+        made.end();
+        made.remove();
+        made.apply(&mut followed, 9, What::Ended(Some(0)));
+        assert_eq!((followed.seen.cpu_us, followed.seen.is_lower_bound), (Some(5), true));
+    }
+
+    // Requirement: SEE-133
+    #[test]
     fn missed_end_leaves_a_lower_bound_and_a_cgroup_that_was_never_there_a_reason() {
         let mut made = Made::new();
         made.counts(5, 10, &made.pid());
         let mut followed = made.after(&[What::Created, What::Started]);
-        followed.locate(&made.root);
+        followed.locate(&made.root, 1);
         made.remove();
         made.apply(&mut followed, 10, What::Ended(None));
         assert_eq!((followed.seen.cpu_us, followed.seen.is_lower_bound), (Some(5), true));
@@ -398,11 +445,11 @@ mod tests {
         let mut made = Made::new();
         made.counts(5, 10, &made.pid());
         let mut followed = made.after(&[What::Created, What::Started]);
-        followed.locate(&made.root);
+        followed.locate(&made.root, 1);
         made.apply(&mut followed, 10, What::Ended(Some(1)));
         made.counts(1, 2, &made.pid());
         made.apply(&mut followed, 11, What::Started);
-        followed.locate(&made.root);
+        followed.locate(&made.root, 1);
         let seen = &followed.seen;
         assert_eq!((seen.cpu_us, seen.peak_bytes, seen.started_ns), (Some(6), Some(10), Some(2)));
         assert_eq!((seen.ended_ns, seen.exit_code), (None, None));
@@ -415,7 +462,7 @@ mod tests {
         let mut made = Made::new();
         made.counts(100, 10, &made.pid());
         let mut followed = made.after(&[What::ExecBegins]);
-        followed.locate(&made.root);
+        followed.locate(&made.root, 1);
         made.counts(160, 10, &made.pid());
         made.apply(&mut followed, 8, What::ExecEnded(Some(4)));
         made.counts(900, 10, &made.pid());

@@ -30,6 +30,8 @@ const SEARCHING: Duration = Duration::from_millis(5);
 const LONGEST_ANSWER: Duration = Duration::from_secs(5);
 /// Maximum number of questions that wait for an answer.
 const MOST_QUESTIONS: usize = 16;
+/// Maximum number of descriptors of containers' processes, a part of what any user may have open (1,024).
+const MOST_PROCESSES: usize = 128;
 /// How long the last readings may take, after the daemon's last events.
 const FOR_LAST_READING: Duration = Duration::from_millis(100);
 /// The length of a file with the id of a container, bytes: 64 digits, and a line's end.
@@ -95,10 +97,9 @@ impl Follower {
             start,
         };
         for seen in std::mem::take(&mut follower.start.known) {
-            let candidates = follower.candidates(&seen.id);
             let mut followed = Followed::known(seen);
             if followed.seen.ended_ns.is_none() {
-                followed.look_for(candidates);
+                followed.look_for(candidates(&follower.start, None, &followed.seen.id));
             }
             follower.containers.insert(followed.seen.id.clone(), followed);
         }
@@ -268,33 +269,24 @@ impl Follower {
         }
         let (realtime_ns, now_ns) = (clock::realtime_ns(), clock::monotonic_ns());
         let at_ns = now_ns.saturating_sub(realtime_ns.saturating_sub(event.at_ns));
-        if !self.containers.contains_key(id) {
-            return;
-        }
-        let candidates = self.candidates(id);
-        if let Some(followed) = self.containers.get_mut(id) {
-            followed.apply(event, at_ns, candidates);
-            if event.what == What::Created {
-                self.take_cidfiles();
-            }
-        }
-    }
-
-    fn candidates(&self, id: &str) -> Vec<CountedGroup> {
-        let mut all = CountedGroup::usual(&self.start.root, id, self.start.user.uid());
-        match self.layout {
-            Some(at) if at < all.len() => vec![all.swap_remove(at)],
-            _ => all,
+        let Some(followed) = self.containers.get_mut(id) else { return };
+        followed.apply(event, at_ns, || candidates(&self.start, self.layout, id));
+        if event.what == What::Created {
+            self.take_cidfiles();
         }
     }
 
     /// Looks for the cgroups that are not known yet. Where one is not in a usual place, asks the daemon for a process in it.
     fn locate(&mut self) {
         let mut to_be_asked = Vec::new();
+        let mut open = self.open_processes();
         for followed in self.containers.values_mut() {
-            match followed.locate(&self.start.root) {
+            match followed.locate(&self.start.root, MOST_PROCESSES.saturating_sub(open)) {
                 Located::No => {}
-                Located::At(at) => self.layout = self.layout.or(Some(at)),
+                Located::At(at) => {
+                    open += followed.open_processes();
+                    self.layout = self.layout.or(Some(at));
+                }
                 Located::Ask => to_be_asked.push(followed.seen.id.clone()),
             }
         }
@@ -309,15 +301,21 @@ impl Follower {
         }
     }
 
+    /// How many descriptors of processes are open.
+    fn open_processes(&self) -> usize {
+        self.containers.values().map(Followed::open_processes).sum()
+    }
+
     /// Takes in the answers that have come.
     fn take_answers(&mut self) {
+        let most = MOST_PROCESSES.saturating_sub(self.open_processes());
         for (id, until, mut reply) in std::mem::take(&mut self.questions) {
             let mut pid = None;
             let more = reply.read(|line| pid = pid.or(event::pid(line)));
             let Some(followed) = self.containers.get_mut(&id) else { continue };
             match pid.map(|pid| CountedGroup::of_process(&self.start.root, pid, &id)) {
                 Some(_) if !matches!(followed.place, Place::Wanted { .. }) => {}
-                Some(Some(group)) => followed.found(group, pid, &self.start.root),
+                Some(Some(group)) => followed.found(group, pid, &self.start.root, most),
                 Some(None) => {
                     followed.seen.missing = Some(MissingFigures::NoCgroup);
                     followed.is_changed = true;
@@ -350,6 +348,15 @@ impl Follower {
         if !changed.is_empty() {
             self.shared.hand_on(changed);
         }
+    }
+}
+
+/// Where the cgroup of the container with this id can be. `layout`: as the field of [`Follower`].
+fn candidates(start: &Start, layout: Option<usize>, id: &str) -> Vec<CountedGroup> {
+    let mut all = CountedGroup::usual(&start.root, id, start.user.uid());
+    match layout {
+        Some(at) if at < all.len() => vec![all.swap_remove(at)],
+        _ => all,
     }
 }
 

@@ -26,8 +26,8 @@ pub struct ContainerUsage {
     pub peak_memory_bytes: Option<u64>,
     /// Exit code of its first process; `None`: it runs, or the daemon did not tell.
     pub exit_code: Option<i64>,
-    /// The kernel killed a process in it for want of memory.
-    pub oom_killed: bool,
+    /// The kernel killed a process in it for want of memory; `None`: nothing says so, and its cgroup was not read at its end.
+    pub oom_killed: Option<bool>,
     /// Why a figure is missing, or is no more than a bound.
     pub reason: Option<String>,
     /// Its node, in a merged report.

@@ -99,7 +99,8 @@ fn daemon_of(program: &str) -> ContainerDaemon {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedDaemons {
     pub(crate) daemons: Vec<ContainerDaemon>,
-    /// The files into which clients write the id of the container (`--cidfile`).
+    /// The files into which clients write the id of the container (`--cidfile`), with absolute paths. It is not known where a relative one
+    /// leads.
     pub(crate) cidfiles: Vec<String>,
 }
 
@@ -121,7 +122,7 @@ impl AskedDaemons {
             self.daemons.push(daemon);
         }
         let cidfile = call.and_then(|call| call.cidfile);
-        let cidfile = cidfile.filter(|path| *path != CUT && path.len() <= MOST_OF_PATH);
+        let cidfile = cidfile.filter(|path| path.starts_with('/') && path.len() <= MOST_OF_PATH);
         if let Some(path) = cidfile
             && self.cidfiles.len() < MOST_CIDFILES
             && !self.cidfiles.iter().any(|known| known == path)
@@ -256,11 +257,12 @@ mod tests {
             asked.note(&words(line));
         }
         assert_eq!(asked, AskedDaemons::default());
-        for line in ["docker run --cidfile c a", "docker run --cidfile c a", "podman-remote exec w ls"] {
-            asked.note(&words(line));
+        for line in ["/c", "/c", "relative"].map(|file| format!("docker run --cidfile {file} a")) {
+            asked.note(&words(&line));
         }
+        asked.note(&words("podman-remote exec w ls"));
         assert_eq!(asked.daemons, [ContainerDaemon::Docker, ContainerDaemon::Podman]);
-        assert_eq!(asked.cidfiles, ["c"]);
+        assert_eq!(asked.cidfiles, ["/c"]);
         let mut asked = AskedDaemons::default();
         asked.note(&["docker".to_owned(), CUT.to_owned()]);
         assert_eq!(asked.daemons, [ContainerDaemon::Docker]);
