@@ -101,7 +101,8 @@ impl Figures {
             wall_s: Some(report.wall_s),
             cpu_s: report.cpu_time.total_s,
             ram_bytes: report.max_ram.combined.footprint_bytes,
-            gpu_ram_bytes: report.max_gpu_ram.combined_bytes,
+            // Without a GPU that is read, the report has 0, as gpu_tracker's has.
+            gpu_ram_bytes: report.max_gpu_ram.combined_bytes.filter(|_| !report.gpus.is_empty()),
             read_bytes: io.read_bytes,
             write_bytes: io.write_bytes,
             of_run: [
@@ -297,6 +298,31 @@ mod tests {
 
     fn cells(text: &str) -> Vec<Vec<&str>> {
         text.lines().map(|line| line.split('\t').collect()).collect()
+    }
+
+    // Requirement: TASK-13
+    #[test]
+    fn run_is_no_task_where_a_report_lacks_some_and_has_no_gpu_memory_without_a_gpu() {
+        let mut report = fixtures::full();
+        report.tasks = fixtures::tasks();
+        report.tasks.retain(|task| !task.is_task());
+        let others = TaskUsage { name: OTHER_TASKS.into(), tasks: Some(7), ..report.tasks[0].clone() };
+        report.tasks.push(others);
+        for refused in [snakemake_benchmark(&report, None), nextflow_trace(&report, None)] {
+            assert!(refused.unwrap_err().starts_with("does not list all tasks"));
+        }
+        let mut report = fixtures::killed();
+        report.tasks.clear();
+        assert!(!report.gpus.is_empty());
+        let gpu_ram = |report: &Report| {
+            let text = snakemake_benchmark(report, None).unwrap().text;
+            cells(&text)[1][10].to_owned()
+        };
+        report.max_gpu_ram.combined_bytes = Some(1 << 30);
+        assert_eq!(gpu_ram(&report), "1024.00");
+        report.gpus.clear();
+        report.max_gpu_ram.combined_bytes = Some(0);
+        assert_eq!(gpu_ram(&report), "NA");
     }
 
     // Requirement: TASK-13

@@ -231,7 +231,7 @@ fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage
             "docker exec: the CPU time is what the whole container used meanwhile".to_owned()
         }),
         several.map(|began| {
-            format!("{began} commands were executed there, also by health checks and others: the CPU time of one is unknown")
+            format!("{began} commands were executed there, some perhaps by others or as health checks: the CPU time of one is unknown")
         }),
         seen.missing.map(|missing| missing_in_words(missing).to_owned()),
         (of_exec.is_none() && started_ns.is_none()).then(|| "it was not seen to start".to_owned()),
