@@ -65,7 +65,7 @@ impl<const N: usize> Text<N> {
         Self(bytes)
     }
 
-    /// Its bytes without the NUL. Another program may have written anything there.
+    /// Its bytes up to the first NUL. Another program may have written them, so they can be anything.
     pub fn bytes(&self) -> &[u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::CpuSet;
@@ -187,7 +188,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
     let mut used_ns = clock::thread_cpu_ns();
     loop {
         let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
-        let pause = budget.pause(clock::monotonic_ns());
+        let pause = budget.left_if_spent(clock::monotonic_ns());
         let waited = match &pause {
             None => poll(&mut fds, None),
             // While accounts wait for the budget, only `stop` can end the sleep early.
@@ -197,7 +198,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
             return;
         }
         // An error means that accounts were lost. Other sources, or samples, show those processes.
-        while budget.pause(clock::monotonic_ns()).is_none()
+        while budget.left_if_spent(clock::monotonic_ns()).is_none()
             && let Some(datagram) = netlink::receive(socket, &mut buffer).unwrap_or(None)
         {
             if let Some(account) = taskstats::Account::parse(datagram) {
@@ -245,8 +246,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Begins a new window if the current one is over. Returns how long to pause. `None`: the budget of the window is not used up.
-    fn pause(&self, now_ns: u64) -> Option<Timespec> {
+    /// Begins a new window if the current one is over. Returns how much of the window is left if its budget is used up, else `None`.
+    fn left_if_spent(&self, now_ns: u64) -> Option<Timespec> {
         let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Acquire)));
         if left_ns == 0 {
             // A new window begins. In this order: a thread that sees the new window must not see what was used in the previous one.
@@ -254,9 +255,8 @@ impl Budget {
             self.since_ns.store(now_ns, Ordering::Release);
         }
         let is_spent = self.used_ns.load(Ordering::Relaxed) >= MAX_WINDOW_CPU_NS;
-        // Another thread's window may begin later than `now_ns`: then a whole second is left.
-        let (left_s, rest_ns) = (left_ns / WINDOW_NS, left_ns % WINDOW_NS);
-        is_spent.then_some(Timespec { tv_sec: left_s as i64, tv_nsec: rest_ns as i64 })
+        // Another thread may have begun the window after `now_ns` was taken. Then all of it is left.
+        is_spent.then(|| Duration::from_nanos(left_ns).try_into().unwrap_or_default())
     }
 }
 
@@ -264,7 +264,6 @@ impl Budget {
 mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
-    use std::time::Duration;
 
     use super::*;
     use crate::model::exit_account::ThreadAccount;
@@ -302,15 +301,15 @@ mod tests {
     fn reading_pauses_at_its_share_of_a_core() {
         let budget = Budget::default();
         let now_ns = 5 * WINDOW_NS;
-        assert_eq!(budget.pause(now_ns), None);
+        assert_eq!(budget.left_if_spent(now_ns), None);
         budget.used_ns.fetch_add(MAX_WINDOW_CPU_NS - 1, Ordering::Relaxed);
-        assert_eq!(budget.pause(now_ns + 1), None);
+        assert_eq!(budget.left_if_spent(now_ns + 1), None);
         budget.used_ns.fetch_add(1, Ordering::Relaxed);
         let left = Timespec { tv_sec: 0, tv_nsec: 7 };
-        assert_eq!(budget.pause(now_ns + WINDOW_NS - 7), Some(left));
+        assert_eq!(budget.left_if_spent(now_ns + WINDOW_NS - 7), Some(left));
         let whole = Timespec { tv_sec: 1, tv_nsec: 0 };
-        assert_eq!(budget.pause(now_ns - 1), Some(whole), "another thread began the window later");
-        assert_eq!(budget.pause(now_ns + WINDOW_NS), None, "a new window");
+        assert_eq!(budget.left_if_spent(now_ns - 1), Some(whole), "another thread began the window later");
+        assert_eq!(budget.left_if_spent(now_ns + WINDOW_NS), None, "a new window");
     }
 
     // Requirement: SEE-100

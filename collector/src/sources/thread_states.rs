@@ -244,15 +244,15 @@ impl ThreadReader {
         self.processes.insert(id, process);
     }
 
-    /// Brings the list of a process's threads up to date, if that is due. A long list takes long.
+    /// Lists the threads of a process again, if that is due: at first, when their number has changed, and each [`LISTED_NS`] if there
+    /// are several. Listing takes longer the more there are, so the time between two lists is at least [`LISTED_NS_A_THREAD`] for each.
     fn list(&mut self, process: &mut HeldProcess, target: &ThreadTarget, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(process.listed_ns);
         let is_single = target.threads <= 1;
         let has_changed = process.threads.len() as u64 != target.threads.max(1);
-        let is_due = process.listed_ns == 0
-            || age_ns >= target.threads.saturating_mul(LISTED_NS_A_THREAD)
-                && (has_changed || (!is_single && age_ns >= LISTED_NS));
-        if !is_due {
+        let is_too_early = age_ns < target.threads.saturating_mul(LISTED_NS_A_THREAD);
+        let may_be_outdated = has_changed || (!is_single && age_ns >= LISTED_NS);
+        if process.listed_ns != 0 && (is_too_early || !may_be_outdated) {
             return;
         }
         let is_first = std::mem::replace(&mut process.listed_ns, now_ns) == 0;
@@ -262,7 +262,7 @@ impl ThreadReader {
         let alive: FxHashSet<u32> = tids.iter().copied().collect();
         self.forget(process, |thread| !alive.contains(&thread.tid));
         let known: FxHashSet<u32> = process.threads.iter().map(|thread| thread.tid).collect();
-        // Threads that come later are of the time since.
+        // A thread that is first seen in a later list started after the list before: all of its time counts.
         let is_counted_before = is_first && target.target.identity.latest_start_ns < self.counted_until_ns;
         let new = tids.into_iter().filter(|tid| !known.contains(tid));
         process.threads.extend(new.map(|tid| HeldThread::new(tid, is_counted_before, now_ns)));

@@ -201,9 +201,9 @@ impl AlertCommands {
         self.note(turn, failure);
     }
 
-    /// Forgets the failed runners of whose session no process is left. A runner leads a session whose id is its pid. With nothing left
-    /// of the session, the kernel may give the id to another one. Only the launcher's children are looked at, since it inherits the
-    /// orphans. `ended`: a child that is reaped next, and does not count.
+    /// Forgets each failed runner whose session has no child of the launcher left. The id of the session is the runner's pid. Once the
+    /// session is empty, the kernel may give that pid to another process. Orphans of the session become the launcher's children.
+    /// `ended`: a child that is about to be reaped, and does not count.
     fn forget_ended_sessions(&mut self, ended: u32) {
         if self.failed_runners.is_empty() {
             return;

@@ -160,13 +160,10 @@ fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Res
         // Free space can't be a percentage: the whole is not known.
         Unit::Bytes if quantity.row().acts_below => Threshold::Amount(bytes(value)?),
         Unit::Bytes => memory(value)?,
-        // A limit of CPU is a time, an alert of CPU a percentage.
-        Unit::Seconds if quantity != Quantity::Cpu || response != Response::Tell => allowed_time(value)?,
-        Unit::Seconds | Unit::Percent => {
-            let percent = value.strip_suffix('%').and_then(percent);
-            let allowed = "a percentage of the cores that the run may use, such as 90%";
-            Threshold::Percent(percent.ok_or_else(|| ValueError::new(value, allowed))?)
-        }
+        // An alert of CPU is a percentage, a limit of CPU a time.
+        Unit::Seconds if quantity == Quantity::Cpu && response == Response::Tell => percent_of_cores(value)?,
+        Unit::Percent => percent_of_cores(value)?,
+        Unit::Seconds => allowed_time(value)?,
         Unit::Processes => match value.parse() {
             // Above LARGEST, an f64, in which figures are compared, can't hold every whole number.
             Ok(count) if count > 0 && count as f64 <= LARGEST => Threshold::Amount(count),
@@ -174,6 +171,13 @@ fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Res
         },
     };
     Ok(Rule { words: given.to_owned(), quantity, threshold, response })
+}
+
+/// Parses a percentage of the cores that the run may use.
+fn percent_of_cores(value: &str) -> Result<Threshold, ValueError> {
+    let allowed = "a percentage of the cores that the run may use, such as 90%";
+    let percent = value.strip_suffix('%').and_then(percent);
+    percent.map(Threshold::Percent).ok_or_else(|| ValueError::new(value, allowed))
 }
 
 /// The option that a rule was given by.

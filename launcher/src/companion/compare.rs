@@ -42,7 +42,7 @@ fn limit(given: &str) -> Result<Limit, String> {
         let names: Vec<_> = compare::names().collect();
         return Err(format!("\"{name}\" is not compared: one of {}", names.join(", ")));
     };
-    match percent.trim_end_matches('%').parse() {
+    match percent.strip_suffix('%').unwrap_or(percent).parse() {
         Ok(percent) if (0.0..=1e9).contains(&percent) => Ok(Limit { metric, percent }),
         _ => Err(format!("\"{given}\" has no percentage: write it as {name}=5%")),
     }

@@ -226,8 +226,12 @@ fn kept() -> Checked {
     let keep = keep::of_user(&keep::own_variable)
         .ok_or("neither XDG_STATE_HOME nor HOME names a directory: gpu-track report needs a FILE")?;
     let path = keep.directory.display();
+    if !keep.home.is_dir() {
+        return Err(format!("{} is missing: gpu-track report needs a FILE", keep.home.display()));
+    }
+    // Reads the directory as `gpu-track report` does. Only whether that works matters here.
     directory::newest(&keep).map_err(|error| format!("{path}: {error}"))?;
-    // The directory is made when a report is kept, in the nearest one that exists.
+    // A missing directory is created with the first report that is kept. So the nearest existing one above it must be writable.
     let nearest = keep.directory.ancestors().find(|path| path.exists());
     match nearest.is_some_and(|path| access(path, Access::WRITE_OK).is_ok()) {
         true => Ok(format!("reports of runs on a terminal are in {path}")),

@@ -5,6 +5,8 @@
 
 mod gpu_memory;
 
+use std::collections::BTreeSet;
+
 use super::usable::usable_devices;
 use crate::model::batch::Job;
 use crate::model::report::{
@@ -92,14 +94,13 @@ fn not_in_report(report: &Report) -> Option<String> {
         return Some(format!("{} of {} ranks are not in this report", ranks.unseen, ranks.expected));
     }
     let missing = coverage.elsewhere.iter().filter(|entry| is_whole_run || entry.kind != ElsewhereKind::Node);
-    let mut programs: Vec<&str> = missing.map(|entry| entry.program.as_str()).collect();
-    // Equal ones mostly stand together: the entries are sorted by kind and program, except that nodes are sorted by name.
-    programs.dedup();
-    let programs = programs.join(", ");
-    // Containers have lines of their own, but what a job needs does not contain them.
-    let is_missing = coverage.elsewhere.iter().any(|entry| entry.followed < entry.count);
-    let place = if is_missing { "in this report" } else { "in the tree's figures" };
-    (!programs.is_empty()).then(|| format!("what {programs} started elsewhere is not {place}"))
+    let missing: Vec<_> = missing.collect();
+    let programs: BTreeSet<&str> = missing.iter().map(|entry| entry.program.as_str()).collect();
+    let programs = Vec::from_iter(programs).join(", ");
+    // A container that was followed is in the report. But hints are made of the tree's figures, which leave it out.
+    let is_any_unseen = missing.iter().any(|entry| entry.followed < entry.count);
+    let place = if is_any_unseen { "in this report" } else { "in the tree's figures" };
+    (!missing.is_empty()).then(|| format!("what {programs} started elsewhere is not {place}"))
 }
 
 /// Whether the kernel killed a process of the run for want of memory. The command may have succeeded all the same. Among the crashes,

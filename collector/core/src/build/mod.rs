@@ -40,9 +40,9 @@ use crate::run::elsewhere::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
-/// Builds the report of a run that is over, or of its time so far. Warnings and hints are concluded from the other figures, and so are
-/// made last. If tracking could not begin, the report keeps only what the command's parent knows.
+/// Builds the report of a run that is over, or of its time so far. If tracking could not begin, the report keeps only what the command's parent knows.
 pub fn report(inputs: &Inputs) -> Report {
+    // 1. Figures that several others are made of.
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let containers = containers::containers(inputs);
     let coverage = coverage(inputs, &containers);
@@ -74,6 +74,7 @@ pub fn report(inputs: &Inputs) -> Report {
             .or_else(|| cause(inputs, cgroup.as_ref())),
         wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
     };
+    // 2. All others. `series` comes before `cpu`, which it borrows.
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
@@ -122,6 +123,7 @@ pub fn report(inputs: &Inputs) -> Report {
         nodes: Vec::new(),
         ranks: None,
     };
+    // 3. What is concluded from the report itself.
     report.time_spent = Some(time_spent::time_spent(&inputs.run.time_spent, &report));
     report.warnings = warnings::warnings(inputs, &report);
     report.hints = hints::hints(&report, &basis(inputs));

@@ -177,23 +177,24 @@ fn verdict(
     if spent.known_threads as f64 <= spent.threads as f64 * Policy::LEAST_THREADS {
         return Err("too few of the threads were read");
     }
-    let most = time_spent.states.iter().max_by(|a, b| a.share.total_cmp(&b.share));
     let nothing = "nothing took 60% of the time";
-    let most = most.ok_or(nothing)?;
+    let Some(most) = time_spent.states.iter().max_by(|a, b| a.share.total_cmp(&b.share)) else {
+        return Err(nothing);
+    };
     let is_most = most.share >= Verdict::LEAST_SHARE;
-    // A state says it already.
-    let busy_gpu = busy_gpu(time_spent, report).filter(|_| !is_most || most.state != TimeState::Gpu);
-    let kind = match busy_gpu {
+    // If waiting for the GPU is what took most of the time, the verdict on that state says it.
+    let gpu_share = busy_gpu(time_spent, report).filter(|_| !is_most || most.state != TimeState::Gpu);
+    let kind = match gpu_share {
         Some(_) => VerdictKind::State(TimeState::Gpu),
         None if !is_most => return Err(nothing),
         None => kind(most.state, time_spent, report).ok_or("most of the time is unknown")?,
     };
     // A busy GPU is not what a command did.
-    let command = leader(most, spent).filter(|_| busy_gpu.is_none());
-    let said = words::Said { kind, most, command, busy_gpu, time_spent, spent, report };
+    let command = leader(most, spent).filter(|_| gpu_share.is_none());
+    let said = words::Said { kind, most, command, busy_gpu: gpu_share, time_spent, spent, report };
     Ok(Verdict {
         kind,
-        share: busy_gpu.unwrap_or(said.share()),
+        share: gpu_share.unwrap_or(said.share()),
         command: said.named().map(str::to_owned),
         text: said.sentence(),
         next_step: said.next_step(),

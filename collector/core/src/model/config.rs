@@ -216,7 +216,7 @@ pub struct Keep {
 pub struct SparePlaces {
     /// A directory of this user's for such reports. `None`: the environment names none.
     pub state: Option<Keep>,
-    /// The directory of temporary files, if that one can't be used.
+    /// The directory of temporary files. It is used if `state` is `None` or can't be written.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     pub temporary: PathBuf,
 }

@@ -263,7 +263,7 @@ impl RunState {
             }
             Observation::Readings(readings) => self.sampling.read(&mut self.tree, now_ns, readings),
             Observation::Peaks(peaks) => self.sampling.peaks(&self.tree, peaks),
-            Observation::Sharing(unit) => self.sampling.sharing(&self.tree, unit),
+            Observation::Sharing(unit) => self.sampling.take_in_sharing(&self.tree, unit),
             Observation::SampleRead => self.sampling.conclude(&mut self.tree, self.sampled_ns),
             Observation::SampleComplete => self.complete_sample(),
             Observation::System { memory_used_bytes, busy_ticks, cores, tools_ns } => {

@@ -217,10 +217,11 @@ impl Sum {
     /// The largest sum of the smallest values, with one report's largest value in the place of its smallest.
     fn largest_with_rise(&self, lower: &Lower) -> u128 {
         let mut largest = 0;
-        for (more_bins, rises) in lower.rises.iter().enumerate() {
+        for (extra_bins, rises) in lower.rises.iter().enumerate() {
             for (first, rise) in rises.iter().enumerate().filter(|(_, rise)| **rise > 0) {
-                // The point touches these bins. In which of them it rose is unknown, so the smallest sum counts.
-                let touched = self.bins.least.get(first..=first + more_bins).unwrap_or_default();
+                // A report's point touches the bins from `first` on. Its largest value is in one of them, it is unknown in which. So
+                // the smallest of their sums counts.
+                let touched = self.bins.least.get(first..=first + extra_bins).unwrap_or_default();
                 let least = touched.iter().min().copied().unwrap_or(0);
                 largest = largest.max(least + u128::from(*rise));
             }

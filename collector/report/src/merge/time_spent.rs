@@ -130,7 +130,7 @@ impl TimeSums {
         (self.unknown > 0).then(|| format!("unknown in {} of {all} reports", self.unknown))
     }
 
-    /// The entry of a state. `None`: no report was in it.
+    /// The entry of a state. `None`: no report spent time in it.
     fn state(&self, state: TimeState, all_ns: u128) -> Option<StateTime> {
         let ns = self.wall_ns[state as usize];
         let share = |ns: u128| ns as f64 / all_ns as f64;

@@ -145,7 +145,7 @@ impl Followed {
             ended_ns > at_ns || (is_new && candidates.iter().all(|group| group.processes(1).is_empty()))
         });
         if !is_restart && self.seen.created_ns.is_none() {
-            // What it used before, it used in a life that the run did not start.
+            // The container is older than the run. What was read before this start, by a `docker exec`, is not of the run.
             (self.seen.cpu_us, self.seen.peak_bytes) = (None, None);
             (self.seen.is_lower_bound, self.seen.missing, self.seen.is_oom_killed) = (false, None, None);
             self.place = Place::None;

@@ -1,7 +1,7 @@
 //! Reads a command line as docopt 0.6.2 reads it with the usage of gpu_tracker 5.0.1.
 //!
 //! In docopt, a long option can be shortened to any prefix that no other option has. Short options can stand together
-//! (`-etrue`), and options can stand after words. A line that fits no form of the usage is refused.
+//! (`-vh`), a value can follow its letter (`-etrue`), and options can stand after words. A line that fits no form of the usage is refused.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

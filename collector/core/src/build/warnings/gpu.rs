@@ -277,22 +277,23 @@ fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     may_be_used && answers.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
-/// Warns of GPUs whose driver did not answer for a while, besides those that are read slowly all the time. `None`: there is none.
+/// Warns of GPUs whose driver did not answer for a while. Not of those that are always slow: [`slow_readings`] warns of them. `None`:
+/// there is none.
 fn unread(usage: &GpuUsage) -> Option<String> {
-    // If no time between readings is much longer than the mean, the warning of `slow_readings` is enough.
-    let is_regular = |gpu: &DeviceUsage| {
+    // No time between readings is much longer than the mean.
+    let is_always_slow = |gpu: &DeviceUsage| {
         let longest_ns = usage.longest_unanswered_ns(gpu) as f64;
         is_slow(usage, gpu)
             && gpu.lists.answers.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * MOST_REGULAR)
     };
     let is_unread = |gpu: &&DeviceUsage| {
-        gpu.is_visible != Some(false) && usage.unanswered_ns(gpu) > 0 && !is_regular(gpu)
+        gpu.is_visible != Some(false) && usage.unanswered_ns(gpu) > 0 && !is_always_slow(gpu)
     };
     let unread: Vec<&DeviceUsage> = usage.devices.iter().filter(is_unread).collect();
     let unanswered_ns = unread.iter().map(|gpu| usage.unanswered_ns(gpu)).max()?;
     Some(format!(
-        "GPU memory was not read for {:.1} s of the run on {}, since the driver or the machine was slow: what was used meanwhile \
-         is missing, and where nothing else was seen it is not known whether there was any.",
+        "GPU memory was not read for {:.1} s of the run on {}: the driver or the machine was slow. Memory that was used in that time \
+         is missing. If none was seen at other times, it is not known whether any was used.",
         unanswered_ns as f64 / 1e9,
         names(usage, &unread)
     ))

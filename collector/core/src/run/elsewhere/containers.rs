@@ -153,8 +153,8 @@ fn docker_start_option(name: &str) -> Value {
     value_if_among(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
 }
 
-/// The containers, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
-/// as `docker ps`, or it is a local podman, which runs containers itself, below the tree.
+/// Reads from a call of docker, or of a program like it, which containers or which build of an image it asks the daemon to run. `None`:
+/// it asks for none (`docker ps`), or it is a local podman, which needs no daemon, so that its containers are in the tree.
 pub(super) fn call<'a>(program: &str, args: &'a [String]) -> Option<Call<'a>> {
     /// Subcommands that have subcommands.
     const GROUPS: [&str; 9] =

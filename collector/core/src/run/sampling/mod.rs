@@ -393,30 +393,33 @@ impl Sampling {
         self.estimates.stale(tree, self.last_readings(), &self.current.tried)
     }
 
-    /// Takes in the third pass: how the members of a unit (processes that were read together) share memory. Notes what was tried, so
-    /// that no other unit of this sample has it. If the footprint may have changed, makes the estimates anew, since the next unit is
-    /// chosen by them.
-    pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
+    /// Takes in a reading of the third pass: how the members of a unit (processes that were read together) share memory. If the
+    /// footprint may have changed, makes the estimates anew, since the next unit is chosen by them.
+    pub(crate) fn take_in_sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;
-        // This comes before the unit's readings replace earlier ones. For a process that is read by itself, relatives are not looked
-        // up.
+        // This comes before the loop, which replaces earlier readings. A unit of one process has none of its relatives.
         let oldest_ns = if is_group { self.first_read_ns(&unit.members) } else { 0 };
         for (id, read) in &unit.read {
             may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
         }
-        for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
-            self.current.tried.groups.insert(process.program.group);
-            self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
-            // A group that was read without its files can have them read later in this sample.
-            if !is_group || unit.with_files {
-                self.current.tried.files.insert(process.ids.id);
-            }
-        }
+        self.note_tried(tree, unit);
         self.current.is_any_sharing_read |= !unit.read.is_empty();
         self.discard_if_moved(&unit.sizes_after);
         if may_change_footprint {
             self.estimates = footprint::estimate_all(tree, self.last_readings());
+        }
+    }
+
+    /// Notes which processes and groups a unit has, so that no other unit of this sample has them.
+    fn note_tried(&mut self, tree: &Tree, unit: &SharingReadings) {
+        for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
+            self.current.tried.groups.insert(process.program.group);
+            self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
+            // A group that was read without its files can have them read later in this sample.
+            if unit.members.len() == 1 || unit.with_files {
+                self.current.tried.files.insert(process.ids.id);
+            }
         }
     }
 

@@ -253,7 +253,8 @@ impl Run {
             let read = unit.order.iter().filter_map(|target| read(self, target)).collect();
             let with_files = is_by_pages(&unit);
             let members = unit.members;
-            self.sampling.sharing(&self.tree, &SharingReadings { members, read, sizes_after, with_files });
+            self.sampling
+                .take_in_sharing(&self.tree, &SharingReadings { members, read, sizes_after, with_files });
         }
         let mut units = self.sampling.stale(&self.tree);
         if self.reads_all {
@@ -268,7 +269,7 @@ impl Run {
             let read = unit.order.iter().filter_map(|target| read(self, target)).collect();
             let with_files = is_by_pages(&unit);
             let readings = SharingReadings { members: unit.members, read, with_files, ..Default::default() };
-            self.sampling.sharing(&self.tree, &readings);
+            self.sampling.take_in_sharing(&self.tree, &readings);
         }
         self.sampling.conclude(&mut self.tree, self.sampled_ns);
         let mut sample = self.sampling.take().expect("it was concluded");
@@ -451,8 +452,10 @@ fn member_that_lost_its_memory_voids_its_groups_sharing() {
     let ids = run.tree.alive().to_vec();
     assert!(run.sampling.readings.values().all(|reading| reading.sharing.is_some()));
     let sizes_after = vec![(ids[0], Some(Made::with(400).size())), (ids[1], None)];
-    run.sampling
-        .sharing(&run.tree, &SharingReadings { members: ids.clone(), sizes_after, ..Default::default() });
+    run.sampling.take_in_sharing(
+        &run.tree,
+        &SharingReadings { members: ids.clone(), sizes_after, ..Default::default() },
+    );
     assert!(run.sampling.readings.values().all(|reading| reading.sharing.is_none()));
     assert_eq!(run.sampling.readings[&ids[1]].size.rss_bytes, 400 * MIB, "what it had stands");
 }

@@ -16,8 +16,9 @@ pub struct Counts {
     /// Processes that the kernel reaped by itself: because their parent ignores SIGCHLD, or because it killed them with
     /// the init of their pid namespace. No process's sums include what they used.
     pub autoreaped: u64,
-    /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
-    /// started them with the command's environment. The launcher's sums do not include them.
+    /// Processes that carry the run's session, are not known to descend from the command, and have no REAPED record. If the connector
+    /// saw every fork, a service outside of the tree started them (slurmstepd, asked by srun). What wait4 tells the launcher does not
+    /// include what they used.
     pub joined_unreaped: u64,
     /// CPU time of the processes in `joined_unreaped` and of the children that they waited for, as far as known, microseconds.
     pub joined_unreaped_cpu_us: u64,

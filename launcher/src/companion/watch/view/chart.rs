@@ -191,7 +191,7 @@ fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let count = entries.len();
     for (position, (rank, name, bytes)) in entries.into_iter().enumerate() {
         let name = column(name, quote::width(&quote::escape(name)).min(NAME_WIDTH));
-        // A command that is not among those with most RAM of this moment has little or none.
+        // `-`: the command has little RAM at this moment or none, or the RAM by command is unknown.
         let bytes = bytes.map_or("-".into(), |value| super::text::bytes(value, model.unit));
         let (letter, told) = (format!("  {}", mark(rank, is_coloured(model))), format!(" {name} {bytes}"));
         let width = quote::width(&letter) + quote::width(&told);

@@ -239,13 +239,15 @@ impl LeftOut {
     }
 }
 
-/// What each member adds, oldest first, if all were read. Together they add the sum of their proportional sizes. `without`
-/// is a process of the group that is no member: its part of the pages that it shares with them is added. The oldest counts in
+/// What each member adds, oldest first, if all were read. Together they add the sum of their proportional sizes. The oldest counts in
 /// full, and the others share the rest.
 ///
-/// The readings can be of different samples. If a member copied a page before its own reading and after a relative's, the
-/// relative's part of that page is too small. If that relative is `without`, the page can be in the sum though `without` alone
-/// has it by now.
+/// `without` is a process of the group that is no member: the command's first process, where the footprint of its descendants is
+/// wanted. The proportional sizes of the members lack its part of the pages that they share with it. So that part is added to the sum.
+///
+/// The readings can be of different samples. Example: process A is read, then its relative B copies a page that both had, then B is
+/// read. A's size has half of that page, though A now has all of it. If A is `without`, its half is in the sum, though no member has the
+/// page. The `uncertain_bytes` contain both errors.
 fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec<Anonymous> {
     let known: Vec<KnownSharing> = members.iter().map(|member| member.known(page_bytes)).collect();
     let left_out = without.map(|process| LeftOut::new(process, members, page_bytes)).unwrap_or_default();

@@ -130,7 +130,7 @@ fn sharing_that_could_not_be_read_is_read_of_the_next_program() {
         read: vec![(main, SharingReading::Denied)],
         ..Default::default()
     };
-    run.sampling.sharing(&run.tree, &denied);
+    run.sampling.take_in_sharing(&run.tree, &denied);
     run.conclude();
     run.now_ns += S;
     run.start(MAIN);
@@ -150,7 +150,7 @@ fn relatives_whose_sharing_only_root_may_read_have_a_bound() {
     run.sample(1);
     let members = run.tree.alive().to_vec();
     let read = members.iter().map(|id| (*id, SharingReading::Denied)).collect();
-    run.sampling.sharing(&run.tree, &SharingReadings { members, read, ..Default::default() });
+    run.sampling.take_in_sharing(&run.tree, &SharingReadings { members, read, ..Default::default() });
     run.sample(1);
     assert_eq!(run.ram.max.combined.footprint_bytes, 200 * MIB);
     let [main, descendants, combined] = run.ram.at_most_bytes.values();

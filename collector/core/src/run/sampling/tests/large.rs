@@ -66,7 +66,7 @@ fn relatives_that_could_not_be_read_are_not_tried_again_for_the_same_sample() {
     run.sampling.peaks(&run.tree, &[]);
     let unit = run.sampling.next_unit(&run.tree, Groups::default()).unwrap();
     let nothing = SharingReadings { members: unit.members, with_files: true, ..Default::default() };
-    run.sampling.sharing(&run.tree, &nothing);
+    run.sampling.take_in_sharing(&run.tree, &nothing);
     assert!(run.sampling.next_unit(&run.tree, Groups::default()).is_none());
     assert!(run.sampling.stale(&run.tree).is_empty());
 }
