@@ -35,11 +35,11 @@ def first_line(command: Sequence[Word]) -> str:
 
 
 def cargo_build(profile: str, *options: str, quiet: bool = False) -> dict[str, pathlib.Path]:
-    """Builds with cargo and gives the executables by the names of their targets."""
+    """Builds with cargo and gives the executables and C libraries by the names of their targets."""
     command = ["cargo", "build", *(["--quiet"] if quiet else []), "--profile", profile, "--locked", *options]
     command.append("--message-format=json-render-diagnostics")
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return executables(done.stdout.splitlines())
+    return built(done.stdout.splitlines())
 
 
 def compile_c(program: pathlib.Path, source: pathlib.Path, *options: str) -> pathlib.Path:
@@ -49,11 +49,14 @@ def compile_c(program: pathlib.Path, source: pathlib.Path, *options: str) -> pat
     return program
 
 
-def executables(messages: Iterable[str]) -> dict[str, pathlib.Path]:
-    """The executables that cargo's JSON messages name, tests left out."""
+def built(messages: Iterable[str]) -> dict[str, pathlib.Path]:
+    """The executables and C libraries that cargo's JSON messages name, tests left out."""
     found = {}
     for line in messages:
         message = json.loads(line)
-        if message.get("executable") and not message["profile"]["test"]:
-            found[message["target"]["name"]] = pathlib.Path(message["executable"])
+        target = message.get("target", {})
+        if target.get("kind") == ["cdylib"] and "filenames" in message:
+            found[target["name"]] = pathlib.Path(message["filenames"][0])
+        elif message.get("executable") and not message["profile"]["test"]:
+            found[target["name"]] = pathlib.Path(message["executable"])
     return found

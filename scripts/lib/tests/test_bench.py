@@ -10,7 +10,7 @@ import struct
 import tempfile
 import unittest
 
-from gpu_track_scripts.bench import cli, jobs, peers, processes, runs, sampling, tracked, workbench
+from gpu_track_scripts.bench import cli, gpu, jobs, peers, processes, runs, sampling, tracked, workbench
 from gpu_track_scripts.bench.peers import PeerFigures
 from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
 from gpu_track_scripts.commands import Word
@@ -213,6 +213,14 @@ class Runs(unittest.TestCase):
     def test_true_is_judged_in_units_of_the_programs_own_start(self) -> None:
         self.assertTrue(runs.true_row({"ours": [4.6] * 2, "bare": [1.0] * 2, "version": [2.0] * 2}).is_met)
         self.assertFalse(runs.true_row({"ours": [4.7] * 2, "bare": [1.0] * 2, "version": [2.0] * 2}).is_met)
+
+    def test_gpu_driver_is_judged_by_its_calls_and_by_how_often_memory_is_read(self) -> None:
+        calls = ["nvmlDeviceGetComputeRunningProcesses_v3"] * 300 + ["nvmlDeviceGetMemoryInfo_v2"] * 3_000
+        report = {"wall_s": 10.0, "gpus": [{"reading": {"mean_interval_s": 0.11}}]}
+        row = gpu.gpus8_row(calls, report)
+        self.assertEqual((row.found, row.is_met), ("15.0%, every 0.110 s", True))
+        self.assertFalse(gpu.gpus8_row([*calls, "nvmlInit"], report).is_met)
+        self.assertFalse(gpu.gpus8_row([], {**report, "gpus": [{"reading": {"mean_interval_s": 0.12}}]}).is_met)
 
     def test_memory_may_grow_only_until_warm(self) -> None:
         coverage = {"processes": 40_001, "dropped_events": 0}

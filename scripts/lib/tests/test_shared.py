@@ -60,7 +60,7 @@ class Commands(unittest.TestCase):
             artifact("gpu-track-run", "/t/deps/gpu_track_run-1", is_test=True),
             {"reason": "build-finished", "success": True},
         ]
-        found = commands.executables(json.dumps(message) for message in messages)
+        found = commands.built(json.dumps(message) for message in messages)
         self.assertEqual(found, {"gpu-track-run": pathlib.Path("/t/gpu-track-run")})
 
 

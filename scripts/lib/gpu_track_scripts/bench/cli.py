@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
 from gpu_track_scripts.bench import peers as other_programs
+from gpu_track_scripts.bench.gpu import gpus8
 from gpu_track_scripts.bench.jobs import peers
 from gpu_track_scripts.bench.processes import fork, spawn
 from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
@@ -50,6 +51,7 @@ ALL: list[Benchmark] = [
     memory,
     dirty,
     many,
+    gpus8,
     peers,
     ring,
 ]

@@ -406,8 +406,8 @@ impl Plan {
     /// The shares of the thread's time for memory with the lists, and for memory in use alone, which is a part of that.
     fn memory_shares(&self) -> [f64; 2] {
         let whole = [policy::MEMORY_SHARE, policy::IN_USE_SHARE];
-        // While the budget pays back a debt, as at the start, the lists keep their larger share.
-        let is_less = self.scale < 1.0 && self.budget.free_part() >= 1.0;
+        // While the budget pays back a large debt, as at the start, the lists keep their larger share.
+        let is_less = self.scale < 1.0 && self.budget.free_part() >= policy::FREE_PART_AT_REST;
         let shares = if is_less { policy::SHARES_AT_LESS } else { whole };
         shares.map(|share| share * self.scale_now())
     }

@@ -15,7 +15,10 @@ pub(super) const MEMORY_SHARE: f64 = 0.50;
 pub(super) const IN_USE_SHARE: f64 = 0.35;
 /// [`MEMORY_SHARE`] and [`IN_USE_SHARE`] where the driver may be kept busy for less than [`WHOLE_SHARE`]. Memory in use shows a
 /// change, so the lists are read less often. The time saved goes to the other figures.
-pub(super) const SHARES_AT_LESS: [f64; 2] = [0.44, 0.38];
+pub(super) const SHARES_AT_LESS: [f64; 2] = [0.42, 0.38];
+/// The least part of the budget that pays back no debt, once the first readings of all devices are paid back. To list the devices
+/// again and again takes up to 4% of the budget.
+pub(super) const FREE_PART_AT_REST: f64 = 0.95;
 /// The part of the thread's time that each other kind of figures may take.
 pub(super) const SHARES: [(Kind, f64); 9] = [
     (Kind::AllLists, 0.03),

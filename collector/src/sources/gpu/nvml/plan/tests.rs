@@ -261,3 +261,21 @@ fn memory_is_read_as_asked_for_where_a_quarter_of_the_time_allows_it() {
     let longest_ms = longest(&read[&(Some("GPU-3".to_owned()), Kind::Memory)]) / MS;
     assert!(longest_ms <= 130, "{longest_ms}");
 }
+
+/// To list the devices again and again is a small debt. It does not give the lists the larger share of the start.
+// Requirement: GPU-29
+#[test]
+fn lists_have_their_smaller_share_though_devices_are_listed_again_and_again() {
+    let mut plan = Plan::new(100 * MS, 25);
+    let ids: Vec<String> = (0..8).map(|n| format!("GPU-{n}")).collect();
+    plan.set_devices(&ids, &BTreeSet::new(), 0);
+    let cost_ns = |kind| if kind == Kind::Lists { 4_550_000 } else { 50_000 };
+    follow(&mut plan, 20_000 * MS, cost_ns);
+    plan.owe(21_000 * MS, MS);
+    let [memory, _] = plan.memory_shares();
+    let expected = policy::SHARES_AT_LESS[0] / 3.0;
+    assert!((expected * policy::FREE_PART_AT_REST..expected).contains(&memory), "{memory}, {expected}");
+    // The first look at all devices.
+    plan.owe(21_000 * MS, 108 * MS);
+    assert!(plan.memory_shares()[0] > expected);
+}
