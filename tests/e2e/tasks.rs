@@ -524,3 +524,67 @@ fn exported_benchmark_begins_with_snakemakes_own_columns() {
     let head: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
     assert_eq!((head.get(..own.len()), text.lines().count()), (Some(&own[..]), 2), "{text}");
 }
+
+/// Prints the table of docs/ACCURACY.md: jobs that say themselves what they used, by Snakemake's own benchmark and by this report.
+#[test]
+#[ignore = "prints a table: cargo test --test e2e -- --ignored --nocapture table_of_benchmarks"]
+fn table_of_benchmarks() {
+    let python = or_skip!(python());
+    let (burn, touch) = (program("burn"), program("touch"));
+    let jobs = [
+        ("one process of 300 MB", format!("{burn} 2; {touch} hold 300000000 2000"), "300"),
+        (
+            "four of 200 MB at once",
+            format!("{burn} 2 children 4 & {touch} together 4 200000000 3000; wait"),
+            "800",
+        ),
+        (
+            "500 MB for 0.15 s of 4 s",
+            format!("{touch} hold 50000000 2000; {touch} hold 500000000 150; {touch} hold 50000000 2000"),
+            "500",
+        ),
+        (
+            "150 processes, one after another",
+            format!("for i in $(seq 150); do {burn} 0.02; done"),
+            "less than 2",
+        ),
+        ("0.3 s", format!("{burn} 0.2; {touch} hold 100000000 100"), "100"),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let outputs: Vec<String> = (0..jobs.len()).map(|number| format!("'{number}.out'")).collect();
+    let mut snakefile = format!("rule all:\n    input: {}\n", outputs.join(", "));
+    for (number, (_, job, _)) in jobs.iter().enumerate() {
+        snakefile += &format!(
+            "rule job{number}:\n    output: '{number}.out'\n    benchmark: '{number}.tsv'\n    \
+             shell: 'TIMEFORMAT=\"%U %S\"; {{{{ time ( {job} ) ; }}}} 2> {{output}}'\n"
+        );
+    }
+    fs::write(directory.path().join("Snakefile"), snakefile).unwrap();
+    let run = tracked([python.to_str().unwrap(), "-m", "snakemake", "-q", "-c1"])
+        .with({
+            let directory = directory.path().to_owned();
+            move |command| command.current_dir(&directory).env("XDG_CACHE_HOME", &directory)
+        })
+        .run();
+    let report = run.report();
+    let read = |name: String| fs::read_to_string(directory.path().join(name)).unwrap();
+    println!("\n| job | CPU s, by the shell | Snakemake | gpu-track | MB held | Snakemake | gpu-track |");
+    println!("|---|---|---|---|---|---|---|");
+    for (number, (name, _, held_mb)) in jobs.iter().enumerate() {
+        let cpu_s: f64 =
+            read(format!("{number}.out")).split_whitespace().map(|s| s.parse::<f64>().unwrap()).sum();
+        let benchmark = read(format!("{number}.tsv"));
+        let [theirs] = &tsv(&benchmark)[..] else { panic!("{benchmark}") };
+        let mb = |text: &str| text.parse::<f64>().map_or(f64::NAN, |mib| mib * 1.048_576);
+        let start = format!("job{number}: ");
+        let tasks = report.array("tasks");
+        let ours = tasks.iter().find(|task| task["name"].as_str().unwrap().starts_with(&start)).unwrap();
+        println!(
+            "| {name} | {cpu_s:.2} | {} | {:.2} | {held_mb} | {:.0} | {:.0} |",
+            theirs["cpu_time"],
+            ours["cpu_s"].as_f64().unwrap(),
+            mb(theirs["max_rss"]),
+            ours["peak_ram_bytes"].as_f64().unwrap() / MB,
+        );
+    }
+}
