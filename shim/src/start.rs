@@ -134,7 +134,7 @@ fn argument_names(mut arguments: Arguments) -> [u8; NAME_BYTES] {
     names.text.bytes
 }
 
-/// The names where the constructor gets no arguments (musl), from /proc.
+/// The names for the START record from /proc/self/cmdline, where the constructor gets no arguments (musl).
 fn cmdline_names() -> [u8; NAME_BYTES] {
     let mut buffer = [0u8; 1024];
     let mut names = Names::default();

@@ -47,7 +47,7 @@ pub(super) enum Block {
 pub(super) struct Section {
     /// `None` for details of the row above, and for the whole document.
     pub(super) title: Option<String>,
-    /// The name of its numbers' unit, for a form that has no unit beside each number.
+    /// The name of the unit of its numbers. Only the form of gpu_tracker has it, as a row of its own.
     pub(super) unit: Option<&'static str>,
     pub(super) blocks: Vec<Block>,
 }

@@ -32,7 +32,7 @@ const PRAGMAS: [(&str, &str); 5] = [
     ("temp_store", "MEMORY"),
     ("cache_size", "-64"),
 ];
-/// Maximum number of bytes of memory that SQLite takes in this process. It has a few MB, for a database of any size.
+/// Hard limit of SQLite's memory, bytes. It takes a few MB, for a database of any size.
 const MAX_HEAP_BYTES: &str = "67108864";
 /// SQLite executes a query in steps. After so many of them, it asks whether to go on.
 const STEPS: i32 = 1000;

@@ -22,8 +22,8 @@ pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
 
 /// Reads what a process runs, and whose memory it has if `question` asks for that.
 ///
-/// `began_by_ns` dates that memory: the program had begun by then, CLOCK_MONOTONIC nanoseconds. Only the caller knows that time.
-/// Leaves `is_answer` false: a scan reads programs unasked, and the caller sets it if the core has asked.
+/// `began_by_ns`: a time by which the program had begun, CLOCK_MONOTONIC nanoseconds. It is returned beside what was found of the memory.
+/// `is_answer` is false: a caller that answers the core sets it.
 pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, began_by_ns: u64) -> ProgramSeen {
     let memory = match question {
         // The core knows already that the memory is the process's own.

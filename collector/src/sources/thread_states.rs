@@ -461,7 +461,8 @@ impl ThreadReader {
         })
     }
 
-    /// Whether another one of these processes has the other end of a pipe of this one. So it is if they are too many to look at.
+    /// Whether another one of these processes has the other end of a pipe of this one. Also true if there are more than [`MAX_PEERS`],
+    /// or the budget ends before all were looked at: a pipe within the run is the usual case.
     fn has_peer(&mut self, pid: u32, pipe: &Descriptor, all: &[ThreadTarget]) -> bool {
         if all.len() > MAX_PEERS {
             return true;

@@ -47,10 +47,11 @@ const REPORTED: u64 = 4 << 40;
 const HEAD: usize = 24;
 /// Bytes before an item of the outbox: length and checksum.
 const OUTGOING_HEAD: usize = 16;
-/// Bytes of a journal entry. None crosses a page, so a killed writer leaves whole ones.
+/// Bytes of a journal entry, and of a connector event. Both divide a page. SIGKILL can cut a write(2) between two pages only, so each of
+/// them is whole or absent.
 const ENTRY: usize = size_of::<Entry>();
-/// Bytes of a connector event. None crosses a page, either.
 const EVENT: usize = size_of::<EventSlot>();
+const _: () = assert!(4096 % ENTRY == 0 && 4096 % EVENT == 0);
 /// The unit of a file's blocks (stat(2)), which does not depend on the file system.
 const STAT_BLOCK_BYTES: u64 = 512;
 

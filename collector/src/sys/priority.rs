@@ -37,8 +37,8 @@ pub(crate) fn prefer_short_slices() {
 
 /// Lets the calling thread run before all ordinary processes (SCHED_FIFO). If that is not permitted, requests short slices.
 ///
-/// For threads that do little work at a time. What they start does not inherit the policy. Makes system calls only, because
-/// it is called between fork and exec.
+/// For threads that do little work at a time. What they start does not inherit SCHED_FIFO, but short slices. Makes system calls only,
+/// because it is called between fork and exec.
 pub fn prefer_at_once() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter lives through the call; if the call fails, nothing has changed.

@@ -59,13 +59,49 @@ fn names() -> Vec<&'static str> {
     format::names().chain([CSV, MARKDOWN]).collect()
 }
 
+/// What is read.
+enum Given {
+    /// The newest report that was kept.
+    Newest,
+    /// A directory of reports.
+    Directory(PathBuf),
+    /// A report, a tracking file, or a bundle of evidence.
+    File(PathBuf),
+}
+
+impl Given {
+    fn new(path: Option<PathBuf>) -> Self {
+        match path {
+            None => Self::Newest,
+            Some(path) if path.is_dir() && !is_bundle(&path) => Self::Directory(path),
+            Some(path) => Self::File(path),
+        }
+    }
+}
+
+/// What is shown of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Report,
+    Tasks,
+    /// The run over time, or its events.
+    OverTime,
+}
+
+/// Whether a directory is a bundle of evidence.
+fn is_bundle(path: &Path) -> bool {
+    path.join(bundle::MANIFEST).is_file()
+}
+
 /// Shows what the arguments name on stdout, or writes it where `-o` says.
 ///
 /// # Errors
 /// If the file can't be read, it lacks what the options ask for, or a place can't be used.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
     let ReportArguments { file, tasks, time, in_directory, mut places, report } = arguments;
-    if !file.as_ref().is_some_and(|path| path.is_dir()) {
+    let given = Given::new(file);
+    let is_directory = matches!(given, Given::Directory(_));
+    if !is_directory {
         time.check()?;
         if in_directory.sort.is_some() {
             return Err(UsageError::of_option("--sort", "only a directory of reports is sorted"));
@@ -77,66 +113,99 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
     let of_one_report = report.of_one_report();
     // A directory and the run over time are shown as tables, whose files can have different forms.
-    let has_tables = tasks || time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
-    if places.format.is_none() && names_csv(&places.outputs, has_tables) {
+    if places.format.is_none() && names_csv(&places.outputs, tasks || time.is_any() || is_directory) {
         places.format = Some(CSV.to_owned());
     }
     if !tasks && places.format.as_deref() == Some(MARKDOWN) {
         return Err(UsageError::of_option("--format", "\"markdown\" is for --tasks"));
     }
-    let style: Style = ReportConfig::from(report).style;
-    // If this is false, the run over time or its events are shown. CSV can only mean the run over time.
-    let is_report = !time.is_any() && places.format() != CSV;
-    // --metrics adds charts to the page of a report.
-    let show_report = |json: &str, path: &Path| match time.has_metrics() {
-        _ if tasks => show_tasks(json, path, &places, of_one_report),
-        true => over_time::page_of_report(json, path, &time, &places, style),
-        false => show::report(json, path.display(), &places, style),
+    let shown = match tasks {
+        true => Shown::Tasks,
+        // Without --tasks, CSV can only mean the run over time.
+        false if time.is_any() || places.format() == CSV => Shown::OverTime,
+        false => Shown::Report,
     };
-    let show_asked = |json: &str, path: &Path| {
-        if is_report || tasks {
-            return show_report(json, path);
-        }
-        check_table(&places, of_one_report)?;
-        over_time::of_report(json, path, &time, &places)
-    };
-    let Some(path) = file else {
-        return match last::newest() {
-            Ok(kept) => show_asked(&kept.json, &kept.path),
+    let view = View { shown, time, places, style: ReportConfig::from(report).style, of_one_report };
+    match given {
+        Given::Newest => match last::newest() {
+            Ok(kept) => view.show(&kept.json, &kept.path),
             Err(problem) => Ok(console::failure(problem)),
-        };
-    };
-    // A bundle of evidence is a directory, too.
-    let path = match path.join(bundle::MANIFEST).is_file() {
-        true => path.join(if is_report || tasks { bundle::REPORT } else { bundle::tail_of(&path) }),
-        false => path,
-    };
-    if path.is_dir() {
-        if tasks || time.is_any() || time.has_metrics() {
+        },
+        Given::Directory(path) => view.show_directory(&path, &in_directory),
+        Given::File(path) => view.show_file(path),
+    }
+}
+
+/// What the options ask for.
+struct View {
+    shown: Shown,
+    time: TimeArgs,
+    places: ReportPlaces,
+    style: Style,
+    /// An option that only a report takes.
+    of_one_report: Option<&'static str>,
+}
+
+impl View {
+    /// Shows a directory of reports.
+    fn show_directory(
+        &self,
+        path: &Path,
+        options: &directory::DirectoryArgs,
+    ) -> Result<ExitCode, UsageError> {
+        if self.shown == Shown::Tasks || self.time.is_any() || self.time.has_metrics() {
             let problem =
                 "is a directory of reports: --tasks, --every, --list-events and --metrics are for one run";
-            return Err(UsageError::of_path(&path, problem));
+            return Err(UsageError::of_path(path, problem));
         }
-        check_table(&places, of_one_report)?;
-        time.check_date()?;
-        return directory::show(&path, &in_directory, time.since_date(), &places);
+        check_table(&self.places, self.of_one_report)?;
+        self.time.check_date()?;
+        directory::show(path, options, self.time.since_date(), &self.places)
     }
-    let problem = |problem: String| UsageError::of_path(&path, problem);
-    // `None` if the file's name is not that of a tracking file. A tracking file can have a report, too.
-    if let Some(recording) = read_recording(&path, Detail::Points) {
-        let recording = recording.map_err(problem)?;
-        let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
-        return match report.filter(|_| is_report || tasks) {
-            Some(json) => show_report(json, &path),
-            None if tasks => Err(UsageError::of_path(&path, "has no report, and so no tasks")),
-            None => {
-                check_table(&places, of_one_report)?;
-                over_time::of_recording(recording, &path, &time, &places)
-            }
+
+    /// Shows what is asked for of a report, a tracking file, or a bundle.
+    fn show_file(&self, path: PathBuf) -> Result<ExitCode, UsageError> {
+        let path = match is_bundle(&path) {
+            true if self.shown == Shown::OverTime => path.join(bundle::tail_of(&path)),
+            true => path.join(bundle::REPORT),
+            false => path,
         };
+        let problem = |problem: String| UsageError::of_path(&path, problem);
+        // `None` if the file's name is not that of a tracking file. A tracking file can have a report, too.
+        if let Some(recording) = read_recording(&path, Detail::Points) {
+            let recording = recording.map_err(problem)?;
+            let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
+            return match report.filter(|_| self.shown != Shown::OverTime) {
+                Some(json) => self.show(json, &path),
+                None if self.shown == Shown::Tasks => {
+                    Err(UsageError::of_path(&path, "has no report, and so no tasks"))
+                }
+                None => {
+                    check_table(&self.places, self.of_one_report)?;
+                    over_time::of_recording(recording, &path, &self.time, &self.places)
+                }
+            };
+        }
+        let json =
+            given_file::read_text(&path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
+        self.show(&json, &path)
     }
-    let json = given_file::read_text(&path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
-    show_asked(&json, &path)
+
+    /// Shows what is asked for of the report `json`, which was read from `path`.
+    fn show(&self, json: &str, path: &Path) -> Result<ExitCode, UsageError> {
+        match self.shown {
+            Shown::Tasks => show_tasks(json, path, &self.places, self.of_one_report),
+            Shown::OverTime => {
+                check_table(&self.places, self.of_one_report)?;
+                over_time::of_report(json, path, &self.time, &self.places)
+            }
+            // --metrics adds charts to the page of a report.
+            Shown::Report if self.time.has_metrics() => {
+                over_time::page_of_report(json, path, &self.time, &self.places, self.style)
+            }
+            Shown::Report => show::report(json, path.display(), &self.places, self.style),
+        }
+    }
 }
 
 /// Shows the tasks that the report `json` has, which was read from `path`.

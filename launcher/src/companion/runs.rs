@@ -46,6 +46,9 @@ pub(super) fn segment_of(live: &Path) -> PathBuf {
     OsString::from(OsStr::from_bytes(segment)).into()
 }
 
+/// The names that the launcher runs by.
+const NAMES: [&str; 2] = ["gpu-track-run", "gpu-tracker"];
+
 /// Finds the pids of this user's gpu-track-run processes that are in another mount namespace, so that their live files can't be
 /// seen from here. `known`: the live files that can be seen.
 pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
@@ -55,16 +58,19 @@ pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let process = entry.path();
         let is_own = entry.metadata().is_ok_and(|process| process.uid() == uid);
-        let has_name = fs::read_to_string(process.join("comm")).is_ok_and(|name| name == "gpu-track-run\n");
-        // The collector is the same program, by another name.
+        let has_name = || {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            NAMES.contains(&name.trim_end())
+        };
+        // The collector is the same program, and has a first word of its own.
         let is_launcher = || {
             let words = fs::read(process.join("cmdline")).unwrap_or_default();
             let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
-            first.ends_with(b"gpu-track-run") || first.ends_with(b"gpu-tracker")
+            NAMES.iter().any(|name| first.ends_with(name.as_bytes()))
         };
         let is_elsewhere = || mount_namespace(&process).is_some_and(|theirs| theirs != ours);
         let is_known = known.iter().any(|found| found.launcher_pid == pid);
-        (is_own && has_name && !is_known && is_launcher() && is_elsewhere()).then_some(pid)
+        (is_own && has_name() && !is_known && is_launcher() && is_elsewhere()).then_some(pid)
     };
     let mut pids: Vec<u32> =
         fs::read_dir(proc_root).into_iter().flatten().flatten().filter_map(hidden).collect();

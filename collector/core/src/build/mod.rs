@@ -540,6 +540,7 @@ fn lacks_joined(inputs: &Inputs, kernel_us: u64) -> bool {
         return false;
     }
     let connector = &inputs.run.health.connector;
+    // The connector reported each fork, so no process of the tree made them.
     if connector.absent.is_none() && connector.overruns == 0 {
         return true;
     }

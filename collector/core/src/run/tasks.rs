@@ -150,18 +150,18 @@ impl Tasks {
             return;
         }
         self.totals_of(task).add(process, gpu_bytes);
+        // OTHERS is not in the table, so the loops below do not reach it.
         if task == TaskId::OTHERS && born_in != task {
             self.totals_of(task).add_start(process);
         }
-        let mut is_begun = true;
         for (around, _) in table.with_those_around(task) {
-            is_begun &= around != born_in;
             let totals = self.totals_of(around);
             totals.end_ns = totals.end_ns.max(process.end_ns());
             totals.begins_ns = Some(totals.begins_ns.unwrap_or(u64::MAX).min(process.start_ns));
-            if is_begun {
-                totals.add_start(process);
-            }
+        }
+        // The process began the tasks from its own outwards, up to the one that it was made in.
+        for (begun, _) in table.with_those_around(task).take_while(|(around, _)| *around != born_in) {
+            self.totals_of(begun).add_start(process);
         }
     }
 

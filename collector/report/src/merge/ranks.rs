@@ -51,7 +51,7 @@ pub(super) struct RankTable {
 #[derive(Debug)]
 struct OpenRank {
     usage: RankUsage,
-    /// The end of the report whose exit it has, microseconds since the epoch.
+    /// When the report ended that the exit in `usage` is from, microseconds since the epoch.
     exit_us: i64,
     /// When the commands of its reports ran: each end by its start, microseconds since the epoch.
     spans: BTreeMap<i64, i64>,

@@ -31,8 +31,9 @@ struct CommandSums {
 /// Where the time of the reports so far went.
 #[derive(Debug, Default)]
 pub(super) struct TimeSums {
-    /// Reports that tell where their time went, and those that don't.
+    /// Reports that tell where their time went.
     known: u64,
+    /// Reports that do not.
     unknown: u64,
     samples: u64,
     wall_ns: ByState,
@@ -72,6 +73,7 @@ impl TimeSums {
             }
             for CommandShare { command, share } in by_command {
                 if let Some(sums) = self.command(command) {
+                    // Both shares are parts of the wall time, so their quotient is the command's part of this state.
                     sums.wall_ns[state_index] += ns(s * share / state_share);
                 }
             }
@@ -81,7 +83,7 @@ impl TimeSums {
         }
         for time in &spent.commands {
             let Some(sums) = self.command(&time.command) else { continue };
-            time.states.iter().for_each(|time| sums.thread_ns[time.state as usize] += ns(time.s));
+            time.states.iter().for_each(|state| sums.thread_ns[state.state as usize] += ns(state.s));
             sums.children_ns += ns(time.waiting_for_children_s);
             sums.pipes_ns += ns(time.waiting_for_pipes_s);
         }

@@ -90,33 +90,26 @@ impl History {
         self.points.iter().find(|point| point.by_command.is_some()).map(|point| point.from_s)
     }
 
-    /// Parts the time from 0 to `end_s` into `count` columns, and returns the largest RAM in each. `None` stands for a column of
-    /// which nothing is known. `commands`: names whose bytes each column has.
+    /// Parts the time from 0 to `end_s` into `count` columns. A column has the RAM of its largest stretch, also by command, and the mean
+    /// CPU utilization of its time. `None` stands for a column of which nothing is known. `commands`: names whose bytes each column has.
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
-        // The stretch with most RAM of each column. Of several with the same RAM, it is the last.
-        let mut largest: Vec<Option<&Point<usize>>> = vec![None; count];
-        // For each column: CPU utilization times time, and that time.
-        let mut cpu = vec![(0.0, 0.0); count];
+        let mut all = vec![Stretches::default(); count];
         let width_s = end_s / count as f64;
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
             // A stretch that ends where a column begins is not in that column, whatever the rounding. Each is in one column at least.
             let end = column_at(point.at_s - width_s * 1e-6).saturating_add(1).max(first + 1);
-            for (largest, cpu) in largest.iter_mut().zip(&mut cpu).take(end).skip(first) {
-                if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
-                    *largest = Some(point);
-                }
-                if let Some(percent) = point.cpu_percent {
-                    *cpu = (cpu.0 + percent * point.length_s(), cpu.1 + point.length_s());
-                }
+            for (number, stretches) in all.iter_mut().enumerate().take(end).skip(first) {
+                let from_s = number as f64 * width_s;
+                stretches.add(point, (point.at_s.min(from_s + width_s) - point.from_s.max(from_s)).max(0.0));
             }
         }
         let numbers: Vec<Option<usize>> =
             commands.iter().map(|name| self.commands.iter().position(|(known, _)| known == name)).collect();
-        let column = |point: &Point<usize>, (sum, length_s): (f64, f64)| Column {
+        let column = |point: &Point<usize>, cpu_percent: Option<f64>| Column {
             ram_bytes: point.ram_bytes,
-            cpu_percent: (length_s > 0.0).then(|| sum / length_s),
+            cpu_percent,
             by_command: point.by_command.as_ref().map(|known| {
                 // A command that the stretch does not name had nothing in it.
                 let bytes_of = |number: &Option<usize>| {
@@ -125,7 +118,36 @@ impl History {
                 numbers.iter().map(bytes_of).collect()
             }),
         };
-        largest.into_iter().zip(cpu).map(|(point, cpu)| point.map(|point| column(point, cpu))).collect()
+        let made = all.iter().map(|stretches| Some(column(stretches.largest?, stretches.cpu_percent())));
+        made.collect()
+    }
+}
+
+/// The stretches of a column.
+#[derive(Debug, Clone, Default)]
+struct Stretches<'a> {
+    /// The one with most RAM; of several with the same RAM, the last.
+    largest: Option<&'a Point<usize>>,
+    /// CPU utilization times time.
+    cpu_percent_s: f64,
+    /// The time in which that is known.
+    known_s: f64,
+}
+
+impl<'a> Stretches<'a> {
+    /// Adds a stretch, of which `length_s` is in the column.
+    fn add(&mut self, point: &'a Point<usize>, length_s: f64) {
+        if self.largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
+            self.largest = Some(point);
+        }
+        if let Some(percent) = point.cpu_percent {
+            self.cpu_percent_s += percent * length_s;
+            self.known_s += length_s;
+        }
+    }
+
+    fn cpu_percent(&self) -> Option<f64> {
+        (self.known_s > 0.0).then(|| self.cpu_percent_s / self.known_s)
     }
 }
 
@@ -154,6 +176,19 @@ mod tests {
     fn point(from_s: f64, at_s: f64, ram_bytes: u64, by_command: &[(&str, u64)]) -> Point {
         let by_command = by_command.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect();
         Point { from_s, at_s, ram_bytes, cpu_percent: Some(at_s * 10.0), by_command: Some(by_command) }
+    }
+
+    #[test]
+    fn cpu_of_a_column_is_the_mean_of_its_own_time() {
+        let mut history = History::default();
+        for (from_s, at_s, percent) in [(0.0, 9.9, 0.0), (9.9, 100.0, 100.0)] {
+            history.push(Point { cpu_percent: Some(percent), ..point(from_s, at_s, 1, &[]) });
+        }
+        let columns = history.columns(100.0, 10, &[]);
+        let cpu: Vec<f64> =
+            columns.iter().map(|column| column.as_ref().unwrap().cpu_percent.unwrap()).collect();
+        assert!((cpu[0] - 1.0).abs() < 1e-9, "{cpu:?}");
+        assert!(cpu[1..].iter().all(|percent| (percent - 100.0).abs() < 1e-9), "{cpu:?}");
     }
 
     #[test]

@@ -39,26 +39,26 @@ impl Said<'_> {
     }
 
     fn what_took_most(&self) -> String {
-        let who = self.named().unwrap_or("the run");
-        let share = percent(self.share());
         if let Some(busy) = self.busy_gpu {
             return format!("the GPU was busy {}", percent(busy));
         }
-        let waited = |for_what: &str| format!("{who} waited for {for_what} {share}");
+        let command = self.named().unwrap_or("the run");
+        let how_long = percent(self.share());
+        let waited = |for_what: &str| format!("{command} waited for {for_what} {how_long}");
         let state = match self.kind {
             VerdictKind::State(state) => state,
-            VerdictKind::Special(SpecialVerdict::Serial) => return self.computed(who, &share),
+            VerdictKind::Special(SpecialVerdict::Serial) => return self.computed(command, &how_long),
             VerdictKind::Special(SpecialVerdict::GpuStarved) => {
                 let idle = self.time_spent.gpu.map_or(0.0, |gpu| gpu.idle_while_computing_share);
                 return format!(
-                    "the GPU was idle {} while {who} computed on {}",
+                    "the GPU was idle {} while {command} computed on {}",
                     percent(idle),
                     self.cores_used()
                 );
             }
         };
         match state {
-            TimeState::Computing => self.computed(who, &share),
+            TimeState::Computing => self.computed(command, &how_long),
             TimeState::WaitingForCore => waited("a core") + &self.why_no_core(),
             TimeState::Storage => waited("storage") + &self.file(),
             TimeState::Swap => waited("memory that was swapped out, or reclaimed,"),
@@ -72,9 +72,9 @@ impl Said<'_> {
             TimeState::Pipe => waited("a pipe from outside of the run"),
             TimeState::Terminal => waited("the terminal"),
             TimeState::Events => waited("input or replies (poll)") + &self.peer(),
-            TimeState::Sleeping => format!("{who} slept {share}"),
-            TimeState::Stopped => format!("{who} was stopped {share}"),
-            TimeState::Unknown => format!("what {who} did {share} is unknown"),
+            TimeState::Sleeping => format!("{command} slept {how_long}"),
+            TimeState::Stopped => format!("{command} was stopped {how_long}"),
+            TimeState::Unknown => format!("what {command} did {how_long} is unknown"),
         }
     }
 

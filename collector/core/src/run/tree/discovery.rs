@@ -104,7 +104,7 @@ impl Tree {
             UnreportedMemory::Own => Image::Uninstrumented,
         };
         if was_forked && is_own {
-            // The exec replaced its copy of its parent's memory. A START record may still follow.
+            // The exec replaced its copy of its parent's memory. A START record that still follows replaces this image.
             let peak = process.program.exec_peak_bytes;
             process.change_image(Some(&mut self.intervals), image, at_ns, peak);
             process.name.args = None;

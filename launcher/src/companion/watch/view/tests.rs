@@ -140,7 +140,7 @@ fn busy_run_shows_its_parts_in_order() {
         "at 10.0 s  a cc1 1.90 GB  b make 100 MB\n",
         "CPU over time  up to 4.00 cores\n",
         "    4.00 ",
-        "..###############\n",
+        "..##############\n",
         "PROCESSES 3 live, 5 threads, 280 ended\n",
         "- make",
         "     1  2.00 MB",

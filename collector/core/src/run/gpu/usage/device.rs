@@ -392,11 +392,11 @@ impl DeviceUsage {
     /// memory, and notes if the device is full. Also notes if the driver refused the list.
     fn add_memory(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { number, sample, .. } = *reading;
-        // A lost device holds no memory.
+        // What the processes held on a lost device ended with it.
         if sample.is_lost {
             processes.add_memory(number, &self.device.id, reading.at_ns, &BTreeMap::new());
         }
-        // 0: the list was read at the time of the whole reading.
+        // 0: the list has no time of its own.
         let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
         if let Some(Err(_)) = sample.processes {

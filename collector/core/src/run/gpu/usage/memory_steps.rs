@@ -48,13 +48,19 @@ pub(super) struct MemorySteps {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct HeldMemory {
     known: KnownAmount,
-    /// The smallest and the largest amount since the last step, each with its time, CLOCK_MONOTONIC nanoseconds. `None`: no amount
-    /// was read since then.
-    extremes: Option<[(u64, u64); 2]>,
+    /// The smallest and the largest amount since the last step. `None`: no amount was read since then.
+    extremes: Option<[Amount; 2]>,
     /// Decides which of its steps are told to the user, as events.
     told: StepsTold,
     /// The process has ended. It is forgotten once a list does not have it any more.
     has_ended: bool,
+}
+
+/// How much memory was held at a time, CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Amount {
+    at_ns: u64,
+    bytes: u64,
 }
 
 /// What is known of an amount of memory before a list. Times are CLOCK_MONOTONIC nanoseconds.
@@ -70,64 +76,65 @@ enum KnownAmount {
 }
 
 impl KnownAmount {
-    /// A time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. `Began` is never too
-    /// old, since a process holds nothing until it is listed.
-    fn since(self, oldest_ns: u64) -> Option<(u64, u64)> {
+    /// What was held. `None`: this is not known, or it was before `oldest_ns`. `Began` is never too old, since a process holds nothing
+    /// until it is listed.
+    fn since(self, oldest_ns: u64) -> Option<Amount> {
         match self {
             Self::No => None,
-            Self::Began(ns) => Some((ns, 0)),
-            Self::Held(ns, bytes) => (ns >= oldest_ns).then_some((ns, bytes)),
+            Self::Began(at_ns) => Some(Amount { at_ns, bytes: 0 }),
+            Self::Held(at_ns, bytes) => (at_ns >= oldest_ns).then_some(Amount { at_ns, bytes }),
         }
     }
 }
 
 impl HeldMemory {
-    /// Notes that `to` bytes are held at a list; `None`: the list does not tell. Returns what was held before, as a time and an amount,
-    /// and what is held now. `None`: one of them is not known.
-    fn note_amount(&mut self, list: MemoryList, to: Option<u64>) -> Option<((u64, u64), u64)> {
+    /// Notes that `now_bytes` are held at a list; `None`: the list does not tell. Returns what was held before, and what is held now.
+    /// `None`: one of them is not known.
+    fn note_amount(&mut self, list: MemoryList, now_bytes: Option<u64>) -> Option<(Amount, u64)> {
         let before = self.known.since(list.oldest_ns);
         // If the list does not tell, the amount before stays, but can get too old from now on. This includes the 0 of `Began`, since
         // the process is listed now and may hold memory.
-        self.known = match to {
-            Some(to) => KnownAmount::Held(list.at_ns, to),
-            None => before.map_or(KnownAmount::No, |(ns, bytes)| KnownAmount::Held(ns, bytes)),
+        self.known = match now_bytes {
+            Some(bytes) => KnownAmount::Held(list.at_ns, bytes),
+            None => before.map_or(KnownAmount::No, |held| KnownAmount::Held(held.at_ns, held.bytes)),
         };
+        // A step never reaches back over a time in which the amount was unknown.
         if before.is_none() {
             self.extremes = None;
         }
-        before.zip(to)
+        before.zip(now_bytes)
     }
 
     /// Takes in what is held at a list, as [`Self::note_amount`] does. Returns the step to it, if it differs by at least `least` bytes
     /// from the smallest or the largest amount since the last step. The caller sets the process of the step.
-    fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
-        let (before, to) = self.note_amount(list, to)?;
-        // Each is a time and an amount.
+    fn step(&mut self, list: MemoryList, now_bytes: Option<u64>, least: u64) -> Option<MemoryStep> {
+        let (before, now_bytes) = self.note_amount(list, now_bytes)?;
         let [smallest, largest] = self.extremes.unwrap_or([before; 2]);
-        let from = if to.abs_diff(smallest.1) > to.abs_diff(largest.1) { smallest } else { largest };
-        if from.1.abs_diff(to) < least {
-            let now = (list.at_ns, to);
+        let distance = |amount: Amount| now_bytes.abs_diff(amount.bytes);
+        let from = if distance(smallest) > distance(largest) { smallest } else { largest };
+        if distance(from) < least {
+            let now = Amount { at_ns: list.at_ns, bytes: now_bytes };
             self.extremes = Some([
-                if to < smallest.1 { now } else { smallest },
-                if to > largest.1 { now } else { largest },
+                if now_bytes < smallest.bytes { now } else { smallest },
+                if now_bytes > largest.bytes { now } else { largest },
             ]);
             return None;
         }
         self.extremes = None;
-        Some(self.new_step(list, from, to, least))
+        Some(self.new_step(list, from, now_bytes, least))
     }
 
     /// Takes in what is held at a list, as [`Self::note_amount`] does. Returns the rise since the list before, if it is at least
     /// `least` bytes.
-    fn jump(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
-        let (from, to) = self.note_amount(list, to)?;
-        (to >= from.1.saturating_add(least)).then(|| self.new_step(list, from, to, least))
+    fn jump(&mut self, list: MemoryList, now_bytes: Option<u64>, least: u64) -> Option<MemoryStep> {
+        let (from, now_bytes) = self.note_amount(list, now_bytes)?;
+        (now_bytes >= from.bytes.saturating_add(least)).then(|| self.new_step(list, from, now_bytes, least))
     }
 
     /// Makes a step, and decides whether it is told.
-    fn new_step(&mut self, list: MemoryList, (from_ns, from): (u64, u64), to: u64, least: u64) -> MemoryStep {
-        let is_told = self.told.tells(list.at_ns, from, to, least);
-        MemoryStep { process: None, from_ns, at_ns: list.at_ns, from, to, is_told }
+    fn new_step(&mut self, list: MemoryList, from: Amount, to: u64, least: u64) -> MemoryStep {
+        let is_told = self.told.tells(list.at_ns, from.bytes, to, least);
+        MemoryStep { process: None, from_ns: from.at_ns, at_ns: list.at_ns, from: from.bytes, to, is_told }
     }
 }
 
