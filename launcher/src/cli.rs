@@ -4,6 +4,7 @@ mod agent_spec;
 mod args;
 mod bundles;
 mod docs;
+pub(crate) mod gpu_query;
 mod gpu_trace;
 mod gpu_tracker;
 mod groups;

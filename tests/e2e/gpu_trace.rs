@@ -199,8 +199,8 @@ fn log_that_can_not_be_written_is_refused_before_the_start() {
     };
     assert!(refused(&["--trace-gpu", &old]).contains("exists: give --overwrite"));
     assert!(refused(&["--trace-gpu", "/dev/stderr"]).contains("or - for stdout"));
-    let unknown = refused(&["--trace-gpu", &format!("{},fields=fan.speed", path("g.csv"))]);
-    assert!(unknown.contains("\"fan.speed\"") && unknown.contains("utilization.gpu, "), "{unknown}");
+    let unknown = refused(&["--trace-gpu", &format!("{},fields=fan.failure", path("g.csv"))]);
+    assert!(unknown.contains("\"fan.failure\"") && unknown.contains("utilization.gpu, "), "{unknown}");
     let tf = path("a.csv");
     assert!(refused(&["--tf", &tf, "--trace-gpu", &tf]).contains("file of --tf"));
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
@@ -208,4 +208,26 @@ fn log_that_can_not_be_written_is_refused_before_the_start() {
     let run = tracked(["/no/such/command"]).options(&["--trace-gpu", &path("g.csv")]).run();
     assert_eq!(run.status.code(), Some(127));
     assert!(!Path::new(&path("g.csv")).exists(), "a run that did not begin leaves no log");
+}
+
+// Requirement: TIME-21
+#[test]
+fn divided_gpu_has_lines_and_its_instances_none_and_each_figure_is_known_from_the_first_line_on() {
+    let script = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-fake-b\n*.process_times !3\n\
+                  *.samples ring 100 20000 37";
+    let gpus = FakeGpus::new(2, script);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gpus.csv");
+    let fields =
+        "noheader,nounits,fields=uuid,temperature.gpu,power.draw,fan.speed,power.limit,clocks.gr,count";
+    let option = format!("{},every=100ms,{fields}", path.display());
+    let run =
+        gpus.tracked(gpus.words(&["sampled", "sampled", "sampled"])).options(&["--trace-gpu", &option]).run();
+    run.assert_clean(0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.is_empty());
+    for row in lines(&text) {
+        assert!(["GPU-fake-0", "GPU-fake-1"].contains(&row[0]), "{text}");
+        assert_eq!(row[1..], ["41", "100.00", "30", "400.00", "1425", "2"], "{text}");
+    }
 }

@@ -33,6 +33,7 @@ mod gpu_intervals;
 mod gpu_kernel;
 mod gpu_lost;
 mod gpu_processes;
+mod gpu_queries;
 mod gpu_report;
 mod gpu_slow;
 mod gpu_sums;

@@ -1,7 +1,7 @@
 //! The forms in which a report, or the list of GPUs, is written: the values of `-f`. Two more are for users of the Python
 //! program gpu_tracker 5: they have what that program writes, and nothing more.
 
-use super::{gpu_tracker, html, json, openmetrics, text};
+use super::{gpu_tracker, gpustat, html, json, openmetrics, text};
 use crate::metrics::MetricPoints;
 use crate::model::config::ReportTarget;
 use crate::model::gpu::listing::Listing;
@@ -16,8 +16,8 @@ struct Format {
     extension: &'static str,
     /// Renders a report for the place to which it will be written.
     report: fn(&Report, &Style, &Output) -> String,
-    /// Renders lists of GPUs. `None`: the form is for reports alone.
-    lists: Option<Lists>,
+    /// Renders the output of `--gpus`. `None`: the form is for reports alone.
+    gpus: Option<fn(&Listing) -> String>,
 }
 
 impl Format {
@@ -28,15 +28,6 @@ impl Format {
     }
 }
 
-/// The functions that render lists of GPUs.
-#[derive(Clone, Copy)]
-struct Lists {
-    /// The output of `--gpus`.
-    gpus: fn(&Listing) -> String,
-    /// The output of `gpu-track gpus`.
-    gpus_now: fn(&Listing) -> String,
-}
-
 /// The name of the form for people.
 pub const TEXT_NAME: &str = "text";
 
@@ -45,9 +36,8 @@ const TEXT: Format = Format {
     name: TEXT_NAME,
     extension: "txt",
     report: |report, style, _| text::text(report, style),
-    lists: Some(LISTS_IN_TEXT),
+    gpus: Some(text::gpu_list::gpu_list),
 };
-const LISTS_IN_TEXT: Lists = Lists { gpus: text::gpu_list::gpu_list, gpus_now: text::gpus_now::gpus_now };
 
 /// The name of the form from which a report can be read back.
 pub const JSON_NAME: &str = "json";
@@ -57,7 +47,7 @@ const JSON: Format = Format {
     name: JSON_NAME,
     extension: "json",
     report: |report, style, _| json::json(report, style),
-    lists: Some(Lists { gpus: json::gpu_list, gpus_now: json::gpu_line }),
+    gpus: Some(json::gpu_list),
 };
 
 /// For Prometheus, which scrapes it again and again.
@@ -65,7 +55,7 @@ const OPENMETRICS: Format = Format {
     name: "openmetrics",
     extension: "prom",
     report: |report, _, output| openmetrics::report(report, output.file()),
-    lists: Some(Lists { gpus: openmetrics::gpu_list, gpus_now: openmetrics::gpu_list }),
+    gpus: Some(openmetrics::gpu_list),
 };
 
 /// The name of the form for a browser.
@@ -76,7 +66,7 @@ const HTML: Format = Format {
     name: HTML_NAME,
     extension: "html",
     report: |report, style, _| html::html(report, style),
-    lists: None,
+    gpus: None,
 };
 
 /// The prefix of gpu_tracker's forms: the rest of such a name is the form of ours that it corresponds to.
@@ -99,7 +89,28 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The values of `-f` that lists of GPUs can have, too.
 pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
-    names().filter(|name| named(name).lists.is_some())
+    names().filter(|name| named(name).gpus.is_some())
+}
+
+/// A form of `gpu-track gpus`: its name, and what renders a listing. The last argument: it is the first of several listings.
+type GpusNow = (&'static str, fn(&Listing, bool) -> String);
+
+/// The forms of `gpu-track gpus`, the default first. The last three are those of other programs.
+const GPUS_NOW: [GpusNow; 6] = [
+    (TEXT_NAME, |listing, _| text::gpus_now::gpus_now(listing)),
+    (JSON_NAME, |listing, _| json::gpu_line(listing)),
+    (OPENMETRICS.name, |listing, _| openmetrics::gpu_list(listing)),
+    ("gpustat", |listing, _| gpustat::gpustat(listing)),
+    ("dmon", text::smi_monitors::dmon),
+    (PMON_NAME, text::smi_monitors::pmon),
+];
+
+/// The name of the form with a line for each process, whose utilization is known from the second listing on.
+pub const PMON_NAME: &str = "pmon";
+
+/// The values of `-f` of `gpu-track gpus`.
+pub fn names_of_gpus_now() -> impl Iterator<Item = &'static str> {
+    GPUS_NOW.into_iter().map(|(name, _)| name)
 }
 
 /// The value of `-f` for a file with this extension. `None`: no form has it.
@@ -155,12 +166,14 @@ pub fn page_with_metrics(report: &Report, style: &Style, metrics: &MetricPoints)
 
 /// Renders the output of `--gpus` in the form of this name, or as text if that form has no lists.
 pub fn render_gpus(listing: &Listing, format: &str) -> String {
-    (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus)(listing)
+    named(format).gpus.unwrap_or(text::gpu_list::gpu_list)(listing)
 }
 
-/// Renders the output of `gpu-track gpus` in the form of this name, or as text if that form has no lists.
-pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
-    (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus_now)(listing)
+/// Renders the output of `gpu-track gpus` in the form of this name, or as text if there is no such form. `is_first`: it is the first
+/// of several listings.
+pub fn render_gpus_now(listing: &Listing, format: &str, is_first: bool) -> String {
+    let form = GPUS_NOW.iter().find(|(name, _)| *name == format).unwrap_or(&GPUS_NOW[0]);
+    (form.1)(listing, is_first)
 }
 
 /// The form of this name. The command line accepts no other names; for them, this would be text.

@@ -59,7 +59,7 @@ fn nulls(value: &Value) -> Vec<String> {
 }
 
 /// Renders JSON with this indent for each level, and a newline at its end. Control characters in strings are escaped.
-fn text(value: &impl Serialize, indent: &str) -> String {
+pub(super) fn text(value: &impl Serialize, indent: &str) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
     let mut serializer = ser::Serializer::with_formatter(&mut bytes, Layout::new(indent));
     value.serialize(&mut serializer).expect("numbers, strings and lists serialize");

@@ -16,6 +16,7 @@ pub mod export;
 pub mod figures;
 pub mod format;
 mod gpu_tracker;
+mod gpustat;
 mod html;
 mod json;
 pub mod merge;

@@ -14,13 +14,15 @@ use rustix::io::Errno;
 use super::grid::Grid;
 use super::sink::{Loss, Resume, Sink, SinkContext};
 use super::tracking::LineFile;
-use crate::model::gpu_trace::{GpuTrace, header, line};
+use crate::model::gpu_trace::{GpuTrace, header, line_of_sample};
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
 use crate::sys::{clock, local_time};
 
 /// After more readings than this of a device, its lines are written even if its utilisation is still unknown.
 const MOST_HELD: u32 = 5;
+/// After more readings than this, its lines are written even if a kind of figures was not read yet.
+const MOST_INCOMPLETE: u32 = 50;
 
 /// Where the lines go.
 enum Lines {
@@ -64,7 +66,8 @@ impl Readings {
             (self.count, self.last_ns) = (self.count.saturating_add(1), gpu.read_ns);
         }
         let is_known = self.count > 1 && gpu.busy_percent.is_some();
-        self.are_enough |= is_known || self.count > MOST_HELD;
+        let is_complete = !gpu.is_incomplete || self.count > MOST_INCOMPLETE;
+        self.are_enough |= (is_known || self.count > MOST_HELD) && is_complete;
         self.are_enough
     }
 }
@@ -106,7 +109,14 @@ impl Sink for GpuLog {
     /// see [`Readings::are_enough`].
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         // 0: no reading yet. A driver can take a second to start.
-        let read: Vec<_> = sample.gpu.devices.iter().filter(|gpu| gpu.read_ns != 0).collect();
+        let devices = &sample.gpu.devices;
+        // As in nvidia-smi, a divided GPU has a line, and its MIG instances have none.
+        let is_whole = |gpu: &&GpuSample| {
+            let parent = gpu.device.parent.as_ref();
+            !devices.iter().any(|other| Some(&other.device.id) == parent)
+        };
+        let whole: Vec<_> = devices.iter().filter(is_whole).collect();
+        let read: Vec<_> = whole.iter().copied().filter(|gpu| gpu.read_ns != 0).collect();
         if read.is_empty() || self.grid.take(sample.at_ns).is_none() {
             return Ok(());
         }
@@ -115,7 +125,7 @@ impl Sink for GpuLog {
         let timestamp = local_time::with_milliseconds(clock::realtime_ns().saturating_sub(age_ns));
         let mut lines = Vec::new();
         for gpu in read {
-            let line = line(&self.trace.fields, gpu, timestamp.as_deref()) + "\n";
+            let line = line_of_sample(&self.trace, gpu, whole.len(), timestamp.as_deref()) + "\n";
             if self.read.entry(gpu.device.id.clone()).or_default().are_enough(gpu) {
                 self.held.remove(&gpu.device.id);
                 lines.push(line);
@@ -149,7 +159,7 @@ impl GpuLog {
             Lines::Stdout { is_new } => *is_new,
             Lines::Closed | Lines::Unread => return Ok(()),
         };
-        if is_first {
+        if is_first && !self.trace.style.no_header {
             lines.insert(0, header(&self.trace.fields) + "\n");
         }
         if let Lines::File(file) = &mut self.lines {

@@ -1,18 +1,18 @@
-//! `--trace-gpu FILE[,every=TIME][,fields=A,B,...]`: what is logged of the GPUs, how often, and where to.
+//! `--trace-gpu FILE[,every=TIME][,fields=A,B,...][,noheader][,nounits]`: what is logged of the GPUs, how often, and where to.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpu_track_collector::model::gpu_trace::Field;
+use gpu_track_collector::model::gpu_trace::{CsvStyle, Field};
 
 use super::values::{Time, ValueError, split_at_key};
 
 /// Time between two lines of a GPU if the user gives none: that of `nvidia-smi -l 1`.
 const DEFAULT_EVERY: Duration = Duration::from_secs(1);
 /// What can follow the file's name.
-const KEYS: [&str; 2] = [",every=", ",fields="];
+const KEYS: [&str; 4] = [",every=", ",fields=", ",noheader", ",nounits"];
 
 /// A log that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(crate) struct AskedTrace {
     pub(super) every: Duration,
     /// The columns of the log.
     pub(super) fields: Vec<Field>,
+    /// What a line looks like.
+    pub(super) style: CsvStyle,
 }
 
 /// Parses the value of `--trace-gpu`.
@@ -42,6 +44,7 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
         is_stdout: false,
         every: DEFAULT_EVERY,
         fields: Vec::new(),
+        style: CsvStyle::default(),
     };
     // A part is a key with its value, or a further field in the list that an earlier part has begun.
     let mut is_in_fields = false;
@@ -50,11 +53,17 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
             (asked.every, is_in_fields) = (Time::Pause.parse(every)?, false);
             continue;
         }
+        if asked.style.take(part) {
+            is_in_fields = false;
+            continue;
+        }
         let name = match part.strip_prefix("fields=") {
             Some(name) => name,
             None if is_in_fields => part,
             None => {
-                let problem = format!("\"{part}\" is not allowed after FILE: every=TIME or fields=A,B,...");
+                let problem = format!(
+                    "\"{part}\" is not allowed after FILE: every=TIME, fields=A,B,..., noheader or nounits"
+                );
                 return Err(ValueError(problem));
             }
         };
@@ -96,6 +105,9 @@ mod tests {
         assert_eq!(parsed("g.csv"), ("g.csv".into(), 1000, Field::DEFAULT.to_vec()));
         assert_eq!(parsed("a,b.csv,every=500ms"), ("a,b.csv".into(), 500, Field::DEFAULT.to_vec()));
         assert_eq!(parsed("-,fields=power.draw,index,every=5"), ("-".into(), 5000, two.clone()));
+        let plain = asked(OsStr::new("x,noheader,fields=index,nounits,every=2")).unwrap();
+        assert_eq!(plain.style, CsvStyle { no_header: true, no_units: true });
+        assert_eq!((plain.fields, plain.every.as_secs()), (vec![Field::Index], 2));
         assert_eq!(parsed("x,every=1m,fields=power.draw, index,power.draw"), ("x".into(), 60_000, two));
     }
 

@@ -79,7 +79,7 @@ pub(super) struct TrackingArgs {
 
     /// Log the GPUs to FILE ("-": stdout) in the CSV form of nvidia-smi: a line for each GPU and TIME [default: 1s]. A and B are
     /// fields of nvidia-smi --query-gpu; an unknown one is refused with the list of those that are read
-    #[arg(long, value_name = "FILE[,every=TIME][,fields=A,B]", value_hint = ValueHint::FilePath,
+    #[arg(long, value_name = "FILE[,every=TIME][,fields=A,B][,noheader][,nounits]", value_hint = ValueHint::FilePath,
           allow_hyphen_values = true, value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
     trace_gpu: Option<AskedTrace>,
 

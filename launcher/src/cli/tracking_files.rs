@@ -132,7 +132,9 @@ pub(crate) fn make_tracking_files(options: &mut Options) -> Result<Vec<HeldTrack
             || lock_and_make(GPU_LOG_OPTION, trace.file, overwrite, warnings, TrackingFile::create_lines);
         let log = if trace.is_stdout { None } else { Some(make()?) };
         let file = log.as_ref().map(|held| held.file.target());
-        options.tracking.gpu_trace = Some(GpuTrace { file, every: trace.every, fields: trace.fields });
+        options.gpu.on_request = trace.fields.iter().any(|field| field.is_on_request());
+        options.tracking.gpu_trace =
+            Some(GpuTrace { file, every: trace.every, fields: trace.fields, style: trace.style });
         held.extend(log);
     }
     if let Some(path) = options.preparations.events.clone() {

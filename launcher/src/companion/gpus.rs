@@ -1,16 +1,24 @@
-//! `gpu-track gpus`: what the GPUs of this machine show now.
+//! `gpu-track gpus`: what the GPUs of this machine show now, in our forms or by nvidia-smi's options.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use gpu_track_collector::model::gpu::GpuConfig;
+use gpu_track_collector::model::gpu::listing::Listing;
+use gpu_track_collector::model::gpu::select;
+use gpu_track_collector::model::gpu_query::Query;
+use gpu_track_collector::model::gpu_trace::CsvStyle;
 use gpu_track_collector::report::format;
 
-use crate::cli::{self, GpuArgs, UsageError};
+use crate::cli::{self, GpuArgs, Time, UsageError, gpu_query};
 use crate::companion::gpu_list;
 use crate::{console, nvml_lib};
+
+/// Time between two listings of which only the second is shown: that of nvidia-smi's pmon.
+const BETWEEN_LISTINGS: Duration = Duration::from_secs(1);
 
 /// The arguments of `gpu-track gpus`.
 #[derive(Debug, Args)]
@@ -19,33 +27,152 @@ pub(super) struct GpusArguments {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = cli::interval)]
     every: Option<Duration>,
 
-    /// Format. JSON is an object a line
-    #[arg(short, long, value_name = "FORMAT", default_value = "text",
-          value_parser = PossibleValuesParser::new(format::names_of_lists()))]
-    format: String,
+    /// Format: text, json (an object a line), openmetrics, gpustat (the keys of gpustat --json), dmon or pmon (the columns of
+    /// nvidia-smi). Of a query: csv[,noheader][,nounits]
+    #[arg(short, long, value_name = "FORMAT")]
+    format: Option<String>,
+
+    /// Write a line for each GPU, as nvidia-smi does. A wrong field is refused with the list of those that are read
+    #[arg(long, value_name = "FIELD,FIELD", value_parser = gpu_query::gpus, conflicts_with = "query_compute_apps")]
+    query_gpu: Option<Query>,
+
+    /// Write a line for each process that computes: pid, process_name, used_memory, gpu_uuid, gpu_name, gpu_bus_id, timestamp
+    #[arg(long, value_name = "FIELD,FIELD", value_parser = gpu_query::compute_apps)]
+    query_compute_apps: Option<Query>,
+
+    /// Only these GPUs: indices, UUIDs or PCI addresses
+    #[arg(short = 'i', long = "id", value_name = "ID,ID", value_delimiter = ',')]
+    ids: Vec<String>,
+
+    /// As --every, as nvidia-smi has it: 5 seconds if no number is given
+    #[arg(short = 'l', long = "loop", value_name = "SECONDS", num_args = 0..=1, default_missing_value = "5",
+          conflicts_with_all = ["every", "loop_ms"], value_parser = |given: &str| Time::Interval.parse(given))]
+    seconds: Option<Duration>,
+
+    /// The same in milliseconds; also -lms
+    #[arg(long, value_name = "MS", conflicts_with = "every",
+          value_parser = |given: &str| Time::Interval.parse(&format!("{given}ms")))]
+    loop_ms: Option<Duration>,
 
     #[command(flatten)]
     gpu: GpuArgs,
 }
 
+/// What is written.
+enum Form {
+    /// One of our forms, by its name.
+    Named(String),
+    /// The answer to a query.
+    Csv(Query, CsvStyle),
+}
+
+impl Form {
+    /// Renders a listing. `is_first`: it is the first one that is shown.
+    fn render(&self, listing: &Listing, is_first: bool) -> String {
+        match self {
+            Self::Named(name) => format::render_gpus_now(listing, name, is_first),
+            Self::Csv(query, style) => {
+                let head = (is_first && !style.no_header).then(|| query.header());
+                let lines = head.into_iter().chain(query.lines(listing, *style));
+                lines.map(|line| line + "\n").collect()
+            }
+        }
+    }
+}
+
+/// Turns nvidia-smi's `-lms`, which is no short option for clap, into `--loop-ms`, among the words of `gpu-track gpus`.
+pub(super) fn with_long_options(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_none_or(|word| word != "gpus") {
+        return args;
+    }
+    for word in &mut args[2..] {
+        if let Some(rest) = word.to_str().and_then(|text| text.strip_prefix("-lms")) {
+            *word = format!("--loop-ms{rest}").into();
+        }
+    }
+    args
+}
+
 /// Shows the GPUs. The status is 1 if they can't be listed, or a driver can't be read, so that their number is unknown.
 ///
 /// # Errors
-/// None: clap has checked the arguments.
+/// If the format does not belong to what is asked for.
 pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
+    let form = form(&arguments)?;
     let mut warnings = Vec::new();
     let config = nvml_lib::with_environment(&arguments.gpu.into(), &mut warnings);
     warnings.iter().for_each(console::message);
+    let every = arguments.every.or(arguments.seconds).or(arguments.loop_ms);
+    Ok(show(&config, &form, &arguments.ids, every))
+}
+
+/// Finds the form that is asked for.
+fn form(arguments: &GpusArguments) -> Result<Form, UsageError> {
+    let refused = |problem: &dyn std::fmt::Display| UsageError::of_option("--format", problem);
+    let given = arguments.format.as_deref();
+    if let Some(query) = arguments.query_gpu.clone().or_else(|| arguments.query_compute_apps.clone()) {
+        let style = gpu_query::csv_style(given.unwrap_or("csv")).map_err(|error| refused(&error))?;
+        return Ok(Form::Csv(query, style));
+    }
+    let given = given.unwrap_or(format::TEXT_NAME);
+    if given.split(',').any(|word| word == "csv") {
+        return Err(refused(&"csv is the form of --query-gpu and --query-compute-apps: give one of them"));
+    }
+    let names: Vec<&str> = format::names_of_gpus_now().collect();
+    if !names.contains(&given) {
+        return Err(refused(&format_args!("\"{given}\" is not allowed: one of {}", names.join(", "))));
+    }
+    Ok(Form::Named(given.to_owned()))
+}
+
+/// Shows the GPUs in this form, once or again and again. `ids`: only these; empty: all.
+fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>) -> ExitCode {
     let mut status = ExitCode::FAILURE;
-    let listed = gpu_list::watch(&config, arguments.every, |listing| {
+    // A process's utilization is known from the second listing on.
+    let needs_two = matches!(form, Form::Named(name) if name == format::PMON_NAME);
+    let (mut unshown, mut is_first) = (u32::from(needs_two), true);
+    let asked_every = every.or(needs_two.then_some(BETWEEN_LISTINGS));
+    let listed = gpu_list::watch(config, asked_every, |mut listing| {
+        if unshown > 0 {
+            unshown -= 1;
+            return Ok(());
+        }
         status = if listing.count.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        let text = format::render_gpus_now(&listing, &arguments.format);
+        if let Some(missing) = keep(&mut listing, ids) {
+            status = ExitCode::FAILURE;
+            console::failure(format_args!("-i: no GPU is called \"{missing}\""));
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let text = form.render(&listing, is_first);
+        is_first = false;
         let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?;
+        // The second of two listings ends it, unless there is to be no end.
+        if every.is_none() && needs_two { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     });
-    Ok(match listed {
+    match listed {
         // After a broken pipe, the reader has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => gpu_list::cannot_list(&error),
         _ => status,
-    })
+    }
+}
+
+/// Keeps the GPUs of a listing that have one of these names, and their instances; all if there is no name. Returns a name that no GPU
+/// has.
+fn keep<'a>(listing: &mut Listing, ids: &'a [String]) -> Option<&'a String> {
+    if ids.is_empty() {
+        return None;
+    }
+    let is_unknown = |id: &&String| !listing.gpus.iter().any(|gpu| select::is_called(id, &gpu.device));
+    if let Some(missing) = ids.iter().find(is_unknown) {
+        return Some(missing);
+    }
+    let devices = listing.gpus.iter().map(|gpu| &gpu.device);
+    let named = devices.filter(|device| ids.iter().any(|name| select::is_called(name, device)));
+    let named: Vec<String> = named.map(|device| device.id.clone()).collect();
+    listing.gpus.retain(|gpu| {
+        [Some(&gpu.device.id), gpu.device.parent.as_ref()].into_iter().flatten().any(|id| named.contains(id))
+    });
+    listing.count = listing.count.map(|_| listing.gpus.len());
+    None
 }

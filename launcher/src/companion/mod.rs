@@ -117,7 +117,7 @@ struct PassedOn {
 /// # Errors
 /// If the command line can't be used.
 pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
-    let args = asking_for_help(args);
+    let args = gpus::with_long_options(asking_for_help(args));
     if let Some(line) = passed_on(&args) {
         return cli::parse(line, &PatternValues::here()).and_then(crate::serve);
     }

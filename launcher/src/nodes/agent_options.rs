@@ -34,6 +34,8 @@ pub(super) fn from_options(options: &Options) -> Vec<String> {
         // The agent has them from its `--st`.
         interval_ns: _,
         driver_percent: _,
+        // Only the log of the GPUs needs these figures.
+        on_request: _,
     } = &options.gpu;
     let DiscoveryConfig { layers, shim_directory: _, connector_absent: _, untracked: _ } = &options.discovery;
     // The signs in a policy (JSON) would not pass the shells: developers measure it on one node.

@@ -57,6 +57,10 @@ cuda 12040
 *.sm_clock 1410
 *.memory_clock 1593
 *.pstate 0
+*.fan_speed 30
+*.power_limit 400000
+*.enforced_power_limit 350000
+*.graphics_clock 1425
 *.throttle 0
 *.ecc_corrected 4
 *.ecc_uncorrected 0

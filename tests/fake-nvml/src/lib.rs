@@ -297,6 +297,9 @@ macro_rules! numbers {
 numbers! {
     nvmlDeviceGetTotalEnergyConsumption -> c_ulonglong = "energy";
     nvmlDeviceGetPerformanceState -> c_uint = "pstate";
+    nvmlDeviceGetFanSpeed -> c_uint = "fan_speed";
+    nvmlDeviceGetPowerManagementLimit -> c_uint = "power_limit";
+    nvmlDeviceGetEnforcedPowerLimit -> c_uint = "enforced_power_limit";
     nvmlDeviceGetMinorNumber -> c_uint = "minor";
     nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
     nvmlDeviceGetMaxPcieLinkGeneration -> c_uint = "pcie_generation";
@@ -338,6 +341,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
 pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, place: *mut c_uint) -> Return {
     let _call = script::called("nvmlDeviceGetClockInfo");
     let key = match clock {
+        0 => "graphics_clock",
         1 => "sm_clock",
         2 => "memory_clock",
         _ => return INVALID_ARGUMENT,

@@ -403,7 +403,10 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> 
 /// Lists the figures of a device that are not known, and why.
 pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
     let missing = |figure| Some((figure, why_missing(gpu, figure)?));
-    Figure::ALL.into_iter().filter_map(missing).collect()
+    // What is read on request alone is missing only if it was asked for.
+    let was_asked =
+        |figure: &Figure| !figure.is_on_request() || gpu.knows(*figure) || gpu.missing(*figure).is_some();
+    Figure::ALL.into_iter().filter(was_asked).filter_map(missing).collect()
 }
 
 /// Why a figure of a device is not known; `None`: it is.

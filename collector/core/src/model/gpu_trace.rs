@@ -1,4 +1,4 @@
-//! `--trace-gpu`: the log of GPUs in the CSV form of `nvidia-smi --query-gpu=... --format=csv`.
+//! The CSV form of `nvidia-smi --query-gpu=... --format=csv`: that of the log of `--trace-gpu`, and of `gpu-track gpus --query-gpu`.
 //!
 //! Names, headings and values are nvidia-smi's, and so is [`UNKNOWN`] for a figure that is not known.
 
@@ -6,16 +6,63 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::gpu::gpu_figure::GpuFigure;
+use super::gpu::Device;
+use super::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use super::style::StreamFile;
 use super::tree_sample::GpuSample;
 use crate::named;
 
 /// What stands for a figure that is not known.
-const UNKNOWN: &str = "[N/A]";
+pub const UNKNOWN: &str = "[N/A]";
 
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
+
+/// What nvidia-smi's option `--format=csv,noheader,nounits` says of a CSV form.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsvStyle {
+    /// There is no line of headings.
+    pub no_header: bool,
+    /// Values are without their units. Headings keep theirs, as in nvidia-smi.
+    pub no_units: bool,
+}
+
+impl CsvStyle {
+    /// Takes in one of the words after `csv`. Returns whether it is one.
+    pub fn take(&mut self, word: &str) -> bool {
+        match word {
+            "noheader" => self.no_header = true,
+            "nounits" => self.no_units = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Adds the unit to a number, or leaves it out.
+    pub(crate) fn with_unit(self, number: String, unit: &str) -> String {
+        if self.no_units { number } else { format!("{number} {unit}") }
+    }
+
+    /// Writes an amount of memory in whole MiB.
+    pub(crate) fn mib(self, bytes: u64) -> String {
+        self.with_unit((bytes / MIB).to_string(), "MiB")
+    }
+}
+
+/// A GPU at a time, as a line shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuLine<'a> {
+    /// The GPU.
+    pub device: &'a Device,
+    /// Its figures.
+    pub figures: &'a ByGpuFigure<Option<f64>>,
+    /// The driver's bits of why its clocks are low.
+    pub throttle_bits: Option<u64>,
+    /// How many GPUs there are; `None`: not known.
+    pub count: Option<usize>,
+    /// The time, as text; `None`: not known.
+    pub timestamp: Option<&'a str>,
+}
 
 /// A log that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +73,9 @@ pub struct GpuTrace {
     pub every: Duration,
     /// The columns.
     pub fields: Vec<Field>,
+    /// What a line looks like.
+    #[serde(default)]
+    pub style: CsvStyle,
 }
 
 impl GpuTrace {
@@ -40,6 +90,8 @@ named! {
     pub enum Field {
         /// When the sample was taken, local time.
         Timestamp = "timestamp",
+        /// How many GPUs there are.
+        Count = "count",
         /// The driver's number of the GPU.
         Index = "index",
         /// UUID; the PCI address of a GPU without one.
@@ -68,12 +120,28 @@ named! {
         MemoryFree = "memory.free",
         /// Memory in use by all processes of the machine.
         MemoryUsed = "memory.used",
+        /// Memory that the driver keeps for itself.
+        MemoryReserved = "memory.reserved",
+        /// Speed of the fan, percent.
+        FanSpeed = "fan.speed",
         /// Power, watts.
         Power = "power.draw",
+        /// The power limit that was set, watts.
+        PowerLimit = "power.limit",
+        /// The power limit that holds, watts.
+        EnforcedPowerLimit = "enforced.power.limit",
+        /// Clock of the graphics domain, MHz.
+        GraphicsClock = "clocks.current.graphics",
         /// Clock of the processors, MHz.
         SmClock = "clocks.current.sm",
         /// Clock of the memory, MHz.
         MemoryClock = "clocks.current.memory",
+        /// Why the clocks are low, as bits.
+        ThrottleBits = "clocks_event_reasons.active",
+        /// The same by its name of before the driver 535.
+        OldThrottleBits = "clocks_throttle_reasons.active",
+        /// Whether it is divided into MIG instances.
+        MigMode = "mig.mode.current",
     }
 }
 
@@ -98,8 +166,10 @@ impl Field {
             Self::Uuid => Some("gpu_uuid"),
             Self::Name => Some("gpu_name"),
             Self::BusId => Some("gpu_bus_id"),
+            Self::Pstate => Some("performance_state"),
             Self::SmClock => Some("clocks.sm"),
             Self::MemoryClock => Some("clocks.mem"),
+            Self::GraphicsClock => Some("clocks.gr"),
             _ => None,
         };
         [self.name()].into_iter().chain(other)
@@ -124,8 +194,17 @@ impl Field {
             Self::Power => GpuFigure::Power,
             Self::SmClock => GpuFigure::SmClock,
             Self::MemoryClock => GpuFigure::MemoryClock,
+            Self::FanSpeed => GpuFigure::FanSpeed,
+            Self::PowerLimit => GpuFigure::PowerLimit,
+            Self::EnforcedPowerLimit => GpuFigure::EnforcedPowerLimit,
+            Self::GraphicsClock => GpuFigure::GraphicsClock,
             _ => return None,
         })
+    }
+
+    /// Whether drivers are asked for it only if a log or a query names it.
+    pub fn is_on_request(self) -> bool {
+        matches!(self, Self::FanSpeed | Self::PowerLimit | Self::EnforcedPowerLimit | Self::GraphicsClock)
     }
 
     /// The heading of its column: its name, and its unit.
@@ -134,57 +213,72 @@ impl Field {
         match self.figure().map(|figure| figure.row().unit) {
             Some(None) => format!("{name} [MiB]"),
             Some(Some(unit @ ("%" | "W" | "MHz"))) => format!("{name} [{unit}]"),
-            None if self == Self::MemoryTotal => format!("{name} [MiB]"),
+            None if matches!(self, Self::MemoryTotal | Self::MemoryReserved) => format!("{name} [MiB]"),
             _ => name.to_owned(),
         }
     }
 
-    /// The text of its cell in the line of a GPU. `timestamp`: the time of the sample, as text. `None`: the value is not known.
-    fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
-        let device = &gpu.device;
-        let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
+    /// The text of its cell in the line of a GPU. `None`: the value is not known.
+    fn value(self, gpu: &GpuLine, style: CsvStyle) -> Option<String> {
+        let device = gpu.device;
         match self {
-            Self::Timestamp => timestamp.map(str::to_owned),
+            Self::Timestamp => gpu.timestamp.map(str::to_owned),
+            Self::Count => gpu.count.map(|count| count.to_string()),
             Self::Index => device.index.map(|index| index.to_string()),
             Self::Uuid => Some(csv_cell(device.uuid.as_ref().unwrap_or(&device.id))),
             Self::Name => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
             Self::DriverVersion => device.driver_version.as_deref().map(csv_cell),
-            Self::MemoryTotal => device.memory_bytes.map(mib),
+            Self::MemoryTotal => device.memory_bytes.map(|bytes| style.mib(bytes)),
+            Self::MemoryReserved => device.reserved_bytes.map(|bytes| style.mib(bytes)),
+            Self::ThrottleBits | Self::OldThrottleBits => {
+                gpu.throttle_bits.map(|bits| format!("{bits:#018x}"))
+            }
+            Self::MigMode => {
+                device.is_divided.map(|is_divided| if is_divided { "Enabled" } else { "Disabled" }.to_owned())
+            }
             _ => {
-                let row = self.figure()?.row();
-                let value = (row.value)(gpu)?;
-                Some(match row.unit {
-                    None => mib(value as u64),
+                let figure = self.figure()?;
+                let value = gpu.figures[figure]?;
+                Some(match figure.row().unit {
+                    None => style.mib(value as u64),
                     Some("") => format!("P{value:.0}"),
                     Some("C") => format!("{value:.0}"),
-                    Some("W") => format!("{value:.2} W"),
-                    Some(unit) => format!("{value:.0} {unit}"),
+                    Some("W") => style.with_unit(format!("{value:.2}"), "W"),
+                    Some(unit) => style.with_unit(format!("{value:.0}"), unit),
                 })
             }
         }
     }
 }
 
-/// Writes the first line of a log, without a line break.
+/// Writes the line of headings, without a line break.
 pub fn header(fields: &[Field]) -> String {
     fields.iter().map(|field| field.heading()).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes the line of a GPU, without a line break. `timestamp` is the time of the sample, as text; `None`: it is not known.
-pub fn line(fields: &[Field], gpu: &GpuSample, timestamp: Option<&str>) -> String {
-    let value = |field: &Field| field.value(gpu, timestamp).unwrap_or_else(|| UNKNOWN.to_owned());
+/// Writes the line of a GPU, without a line break.
+pub fn line(fields: &[Field], gpu: &GpuLine, style: CsvStyle) -> String {
+    let value = |field: &Field| field.value(gpu, style).unwrap_or_else(|| UNKNOWN.to_owned());
     fields.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
+/// Writes the line of a GPU as it is in a sample: see [`line`]. `count`: how many GPUs the sample has.
+pub fn line_of_sample(trace: &GpuTrace, gpu: &GpuSample, count: usize, timestamp: Option<&str>) -> String {
+    let (device, figures) = (&*gpu.device, &ByGpuFigure::from(gpu));
+    let line_of =
+        GpuLine { device, figures, throttle_bits: gpu.throttle_bits, count: Some(count), timestamp };
+    line(&trace.fields, &line_of, trace.style)
+}
+
 /// Writes a name so that it is one cell: without control characters, and in quotes if it has a comma or a quote.
-fn csv_cell(name: &str) -> String {
+pub(crate) fn csv_cell(name: &str) -> String {
     let plain: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if plain.contains([',', '"']) { format!("\"{}\"", plain.replace('"', "\"\"")) } else { plain }
 }
 
 /// Writes a PCI address as nvidia-smi does: with a domain of eight digits, in capitals.
-fn bus_id(address: &str) -> String {
+pub(crate) fn bus_id(address: &str) -> String {
     match address.split_once(':') {
         Some((domain, rest)) => format!("{domain:0>8}:{rest}").to_ascii_uppercase(),
         None => csv_cell(address),
@@ -200,6 +294,16 @@ mod tests {
     use crate::model::gpu::{Device, Figure};
 
     const AT: Option<&str> = Some("2026/11/25 12:01:02.123");
+
+    fn written(fields: &[Field], gpu: &GpuSample) -> String {
+        let trace = GpuTrace {
+            file: None,
+            every: Duration::from_secs(1),
+            fields: fields.to_vec(),
+            style: CsvStyle::default(),
+        };
+        line_of_sample(&trace, gpu, 8, AT)
+    }
 
     fn known() -> GpuSample {
         let device = Device {
@@ -239,7 +343,7 @@ mod tests {
              memory.free [MiB], memory.used [MiB], index, uuid"
         );
         assert_eq!(
-            line(&fields, &known(), AT),
+            written(&fields, &known()),
             format!("{}, P2, 41, 37 %, 7 %, 81920 MiB, 80895 MiB, 1024 MiB, 3, GPU-1", AT.unwrap())
         );
     }
@@ -252,9 +356,10 @@ mod tests {
             ..GpuSample::default()
         };
         let all: Vec<&str> = Field::ALL.map(Field::name).to_vec();
-        for (name, value) in all.iter().zip(line(&Field::ALL, &unknown, AT).split(", ")) {
+        for (name, value) in all.iter().zip(written(&Field::ALL, &unknown).split(", ")) {
             match *name {
                 "timestamp" => assert_eq!(Some(value), AT),
+                "count" => assert_eq!(value, "8"),
                 "uuid" => assert_eq!(value, "0000:03:00.0", "what it is named by"),
                 _ => assert_eq!(value, UNKNOWN, "{name}"),
             }
@@ -274,15 +379,51 @@ mod tests {
             "name, pci.bus_id, driver_version, power.draw [W], clocks.current.sm [MHz], clocks.current.memory [MHz]"
         );
         assert_eq!(
-            line(&fields, &known(), AT),
+            written(&fields, &known()),
             "Fake A100, 00000000:3B:00.0, 550.54.15, 100.25 W, 1410 MHz, 1593 MHz"
         );
+    }
+
+    // Requirement: GPU-80
+    #[test]
+    fn units_and_headings_are_left_out_as_asked_and_bits_are_hexadecimal() {
+        let mut gpu = known();
+        gpu.throttle_bits = Some(0x204);
+        gpu.gauges.extend([
+            (Figure::FanSpeed, 30.0),
+            (Figure::PowerLimit, 400.0),
+            (Figure::GraphicsClock, 1410.0),
+        ]);
+        let device =
+            Device { reserved_bytes: Some(600 << 20), is_divided: Some(false), ..Device::clone(&gpu.device) };
+        gpu.device = Arc::new(device);
+        let names =
+            ["memory.reserved", "fan.speed", "power.limit", "clocks.gr", "clocks_throttle_reasons.active"];
+        let fields: Vec<Field> =
+            names.into_iter().chain(["mig.mode.current", "count"]).filter_map(Field::named).collect();
+        assert_eq!(
+            header(&fields),
+            "memory.reserved [MiB], fan.speed [%], power.limit [W], clocks.current.graphics [MHz], \
+             clocks_throttle_reasons.active, mig.mode.current, count"
+        );
+        let bits = "0x0000000000000204";
+        assert_eq!(written(&fields, &gpu), format!("600 MiB, 30 %, 400.00 W, 1410 MHz, {bits}, Disabled, 8"));
+        let figures = ByGpuFigure::from(&gpu);
+        let plain = GpuLine {
+            device: &gpu.device,
+            figures: &figures,
+            throttle_bits: gpu.throttle_bits,
+            count: None,
+            timestamp: None,
+        };
+        let style = CsvStyle { no_header: true, no_units: true };
+        assert_eq!(line(&fields, &plain, style), format!("600, 30, 400.00, 1410, {bits}, Disabled, [N/A]"));
     }
 
     #[test]
     fn name_with_a_comma_or_a_line_break_is_one_cell() {
         let device = Device { name: Some("RX \"7900\",\nXT".into()), ..Device::default() };
         let gpu = GpuSample { device: Arc::new(device), ..GpuSample::default() };
-        assert_eq!(line(&[Field::Name], &gpu, AT), "\"RX \"\"7900\"\", XT\"");
+        assert_eq!(written(&[Field::Name], &gpu), "\"RX \"\"7900\"\", XT\"");
     }
 }

@@ -13,6 +13,7 @@ pub mod ended_process;
 pub mod ended_task;
 pub mod exit_account;
 pub mod gpu;
+pub mod gpu_query;
 pub mod gpu_trace;
 pub mod groups;
 pub mod host_info;

@@ -185,6 +185,8 @@ impl GpuSums {
             used_bytes: before.used_bytes.max(next.used_bytes),
             run_bytes: larger_groups(before.run_bytes, next.run_bytes),
             busy_percent: larger(before.busy_percent, next.busy_percent),
+            throttle_bits: next.throttle_bits.or(before.throttle_bits),
+            is_incomplete: next.is_incomplete,
             gauges,
         }
     }
@@ -207,6 +209,12 @@ pub struct GpuSample {
     pub run_bytes: Option<Groups<u64>>,
     /// Utilisation in a stretch of time, percent. A driver may report several between two readings.
     pub busy_percent: Option<f64>,
+    /// The driver's bits of why its clocks are low. `None`: not known.
+    #[serde(default)]
+    pub throttle_bits: Option<u64>,
+    /// A figure was not asked for yet, so that the next sample may know it.
+    #[serde(default)]
+    pub is_incomplete: bool,
     /// The other figures that go up and down, each in its own unit. What is not known is not there.
     pub gauges: BTreeMap<Figure, f64>,
 }

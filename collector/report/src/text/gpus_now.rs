@@ -115,6 +115,7 @@ mod tests {
             user: user.map(Into::into),
             command: command.map(Into::into),
             memory_bytes,
+            ..ListedProcess::default()
         };
         let busy = GpuNow {
             figures: ByGpuFigure::default()
@@ -128,6 +129,7 @@ mod tests {
                 process(4711, Some("ada"), Some("python3"), Some(11_000_000_000)),
                 process(9, None, Some("a\x1b[2J\u{9b}"), None),
             ]),
+            ..GpuNow::default()
         };
         let listing = Listing {
             count: Some(2),
@@ -143,7 +145,7 @@ GPU  name          used     free    total  util  temp  power  state
      processes: n/a
 ";
         assert_eq!(gpus_now(&listing), expected);
-        let line = crate::format::render_gpus_now(&listing, "json");
+        let line = crate::format::render_gpus_now(&listing, "json", true);
         assert!(line.contains("\"a\\u001b[2J\\u009b\"") && line.lines().count() == 1, "{line}");
         assert_eq!(gpus_now(&Listing { count: Some(0), ..Listing::default() }), "no GPU\n");
         let drivers =

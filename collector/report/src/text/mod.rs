@@ -3,6 +3,7 @@
 pub(super) mod gpu_list;
 pub(super) mod gpus_now;
 mod layout;
+pub(super) mod smi_monitors;
 pub(crate) mod table;
 pub(crate) mod terminal;
 

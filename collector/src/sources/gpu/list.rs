@@ -9,6 +9,7 @@ use super::worker::{Phase, Worker};
 use super::{detection, drm, nvml};
 use crate::model::gpu::listing::{Capability, Driver, Listed, Listing};
 use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, TrackedDevice, Vendor, select};
+use crate::sys::{clock, local_time};
 
 /// What is known of the GPUs without a driver's library, which can take seconds to initialise.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +86,7 @@ impl Lister {
             accounting: false,
             // No run goes on that the calls could slow down.
             driver_percent: 100,
+            on_request: true,
             ..config.clone()
         };
         let workers = detection::start(&everything).into_iter();
@@ -113,6 +115,8 @@ impl Lister {
         listing.warnings.extend(self.processes.warning(&listing));
         // If a driver failed, the number of its devices is not known, and so the sum is not.
         listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
+        listing.hostname = Some(rustix::system::uname().nodename().to_string_lossy().into_owned());
+        listing.timestamp = local_time::with_milliseconds(clock::realtime_ns());
         listing
     }
 }

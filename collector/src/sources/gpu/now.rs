@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::Read;
 use std::sync::Arc;
 
 use super::pid_facts::has_own_pid_ns;
@@ -11,6 +12,9 @@ use crate::model::gpu::{Device, DeviceSample, Figure, Reading};
 use crate::model::tree_sample::GpuSample;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
+
+/// The most that is read of a command line, bytes: a process can have megabytes of it.
+const MOST_ARGUMENT_BYTES: u64 = 4096;
 
 /// What the last reading of a device shows. `processes` describes the processes that have memory on the device.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
@@ -26,9 +30,17 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
     let listed = sample.processes.as_ref().and_then(|processes| processes.as_ref().ok());
     GpuNow {
         figures: ByGpuFigure::from(&shown),
+        throttle_bits: sample.throttle_bits,
         processes: listed.map(|listed| {
-            let mut on_gpu: Vec<ListedProcess> =
-                listed.iter().map(|one| processes.named(one.pid, one.bytes.as_ref().ok().copied())).collect();
+            let mut on_gpu: Vec<ListedProcess> = listed
+                .iter()
+                .map(|one| ListedProcess {
+                    memory_bytes: one.bytes.as_ref().ok().copied(),
+                    work: one.work,
+                    utilization_percent: utilization_of(one.pid, sample),
+                    ..processes.named(one.pid)
+                })
+                .collect();
             on_gpu.sort_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
             on_gpu
         }),
@@ -42,6 +54,13 @@ fn utilization(sample: &DeviceSample) -> Option<f64> {
     let us: u64 = busy.iter().map(|stretch| stretch.us).sum();
     let sum: f64 = busy.iter().map(|stretch| stretch.us as f64 * stretch.percent).sum();
     (us > 0).then(|| sum / us as f64)
+}
+
+/// The utilisation of the device by a process over the time of a reading, percent. `None`: the driver does not tell it.
+fn utilization_of(pid: u32, sample: &DeviceSample) -> Option<f64> {
+    let busy = sample.process_busy.as_ref()?.as_ref().ok()?;
+    let of_process = busy.iter().filter(|busy| busy.pid == pid && !busy.is_from_start);
+    of_process.map(|busy| busy.busy.percent).reduce(f64::max)
 }
 
 /// Names the processes that have memory on devices.
@@ -69,18 +88,37 @@ impl Processes {
         })
     }
 
-    /// Describes the process with this pid and this memory, with its user and command as far as /proc shows them.
-    fn named(&mut self, pid: u32, memory_bytes: Option<u64>) -> ListedProcess {
+    /// Describes the process with this pid, with its user, command and RSS as far as /proc shows them.
+    fn named(&mut self, pid: u32) -> ListedProcess {
         if self.are_foreign {
-            return ListedProcess { pid, memory_bytes, ..ListedProcess::default() };
+            return ListedProcess { pid, ..ListedProcess::default() };
         }
-        let uid = fs::read_to_string(self.root.path(pid, "status")).ok().and_then(|status| uid_of(&status));
+        let status = fs::read_to_string(self.root.path(pid, "status")).ok();
+        let uid = status.as_deref().and_then(uid_of);
+        let rss_bytes = status.as_deref().and_then(rss_of);
         let user = uid.map(|uid| {
             let name = || user::name(uid).unwrap_or_else(|| uid.to_string());
             self.users.entry(uid).or_insert_with(name).clone()
         });
-        ListedProcess { pid, user, command: self.root.comm(pid), memory_bytes }
+        let (command, arguments) = (self.root.comm(pid), self.arguments(pid));
+        ListedProcess { pid, user, command, arguments, rss_bytes, ..ListedProcess::default() }
     }
+
+    /// The command line of a process, cut after [`MOST_ARGUMENT_BYTES`]. `None`: /proc does not show it, or it is empty.
+    fn arguments(&self, pid: u32) -> Option<Vec<String>> {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(self.root.path(pid, "cmdline")).ok()?;
+        file.take(MOST_ARGUMENT_BYTES).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(&bytes)).into_owned();
+        (!text.is_empty()).then(|| text.split('\0').map(str::to_owned).collect())
+    }
+}
+
+/// The RSS in the text of /proc/PID/status, bytes. `None`: the process has ended, and has none.
+fn rss_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// The effective user in the text of /proc/PID/status: the second of the four numbers.
@@ -93,16 +131,21 @@ fn uid_of(status: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::model::gpu::gpu_figure::GpuFigure;
-    use crate::model::gpu::{Busy, Missing, ProcessMemory};
+    use crate::model::gpu::{Busy, Missing, ProcessBusy, ProcessMemory, Work};
 
     #[test]
     fn unknown_figures_are_none_and_processes_have_their_names() {
         let device = Device { memory_bytes: Some(100), ..Device::default() };
         let own = std::process::id();
-        let bytes = |bytes| ProcessMemory { pid: own, bytes };
+        let bytes = |bytes| ProcessMemory { pid: own, bytes, work: Work::Compute };
         let sample = DeviceSample {
             values: vec![(Figure::MemoryUsed, Ok(30.0)), (Figure::Power, Err(Missing::NotSupported))],
             busy: Some(Ok(vec![Busy { us: 3, percent: 100.0 }, Busy { us: 1, percent: 0.0 }])),
+            process_busy: Some(Ok(vec![ProcessBusy {
+                pid: own,
+                busy: Busy { us: 9, percent: 40.0 },
+                is_from_start: false,
+            }])),
             processes: Some(Ok(vec![bytes(Err(Missing::NotReported)), bytes(Ok(20))])),
             ..DeviceSample::default()
         };
@@ -118,7 +161,10 @@ mod tests {
         let listed = seen.processes.unwrap();
         assert_eq!([listed[0].memory_bytes, listed[1].memory_bytes], [Some(20), None]);
         assert_eq!(listed[0].command, ProcRoot::default().comm(own));
-        assert!(listed[0].user.is_some());
+        assert!(listed[0].user.is_some() && listed[0].rss_bytes.is_some_and(|bytes| bytes > 0));
+        assert_eq!((listed[0].work, listed[0].utilization_percent), (Work::Compute, Some(40.0)));
+        let program = std::env::args().next();
+        assert_eq!(listed[0].arguments.as_ref().and_then(|words| words.first()).cloned(), program);
         processes.are_foreign = true;
         let foreign = now(&device, &sample, &mut processes).processes.unwrap();
         assert_eq!((foreign[0].pid, &foreign[0].user, &foreign[0].command), (own, &None, &None));

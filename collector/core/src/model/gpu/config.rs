@@ -75,6 +75,9 @@ pub struct GpuConfig {
     pub nvml_lib: Option<PathBuf>,
     /// The driver's accounting mode is enabled for the run.
     pub accounting: bool,
+    /// Figures that are read on request alone are read, too: a log or a query names one.
+    #[serde(default)]
+    pub on_request: bool,
     /// The directory below which the /proc, /sys and /dev files of GPUs are.
     pub root: PathBuf,
     /// The variables that say what the command may see.
@@ -96,6 +99,7 @@ impl Default for GpuConfig {
             vendor: None,
             nvml_lib: None,
             accounting: false,
+            on_request: false,
             root: PathBuf::from("/"),
             visible: Visible::default(),
             crashed_by: None,

@@ -139,6 +139,14 @@ named! {
         ProcessUtilization = "utilization by process",
         /// The driver's accounting entries, which outlive their processes.
         Accounting = "accounting",
+        /// Speed of the fan that the driver intends, percent of its maximum.
+        FanSpeed = "fan speed",
+        /// The power limit that was set, watts.
+        PowerLimit = "power limit",
+        /// The power limit that holds, watts: the lowest of all that apply.
+        EnforcedPowerLimit = "enforced power limit",
+        /// Clock of the graphics domain, MHz.
+        GraphicsClock = "graphics clock",
     }
 }
 
@@ -147,6 +155,11 @@ impl Figure {
     pub fn is_cumulative(self) -> bool {
         use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
         matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)
+    }
+
+    /// Whether the figure is read only where somebody asks for it by name: a log, or a query.
+    pub fn is_on_request(self) -> bool {
+        matches!(self, Self::FanSpeed | Self::PowerLimit | Self::EnforcedPowerLimit | Self::GraphicsClock)
     }
 
     /// Whether it is normal that the figure is missing for this reason, so that no warning is needed. That is so for PCIe counters that

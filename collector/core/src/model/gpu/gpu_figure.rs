@@ -38,6 +38,14 @@ named! {
         MemoryClock = "memory_clock_mhz",
         /// Performance state, 0 the fastest.
         Pstate = "pstate",
+        /// Speed of the fan, percent.
+        FanSpeed = "fan_speed_percent",
+        /// The power limit that was set, watts.
+        PowerLimit = "power_limit_w",
+        /// The power limit that holds, watts.
+        EnforcedPowerLimit = "enforced_power_limit_w",
+        /// Clock of the graphics domain, MHz.
+        GraphicsClock = "graphics_clock_mhz",
     }
 }
 
@@ -92,6 +100,14 @@ impl GpuFigure {
             }
             Self::MemoryClock => ("Memory clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::MemoryClock)),
             Self::Pstate => ("Performance state", Some(""), Largest, |gpu| gpu.gauge(Figure::Pstate)),
+            Self::FanSpeed => ("Fan speed", Some("%"), Mean, |gpu| gpu.gauge(Figure::FanSpeed)),
+            Self::PowerLimit => ("Power limit", Some("W"), Last, |gpu| gpu.gauge(Figure::PowerLimit)),
+            Self::EnforcedPowerLimit => {
+                ("Enforced power limit", Some("W"), Last, |gpu| gpu.gauge(Figure::EnforcedPowerLimit))
+            }
+            Self::GraphicsClock => {
+                ("Graphics clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::GraphicsClock))
+            }
         };
         Row { title, unit, joining, value }
     }

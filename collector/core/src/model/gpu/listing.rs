@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::device::Device;
 use super::gpu_figure::{ByGpuFigure, GpuFigure};
+use super::sample::Work;
 
 /// The GPUs and drivers of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,12 @@ pub struct Listing {
     pub drivers: Vec<Driver>,
     /// Other problems.
     pub warnings: Vec<String>,
+    /// The machine's name; null: not known.
+    #[serde(default)]
+    pub hostname: Option<String>,
+    /// When the GPUs were listed, local time, such as `2026/11/25 12:01:02.123`; null: not known.
+    #[serde(default)]
+    pub timestamp: Option<String>,
 }
 
 /// A driver that could not be read.
@@ -45,24 +52,15 @@ pub struct Listed {
     pub now: GpuNow,
 }
 
-/// The figures of a [`GpuNow`].
-const NOW: [GpuFigure; 8] = [
-    GpuFigure::MemoryUsed,
-    GpuFigure::MemoryFree,
-    GpuFigure::Utilization,
-    GpuFigure::MemoryUtilization,
-    GpuFigure::Temperature,
-    GpuFigure::Power,
-    GpuFigure::SmClock,
-    GpuFigure::Pstate,
-];
-
 /// What a device shows at a time. A figure that its driver does not report is null; [`Listed::figures`] has the reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuNow {
     /// Its figures, each under its name.
     #[serde(flatten, serialize_with = "by_name", deserialize_with = "of_names")]
     pub figures: ByGpuFigure<Option<f64>>,
+    /// The driver's bits of why its clocks are low; null: not known.
+    #[serde(default)]
+    pub throttle_bits: Option<u64>,
     /// The processes with memory on it; null: the driver does not list them.
     pub processes: Option<Vec<ListedProcess>>,
 }
@@ -75,9 +73,10 @@ enum Number {
     Real(f64),
 }
 
-/// Writes the figures that are in [`NOW`].
+/// Writes all figures but the one of a run, since there is none.
 fn by_name<S: Serializer>(figures: &ByGpuFigure<Option<f64>>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(NOW.map(|figure| {
+    let shown = GpuFigure::ALL.into_iter().filter(|figure| *figure != GpuFigure::MemoryRun);
+    serializer.collect_map(shown.map(|figure| {
         let number =
             |value| if figure.is_whole() { Number::Whole(value as u64) } else { Number::Real(value) };
         (figure.name(), figures[figure].map(number))
@@ -91,7 +90,7 @@ fn of_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByGpuFigure<Op
 }
 
 /// A process with memory on a device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListedProcess {
     /// Its pid, as the driver has it.
     pub pid: u32,
@@ -101,6 +100,18 @@ pub struct ListedProcess {
     pub command: Option<String>,
     /// Its memory on the device, bytes.
     pub memory_bytes: Option<u64>,
+    /// What it does there.
+    #[serde(default)]
+    pub work: Work,
+    /// Its utilization of the device, percent; null: not known.
+    #[serde(default)]
+    pub utilization_percent: Option<f64>,
+    /// Its command line; null as `user`.
+    #[serde(default)]
+    pub arguments: Option<Vec<String>>,
+    /// Its RSS, bytes; null as `user`.
+    #[serde(default)]
+    pub rss_bytes: Option<u64>,
 }
 
 /// Whether a figure can be read.

@@ -22,6 +22,35 @@ pub struct ProcessMemory {
     pub pid: u32,
     /// Its memory there, bytes.
     pub bytes: Reading<u64>,
+    /// What it does there, by the lists that have it.
+    #[serde(default)]
+    pub work: Work,
+}
+
+/// What a process does on a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// The driver does not say.
+    #[default]
+    Unknown,
+    /// It computes.
+    Compute,
+    /// It draws.
+    Graphics,
+    /// It does both.
+    Both,
+}
+
+impl Work {
+    /// Joins what two lists say.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown, known) | (known, Self::Unknown) => known,
+            (a, b) if a == b => a,
+            _ => Self::Both,
+        }
+    }
 }
 
 /// Utilisation of a device by one process.
@@ -97,6 +126,9 @@ pub struct DeviceSample {
     pub link_bytes_per_s: Option<u64>,
     /// Names of the throttle reasons that hold now.
     pub throttle: Option<Reading<Vec<Cow<'static, str>>>>,
+    /// The same as the driver's bits, with those that have no name here. `None`: not read, or the driver has no bits.
+    #[serde(default)]
+    pub throttle_bits: Option<u64>,
     /// Critical errors since the sample before, by number.
     pub xids: Option<Reading<Vec<u64>>>,
     /// CLOCK_MONOTONIC after `processes` was read, nanoseconds; 0: at the time of the whole reading. Reading many devices
@@ -136,6 +168,7 @@ impl DeviceSample {
         Self {
             busy: self.busy.or(earlier.busy),
             throttle: self.throttle.or(earlier.throttle),
+            throttle_bits: self.throttle_bits.or(earlier.throttle_bits),
             xids: self.xids.or(earlier.xids),
             processes: self.processes.or(earlier.processes),
             process_busy: self.process_busy.or(earlier.process_busy),
@@ -172,6 +205,7 @@ impl DeviceSample {
     }
 
     /// Whether the device reports a figure (`Ok`), or why not, for each of [`Figure::ALL`] in that order.
+    /// Figures that are read on request alone are left out.
     pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
         fn without_value<T>(reading: &Reading<T>) -> Reading<()> {
             reading.as_ref().map(|_| ()).map_err(Clone::clone)
@@ -191,7 +225,7 @@ impl DeviceSample {
             };
             (figure, reading.unwrap_or(Err(Missing::NotSupported)))
         };
-        Figure::ALL.map(capability).to_vec()
+        Figure::ALL.into_iter().filter(|figure| !figure.is_on_request()).map(capability).collect()
     }
 }
 

@@ -22,6 +22,19 @@ fn is_name_of(name: &str, device: &Device) -> bool {
         || device.uuid.as_ref().is_some_and(|uuid| begins_uuid(uuid))
 }
 
+/// Whether `nvidia-smi -i NAME` means this device: its index, UUID or PCI address, which nvidia-smi writes with a domain of eight
+/// digits.
+pub fn is_called(name: &str, device: &Device) -> bool {
+    let name = name.trim();
+    let is_index = name.parse() == Ok(device.index.unwrap_or(u32::MAX)) && device.index.is_some();
+    // The domain is of four digits in files of the kernel.
+    let address = match name.split_once(':') {
+        Some((domain, rest)) if domain.len() == 8 => format!("{}:{rest}", &domain[4..]),
+        _ => name.to_owned(),
+    };
+    is_index || is_name_of(&address, device)
+}
+
 /// Finds the first of the `given` names that means none of the devices. `None`: each means one.
 pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String> {
     given.iter().find(|name| names_none(name, devices))

@@ -9,7 +9,7 @@ use gpu_track_abi::task::TaskKeys;
 use super::*;
 use crate::model::gpu::{
     BackendsAtEnd, Batch, Busy, Device, DeviceList, DeviceSample, Figure, Missing, PidFacts, ProcessMemory,
-    TrackedDevice,
+    TrackedDevice, Work,
 };
 use crate::run::tree::{ChildSeen, Key, ProcessId, RunContext};
 use pid_table::tests::process;
@@ -23,7 +23,7 @@ fn observation(at_s: u64, pid: u32, facts: PidFacts) -> GpuObservation {
         values: vec![(Figure::Power, Ok(100.5)), (Figure::Energy, Err(Missing::Failed("why".into())))],
         busy: Some(Ok(vec![Busy { us: 1000, percent: 12.5 }])),
         throttle: Some(Ok(vec!["idle".into()])),
-        processes: Some(Ok(vec![ProcessMemory { pid, bytes: Ok(700) }])),
+        processes: Some(Ok(vec![ProcessMemory { pid, bytes: Ok(700), work: Work::Compute }])),
         ..DeviceSample::default()
     };
     let tracked = vec![TrackedDevice { device, is_visible: Some(true) }];

@@ -20,7 +20,7 @@ use usage::{ClientUsage, Clients, DeviceClients};
 
 use super::backend::{Ask, Backend, Turn};
 use crate::model::gpu::{
-    Busy, Device, DeviceSample, GpuConfig, Missing, ProcessMemory, Reading, Vendor, either,
+    Busy, Device, DeviceSample, GpuConfig, Missing, ProcessMemory, Reading, Vendor, Work, either,
 };
 use crate::sys::clock;
 
@@ -185,7 +185,8 @@ impl Drm {
         if has_drm {
             sample.process_busy = Some(Ok(self.usage.by_process(&used)));
         }
-        let processes = used.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes });
+        let processes =
+            used.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes, work: Work::Unknown });
         sample.processes = Some(Ok(processes.collect()));
         sample
     }

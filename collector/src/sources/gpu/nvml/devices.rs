@@ -87,7 +87,9 @@ impl Nvml {
         let wants_accounting = self.wants_accounting && parent.is_none();
         let accounting = wants_accounting.then(|| self.start_accounting(raw, &id));
         let first = first_energy.map(|first_energy| (first_energy.sample(&id), first_energy.took_ns));
-        self.devices.push(Handle { first, accounting, ..Handle::new(raw, device, parent_raw) });
+        let reads_on_request = self.reads_on_request;
+        let new = Handle::new(raw, device, parent_raw);
+        self.devices.push(Handle { first, accounting, reads_on_request, ..new });
         // Name and address follow later, unless the user chose devices by them.
         if self.describes_first {
             self.describe(&id);
@@ -154,9 +156,11 @@ impl Nvml {
     /// Notes whether a device is divided into MIG instances, and adds those.
     fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
         let mut pending = 0;
-        let is_divided = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending))) == Ok(1);
+        let mode = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending)));
+        let is_divided = mode == Ok(1);
         let Some(parent) = self.devices.iter_mut().find(|handle| handle.device.id == id) else { return };
         parent.is_divided = is_divided;
+        parent.device.is_divided = mode.ok().map(|mode| mode == 1);
         let parent = parent.device.clone();
         if !is_divided {
             return;

@@ -22,6 +22,8 @@ use crate::sys::clock;
 const GPU_SENSOR: u32 = 0;
 /// nvml.h, `NVML_VOLATILE_ECC`: errors since the driver was loaded.
 const SINCE_LOAD: u32 = 0;
+/// nvml.h, `NVML_CLOCK_GRAPHICS`.
+const GRAPHICS_CLOCK: u32 = 0;
 /// nvml.h, `NVML_CLOCK_SM` and `NVML_CLOCK_MEM`.
 const CLOCKS: [(Figure, u32); 2] = [(Figure::SmClock, 1), (Figure::MemoryClock, 2)];
 /// nvml.h, `NVML_MEMORY_ERROR_TYPE_*`.
@@ -138,6 +140,20 @@ fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
     mw.map(|mw| mw / 1e3)
 }
 
+/// Reads the gauges that are read on request alone: fan, power limits, clock of the graphics domain.
+fn gauges_on_request(api: &Api, device: nvmlDevice_t, sample: &mut DeviceSample) {
+    let watts = |mw: Reading<f64>| mw.map(|mw| mw / 1e3);
+    sample.values.extend([
+        (Figure::FanSpeed, gauge(|v| call!(api, nvmlDeviceGetFanSpeed(device, v)))),
+        (Figure::PowerLimit, watts(gauge(|v| call!(api, nvmlDeviceGetPowerManagementLimit(device, v))))),
+        (
+            Figure::EnforcedPowerLimit,
+            watts(gauge(|v| call!(api, nvmlDeviceGetEnforcedPowerLimit(device, v)))),
+        ),
+        (Figure::GraphicsClock, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, GRAPHICS_CLOCK, v)))),
+    ]);
+}
+
 /// Reads the gauges, figures of this moment that go up and down, except power: utilization of memory, encoder and decoder,
 /// temperature, clocks, performance state.
 fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
@@ -233,9 +249,16 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
         Kind::Energy => sample.values.push((Figure::Energy, energy(api, handle.raw))),
         Kind::Power => {
             sample.values.push((Figure::Power, power(api, handle)));
-            sample.throttle = Some(throttle(api, handle.raw));
+            let bits = throttle_bits(api, handle.raw);
+            sample.throttle_bits = bits.as_ref().ok().copied();
+            sample.throttle = Some(bits.map(reasons));
         }
-        Kind::Gauges => gauges(api, handle, sample),
+        Kind::Gauges => {
+            gauges(api, handle, sample);
+            if handle.reads_on_request {
+                gauges_on_request(api, handle.raw, sample);
+            }
+        }
         Kind::Accounting => {
             let accounting = handle.accounting.get_or_insert_with(|| Accounting::unchanged(api, handle.raw));
             sample.accounting = Some(accounting.read(api, handle.raw, pids));
@@ -293,14 +316,18 @@ fn pstate(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     if state <= 15.0 { Ok(state) } else { Err(Missing::NotReported) }
 }
 
-/// Reads why the clocks are lower than they could be now, as names in [`REASONS`]. Older libraries have the call by its old name.
-fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> {
+/// Reads why the clocks are lower than they could be now, as bits. Older libraries have the call by its old name.
+fn throttle_bits(api: &Api, device: nvmlDevice_t) -> Reading<u64> {
     let mut bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksEventReasons(device, v)));
     if bits == Err(Missing::NoCall) {
         bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksThrottleReasons(device, v)));
     }
-    let bits: u64 = bits?;
-    Ok(REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.into()).collect())
+    bits
+}
+
+/// The names in [`REASONS`] of these bits.
+fn reasons(bits: u64) -> Vec<Cow<'static, str>> {
+    REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.into()).collect()
 }
 
 /// Reads the fields with these ids by one call, in their order. Each has a result of its own.

@@ -34,6 +34,8 @@ pub(super) struct Handle {
     pub sensors: Sensors,
     /// The driver's handle of the divided device that this one is an instance of; `None`: this is a whole device.
     pub parent_raw: Option<nvmlDevice_t>,
+    /// The figures that are read on request alone are read.
+    pub reads_on_request: bool,
     /// GPM samples, once they were asked for; `Some(None)`: the device has none.
     pub gpm: Option<Option<Gpm>>,
     /// Accounting, once it was asked for.
@@ -58,6 +60,7 @@ impl Handle {
             progress: Progress::default(),
             sensors: Sensors::default(),
             parent_raw,
+            reads_on_request: false,
             gpm: None,
             accounting: None,
             events: None,

@@ -49,6 +49,8 @@ pub(crate) struct Nvml {
     devices: Vec<Handle>,
     events: Events,
     wants_accounting: bool,
+    /// The figures that are read on request alone are read.
+    reads_on_request: bool,
     /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
     /// The user named no devices, so a device that could not be identified may be one that should be tracked.
@@ -85,6 +87,7 @@ impl Nvml {
             devices: Vec::new(),
             events,
             wants_accounting: config.accounting,
+            reads_on_request: config.on_request,
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),

@@ -14,7 +14,7 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
 use super::figure_kind::Kind;
 use super::policy;
-use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
+use crate::model::gpu::{Missing, ProcessMemory, Reading, Work, either};
 
 /// Sizes of a list's entry by layout, bytes: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
@@ -25,6 +25,8 @@ const PATTERN: u8 = 0xA5;
 const LISTS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
 /// The index of the compute list in [`LISTS`].
 const COMPUTE: usize = 0;
+/// What the processes of each list do. Those of MPS compute, too.
+const WORK: [Work; 3] = [Work::Compute, Work::Graphics, Work::Compute];
 /// The versions of those functions from new to old, each with the size of its entries by nvml.h, bytes.
 const VERSIONS: [(&str, usize); 3] = [("_v3", 24), ("_v2", 24), ("", 16)];
 
@@ -179,6 +181,7 @@ impl KnownLists {
     fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
         // The memory of each pid: by lists of earlier readings, and by lists that were read now.
         let (mut earlier, mut now) = (BTreeMap::new(), BTreeMap::new());
+        let mut works: BTreeMap<u32, Work> = BTreeMap::new();
         let (mut failure, mut is_any_readable) = (None, false);
         for (number, (entries, is_fresh)) in self.entries.iter().zip(is_fresh).enumerate() {
             match entries {
@@ -186,6 +189,8 @@ impl KnownLists {
                 Some(Ok(entries)) => {
                     is_any_readable = true;
                     for (pid, bytes) in entries {
+                        let work = works.entry(*pid).or_default();
+                        *work = work.and(WORK[number]);
                         let bytes =
                             if *bytes == NOT_AVAILABLE { Err(Missing::NotReported) } else { Ok(*bytes) };
                         let processes = if is_fresh { &mut now } else { &mut earlier };
@@ -208,7 +213,11 @@ impl KnownLists {
             return Err(failure.unwrap_or(Missing::NoCall));
         }
         earlier.extend(now);
-        Ok(earlier.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect())
+        let process = |(pid, bytes)| {
+            let work = works.get(&pid).copied().unwrap_or_default();
+            ProcessMemory { pid, bytes, work }
+        };
+        Ok(earlier.into_iter().map(process).collect())
     }
 }
 

@@ -135,6 +135,9 @@ pub struct DeviceUsage {
     pub busy: BusyMeter,
     /// Time in each throttle reason.
     pub throttle: ThrottleTimes,
+    /// The driver's bits of its throttle reasons, by the last reading. `None`: not read, or it has none.
+    #[serde(default)]
+    throttle_bits: Option<u64>,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
     /// When it was lost; `None`: it never was.
@@ -198,8 +201,18 @@ impl DeviceUsage {
             used_bytes: gauges.remove(&Figure::MemoryUsed).map(|bytes| bytes as u64),
             run_bytes: self.recent.run_bytes.get(oldest_ns),
             busy_percent: self.recent.busy_percent.get(oldest_ns),
+            throttle_bits: self.throttle_bits.filter(|_| self.last_ns >= oldest_ns),
+            is_incomplete: self.is_incomplete(),
             gauges,
         }
+    }
+
+    /// Whether a kind of figures was not asked for yet. NVML's are read kind by kind; the others' come all at once.
+    fn is_incomplete(&self) -> bool {
+        // One figure of each kind that a log has.
+        const OF_KINDS: [Figure; 3] = [Figure::Utilization, Figure::Power, Figure::Temperature];
+        let is_unasked = |figure: &Figure| !self.knows(*figure) && self.missing(*figure).is_none();
+        self.device.vendor == Some(Vendor::Nvidia) && OF_KINDS.iter().any(is_unasked)
     }
 
     /// Whether its figures were ever read.
@@ -278,6 +291,7 @@ impl DeviceUsage {
         self.add_busy(reading, maxima);
         if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
             self.throttle.add(at_ns, reasons);
+            self.throttle_bits = sample.throttle_bits;
         }
         self.last_ns = at_ns;
     }

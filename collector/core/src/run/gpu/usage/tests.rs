@@ -6,7 +6,7 @@ use super::device::Loss;
 use super::*;
 use crate::model::gpu::{
     AccountingEntry, Busy, Device, DeviceList, DeviceSample, Figure, Missing, PidFacts, ProcessBusy,
-    ProcessMemory, Reading, Vendor,
+    ProcessMemory, Reading, Vendor, Work,
 };
 use crate::run::gpu::pid_table::PidTable;
 use crate::run::gpu::pid_table::tests::process;
@@ -26,7 +26,7 @@ pub(super) fn gpu(id: &str) -> Device {
 }
 
 pub(super) fn listed(pid: u32, bytes: u64) -> ProcessMemory {
-    ProcessMemory { pid, bytes: Ok(bytes) }
+    ProcessMemory { pid, bytes: Ok(bytes), work: Work::Compute }
 }
 
 fn groups<T>(main: T, descendants: T, combined: T) -> Groups<T> {
@@ -143,7 +143,13 @@ fn stale_list_entry_is_not_the_new_process_of_that_pid() {
 #[test]
 fn unreported_memory_is_unknown_and_not_zero() {
     let mut bench = Bench::new(&[gpu("a")]);
-    bench.at(2, vec![memory("a", vec![ProcessMemory { pid: 20, bytes: Err(Missing::NotReported) }])]);
+    bench.at(
+        2,
+        vec![memory(
+            "a",
+            vec![ProcessMemory { work: Work::Compute, pid: 20, bytes: Err(Missing::NotReported) }],
+        )],
+    );
     assert_eq!(bench.usage.devices[0].run.has_unreported, groups(false, true, true));
     assert_eq!(bench.usage.processes.by_id[&2].peak_bytes, None);
     bench.at(3, vec![memory("a", vec![])]);
@@ -567,7 +573,7 @@ fn memory_of_a_process_now_is_unknown_where_a_driver_does_not_tell_it() {
     bench.at(2, vec![memory("a", vec![listed(10, 500)]), memory("b", vec![listed(10, 50)])]);
     assert_eq!(now(&bench, 2), [Some(550), Some(0)]);
     assert_eq!(now(&bench, 60), [None, None], "the lists are old");
-    let silent = ProcessMemory { pid: 10, bytes: Err(Missing::NotReported) };
+    let silent = ProcessMemory { work: Work::Compute, pid: 10, bytes: Err(Missing::NotReported) };
     bench.at(3, vec![memory("a", vec![silent]), memory("b", vec![listed(10, 50)])]);
     assert_eq!(now(&bench, 3), [None, Some(0)]);
     assert!(bench.usage.has_unreported_memory("a") && !bench.usage.has_unreported_memory("b"));

@@ -1,0 +1,216 @@
+//! `gpu-track gpus --query-gpu` and `--query-compute-apps`: what nvidia-smi's options of these names print of a listing.
+
+use super::gpu::gpu_figure::ByGpuFigure;
+use super::gpu::listing::{Listed, ListedProcess, Listing};
+use super::gpu::{Device, Work};
+use super::gpu_trace::{CsvStyle, Field, GpuLine, UNKNOWN, bus_id, csv_cell, header, line};
+use crate::named;
+
+/// What stands for the name of a process that /proc does not show.
+const NOT_FOUND: &str = "[Not Found]";
+
+named! {
+    /// A column of the list of processes that compute. Its name is what its heading begins with.
+    pub enum AppField {
+        /// When the processes were listed, local time.
+        Timestamp = "timestamp",
+        /// Product name of the GPU.
+        GpuName = "gpu_name",
+        /// PCI address of the GPU.
+        BusId = "gpu_bus_id",
+        /// UUID of the GPU.
+        Uuid = "gpu_uuid",
+        /// The pid.
+        Pid = "pid",
+        /// The first word of the command line.
+        ProcessName = "process_name",
+        /// Its memory on the GPU.
+        UsedMemory = "used_gpu_memory",
+    }
+}
+
+impl AppField {
+    /// Its names in `nvidia-smi --help-query-compute-apps`, that of its heading first.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let other = match self {
+            Self::ProcessName => Some("name"),
+            Self::UsedMemory => Some("used_memory"),
+            _ => None,
+        };
+        [self.name()].into_iter().chain(other)
+    }
+
+    /// Finds the field of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.names().any(|other| other == name))
+    }
+
+    /// The heading of its column.
+    fn heading(self) -> String {
+        if self == Self::UsedMemory { format!("{} [MiB]", self.name()) } else { self.name().to_owned() }
+    }
+
+    /// The text of its cell. `None`: the value is not known.
+    fn value(
+        self,
+        device: &Device,
+        process: &ListedProcess,
+        listing: &Listing,
+        style: CsvStyle,
+    ) -> Option<String> {
+        match self {
+            Self::Timestamp => listing.timestamp.clone(),
+            Self::GpuName => device.name.as_deref().map(csv_cell),
+            Self::BusId => device.pci_address.as_deref().map(bus_id),
+            Self::Uuid => Some(csv_cell(device.uuid.as_ref().unwrap_or(&device.id))),
+            Self::Pid => Some(process.pid.to_string()),
+            Self::ProcessName => {
+                let words = process.arguments.as_ref().and_then(|words| words.first());
+                let name = words.filter(|word| !word.is_empty()).or(process.command.as_ref());
+                Some(name.map_or_else(|| NOT_FOUND.to_owned(), |name| csv_cell(name)))
+            }
+            Self::UsedMemory => process.memory_bytes.map(|bytes| style.mib(bytes)),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query {
+    /// A line for each GPU.
+    Gpus(Vec<Field>),
+    /// A line for each process that computes on a GPU.
+    ComputeApps(Vec<AppField>),
+}
+
+impl Query {
+    /// The line of headings, without a line break.
+    pub fn header(&self) -> String {
+        match self {
+            Self::Gpus(fields) => header(fields),
+            Self::ComputeApps(fields) => {
+                fields.iter().map(|field| field.heading()).collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+
+    /// The lines of a listing, without line breaks.
+    pub fn lines(&self, listing: &Listing, style: CsvStyle) -> Vec<String> {
+        match self {
+            Self::Gpus(fields) => {
+                let line_of = |gpu: &&Listed| line(fields, &gpu_line(gpu, listing, &gpu.now.figures), style);
+                whole(listing).iter().map(line_of).collect()
+            }
+            Self::ComputeApps(fields) => {
+                listing.gpus.iter().flat_map(|gpu| apps(fields, gpu, listing, style)).collect()
+            }
+        }
+    }
+}
+
+/// The GPUs that nvidia-smi has a line of: MIG instances have none beside the GPU that they are parts of.
+pub fn whole(listing: &Listing) -> Vec<&Listed> {
+    listing.gpus.iter().filter(|gpu| whole_of(gpu, listing).is_none()).collect()
+}
+
+/// The GPU that an instance is a part of. `None`: it is a whole one, or that GPU is not in the listing.
+fn whole_of<'a>(gpu: &Listed, listing: &'a Listing) -> Option<&'a Listed> {
+    let parent = gpu.device.parent.as_ref()?;
+    listing.gpus.iter().find(|other| other.device.id == *parent)
+}
+
+/// A listed GPU, as a line shows it.
+fn gpu_line<'a>(gpu: &'a Listed, listing: &'a Listing, figures: &'a ByGpuFigure<Option<f64>>) -> GpuLine<'a> {
+    GpuLine {
+        device: &gpu.device,
+        figures,
+        throttle_bits: gpu.now.throttle_bits,
+        count: listing.count.map(|_| whole(listing).len()),
+        timestamp: listing.timestamp.as_deref(),
+    }
+}
+
+/// The lines of the processes that compute on a GPU. Those on an instance are on the whole GPU, for nvidia-smi.
+fn apps(fields: &[AppField], gpu: &Listed, listing: &Listing, style: CsvStyle) -> Vec<String> {
+    let device = &whole_of(gpu, listing).unwrap_or(gpu).device;
+    let computes = |process: &&ListedProcess| process.work != Work::Graphics;
+    let line_of = |process: &ListedProcess| {
+        let value = |field: &AppField| {
+            field.value(device, process, listing, style).unwrap_or_else(|| UNKNOWN.to_owned())
+        };
+        fields.iter().map(value).collect::<Vec<_>>().join(", ")
+    };
+    gpu.now.processes.iter().flatten().filter(computes).map(line_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gpu::gpu_figure::GpuFigure;
+    use crate::model::gpu::listing::GpuNow;
+
+    fn listing() -> Listing {
+        let device = |id: &str, parent: Option<&str>| Device {
+            id: id.into(),
+            uuid: Some(id.into()),
+            index: parent.is_none().then_some(3),
+            name: Some("NVIDIA A100-SXM4-80GB".into()),
+            pci_address: Some("0000:3b:00.0".into()),
+            memory_bytes: Some(81_920 << 20),
+            driver_version: Some("550.54.15".into()),
+            parent: parent.map(str::to_owned),
+            ..Device::default()
+        };
+        let process = |pid, work, first: Option<&str>| ListedProcess {
+            pid,
+            work,
+            memory_bytes: (pid != 7).then_some(1500 << 20),
+            arguments: first.map(|first| vec![first.to_owned(), "train.py".to_owned()]),
+            ..ListedProcess::default()
+        };
+        let figures = ByGpuFigure::default()
+            .with(GpuFigure::MemoryUsed, Some((1537_u64 << 20) as f64))
+            .with(GpuFigure::Utilization, Some(87.0));
+        let processes = vec![
+            process(4711, Work::Compute, Some("/opt/conda/bin/python, \"3\"")),
+            process(20, Work::Graphics, Some("/usr/lib/xorg/Xorg")),
+            process(7, Work::Both, None),
+        ];
+        let listed = |device, now| Listed { device, tracked: true, visible: None, figures: vec![], now };
+        let now = GpuNow { figures, processes: Some(processes.clone()), ..GpuNow::default() };
+        let part = GpuNow { processes: Some(vec![processes[0].clone()]), ..GpuNow::default() };
+        Listing {
+            count: Some(2),
+            gpus: vec![listed(device("GPU-1", None), now), listed(device("MIG-1", Some("GPU-1")), part)],
+            timestamp: Some("2026/11/29 23:15:01.123".into()),
+            ..Listing::default()
+        }
+    }
+
+    // Requirement: GPU-80
+    #[test]
+    fn gpus_have_lines_and_their_instances_none() {
+        let names = ["count", "index", "name", "memory.used", "utilization.gpu", "power.draw", "timestamp"];
+        let query = Query::Gpus(names.into_iter().filter_map(Field::named).collect());
+        let style = |no_units| CsvStyle { no_units, ..CsvStyle::default() };
+        assert_eq!(
+            query.header(),
+            "count, index, name, memory.used [MiB], utilization.gpu [%], power.draw [W], timestamp"
+        );
+        let of_style = |no_units| query.lines(&listing(), style(no_units));
+        let time = "2026/11/29 23:15:01.123";
+        assert_eq!(of_style(false), [format!("1, 3, NVIDIA A100-SXM4-80GB, 1537 MiB, 87 %, [N/A], {time}")]);
+        assert_eq!(of_style(true), [format!("1, 3, NVIDIA A100-SXM4-80GB, 1537, 87, [N/A], {time}")]);
+    }
+
+    // Requirement: GPU-80
+    #[test]
+    fn processes_that_compute_have_lines_by_the_whole_gpu() {
+        let names = ["pid", "name", "used_memory", "gpu_uuid"];
+        let query = Query::ComputeApps(names.into_iter().filter_map(AppField::named).collect());
+        assert_eq!(query.header(), "pid, process_name, used_gpu_memory [MiB], gpu_uuid");
+        let python = "4711, \"/opt/conda/bin/python, \"\"3\"\"\", 1500 MiB, GPU-1";
+        let lines = query.lines(&listing(), CsvStyle::default());
+        assert_eq!(lines, [python, "7, [Not Found], [N/A], GPU-1", python]);
+    }
+}

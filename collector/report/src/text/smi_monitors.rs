@@ -1,0 +1,148 @@
+//! The default columns of `nvidia-smi dmon` and `nvidia-smi pmon`, for scripts that read those.
+
+use super::terminal::Look;
+use crate::model::gpu::Work;
+use crate::model::gpu::gpu_figure::GpuFigure;
+use crate::model::gpu::listing::{Listed, ListedProcess, Listing};
+use crate::model::gpu_query::whole;
+use crate::model::style::Console;
+
+/// What stands for a figure that is not known.
+const UNKNOWN: &str = "-";
+
+/// The columns of dmon behind the number of the GPU: head, unit, and figure. `None`: the figure is not read.
+const DEVICE: [(&str, &str, Option<GpuFigure>); 11] = [
+    ("pwr", "W", Some(GpuFigure::Power)),
+    ("gtemp", "C", Some(GpuFigure::Temperature)),
+    ("mtemp", "C", None),
+    ("sm", "%", Some(GpuFigure::Utilization)),
+    ("mem", "%", Some(GpuFigure::MemoryUtilization)),
+    ("enc", "%", Some(GpuFigure::EncoderUtilization)),
+    ("dec", "%", Some(GpuFigure::DecoderUtilization)),
+    ("jpg", "%", None),
+    ("ofa", "%", None),
+    ("mclk", "MHz", Some(GpuFigure::MemoryClock)),
+    ("pclk", "MHz", Some(GpuFigure::SmClock)),
+];
+/// The columns of pmon's percentages. Only that of `sm` is read.
+const PROCESS: [&str; 6] = ["sm", "mem", "enc", "dec", "jpg", "ofa"];
+
+/// Renders a line for each GPU, with a newline at the end. `has_head`: the two lines of heads come first.
+pub(crate) fn dmon(listing: &Listing, has_head: bool) -> String {
+    let heads = || {
+        let cells = |of: fn(&(&'static str, &'static str, Option<GpuFigure>)) -> &'static str| {
+            DEVICE.iter().map(|column| format!(" {:>6}", of(column))).collect::<String>()
+        };
+        format!("# gpu{} \n# Idx{} \n", cells(|column| column.0), cells(|column| column.1))
+    };
+    let line = |gpu: &&Listed| {
+        let cell = |figure: Option<GpuFigure>| {
+            let value = figure.and_then(|figure| gpu.now.figures[figure]);
+            format!(" {:>6}", value.map_or(UNKNOWN.to_owned(), |value| format!("{value:.0}")))
+        };
+        let cells: String = DEVICE.iter().map(|(_, _, figure)| cell(*figure)).collect();
+        format!("{:>5}{cells} \n", number(gpu))
+    };
+    let head = if has_head { heads() } else { String::new() };
+    head + &whole(listing).iter().map(line).collect::<String>()
+}
+
+/// Renders a line for each process on a GPU, with a newline at the end, and one for each GPU without a process. `has_head`: the two
+/// lines of heads come first.
+pub(crate) fn pmon(listing: &Listing, has_head: bool) -> String {
+    let mut text = String::new();
+    if has_head {
+        let cells = |cells: [&str; 6]| cells.map(|cell| format!(" {cell:>6}")).concat();
+        text += &format!("# gpu         pid   type{}    command \n", cells(PROCESS));
+        text += &format!("# Idx           #    C/G{}    name \n", cells(["%"; 6]));
+    }
+    for gpu in whole(listing) {
+        let on_parts = listing.gpus.iter().filter(|part| part.device.parent.as_ref() == Some(&gpu.device.id));
+        let all = std::iter::once(gpu).chain(on_parts);
+        let processes: Vec<_> = all.flat_map(|gpu| gpu.now.processes.iter().flatten()).collect();
+        if processes.is_empty() {
+            text += &process_line(gpu, UNKNOWN, UNKNOWN, None, UNKNOWN);
+        }
+        for process in processes {
+            let command = command(process);
+            let pid = process.pid.to_string();
+            text += &process_line(gpu, &pid, work(process.work), process.utilization_percent, &command);
+        }
+    }
+    text
+}
+
+/// A line of pmon. `percent`: the process's utilization.
+fn process_line(gpu: &Listed, pid: &str, work: &str, percent: Option<f64>, command: &str) -> String {
+    let sm = percent.map_or(UNKNOWN.to_owned(), |percent| format!("{percent:.0}"));
+    let others = [UNKNOWN; 5].map(|cell| format!(" {cell:>6}")).concat();
+    format!("{:>5} {pid:>11} {work:>6} {sm:>6}{others}    {command} \n", number(gpu))
+}
+
+/// The driver's number of a GPU.
+fn number(gpu: &Listed) -> String {
+    gpu.device.index.map_or_else(|| UNKNOWN.to_owned(), |index| index.to_string())
+}
+
+/// The command name of a process, without blanks and control characters, so that it is one word.
+fn command(process: &ListedProcess) -> String {
+    let name = process.command.as_deref().unwrap_or(UNKNOWN);
+    Look { console: Console::default() }.text(name).replace(char::is_whitespace, "_")
+}
+
+/// What a process does, as pmon writes it.
+fn work(work: Work) -> &'static str {
+    match work {
+        Work::Unknown => UNKNOWN,
+        Work::Compute => "C",
+        Work::Graphics => "G",
+        Work::Both => "C+G",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gpu::Device;
+    use crate::model::gpu::gpu_figure::ByGpuFigure;
+    use crate::model::gpu::listing::GpuNow;
+
+    // Requirement: GPU-81
+    #[test]
+    fn default_columns_are_those_of_nvidia_smi() {
+        let figures = ByGpuFigure::default()
+            .with(GpuFigure::Power, Some(118.6))
+            .with(GpuFigure::Temperature, Some(59.0))
+            .with(GpuFigure::Utilization, Some(100.0))
+            .with(GpuFigure::MemoryClock, Some(6800.0))
+            .with(GpuFigure::SmClock, Some(1665.0));
+        let process = ListedProcess {
+            pid: 4711,
+            command: Some("my tool\n".into()),
+            work: Work::Both,
+            utilization_percent: Some(61.4),
+            ..ListedProcess::default()
+        };
+        let gpu = |index, processes| Listed {
+            device: Device { id: format!("{index}"), index: Some(index), ..Device::default() },
+            tracked: true,
+            visible: None,
+            figures: vec![],
+            now: GpuNow { figures, processes: Some(processes), ..GpuNow::default() },
+        };
+        let listing = Listing { gpus: vec![gpu(0, vec![process]), gpu(1, vec![])], ..Listing::default() };
+        let expected = "\
+# gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk \n\
+# Idx      W      C      C      %      %      %      %      %      %    MHz    MHz \n    \
+0    119     59      -    100      -      -      -      -      -   6800   1665 \n    \
+1    119     59      -    100      -      -      -      -      -   6800   1665 \n";
+        assert_eq!(dmon(&listing, true), expected);
+        assert_eq!(dmon(&listing, false).lines().count(), 2);
+        let expected = "\
+# gpu         pid   type     sm    mem    enc    dec    jpg    ofa    command \n\
+# Idx           #    C/G      %      %      %      %      %      %    name \n    \
+0        4711    C+G     61      -      -      -      -      -    my_tool\\n \n    \
+1           -      -      -      -      -      -      -      -    - \n";
+        assert_eq!(pmon(&listing, true), expected);
+    }
+}

@@ -1,0 +1,293 @@
+//! `gpu-track gpus` with nvidia-smi's options: the forms that public scripts use.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::gpu::FakeGpus;
+use crate::support::{program, wait_until};
+
+/// The queries of GPUs that 86 public scripts make, in our words: the words after `csv`, and the lists of fields that are asked for
+/// in that form.
+const FORMS: [(&str, &[&str]); 4] = [
+    (
+        "noheader,nounits",
+        &[
+            "memory.used",
+            "memory.free",
+            "memory.total",
+            "utilization.gpu",
+            "temperature.gpu",
+            "power.draw",
+            "name",
+            "index",
+            "count",
+            "uuid",
+            "driver_version",
+            "clocks.gr",
+            "clocks.mem",
+            "clocks.sm",
+            "pstate",
+            "fan.speed",
+            "mig.mode.current",
+            "memory.used,memory.total",
+            "memory.used,memory.free",
+            "memory.total,memory.used",
+            "memory.total,memory.used,memory.free",
+            "memory.free,memory.total",
+            "index,memory.free",
+            "index,memory.used",
+            "index,memory.used,memory.total",
+            "index,memory.used,utilization.gpu",
+            "index,name,memory.total",
+            "index,uuid",
+            "index,utilization.gpu,memory.used,memory.total",
+            "name,memory.total",
+            "name,memory.total,driver_version",
+            "name,memory.total,memory.used,utilization.gpu,temperature.gpu",
+            "utilization.gpu,memory.used,memory.total",
+            "utilization.gpu,utilization.memory",
+            "utilization.gpu,memory.used",
+            "utilization.gpu,temperature.gpu,memory.used,memory.total,power.draw",
+            "temperature.gpu,utilization.gpu,memory.used,memory.total,power.draw,power.limit,fan.speed",
+            "timestamp,power.draw",
+            "timestamp,utilization.gpu,memory.used",
+            "power.draw,clocks.sm,clocks.mem,temperature.gpu",
+            "index,utilization.gpu,clocks_throttle_reasons.active",
+            "index,name,uuid,utilization.gpu,memory.used,memory.reserved,memory.total",
+        ],
+    ),
+    (
+        "noheader",
+        &[
+            "name",
+            "gpu_name",
+            "gpu_uuid",
+            "driver_version",
+            "memory.used",
+            "memory.total",
+            "memory.free",
+            "utilization.gpu",
+            "power.draw",
+            "temperature.gpu",
+            "index,name",
+            "index,uuid",
+            "index,gpu_uuid,name",
+            "name,memory.total",
+            "name,driver_version",
+            "name,memory.total,driver_version",
+            "name,memory.used,memory.total",
+            "index,memory.used,memory.total,utilization.gpu",
+            "index,memory.used",
+            "utilization.gpu,memory.used,memory.total",
+            "utilization.gpu,utilization.memory,memory.total,memory.free,memory.used",
+            "power.draw,utilization.gpu,temperature.gpu",
+            "pci.bus_id,name",
+            "index,mig.mode.current",
+            "timestamp,name,power.draw",
+            "power.draw,utilization.gpu,fan.speed,temperature.gpu,name,index,memory.total,memory.used,\
+             clocks_throttle_reasons.active,uuid",
+        ],
+    ),
+    (
+        "",
+        &[
+            "memory.used",
+            "memory.used,memory.total",
+            "utilization.gpu",
+            "utilization.gpu,memory.used",
+            "index,name,memory.total,memory.used",
+            "name,memory.total,memory.free,memory.used",
+            "index,utilization.gpu,utilization.memory",
+            "timestamp,utilization.gpu,memory.used",
+            "timestamp,index,power.draw",
+            "timestamp,name,utilization.gpu,utilization.memory,memory.total,memory.free,memory.used",
+            "timestamp,name,pci.bus_id,driver_version,pstate,temperature.gpu,utilization.gpu,utilization.memory,memory.total,\
+             memory.free,memory.used",
+            "index,power.draw,power.limit,clocks.sm,clocks.gr",
+            "index,power.draw,temperature.gpu,clocks.current.sm,clocks.current.memory,fan.speed",
+            "uuid,memory.used",
+            "temperature.gpu,power.draw,clocks.gr",
+            "index,clocks_throttle_reasons.active",
+        ],
+    ),
+    ("nounits", &["utilization.gpu,memory.used", "timestamp,index,utilization.gpu,memory.used,power.draw"]),
+];
+/// What each field is in the fake driver's script: heading, value without its unit, and unit.
+const FIELDS: [(&str, &str, &str, &str); 27] = [
+    ("memory.used", "memory.used [MiB]", "953", " MiB"),
+    ("memory.free", "memory.free [MiB]", "80394", " MiB"),
+    ("memory.total", "memory.total [MiB]", "81920", " MiB"),
+    ("memory.reserved", "memory.reserved [MiB]", "572", " MiB"),
+    ("utilization.gpu", "utilization.gpu [%]", "30", " %"),
+    ("utilization.memory", "utilization.memory [%]", "7", " %"),
+    ("temperature.gpu", "temperature.gpu", "41", ""),
+    ("power.draw", "power.draw [W]", "100.00", " W"),
+    ("power.limit", "power.limit [W]", "400.00", " W"),
+    ("name", "name", "Fake A100", ""),
+    ("gpu_name", "name", "Fake A100", ""),
+    ("index", "index", "0", ""),
+    ("count", "count", "1", ""),
+    ("uuid", "uuid", "GPU-fake-0", ""),
+    ("gpu_uuid", "uuid", "GPU-fake-0", ""),
+    ("driver_version", "driver_version", "550.54.15", ""),
+    ("clocks.gr", "clocks.current.graphics [MHz]", "1425", " MHz"),
+    ("clocks.sm", "clocks.current.sm [MHz]", "1410", " MHz"),
+    ("clocks.current.sm", "clocks.current.sm [MHz]", "1410", " MHz"),
+    ("clocks.mem", "clocks.current.memory [MHz]", "1593", " MHz"),
+    ("clocks.current.memory", "clocks.current.memory [MHz]", "1593", " MHz"),
+    ("pstate", "pstate", "P0", ""),
+    ("fan.speed", "fan.speed [%]", "30", " %"),
+    ("mig.mode.current", "mig.mode.current", "Disabled", ""),
+    ("pci.bus_id", "pci.bus_id", "00000000:3B:00.0", ""),
+    ("clocks_throttle_reasons.active", "clocks_throttle_reasons.active", "0x0000000000000004", ""),
+    ("timestamp", "timestamp", "", ""),
+];
+
+/// What the heading and the value of these fields must be.
+fn expected(fields: &str, has_units: bool) -> (String, Vec<String>) {
+    let rows = fields.split(',').map(|name| *FIELDS.iter().find(|row| row.0 == name).unwrap());
+    let (heads, values) = rows
+        .map(|(_, head, value, unit)| (head, format!("{value}{}", if has_units { unit } else { "" })))
+        .unzip::<_, _, Vec<_>, Vec<_>>();
+    (heads.join(", "), values)
+}
+
+fn gpus(fake: &FakeGpus, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+    command.args(["gpus", "--nvml-lib"]).arg(fake.library_path()).args(options);
+    command.env("FAKE_NVML_DIR", fake.directory()).env("TZ", "UTC").stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+const SCRIPT: &str = "*.memory_reserved 600000000\n*.throttle 4";
+
+// Requirement: GPU-80
+#[test]
+fn each_form_that_public_scripts_use_is_answered_as_nvidia_smi_does() {
+    let fake = FakeGpus::new(1, SCRIPT);
+    let forms: Vec<(&str, &str)> =
+        FORMS.iter().flat_map(|(style, all)| all.iter().map(|fields| (*style, *fields))).collect();
+    assert_eq!(forms.len(), 86);
+    for (style, fields) in forms {
+        let format = if style.is_empty() { "csv".to_owned() } else { format!("csv,{style}") };
+        let (query, format) = (format!("--query-gpu={fields}"), format!("--format={format}"));
+        let printed = text(&gpus(&fake, &[&query, &format]).output().unwrap());
+        let (heads, values) = expected(fields, !style.contains("nounits"));
+        let mut lines = printed.lines();
+        if !style.contains("noheader") {
+            assert_eq!(lines.next(), Some(heads.as_str()), "{query}");
+        }
+        let cells: Vec<&str> = lines.next().unwrap().split(", ").collect();
+        assert_eq!(cells.len(), values.len(), "{query}: {printed}");
+        for (cell, (value, field)) in cells.iter().zip(values.iter().zip(fields.split(','))) {
+            if field == "timestamp" {
+                assert_eq!((cell.len(), &cell[4..5], &cell[10..11], &cell[19..20]), (23, "/", " ", "."));
+            } else {
+                assert_eq!(cell, value, "{query} {format}");
+            }
+        }
+        assert_eq!(lines.next(), None);
+    }
+}
+
+// Requirement: GPU-80
+#[test]
+fn gpus_are_chosen_by_index_uuid_and_address_and_asked_again_and_again() {
+    let fake = FakeGpus::new(3, "1.power !3\n2.bus 94\n");
+    let of = |id: &str| {
+        text(
+            &gpus(&fake, &["--query-gpu=index,power.draw", "--format=csv,noheader", "-i", id])
+                .output()
+                .unwrap(),
+        )
+    };
+    assert_eq!(of("1"), "1, [N/A]\n", "a figure that the driver does not give is never 0");
+    assert_eq!(of("GPU-fake-2"), "2, 100.00 W\n");
+    assert_eq!(of("00000000:5E:00.0"), "2, 100.00 W\n");
+    assert_eq!(of("0,2"), "0, 100.00 W\n2, 100.00 W\n");
+    let unknown = gpus(&fake, &["--query-gpu=index", "-i", "9"]).output().unwrap();
+    assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(1), 0));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("\"9\""));
+    for again in [["-lms", "50"], ["-l", "0.05"], ["--loop=0.05", "-i0,1,2"], ["-lms=50", "--id=0,1,2"]] {
+        let mut command = gpus(&fake, &["--query-gpu=index", "--format=csv"]);
+        let mut running = command.args(again).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(running.stdout.take().unwrap()).lines().take(7);
+        let lines: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(lines, ["index", "0", "1", "2", "0", "1", "2"], "{again:?}");
+        // Its reader has gone: it ends by itself.
+        running.wait().unwrap();
+    }
+}
+
+// Requirement: GPU-80
+#[test]
+fn processes_that_compute_are_listed_and_those_that_draw_are_not() {
+    let fake = FakeGpus::new(2, "");
+    let end = fake.path("end");
+    let job = fake.tracked(fake.words(&["hold:1:104857600", &format!("wait:{end}")])).start();
+    let apps = |format: &str| {
+        let query = "--query-compute-apps=pid,process_name,used_memory,gpu_uuid";
+        text(&gpus(&fake, &[query, format]).output().unwrap())
+    };
+    wait_until("its process is listed", || apps("--format=csv,noheader") != "");
+    let printed = apps("--format=csv");
+    let lines: Vec<Vec<&str>> = printed.lines().map(|line| line.split(", ").collect()).collect();
+    assert_eq!(lines[0], ["pid", "process_name", "used_gpu_memory [MiB]", "gpu_uuid"]);
+    assert_eq!(lines[1][1..], [program("gpu").as_str(), "100 MiB", "GPU-fake-1"]);
+    assert!(apps("--format=csv,noheader,nounits").ends_with(", 100, GPU-fake-1\n"));
+    let pid = lines[1][0];
+
+    // What gpustat's and pmon's readers take.
+    let stat: Value =
+        serde_json::from_str(&text(&gpus(&fake, &["-f", "gpustat"]).output().unwrap())).unwrap();
+    let process = &stat["gpus"][1]["processes"][0];
+    assert_eq!(
+        (process["pid"].to_string(), process["gpu_memory_usage"].as_u64()),
+        (pid.to_owned(), Some(100))
+    );
+    assert_eq!(process["full_command"][0].as_str(), Some(program("gpu").as_str()));
+    let monitored = text(&gpus(&fake, &["-f", "pmon"]).output().unwrap());
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let lines: Vec<_> = monitored.lines().map(cells).collect();
+    assert_eq!((lines[2][..3].join(" "), lines[3][..3].join(" ")), ("0 - -".into(), format!("1 {pid} C")));
+    let monitored = text(&gpus(&fake, &["-f", "dmon", "-i", "0"]).output().unwrap());
+    let last = cells(monitored.lines().last().unwrap());
+    assert_eq!(last, ["0", "100", "41", "-", "30", "7", "12", "3", "-", "-", "1593", "1410"]);
+
+    // A process in the graphics list alone does not compute.
+    let held = fake.directory().join("held").join(format!("{pid}.1"));
+    std::fs::write(held, "104857600 g").unwrap();
+    assert_eq!(apps("--format=csv,noheader"), "");
+    std::fs::write(&end, "").unwrap();
+    job.wait();
+}
+
+// Requirement: GPU-80
+#[test]
+fn wrong_fields_and_formats_are_refused_with_what_there_is() {
+    let fake = FakeGpus::new(1, "");
+    for (options, problem) in [
+        (
+            &["--query-gpu=index,retired_pages.pending"][..],
+            "\"retired_pages.pending\" is not allowed: one of",
+        ),
+        (&["--query-compute-apps=pid,user"], "\"user\" is not allowed: one of"),
+        (&["--query-gpu=index", "--format=json"], "--format: \"json\" is not allowed: one of csv"),
+        (&["--query-gpu=index", "--format=noheader"], "csv[,noheader][,nounits]"),
+        (&["--format=csv"], "give one of them"),
+        (&["-f", "xml"], "one of text, json, openmetrics, gpustat, dmon, pmon"),
+        (&["--query-gpu=index", "-l", "0"], "\"0\" is not allowed"),
+    ] {
+        let refused = gpus(&fake, options).output().unwrap();
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!((refused.status.code(), stderr.lines().count()), (Some(2), 1), "{options:?}: {stderr}");
+        assert!(stderr.contains(problem), "{options:?}: {stderr}");
+    }
+}
