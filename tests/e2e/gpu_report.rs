@@ -371,7 +371,9 @@ fn gpu_list_as_text_is_exact() {
 fn gpu_list_as_json_is_exact() {
     let gpus = FakeGpus::new(2, DIVIDED);
     let run = gpus.list_with(&["-f", "json", "--guuids", "MIG-fake-a"], &[("CUDA_VISIBLE_DEVICES", "1")]);
-    let listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let mut listing: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let [host, time] = ["hostname", "timestamp"].map(|key| listing[key].take().as_str().unwrap().len());
+    assert!(host > 0 && time == 23);
     let figures_json = |reasons: &[(&str, &str)]| -> Vec<serde_json::Value> {
         let lines = figures(&[]);
         let names = lines.iter().map(|line| line.strip_suffix(": yes").unwrap());
@@ -385,35 +387,46 @@ fn gpu_list_as_json_is_exact() {
         json!({
             "memory_used_bytes": 1_000_000_000, "memory_free_bytes": free_bytes, "utilization_percent": utilization_percent,
             "memory_utilization_percent": 7.0, "temperature_c": 41.0, "power_w": 100.0, "sm_clock_mhz": 1410.0,
-            "pstate": 0, "processes": processes,
+            "pstate": 0, "processes": processes, "encoder_utilization_percent": 12.0, "decoder_utilization_percent": 3.0,
+            "memory_clock_mhz": 1593.0, "fan_speed_percent": 30.0, "power_limit_w": 400.0,
+            "enforced_power_limit_w": 350.0, "graphics_clock_mhz": 1425.0, "throttle_bits": 0,
         })
     };
     let no_process_list = serde_json::Value::Null;
     let mut of_instance = now(8_728_000_000, None, &json!([]));
-    (of_instance["memory_utilization_percent"], of_instance["power_w"]) = (json!(null), json!(null));
+    for figure in [
+        "memory_utilization_percent",
+        "power_w",
+        "encoder_utilization_percent",
+        "decoder_utilization_percent",
+    ] {
+        of_instance[figure] = json!(null);
+    }
     let expected = json!({
         "count": 3,
         "drivers": [],
         "warnings": [],
+        "hostname": null,
+        "timestamp": null,
         "gpus": [
             {
                 "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": false, "figures": figures_json(REASONS[0]),
+                "tracked": false, "visible": false, "is_divided": true, "figures": figures_json(REASONS[0]),
                 "now": now(84_899_345_920, None, &no_process_list),
             },
             {
                 "id": "MIG-fake-a", "uuid": "MIG-fake-a", "index": null, "minor": null,
                 "pci_address": "0000:3b:00.0", "name": "Fake A100 MIG 1g.10gb", "vendor": "nvidia", "parent": GPU0,
                 "memory_bytes": 9_728_000_000_u64, "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4",
-                "source": "nvml", "tracked": true, "visible": false, "figures": figures_json(REASONS[1]), "now": of_instance,
+                "source": "nvml", "tracked": true, "visible": false, "is_divided": null, "figures": figures_json(REASONS[1]), "now": of_instance,
             },
             {
                 "id": GPU1, "uuid": GPU1, "index": 1, "minor": null, "pci_address": "0000:b1:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": true, "figures": figures_json(REASONS[2]),
+                "tracked": false, "visible": true, "is_divided": false, "figures": figures_json(REASONS[2]),
                 "now": now(84_899_345_920, Some(30.0), &no_process_list),
             },
         ],
