@@ -1,5 +1,7 @@
 //! The tasks of a pipeline: a table of all, and the heaviest for the summary.
 
+use std::collections::BTreeMap;
+
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{column, exit, thousands};
 use crate::model::report::{Report, TaskUsage, task_count};
@@ -10,6 +12,40 @@ use crate::units::Units;
 const MAX_TASKS: usize = 5;
 /// Longest name of a task in a table, in columns.
 const NAME_COLUMNS: usize = 40;
+
+/// How tasks are called in a table, where there is little room.
+struct Names<'a> {
+    /// How many tasks have each rule of Snakemake, on each node.
+    jobs_of_rules: BTreeMap<(Option<&'a str>, &'a str), usize>,
+}
+
+impl<'a> Names<'a> {
+    fn of(report: &'a Report) -> Self {
+        let mut jobs_of_rules = BTreeMap::new();
+        for task in &report.tasks {
+            rule(task)
+                .into_iter()
+                .for_each(|rule| *jobs_of_rules.entry((task.node.as_deref(), rule)).or_default() += 1);
+        }
+        Self { jobs_of_rules }
+    }
+
+    /// The title of a task, cut to [`NAME_COLUMNS`]. The only job of a rule is called by the rule alone.
+    fn short(&self, task: &TaskUsage) -> String {
+        let title = task.title();
+        let rule =
+            rule(task).filter(|rule| self.jobs_of_rules.get(&(task.node.as_deref(), *rule)) == Some(&1));
+        let rest = rule.map_or(0, |rule| task.name.len() - rule.len());
+        cut(&title[..title.len() - rest], NAME_COLUMNS)
+    }
+}
+
+/// The rule in the name of a job of Snakemake: `map` of `map: bwa mem ...`. `None`: the rule is not known, or it is another task.
+fn rule(task: &TaskUsage) -> Option<&str> {
+    let (rule, _) = task.name.split_once(": ").filter(|_| task.kind_name() == Some("snakemake"))?;
+    // Snakemake demands a name of Python. The shell's text alone can have a colon, too, but after words.
+    rule.chars().all(|c| c.is_alphanumeric() || c == '_').then_some(rule)
+}
 
 /// Makes the section of the tasks, at most `most` of them. It shows nothing if the run had none.
 pub(super) fn section(report: &Report, units: Units, most: usize) -> Section {
@@ -24,12 +60,13 @@ pub(super) fn section(report: &Report, units: Units, most: usize) -> Section {
         Column::text("Task"),
     ];
     let shown = report.tasks.get(..most).unwrap_or(&report.tasks);
+    let names = Names::of(report);
     let rows = shown.iter().map(|task| {
         let exit = if task.is_task() { exit(task.exit) } else { String::new() };
         let times = [task.start_s, task.wall_s, task.cpu_s].map(|seconds| units.time_cell(seconds));
         let [start, wall, cpu] = times;
         let peak = units.ram_cell(task.peak_ram_bytes);
-        let name = cut(&task.title(), NAME_COLUMNS);
+        let name = names.short(task);
         [thousands(task.processes as f64), exit, start, wall, cpu, peak, name]
     });
     let mut table = Table::new(head, rows);
@@ -58,7 +95,8 @@ pub(super) fn top(report: &Report, units: Units, most_lines: usize) -> Option<Bl
     // One line is for the heads, one for the rest.
     let shown = tasks.len().min(MAX_TASKS).min(most_lines - 2);
     let shown = &tasks[..shown];
-    let mut rows: Vec<Row> = shown.iter().map(|task| Row::of(task)).collect();
+    let names = Names::of(report);
+    let mut rows: Vec<Row> = shown.iter().map(|task| Row::of(task, &names)).collect();
     rows.push(rest(report, shown, total_s));
     let cells = |value: &dyn Fn(&Row) -> Option<f64>| column(&rows.iter().map(value).collect::<Vec<_>>());
     let cpu = cells(&|row| row.cpu_s.map(|s| units.time.convert(s)));
@@ -90,9 +128,9 @@ struct Row {
 }
 
 impl Row {
-    fn of(task: &TaskUsage) -> Self {
+    fn of(task: &TaskUsage, names: &Names) -> Self {
         Self {
-            name: cut(&task.title(), NAME_COLUMNS),
+            name: names.short(task),
             processes: task.processes,
             cpu_s: task.cpu_s,
             peak_bytes: task.peak_ram_bytes,
@@ -127,6 +165,19 @@ mod tests {
     use super::*;
     use crate::model::report::OTHER_TASKS;
     use crate::model::style::Style;
+
+    // Requirement: TASK-8
+    #[test]
+    fn only_job_of_a_rule_is_called_by_the_rule() {
+        let mut report = fixtures::full();
+        let named = |name: &str| TaskUsage { name: name.into(), ..fixtures::tasks()[0].clone() };
+        let names = ["map: bwa mem a", "sort: samtools sort a", "sort: samtools sort b", "echo a: b"];
+        report.tasks = names.map(named).into();
+        let short = Names::of(&report);
+        let shown: Vec<String> = report.tasks.iter().map(|task| short.short(task)).collect();
+        let expected = ["map", "sort: samtools sort a", "sort: samtools sort b", "echo a: b"];
+        assert_eq!(shown, expected.map(|name| format!("snakemake {name}")));
+    }
 
     // Requirement: TASK-8
     #[test]
