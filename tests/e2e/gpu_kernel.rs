@@ -140,7 +140,7 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
                  received, ECC errors corrected, ECC errors uncorrected, XID errors of {id}."
             )
         );
-        assert_eq!(gpu.array("missing").len(), 16, "and accounting");
+        assert_eq!(gpu.array("missing").len(), 17, "and accounting, and performance counters");
     }
 }
 

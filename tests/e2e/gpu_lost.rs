@@ -57,7 +57,7 @@ fn gpu_lost_before_first_reading_has_reasons_for_all_nulls() {
     let report = run.assert_clean(0);
     let lost = report.gpu(GPU0);
     // Every figure is missing except XID errors, of which there were none.
-    assert_eq!(lost.array("missing").len(), 19);
+    assert_eq!(lost.array("missing").len(), 20);
     assert_eq!(lost.array("errors.xid").len(), 0);
     assert!(
         lost.array("missing").iter().all(|entry| entry["reason"] == "GPU lost"),

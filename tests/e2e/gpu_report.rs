@@ -296,6 +296,7 @@ fn figures(reasons: &[(&str, &str)]) -> Vec<String> {
         "memory by process",
         "utilization by process",
         "accounting",
+        "activity",
     ];
     let answer = |figure: &str| {
         let reason = reasons.iter().find(|(missing, _)| *missing == figure);
@@ -315,6 +316,7 @@ const REASONS: [&[(&str, &str)]; 3] = [
         ("memory by process", "reported by its MIG instances only"),
         ("utilization by process", "reported by its MIG instances only"),
         ("accounting", "accounting mode is off"),
+        ("activity", "reported by its MIG instances only"),
     ],
     &[
         ("utilization", "not supported by this device"),
@@ -325,11 +327,13 @@ const REASONS: [&[(&str, &str)]; 3] = [
         ("XID errors", "not supported by this device"),
         ("utilization by process", "not supported by this device"),
         ("accounting", "accounting mode is off"),
+        ("activity", "not supported by this device"),
     ],
     &[
         ("energy counter", "not supported by this device"),
         ("XID errors", "not supported by this device"),
         ("memory by process", "no permission"),
+        ("activity", "not supported by this device"),
     ],
 ];
 
@@ -390,6 +394,10 @@ fn gpu_list_as_json_is_exact() {
             "pstate": 0, "processes": processes, "encoder_utilization_percent": 12.0, "decoder_utilization_percent": 3.0,
             "memory_clock_mhz": 1593.0, "fan_speed_percent": 30.0, "power_limit_w": 400.0,
             "enforced_power_limit_w": 350.0, "graphics_clock_mhz": 1425.0, "throttle_bits": 0,
+            "sm_active_percent": null, "sm_occupancy_percent": null, "tensor_active_percent": null,
+            "memory_bandwidth_percent": null, "fp64_active_percent": null, "fp32_active_percent": null,
+            "fp16_active_percent": null, "pcie_tx_bytes_per_s": null, "pcie_rx_bytes_per_s": null,
+            "nvlink_tx_bytes_per_s": null, "nvlink_rx_bytes_per_s": null,
         })
     };
     let no_process_list = serde_json::Value::Null;

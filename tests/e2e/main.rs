@@ -29,6 +29,7 @@ mod gpu_check;
 mod gpu_drivers;
 mod gpu_engines;
 mod gpu_events;
+mod gpu_gpm;
 mod gpu_intervals;
 mod gpu_kernel;
 mod gpu_lost;

@@ -199,7 +199,7 @@ enum OfReport {
 }
 
 /// The figures of the GPUs in a report.
-const OF_REPORT: [OfReport; 10] = [
+const OF_REPORT: [OfReport; 20] = [
     OfReport::Whole(("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| {
         float(gpu.memory.total_bytes)
     }),
@@ -220,6 +220,34 @@ const OF_REPORT: [OfReport; 10] = [
         ratio(gpu.utilization.max_percent)
     }),
     OfReport::Lately(GpuFigure::Utilization, "Utilization lately, while the command runs."),
+    OfReport::Whole(
+        ("gpu_sm_active_mean_ratio", Gauge, "Mean over the SMs of the time in which a warp was on them."),
+        |gpu| ratio(gpu.activity.mean_sm_percent),
+    ),
+    OfReport::Lately(GpuFigure::SmActive, "SM activity lately, while the command runs."),
+    OfReport::Whole(
+        ("gpu_tensor_active_mean_ratio", Gauge, "Time in which the tensor cores worked."),
+        |gpu| ratio(gpu.activity.mean_tensor_percent),
+    ),
+    OfReport::Lately(GpuFigure::TensorActive, "Tensor core activity lately, while the command runs."),
+    OfReport::Whole(
+        ("gpu_memory_bandwidth_mean_ratio", Gauge, "Memory traffic, of the most that is possible."),
+        |gpu| ratio(gpu.activity.mean_memory_bandwidth_percent),
+    ),
+    OfReport::Lately(GpuFigure::MemoryBandwidth, "Memory bandwidth lately, while the command runs."),
+    OfReport::Lately(GpuFigure::PcieTxRate, "Sent over PCIe lately, bytes a second, while the command runs."),
+    OfReport::Lately(
+        GpuFigure::PcieRxRate,
+        "Received over PCIe lately, bytes a second, while the command runs.",
+    ),
+    OfReport::Lately(
+        GpuFigure::NvlinkTxRate,
+        "Sent over NVLink lately, bytes a second, while the command runs.",
+    ),
+    OfReport::Lately(
+        GpuFigure::NvlinkRxRate,
+        "Received over NVLink lately, bytes a second, while the command runs.",
+    ),
     OfReport::Whole(
         ("gpu_busy_seconds_total", Counter, "Time that the GPU was busy, by any process of the machine."),
         |gpu| gpu.utilization.active_s,

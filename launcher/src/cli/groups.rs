@@ -185,6 +185,11 @@ pub(crate) struct GpuArgs {
     #[arg(long = "gpu-accounting")]
     accounting: bool,
 
+    /// Don't read the performance counters of NVIDIA's GPUs (Hopper and later): DCGM, which profiles by them, and this disturb
+    /// each other
+    #[arg(long)]
+    no_gpm: bool,
+
     /// Read the /proc, /sys and /dev files of GPUs below DIR
     #[arg(long = "gpu-root", value_name = "DIR", hide = true, default_value = "/")]
     root: PathBuf,
@@ -258,8 +263,8 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
 
 impl From<GpuArgs> for GpuConfig {
     fn from(args: GpuArgs) -> Self {
-        let GpuArgs { uuids, only_visible, vendor, nvml_lib, accounting, root } = args;
-        Self { uuids, only_visible, vendor, nvml_lib, accounting, root, ..Self::default() }
+        let GpuArgs { uuids, only_visible, vendor, nvml_lib, accounting, no_gpm, root } = args;
+        Self { uuids, only_visible, vendor, nvml_lib, accounting, gpm: !no_gpm, root, ..Self::default() }
     }
 }
 

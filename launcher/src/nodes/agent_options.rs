@@ -27,6 +27,7 @@ pub(super) fn from_options(options: &Options) -> Vec<String> {
         vendor,
         nvml_lib,
         accounting,
+        gpm,
         root,
         // The environment and the driver of each node say these.
         visible: _,
@@ -57,6 +58,7 @@ pub(super) fn from_options(options: &Options) -> Vec<String> {
     let flags = [
         ("--visible", *only_visible),
         ("--gpu-accounting", *accounting),
+        ("--no-gpm", !*gpm),
         ("--no-env-repair", *no_env_repair),
     ];
     let given = values.into_iter().filter_map(|(option, value)| Some([option.to_owned(), value?]));

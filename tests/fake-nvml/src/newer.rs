@@ -1,9 +1,10 @@
-//! Calls of newer drivers: the versioned temperature (R565), and GPM samples (Hopper), which give MIG instances a utilization.
+//! Calls of newer drivers: the versioned temperature (R565), and GPM samples (Hopper), which show what SMs and memory do, and give MIG
+//! instances a utilization.
 
 use std::ffi::{c_char, c_double, c_uint};
 
 use crate::abi::{Device, INVALID_ARGUMENT, NOT_FOUND, Return, SUCCESS, name, put};
-use crate::script::{self, NOT_SUPPORTED, number};
+use crate::script::{self, NOT_SUPPORTED, number, text};
 
 #[cfg(not(any(feature = "old", feature = "second")))]
 #[repr(C)]
@@ -63,12 +64,11 @@ pub unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: Device, place: *mut G
     }
 }
 
-/// A sample: the instance, and the cycles that it was busy and that passed.
+/// A sample: the device or instance, when it was taken, and the microseconds that passed by then.
 #[derive(Default)]
 pub struct GpmSample {
-    instance: String,
-    busy: u64,
-    passed: u64,
+    of: String,
+    at_us: u64,
 }
 
 #[unsafe(no_mangle)]
@@ -86,23 +86,42 @@ pub unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut GpmSample) -> Return {
     SUCCESS
 }
 
-/// `0m1.gpm_busy` is the utilization of instance 1 of device 0, percent.
+/// Takes a sample of a device or instance. `0.gpm_sample !4` refuses it.
+unsafe fn take(of: String, sample: *mut GpmSample) -> Return {
+    if let Err(code) = text(&of, "gpm_sample")
+        && code != NOT_SUPPORTED
+    {
+        return code;
+    }
+    // SAFETY: by nvml.h's contract it came from nvmlGpmSampleAlloc.
+    unsafe { *sample = GpmSample { of, at_us: script::now_us() } };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlGpmSampleGet(device: Device, sample: *mut GpmSample) -> Return {
+    let _call = script::called("nvmlGpmSampleGet");
+    if number(&name(device), "mig") == Ok(1) {
+        return NOT_SUPPORTED;
+    }
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { take(name(device), sample) }
+}
+
+/// `0m1.gpm_busy` is the utilization of instance 1 of device 0, percent. If it is refused, so is the sample.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmMigSampleGet(device: Device, part: c_uint, sample: *mut GpmSample) -> Return {
     let _call = script::called("nvmlGpmMigSampleGet");
     let instance = format!("{}m{part}", name(device));
-    let percent = match number(&instance, "gpm_busy") {
-        Ok(percent) => percent,
-        Err(code) => return code,
-    };
-    let count = script::count(format!("gpm {instance}"));
-    // SAFETY: by nvml.h's contract it came from nvmlGpmSampleAlloc.
-    let sample = unsafe { &mut *sample };
-    *sample = GpmSample { instance, busy: count * percent, passed: count * 100 };
-    SUCCESS
+    if let Err(code) = number(&instance, "gpm_busy") {
+        return code;
+    }
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { take(instance, sample) }
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct GpmMetric {
     id: c_uint,
     result: Return,
@@ -110,31 +129,58 @@ pub struct GpmMetric {
     names: [*mut c_char; 3],
 }
 
+/// The head of the struct; as many metrics follow as the header of the driver has.
 #[repr(C)]
 pub struct GpmMetricsGet {
     version: c_uint,
     count: c_uint,
     first: *mut GpmSample,
     second: *mut GpmSample,
-    metrics: [GpmMetric; 98],
+    metrics: [GpmMetric; 0],
 }
 
+/// The shortest time between two samples from which the driver computes metrics, microseconds.
+const LEAST_US: u64 = 100_000;
+
+/// A metric of a device by the script: `0.gpm_2 45` is metric 2, `nan` is no number, and with
+/// `wrapped` a counter has wrapped, so that the metric is negative.
+fn metric(of: &str, id: c_uint) -> Result<f64, Return> {
+    let key = if id == 1 { "gpm_busy".to_owned() } else { format!("gpm_{id}") };
+    match text(of, &key)?.as_str() {
+        "nan" => Ok(f64::NAN),
+        "wrapped" => Ok(-1.8e19),
+        value => value.parse().map_err(|_| 999),
+    }
+}
+
+/// Some drivers clear or copy the whole struct of their own header: `gpm_layout` is its number of metrics, at most 477.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmMetricsGet(place: *mut GpmMetricsGet) -> Return {
     let _call = script::called("nvmlGpmMetricsGet");
     // SAFETY: by nvml.h's contract the caller passes a valid struct, with two samples.
-    let asked = unsafe { &mut *place };
-    // SAFETY: likewise.
-    let (first, second) = unsafe { (&*asked.first, &*asked.second) };
-    if asked.version != 1 || first.instance != second.instance || first.passed >= second.passed {
+    let (asked, first, second) = unsafe { (&*place, &*(*place).first, &*(*place).second) };
+    if asked.version != 1 || first.of != second.of || first.at_us >= second.at_us {
         return INVALID_ARGUMENT;
     }
-    let percent =
-        (second.busy.saturating_sub(first.busy)) as f64 * 100.0 / (second.passed - first.passed) as f64;
-    for metric in asked.metrics.iter_mut().take(asked.count as usize) {
-        // NVML_GPM_METRIC_GRAPHICS_UTIL.
-        (metric.result, metric.value) =
-            if metric.id == 1 { (SUCCESS, percent) } else { (NOT_SUPPORTED, 0.0) };
+    if second.at_us - first.at_us < LEAST_US {
+        // The counters have not moved.
+        return INVALID_ARGUMENT;
+    }
+    let count = asked.count as usize;
+    let layout = number(&first.of, "gpm_layout").map_or(98, |layout| usize::try_from(layout).unwrap_or(98));
+    // SAFETY: by nvml.h's contract `metrics` has as many entries as the header that the caller has, whatever that is.
+    let metrics = unsafe { (&raw mut (*place).metrics).cast::<GpmMetric>() };
+    for number in 0..layout {
+        // SAFETY: likewise.
+        let mut entry = unsafe { metrics.add(number).read() };
+        if number < count {
+            match metric(&first.of, entry.id) {
+                Ok(value) => (entry.result, entry.value) = (SUCCESS, value),
+                Err(code) => (entry.result, entry.value) = (code, 0.0),
+            }
+        }
+        // SAFETY: likewise.
+        unsafe { metrics.add(number).write(entry) };
     }
     SUCCESS
 }

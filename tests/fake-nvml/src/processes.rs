@@ -10,14 +10,18 @@ use crate::script::{self, NOT_SUPPORTED, Part, global, now_us, number, of_proces
 /// The first pid of foreign processes. It is above the kernel's largest pid.
 const FOREIGN: u32 = 5_000_000;
 
+/// The id of an instance that means none.
+const NO_INSTANCE: u32 = u32::MAX;
+
 /// What processes hold on a device, each once.
 pub fn held_bytes(device: &str) -> u64 {
     let bytes = |words: &Vec<String>| words.first().and_then(|bytes| bytes.parse::<u64>().ok());
     of_processes("held", device).iter().filter_map(|(_, words)| bytes(words)).sum()
 }
 
-/// The processes of a list: pid and memory.
-fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
+/// The processes of a list: pid, memory, and the instance (MIG) that they are on. The list of a whole device has those of its instances
+/// with `0.lists_parts 1`.
+fn listed(device: Device, list: char) -> Result<Vec<(u32, u64, u32)>, Return> {
     let device = name(device);
     if list == 'g' {
         script::sampled(&device, Part::Lists);
@@ -38,12 +42,18 @@ fn listed(device: Device, list: char) -> Result<Vec<(u32, u64)>, Return> {
         let first = number(&device, "crowd_first").ok().and_then(|pid| c_uint::try_from(pid).ok());
         let first = first.unwrap_or(FOREIGN);
         let end = first + c_uint::try_from(crowd + more).unwrap_or(0);
-        processes.extend((first..end).map(|pid| (pid, 1000)));
+        processes.extend((first..end).map(|pid| (pid, 1000, NO_INSTANCE)));
     }
-    for (pid, words) in of_processes("held", &device) {
-        let bytes = words.first().map_or(0, |bytes| bytes.parse().unwrap_or(u64::MAX));
-        if words.get(1).map_or("c", String::as_str).contains(list) {
-            processes.push((pid, bytes));
+    let mut parts = vec![(device.clone(), NO_INSTANCE)];
+    if number(&device, "lists_parts") == Ok(1) {
+        parts.extend((0..8).map(|part| (format!("{device}m{part}"), part)));
+    }
+    for (part, instance) in parts {
+        for (pid, words) in of_processes("held", &part) {
+            let bytes = words.first().map_or(0, |bytes| bytes.parse().unwrap_or(u64::MAX));
+            if words.get(1).map_or("c", String::as_str).contains(list) {
+                processes.push((pid, bytes, instance));
+            }
         }
     }
     Ok(processes)
@@ -83,14 +93,15 @@ unsafe fn put_processes(
         if global("clears_buffer").is_some() {
             std::ptr::write_bytes(place.cast::<u8>(), 0, room * stride);
         }
-        for (index, (pid, bytes)) in processes.iter().take(room).enumerate() {
+        for (index, (pid, bytes, instance)) in processes.iter().take(room).enumerate() {
             let entry = place.cast::<u8>().add(index * stride);
             entry.cast::<u32>().write_unaligned(*pid);
             entry.add(4).cast::<u32>().write_unaligned(0);
             entry.add(8).cast::<u64>().write_unaligned(*bytes);
             if stride >= 24 {
-                // GPU instance and compute instance: none.
-                entry.add(16).cast::<u64>().write_unaligned(u64::MAX);
+                entry.add(16).cast::<u32>().write_unaligned(*instance);
+                // The compute instance: none.
+                entry.add(20).cast::<u32>().write_unaligned(u32::MAX);
             }
             if stride >= 32 {
                 // Protected memory: none.
@@ -183,6 +194,75 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     since_us: c_ulonglong,
 ) -> Return {
     let _call = script::called("nvmlDeviceGetProcessUtilization");
+    if number(&name(device), "newer_process_call") == Ok(1) {
+        return NOT_SUPPORTED;
+    }
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { process_utilization(device, place, count, since_us) }
+}
+
+/// The entry of the newer call: 40 bytes with its padding.
+#[cfg(not(any(feature = "old", feature = "second")))]
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProcessUtilizationInfo {
+    time_us: c_ulonglong,
+    pid: c_uint,
+    sm: c_uint,
+    others: [c_uint; 5],
+}
+
+#[cfg(not(any(feature = "old", feature = "second")))]
+#[repr(C)]
+pub struct ProcessesUtilizationInfo {
+    version: c_uint,
+    count: c_uint,
+    since_us: c_ulonglong,
+    entries: *mut ProcessUtilizationInfo,
+}
+
+/// The call of Blackwell, of which the older one is not supported.
+#[cfg(not(any(feature = "old", feature = "second")))]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetProcessesUtilizationInfo(
+    device: Device,
+    place: *mut ProcessesUtilizationInfo,
+) -> Return {
+    let _call = script::called("nvmlDeviceGetProcessesUtilizationInfo");
+    // SAFETY: by nvml.h's contract the caller passes a valid struct.
+    let asked = unsafe { &mut *place };
+    if asked.version != 0x0100_0018 {
+        return INVALID_ARGUMENT;
+    }
+    if asked.entries.is_null() {
+        std::process::abort();
+    }
+    let room = asked.count as usize;
+    let none = ProcessUtilization { pid: 0, time_us: 0, sm: 0, memory: 0, encoder: 0, decoder: 0 };
+    let mut samples = vec![none; room];
+    // SAFETY: the buffer has as many entries as the count says.
+    let result =
+        unsafe { process_utilization(device, samples.as_mut_ptr(), &mut asked.count, asked.since_us) };
+    for (index, sample) in samples.iter().take(asked.count as usize).enumerate() {
+        let entry = ProcessUtilizationInfo {
+            time_us: sample.time_us,
+            pid: sample.pid,
+            sm: sample.sm,
+            others: [0; 5],
+        };
+        // SAFETY: by nvml.h's contract the array has as many entries as the count said, and `samples` has as many.
+        unsafe { asked.entries.add(index).write(entry) };
+    }
+    result
+}
+
+/// What both calls give.
+unsafe fn process_utilization(
+    device: Device,
+    place: *mut ProcessUtilization,
+    count: *mut c_uint,
+    since_us: c_ulonglong,
+) -> Return {
     let device = name(device);
     script::sampled(&device, Part::Utilization);
     let times = match script::process_times(&device) {

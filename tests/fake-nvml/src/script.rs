@@ -301,6 +301,8 @@ pub fn sampled(device: &str, part: Part) {
     let is_needed = |part: &Part| match part {
         Part::Lists | Part::Utilization => !is_divided,
         Part::Accounting => has_accounting,
+        // Performance counters have the rates of PCIe.
+        Part::Pcie => number(device, "gpm") != Ok(1),
         // Error counts are read at the start and at the end only.
         Part::Errors => false,
         _ => true,

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use crate::model::gpu::{Device, Figure, Missing, NVIDIA, Vendor};
 use crate::model::groups::Groups;
 use crate::model::report::{
-    CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
-    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, HeavyProcess,
-    MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
+    CommandGpu, CommandUsage, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory,
+    GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid,
+    HeavyProcess, MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
 };
 use crate::model::tree_sample::larger;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
 use crate::run::gpu::usage::gpu_processes::ProcessGpuUse;
-use crate::run::gpu::usage::meters::{Counter, Gauge};
+use crate::run::gpu::usage::meters::{Counter, Gauge, StretchMeter};
 use crate::run::tree::ProcessSummary;
 use crate::run::usage::Totals;
 
@@ -241,6 +241,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             mean_memory_percent: gpu.mean(Figure::MemoryUtilization),
             max_memory_percent: gpu.max(Figure::MemoryUtilization),
         },
+        activity: activity_of(gpu),
         power: power_of(gpu),
         max_temperature_c: gpu.max(Figure::Temperature),
         clocks: GpuClocks {
@@ -255,7 +256,11 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             slowest: gpu.max(Figure::Pstate).map(|number| number as u32),
         },
         throttle: gpu.throttle.ns().map(|ns| ns.iter().map(throttle).collect()),
-        pcie: GpuPcie { tx_bytes: total_of(gpu, Figure::PcieTx), rx_bytes: total_of(gpu, Figure::PcieRx) },
+        pcie: GpuPcie {
+            // The counters are not read any more once the rates are known.
+            tx_bytes: bytes_of(gpu, Figure::PcieTxRate).or_else(|| total_of(gpu, Figure::PcieTx)),
+            rx_bytes: bytes_of(gpu, Figure::PcieRxRate).or_else(|| total_of(gpu, Figure::PcieRx)),
+        },
         errors: errors_of(gpu),
         processes: processes_on(usage, &device.id),
         missing: missing_of(gpu).into_iter().map(missing).collect(),
@@ -267,6 +272,42 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
 /// What a counter counted over the run, in the figure's unit, which has no fractions. `None`: it is not known.
 fn total_of(gpu: &DeviceUsage, figure: Figure) -> Option<u64> {
     gpu.counted(figure).map(|total| total as u64)
+}
+
+/// What a rate by the performance counters adds up to, bytes. `None`: it is not known.
+fn bytes_of(gpu: &DeviceUsage, rate: Figure) -> Option<u64> {
+    gpu.activity.get(&rate).and_then(StretchMeter::integrated).map(|bytes| bytes as u64)
+}
+
+/// Makes the figures of a device's performance counters.
+fn activity_of(gpu: &DeviceUsage) -> GpuActivity {
+    let meter = |figure| gpu.activity.get(&figure);
+    let mean = |figure| meter(figure).and_then(StretchMeter::mean);
+    let max = |figure| mean(figure).and(meter(figure)).map(|meter| meter.max);
+    let measured_s = gpu.activity.values().map(StretchMeter::measured_s).reduce(f64::max);
+    GpuActivity {
+        measured_s,
+        mean_sm_percent: mean(Figure::SmActive),
+        max_sm_percent: max(Figure::SmActive),
+        mean_occupancy_percent: mean(Figure::SmOccupancy),
+        max_occupancy_percent: max(Figure::SmOccupancy),
+        mean_tensor_percent: mean(Figure::TensorActive),
+        max_tensor_percent: max(Figure::TensorActive),
+        mean_memory_bandwidth_percent: mean(Figure::MemoryBandwidth),
+        max_memory_bandwidth_percent: max(Figure::MemoryBandwidth),
+        mean_fp64_percent: mean(Figure::Fp64Active),
+        max_fp64_percent: max(Figure::Fp64Active),
+        mean_fp32_percent: mean(Figure::Fp32Active),
+        max_fp32_percent: max(Figure::Fp32Active),
+        mean_fp16_percent: mean(Figure::Fp16Active),
+        max_fp16_percent: max(Figure::Fp16Active),
+        max_pcie_tx_bytes_per_s: max(Figure::PcieTxRate),
+        max_pcie_rx_bytes_per_s: max(Figure::PcieRxRate),
+        nvlink_tx_bytes: bytes_of(gpu, Figure::NvlinkTxRate),
+        nvlink_rx_bytes: bytes_of(gpu, Figure::NvlinkRxRate),
+        max_nvlink_tx_bytes_per_s: max(Figure::NvlinkTxRate),
+        max_nvlink_rx_bytes_per_s: max(Figure::NvlinkRxRate),
+    }
 }
 
 /// Counts the errors of a device during the run. XIDs are `None`, not empty, if the driver never told of them.
@@ -402,11 +443,12 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> 
 
 /// Lists the figures of a device that are not known, and why.
 pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
-    let missing = |figure| Some((figure, why_missing(gpu, figure)?));
     // What is read on request alone is missing only if it was asked for.
     let was_asked =
-        |figure: &Figure| !figure.is_on_request() || gpu.knows(*figure) || gpu.missing(*figure).is_some();
-    Figure::ALL.into_iter().filter(was_asked).filter_map(missing).collect()
+        |figure: Figure| !figure.is_on_request() || gpu.knows(figure) || gpu.missing(figure).is_some();
+    let reason = |figure: Figure| if was_asked(figure) { why_missing(gpu, figure) } else { None };
+    let missing = |(figure, reason): (Figure, Option<Missing>)| Some((figure, reason?));
+    Figure::entries(reason).into_iter().filter_map(missing).collect()
 }
 
 /// Why a figure of a device is not known; `None`: it is.
@@ -419,6 +461,13 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
         // Figures that were read, but may lack values.
         Figure::Utilization if gpu.knows(figure) => gpu.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if gpu.knows(figure) => gpu.process_utilization_gap(),
+        // The performance counters tell it.
+        Figure::PcieTx if bytes_of(gpu, Figure::PcieTxRate).is_some() => None,
+        Figure::PcieRx if bytes_of(gpu, Figure::PcieRxRate).is_some() => None,
+        // A device that is divided says so once, and its parts have the figures.
+        _ if figure.is_of_gpm() && gpu.knows(figure) => {
+            gpu.activity.get(&figure).and_then(StretchMeter::mean).is_none().then_some(Missing::ReadOnce)
+        }
         Figure::ProcessMemory if gpu.knows(figure) => {
             gpu.run.has_unreported.combined.then_some(Missing::NotReported)
         }

@@ -240,6 +240,7 @@ impl ReportAxis<'_> {
             id: usage.device.id.clone(),
             tracks: GpuFigure::OVER_TIME
                 .into_iter()
+                .filter(|figure| !figure.is_of_gpm() || !tracks[*figure].is_empty())
                 .fold(ByGpuFigure::default(), |all, figure| all.with(figure, self.track(&tracks[figure]))),
         });
         all.collect()

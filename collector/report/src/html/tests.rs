@@ -21,7 +21,7 @@ use gpu_track_core::fixtures::{all, full, killed, nodes, unknown};
 
 /// Maximum number of bytes of a page, and those for each GPU, and for each node or rank that has a row.
 const MOST_BYTES: usize = 147_000;
-const MOST_BYTES_OF_GPU: usize = 6_000;
+const MOST_BYTES_OF_GPU: usize = 9_000;
 const MOST_BYTES_OF_PLACE: usize = 2_000;
 const MOST_BYTES_OF_RANKS: usize = 5_000;
 const MOST_BYTES_OF_METRIC: usize = 2_500;

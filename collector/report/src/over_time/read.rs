@@ -1,7 +1,7 @@
 //! Makes the points of the run over time, from a report or a tracking file. A tracking file is JSON lines, CSV or SQLite. The
 //! latter two have the form of the Python package gpu_tracker, whose own files are read as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -139,19 +139,22 @@ impl From<EndedProcess> for RecordedProcess {
 }
 
 /// The columns of a report and of samples: RAM, CPU, processes, I/O, how the time was spent, then those of each GPU. [`from_report`],
-/// [`tree_values`] and [`GpuFigure`] have this order. The `row` of a figure says how its values at several points become one.
-fn columns(gpus: usize) -> Vec<Column> {
+/// [`tree_values`] and [`GpuFigure`] have this order. The `row` of a figure says how its values at several points become one. `gpus`: the
+/// figures of each GPU.
+fn columns(gpus: &[Vec<GpuFigure>]) -> Vec<Column> {
     let column = |name: String, joining| Column { name, joining };
     let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Joining::Largest));
     let cpu = SETS.map(|set| column(format!("cpu_{set}_percent"), Joining::Mean));
-    let of_gpu = |gpu: usize| {
-        GpuFigure::OVER_TIME.map(|figure| column(format!("gpu{gpu}_{}", figure.name()), figure.row().joining))
+    let of_gpu = |(gpu, figures): (usize, &Vec<GpuFigure>)| -> Vec<Column> {
+        let of_figure =
+            |figure: &GpuFigure| column(format!("gpu{gpu}_{}", figure.name()), figure.row().joining);
+        figures.iter().map(of_figure).collect()
     };
     let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Joining::Largest)]);
     let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Joining::Mean));
     let time = TimeGroup::ALL.map(|group| column(time_column(group), Joining::Mean));
     let tree = tree.chain(io).chain(time);
-    tree.chain((0..gpus).flat_map(of_gpu)).collect()
+    tree.chain(gpus.iter().enumerate().flat_map(of_gpu)).collect()
 }
 
 /// The name of the column of a group of states.
@@ -162,7 +165,8 @@ fn time_column(group: TimeGroup) -> String {
 /// The points of a report: those of its series, which has at most 300.
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
-    let columns = columns(series.gpus.len());
+    let gpus: Vec<Vec<GpuFigure>> = series.gpus.iter().map(|gpu| gpu.known_figures().collect()).collect();
+    let columns = columns(&gpus);
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
     let points = times.map(|(at, (&start_s, &end_s))| Point {
         start_s,
@@ -204,7 +208,8 @@ fn lists(series: &Series) -> impl Iterator<Item = List<'_>> {
     let tree = of_sets.chain([&series.processes, &io.read, &io.written]).map(List::Track);
     let shares = |group| series.time_spent.as_ref().map(|shares| shares.of(group).as_slice());
     let time = TimeGroup::ALL.into_iter().map(move |group| List::Shares(shares(group)));
-    let of_gpus = series.gpus.iter().flat_map(|gpu| gpu.tracks.over_time()).map(List::Track);
+    let of_gpus =
+        series.gpus.iter().flat_map(|gpu| gpu.known_figures().map(|figure| List::Track(&gpu[figure])));
     tree.chain(time).chain(of_gpus)
 }
 
@@ -283,9 +288,10 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         let next = numbers.len();
         numbers.entry(&gpu.device.id).or_insert(next);
     }
-    let columns = columns(numbers.len());
-    // The columns of the GPUs are the last ones, the same number for each GPU.
-    let first_of_gpus = columns.len() - numbers.len() * GpuFigure::OVER_TIME.len();
+    let figures = figures_of_gpus(samples, &numbers);
+    let columns = columns(&figures);
+    // The columns of the GPUs are the last ones.
+    let first_of_gpus = columns.len() - figures.iter().map(Vec::len).sum::<usize>();
     let mut before: Option<&TreeSample> = None;
     let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
     let mut points = Vec::with_capacity(samples.len());
@@ -298,13 +304,27 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
             // The `row` of a figure says how it is read from a sample.
-            let of_gpu = GpuFigure::OVER_TIME.map(|figure| (figure.row().value)(gpu));
-            let at = first_of_gpus + numbers[&*gpu.device.id] * of_gpu.len();
-            values[at..at + of_gpu.len()].copy_from_slice(&of_gpu);
+            let (before, from) = figures.split_at(numbers[&*gpu.device.id]);
+            let at = first_of_gpus + before.iter().map(Vec::len).sum::<usize>();
+            for (place, figure) in values[at..].iter_mut().zip(from.first().into_iter().flatten()) {
+                *place = (figure.row().value)(gpu);
+            }
         }
         points.push(Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values });
     }
     OverTime { points, columns }
+}
+
+/// The figures of each GPU that have columns: the usual ones, and those of performance counters that a sample knows. `numbers`: by id,
+/// the number of each GPU.
+fn figures_of_gpus(samples: &[TreeSample], numbers: &BTreeMap<&str, usize>) -> Vec<Vec<GpuFigure>> {
+    let mut known = vec![BTreeSet::new(); numbers.len()];
+    for gpu in samples.iter().flat_map(|sample| &sample.gpu.devices) {
+        let figures = GpuFigure::OVER_TIME.into_iter();
+        let has_column = |figure: &GpuFigure| !figure.is_of_gpm() || (figure.row().value)(gpu).is_some();
+        known[numbers[&*gpu.device.id]].extend(figures.filter(has_column));
+    }
+    known.into_iter().map(|figures| figures.into_iter().collect()).collect()
 }
 
 /// Bytes per second, read and written, for the time of each sample.

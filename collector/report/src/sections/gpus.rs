@@ -30,6 +30,7 @@ fn device(gpu: &GpuDevice, units: Units) -> Section {
         .section(memory(gpu, units))
         .section(utilization(gpu))
         .seconds("Active", gpu.utilization.active_s, time)
+        .section(activity(gpu, units))
         .section(power(gpu, units))
         .number("Max temperature", gpu.max_temperature_c, "C")
         .number("Max SM clock", gpu.clocks.max_sm_mhz, "MHz")
@@ -62,6 +63,26 @@ fn utilization(gpu: &GpuDevice) -> Section {
         .number("Mean", gpu.utilization.mean_percent, "%")
         .number("Max of the memory controller", gpu.utilization.max_memory_percent, "%")
         .number("Mean of the memory controller", gpu.utilization.mean_memory_percent, "%")
+}
+
+/// Makes the part about what a GPU's performance counters showed. A GPU without them has no such part.
+fn activity(gpu: &GpuDevice, units: Units) -> Section {
+    let activity = &gpu.activity;
+    Section::new("Activity")
+        .number("Mean SMs active", activity.mean_sm_percent, "%")
+        .number("Max SMs active", activity.max_sm_percent, "%")
+        .number("Mean SM occupancy", activity.mean_occupancy_percent, "%")
+        .number("Max SM occupancy", activity.max_occupancy_percent, "%")
+        .number("Mean tensor cores", activity.mean_tensor_percent, "%")
+        .number("Max tensor cores", activity.max_tensor_percent, "%")
+        .number("Mean memory bandwidth", activity.mean_memory_bandwidth_percent, "%")
+        .number("Max memory bandwidth", activity.max_memory_bandwidth_percent, "%")
+        .number("Mean FP64", activity.mean_fp64_percent, "%")
+        .number("Mean FP32", activity.mean_fp32_percent, "%")
+        .number("Mean FP16", activity.mean_fp16_percent, "%")
+        .bytes("NVLink sent", activity.nvlink_tx_bytes, units.gpu_ram)
+        .bytes("NVLink received", activity.nvlink_rx_bytes, units.gpu_ram)
+        .seconds("Time covered", activity.measured_s, units.time)
 }
 
 /// Makes the part about a GPU's power and energy.

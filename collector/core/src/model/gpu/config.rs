@@ -75,6 +75,9 @@ pub struct GpuConfig {
     pub nvml_lib: Option<PathBuf>,
     /// The driver's accounting mode is enabled for the run.
     pub accounting: bool,
+    /// The performance counters are read, where there are any (GPM).
+    #[serde(default = "yes")]
+    pub gpm: bool,
     /// Figures that are read on request alone are read, too: a log or a query names one.
     #[serde(default)]
     pub on_request: bool,
@@ -90,6 +93,11 @@ pub struct GpuConfig {
     pub driver_percent: u32,
 }
 
+/// What a configuration of an earlier release means that says nothing of it.
+fn yes() -> bool {
+    true
+}
+
 /// The configuration for a command line without options.
 impl Default for GpuConfig {
     fn default() -> Self {
@@ -99,6 +107,7 @@ impl Default for GpuConfig {
             vendor: None,
             nvml_lib: None,
             accounting: false,
+            gpm: true,
             on_request: false,
             root: PathBuf::from("/"),
             visible: Visible::default(),

@@ -53,6 +53,9 @@ pub enum Missing {
     /// The library crashed earlier collectors, so it is not loaded.
     #[error("the driver's library crashes (signal {0})")]
     Crashes(i32),
+    /// The option `--no-gpm` is given.
+    #[error("switched off by --no-gpm")]
+    NoGpm,
     /// The figure is a difference between two readings.
     #[error("read only once, so no difference is known")]
     ReadOnce,
@@ -139,6 +142,30 @@ named! {
         ProcessUtilization = "utilization by process",
         /// The driver's accounting entries, which outlive their processes.
         Accounting = "accounting",
+        /// Mean over the SMs of the time in which a warp was on them, percent.
+        SmActive = "SM activity",
+        /// Warps on the SMs, percent of the most that fit.
+        SmOccupancy = "SM occupancy",
+        /// Time in which the tensor cores worked, percent.
+        TensorActive = "tensor core activity",
+        /// Bytes to and from the device's memory, percent of the most that is possible.
+        MemoryBandwidth = "memory bandwidth",
+        /// Time in which the pipes for numbers of 64 bits worked, percent.
+        Fp64Active = "FP64 activity",
+        /// Time in which the pipes for numbers of 32 bits worked, percent.
+        Fp32Active = "FP32 activity",
+        /// Time in which the pipes for numbers of 16 bits worked, percent.
+        Fp16Active = "FP16 activity",
+        /// Bytes sent over PCIe a second.
+        PcieTxRate = "PCIe rate sent",
+        /// Bytes received over PCIe a second.
+        PcieRxRate = "PCIe rate received",
+        /// Bytes sent over all NVLinks a second.
+        NvlinkTxRate = "NVLink rate sent",
+        /// Bytes received over all NVLinks a second.
+        NvlinkRxRate = "NVLink rate received",
+        /// All figures of performance counters, of which most GPUs have none: what stands for them in lists of figures.
+        Activity = "activity",
         /// Speed of the fan that the driver intends, percent of its maximum.
         FanSpeed = "fan speed",
         /// The power limit that was set, watts.
@@ -151,6 +178,41 @@ named! {
 }
 
 impl Figure {
+    /// The figures that the hardware's performance counters give (NVIDIA's GPM).
+    pub const GPM: [Self; 11] = [
+        Self::SmActive,
+        Self::SmOccupancy,
+        Self::TensorActive,
+        Self::MemoryBandwidth,
+        Self::Fp64Active,
+        Self::Fp32Active,
+        Self::Fp16Active,
+        Self::PcieTxRate,
+        Self::PcieRxRate,
+        Self::NvlinkTxRate,
+        Self::NvlinkRxRate,
+    ];
+
+    /// The entries of a list of figures: one for each, in the order of [`Self::ALL`]. Those of [`Self::GPM`] have one together, as
+    /// [`Self::Activity`], if they are all alike.
+    pub fn entries<T: PartialEq>(of: impl Fn(Self) -> T) -> Vec<(Self, T)> {
+        let is_single = |figure: &Self| !figure.is_of_gpm() && *figure != Self::Activity;
+        let single = Self::ALL.into_iter().filter(is_single);
+        let mut entries: Vec<(Self, T)> = single.map(|figure| (figure, of(figure))).collect();
+        let mut counters: Vec<(Self, T)> = Self::GPM.map(|figure| (figure, of(figure))).into();
+        if counters.windows(2).all(|pair| pair[0].1 == pair[1].1) {
+            counters.truncate(1);
+            counters.iter_mut().for_each(|(figure, _)| *figure = Self::Activity);
+        }
+        entries.extend(counters);
+        entries
+    }
+
+    /// Whether it is one of [`Self::GPM`].
+    pub fn is_of_gpm(self) -> bool {
+        Self::GPM.contains(&self)
+    }
+
     /// Whether the driver adds the figure up, so that a reading includes what happened since the reading before.
     pub fn is_cumulative(self) -> bool {
         use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
@@ -168,6 +230,10 @@ impl Figure {
         match self {
             Self::PcieTx | Self::PcieRx => {
                 matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
+            }
+            // Only NVIDIA's GPUs since Hopper have them, and some models lack one. A refusal is worth a warning.
+            _ if self.is_of_gpm() || self == Self::Activity => {
+                !matches!(reason, Missing::NoPermission | Missing::Failed(_))
             }
             _ => false,
         }

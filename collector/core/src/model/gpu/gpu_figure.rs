@@ -26,6 +26,28 @@ named! {
         Power = "power_w",
         /// Clock of the processors, MHz.
         SmClock = "sm_clock_mhz",
+        /// Mean over the SMs of the time in which a warp was on them, percent.
+        SmActive = "sm_active_percent",
+        /// Warps on the SMs, percent of the most that fit.
+        SmOccupancy = "sm_occupancy_percent",
+        /// Time in which the tensor cores worked, percent.
+        TensorActive = "tensor_active_percent",
+        /// Bytes to and from its memory, percent of the most that is possible.
+        MemoryBandwidth = "memory_bandwidth_percent",
+        /// Time in which the pipes for 64-bit numbers worked, percent.
+        Fp64Active = "fp64_active_percent",
+        /// Time in which the pipes for 32-bit numbers worked, percent.
+        Fp32Active = "fp32_active_percent",
+        /// Time in which the pipes for 16-bit numbers worked, percent.
+        Fp16Active = "fp16_active_percent",
+        /// Sent over PCIe, bytes a second.
+        PcieTxRate = "pcie_tx_bytes_per_s",
+        /// Received over PCIe, bytes a second.
+        PcieRxRate = "pcie_rx_bytes_per_s",
+        /// Sent over all NVLinks, bytes a second.
+        NvlinkTxRate = "nvlink_tx_bytes_per_s",
+        /// Received over all NVLinks, bytes a second.
+        NvlinkRxRate = "nvlink_rx_bytes_per_s",
         /// Memory that no process uses, bytes.
         MemoryFree = "memory_free_bytes",
         /// Time in which its memory was read or written, percent.
@@ -64,8 +86,32 @@ pub struct Row {
 
 impl GpuFigure {
     /// The figures that are kept over the time of a run.
-    pub const OVER_TIME: [Self; 6] =
-        [Self::Utilization, Self::MemoryUsed, Self::MemoryRun, Self::Temperature, Self::Power, Self::SmClock];
+    pub const OVER_TIME: [Self; 17] = [
+        Self::Utilization,
+        Self::MemoryUsed,
+        Self::MemoryRun,
+        Self::Temperature,
+        Self::Power,
+        Self::SmClock,
+        Self::SmActive,
+        Self::SmOccupancy,
+        Self::TensorActive,
+        Self::MemoryBandwidth,
+        Self::Fp64Active,
+        Self::Fp32Active,
+        Self::Fp16Active,
+        Self::PcieTxRate,
+        Self::PcieRxRate,
+        Self::NvlinkTxRate,
+        Self::NvlinkRxRate,
+    ];
+    /// How many of these come first that each GPU can have. A list has the others only where one is known.
+    pub const USUAL: usize = 6;
+
+    /// Whether the hardware's performance counters give it, which most GPUs lack.
+    pub fn is_of_gpm(self) -> bool {
+        (Self::USUAL..Self::OVER_TIME.len()).contains(&(self as usize))
+    }
 
     /// Whether its values are whole numbers.
     pub fn is_whole(self) -> bool {
@@ -86,6 +132,23 @@ impl GpuFigure {
             Self::Temperature => ("Temperature", Some("C"), Largest, |gpu| gpu.gauge(Figure::Temperature)),
             Self::Power => ("Power", Some("W"), Mean, |gpu| gpu.gauge(Figure::Power)),
             Self::SmClock => ("SM clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::SmClock)),
+            Self::SmActive => ("SM activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::SmActive)),
+            Self::SmOccupancy => ("SM occupancy", Some("%"), Mean, |gpu| gpu.gauge(Figure::SmOccupancy)),
+            Self::TensorActive => {
+                ("Tensor core activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::TensorActive))
+            }
+            Self::MemoryBandwidth => {
+                ("Memory bandwidth", Some("%"), Mean, |gpu| gpu.gauge(Figure::MemoryBandwidth))
+            }
+            Self::Fp64Active => ("FP64 activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::Fp64Active)),
+            Self::Fp32Active => ("FP32 activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::Fp32Active)),
+            Self::Fp16Active => ("FP16 activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::Fp16Active)),
+            Self::PcieTxRate => ("PCIe sent", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::PcieTxRate)),
+            Self::PcieRxRate => ("PCIe received", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::PcieRxRate)),
+            Self::NvlinkTxRate => ("NVLink sent", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::NvlinkTxRate)),
+            Self::NvlinkRxRate => {
+                ("NVLink received", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::NvlinkRxRate))
+            }
             Self::MemoryFree => {
                 ("Free memory", None, Last, |gpu| Some(gpu.device.free_bytes(gpu.used_bytes?)? as f64))
             }

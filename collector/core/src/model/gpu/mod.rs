@@ -13,7 +13,7 @@ pub use config::{DRIVER_PERCENT_AT_INTERVAL, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use device::Device;
 pub use figure::{Figure, Missing, Reading, either};
 pub use observation::{BackendsAtEnd, Batch, DeviceList, GpuObservation, GpuPids, PidFacts, TrackedDevice};
-pub use sample::{AccountingEntry, Busy, DeviceSample, ProcessBusy, ProcessMemory, Work};
+pub use sample::{AccountingEntry, Activity, Busy, DeviceSample, ProcessBusy, ProcessMemory, Work};
 
 /// The name of the NVML backend in reports.
 pub const NVIDIA: &str = "NVIDIA";

@@ -15,6 +15,15 @@ pub struct Busy {
     pub percent: f64,
 }
 
+/// What the hardware's performance counters show over a stretch of time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// Length, microseconds; 0: there is no earlier reading to compare with.
+    pub us: u64,
+    /// Means over it, of [`Figure::GPM`].
+    pub values: Vec<(Figure, Reading<f64>)>,
+}
+
 /// A process that a driver lists on a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessMemory {
@@ -115,6 +124,9 @@ pub struct DeviceSample {
     pub busy: Option<Reading<Vec<Busy>>>,
     /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
     pub busy_lost_us: u64,
+    /// What the performance counters show since the sample before. `None`: they were not read.
+    #[serde(default)]
+    pub activity: Option<Reading<Activity>>,
     /// How far apart the driver's own samples of utilisation are, microseconds. 0: each reading makes one.
     pub busy_every_us: u64,
     /// The driver's own rate of the device at this moment, percent: what `nvidia-smi` shows.
@@ -173,6 +185,7 @@ impl DeviceSample {
             processes: self.processes.or(earlier.processes),
             process_busy: self.process_busy.or(earlier.process_busy),
             rate_percent: self.rate_percent.or(earlier.rate_percent),
+            activity: self.activity.or(earlier.activity),
             accounting: self.accounting.or(earlier.accounting),
             is_lost,
             ..self
@@ -184,6 +197,7 @@ impl DeviceSample {
         self.values.iter().any(|(_, value)| *value == Err(Missing::Lost))
             || self.busy == Some(Err(Missing::Lost))
             || self.processes == Some(Err(Missing::Lost))
+            || self.activity == Some(Err(Missing::Lost))
     }
 
     /// Whether any figure was read besides critical errors. Errors alone do not show that a lost device is back.
@@ -193,6 +207,7 @@ impl DeviceSample {
             || self.throttle.is_some()
             || self.processes.is_some()
             || self.process_busy.is_some()
+            || self.activity.is_some()
             || self.accounting.is_some()
     }
 
@@ -204,7 +219,7 @@ impl DeviceSample {
         listed.chain(busy).chain(accounted)
     }
 
-    /// Whether the device reports a figure (`Ok`), or why not, for each of [`Figure::ALL`] in that order.
+    /// Whether the device reports a figure (`Ok`), or why not, for each of [`Figure::entries`].
     /// Figures that are read on request alone are left out.
     pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
         fn without_value<T>(reading: &Reading<T>) -> Reading<()> {
@@ -218,14 +233,21 @@ impl DeviceSample {
                 Figure::ProcessMemory => self.processes.as_ref().map(without_value),
                 Figure::ProcessUtilization => self.process_busy.as_ref().map(without_value),
                 Figure::Accounting => self.accounting.as_ref().map(without_value),
+                _ if figure.is_of_gpm() => self.activity.as_ref().map(|activity| {
+                    let activity = activity.as_ref().map_err(Clone::clone)?;
+                    let known = activity.values.iter().find(|(other, _)| *other == figure);
+                    known.map_or(Ok(()), |(_, value)| without_value(value))
+                }),
                 _ => {
                     let known = self.values.iter().find(|(other, _)| *other == figure);
                     known.map(|(_, value)| without_value(value))
                 }
             };
-            (figure, reading.unwrap_or(Err(Missing::NotSupported)))
+            reading.unwrap_or(Err(Missing::NotSupported))
         };
-        Figure::ALL.into_iter().filter(|figure| !figure.is_on_request()).map(capability).collect()
+        let mut all = Figure::entries(capability);
+        all.retain(|(figure, _)| !figure.is_on_request());
+        all
     }
 }
 

@@ -80,6 +80,9 @@ pub struct GpuDevice {
     /// Utilization.
     #[serde(default)]
     pub utilization: GpuUtilization,
+    /// What its performance counters showed.
+    #[serde(default)]
+    pub activity: GpuActivity,
     /// Power and energy.
     #[serde(default)]
     pub power: GpuPower,
@@ -153,6 +156,54 @@ pub struct GpuUtilization {
     pub max_memory_percent: Option<f64>,
 }
 
+/// What the performance counters of a GPU showed of its work, by any process of the machine. NVIDIA since Hopper (GPM); others null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GpuActivity {
+    /// Time that the counters cover, seconds.
+    pub measured_s: Option<f64>,
+    /// Time in which a warp was on an SM, mean of all SMs, percent.
+    pub mean_sm_percent: Option<f64>,
+    /// Time in which a warp was on an SM, mean of all SMs, percent.
+    pub max_sm_percent: Option<f64>,
+    /// Warps on the SMs, percent of the most that fit.
+    pub mean_occupancy_percent: Option<f64>,
+    /// Warps on the SMs, percent of the most that fit.
+    pub max_occupancy_percent: Option<f64>,
+    /// Time in which the tensor cores worked, percent.
+    pub mean_tensor_percent: Option<f64>,
+    /// Time in which the tensor cores worked, percent.
+    pub max_tensor_percent: Option<f64>,
+    /// Traffic of its memory, percent of the most that is possible.
+    pub mean_memory_bandwidth_percent: Option<f64>,
+    /// Traffic of its memory, percent of the most that is possible.
+    pub max_memory_bandwidth_percent: Option<f64>,
+    /// Time in which the pipes for 64-bit numbers worked, percent.
+    pub mean_fp64_percent: Option<f64>,
+    /// Time in which the pipes for 64-bit numbers worked, percent.
+    pub max_fp64_percent: Option<f64>,
+    /// Time in which the pipes for 32-bit numbers worked, percent.
+    pub mean_fp32_percent: Option<f64>,
+    /// Time in which the pipes for 32-bit numbers worked, percent.
+    pub max_fp32_percent: Option<f64>,
+    /// Time in which the pipes for 16-bit numbers worked, percent.
+    pub mean_fp16_percent: Option<f64>,
+    /// Time in which the pipes for 16-bit numbers worked, percent.
+    pub max_fp16_percent: Option<f64>,
+    /// Largest rate over PCIe, bytes a second.
+    pub max_pcie_tx_bytes_per_s: Option<f64>,
+    /// Largest rate over PCIe, bytes a second.
+    pub max_pcie_rx_bytes_per_s: Option<f64>,
+    /// Sent over all NVLinks, bytes.
+    pub nvlink_tx_bytes: Option<u64>,
+    /// Received over all NVLinks, bytes.
+    pub nvlink_rx_bytes: Option<u64>,
+    /// Largest rate over all NVLinks, bytes a second.
+    pub max_nvlink_tx_bytes_per_s: Option<f64>,
+    /// Largest rate over all NVLinks, bytes a second.
+    pub max_nvlink_rx_bytes_per_s: Option<f64>,
+}
+
 /// A GPU's power and energy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -205,7 +256,7 @@ pub struct GpuThrottle {
     pub time_s: f64,
 }
 
-/// Bytes over PCIe: differences of the device's counters.
+/// Bytes over PCIe: differences of the device's counters, or over `activity.measured_s` by its performance counters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPcie {

@@ -19,7 +19,8 @@ impl JsonSchema for Limit {
     }
 }
 
-/// Its figures are described where [`GpuFigure`] lists them. Each is written, so each is required. An earlier release may lack one.
+/// Its figures are described where [`GpuFigure`] lists them. The first ones are always written, so they are
+/// required. An earlier release may lack one.
 impl JsonSchema for GpuSeries {
     fn schema_name() -> Cow<'static, str> {
         "GpuSeries".into()
@@ -39,8 +40,11 @@ impl JsonSchema for GpuSeries {
             track.insert("description".into(), figure["description"].clone());
             properties.insert(figure["const"].as_str().unwrap_or_default().into(), track.into());
         }
-        let required: Vec<&str> =
-            ["id"].into_iter().chain(GpuFigure::OVER_TIME.map(GpuFigure::name)).collect();
+        let required: Vec<&str> = ["id"]
+            .into_iter()
+            .chain(GpuFigure::OVER_TIME.map(GpuFigure::name))
+            .take(1 + GpuFigure::USUAL)
+            .collect();
         json_schema!({ "type": "object", "properties": properties, "required": required })
     }
 }

@@ -154,6 +154,19 @@ impl SetTracks {
     }
 }
 
+impl GpuSeries {
+    /// The figures over time of which it has tracks: all but those of performance counters that are not known.
+    pub fn known_figures(&self) -> impl Iterator<Item = GpuFigure> {
+        let has_track = |figure: &GpuFigure| !figure.is_of_gpm() || !self[*figure].mean.is_empty();
+        GpuFigure::OVER_TIME.into_iter().filter(has_track)
+    }
+
+    /// The tracks of these figures.
+    fn known_tracks(&self) -> impl Iterator<Item = &Track> {
+        self.known_figures().map(|figure| &self[figure])
+    }
+}
+
 impl Index<GpuFigure> for GpuSeries {
     type Output = Track;
 
@@ -166,7 +179,8 @@ impl Serialize for GpuSeries {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.id)?;
-        for figure in GpuFigure::OVER_TIME {
+        let is_written = |figure: &GpuFigure| !figure.is_of_gpm() || self[*figure].largest().is_some();
+        for figure in GpuFigure::OVER_TIME.into_iter().filter(is_written) {
             map.serialize_entry(figure.name(), &self[figure])?;
         }
         map.end()
@@ -207,7 +221,8 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
             }
         }
         let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
-        let is_missing = |figure: &GpuFigure| tracks[*figure].is_none();
+        // Those of performance counters are only written where they are known.
+        let is_missing = |figure: &GpuFigure| tracks[*figure].is_none() && !figure.is_of_gpm();
         let missing: Vec<_> = GpuFigure::OVER_TIME.into_iter().filter(is_missing).collect();
         // If more are missing, no earlier release has written this.
         if let Some(figure) = missing.get(MOST_MISSING) {
@@ -231,7 +246,7 @@ impl Series {
     /// Whether each list has an entry for each point.
     fn has_entry_for_each_point(&self) -> bool {
         let sets = [&self.ram_bytes, &self.cpu_percent].into_iter().flat_map(SetTracks::tracks);
-        let gpus = self.gpus.iter().flat_map(|gpu| gpu.tracks.over_time());
+        let gpus = self.gpus.iter().flat_map(GpuSeries::known_tracks);
         let commands = self.commands.iter().map(|command| &command.ram_bytes);
         let IoTracks { read, written } = &self.io_bytes_per_s;
         let file_systems = self.file_systems.iter().map(|system| &system.free_bytes);

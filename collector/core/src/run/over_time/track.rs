@@ -86,6 +86,11 @@ impl Track {
         Self { absent: Some(Values::of_mean(0.0)), ..Self::default() }
     }
 
+    /// Whether no point has an entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// What is known of a point. `None`: nothing.
     pub(crate) fn get(&self, point: usize) -> Option<Values> {
         let entry = point.checked_sub(self.first).and_then(|at| self.entries.get(at).copied());

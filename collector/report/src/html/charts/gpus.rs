@@ -1,4 +1,4 @@
-//! A GPU over time: utilization, memory and power.
+//! A GPU over time: utilization, activity of its parts, memory and power.
 
 use super::figure::{Figure, Panel, Ticks};
 use super::lines::{AREA, Line, LineStyle, Lines, OVER_AREA};
@@ -36,8 +36,15 @@ pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
 }
 
 /// The figures that are drawn. Lists of values, units and names are in this order.
-const SHOWN: [GpuFigure; 4] =
-    [GpuFigure::Utilization, GpuFigure::MemoryRun, GpuFigure::MemoryUsed, GpuFigure::Power];
+const SHOWN: [GpuFigure; 7] = [
+    GpuFigure::Utilization,
+    GpuFigure::MemoryRun,
+    GpuFigure::MemoryUsed,
+    GpuFigure::Power,
+    GpuFigure::SmActive,
+    GpuFigure::TensorActive,
+    GpuFigure::MemoryBandwidth,
+];
 
 /// Draws the figure of a GPU, with about `points` points at most. `None`: nothing is known of the GPU.
 fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points: f64) -> Option<Figure> {
@@ -58,7 +65,15 @@ fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points
     let number = device.index.map_or_else(|| device.id.clone(), |index| index.to_string());
     let title = format!("GPU {number} {}", device.name.as_deref().unwrap_or_default()).trim().to_owned();
     let memory = units.gpu_ram.symbol();
-    let names = [("utilization", "%"), ("run", memory), ("all users", memory), ("power", "W")];
+    let names = [
+        ("utilization", "%"),
+        ("run", memory),
+        ("all users", memory),
+        ("power", "W"),
+        ("SMs", "%"),
+        ("tensor cores", "%"),
+        ("bandwidth", "%"),
+    ];
     let columns = names.into_iter().zip(SHOWN.map(|figure| figure.row().joining)).zip(&values);
     let known = columns.filter(|(_, values)| values.iter().any(Option::is_some));
     let quantities: Vec<ChartColumn> = known
@@ -68,10 +83,15 @@ fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points
     Some(Figure { title, note: String::new(), panels, table })
 }
 
-/// Draws the charts of a GPU: utilization, memory, power. Those of which nothing is known are left out. `values` are those
+/// Draws the charts of a GPU: utilization, activity, memory, power. Those of which nothing is known are left out. `values` are those
 /// of [`SHOWN`] at each point; the legend has the figures of the whole run.
-fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time: &Time) -> Vec<Panel> {
-    let [busy, run, all, power] = values;
+fn panels(
+    values: &[Vec<Option<f64>>; SHOWN.len()],
+    device: &GpuDevice,
+    units: Units,
+    time: &Time,
+) -> Vec<Panel> {
+    let [busy, run, all, power, sms, tensor, bandwidth] = values;
     let percent = |value: Option<f64>| value.map(|value| format!("{value:.0} % mean")).unwrap_or_default();
     let watts =
         |value: Option<f64>| value.map(|value| format!("{} W mean", short(value))).unwrap_or_default();
@@ -84,8 +104,13 @@ fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time
     let run = line("of the run", run, bytes(device.memory.max_combined_bytes));
     let all = line("of all users", all, bytes(device.memory.max_used_bytes));
     let power = line("power", power, watts(device.power.mean_w));
+    let activity = &device.activity;
+    let sms = line("SMs", sms, percent(activity.mean_sm_percent));
+    let tensor = line("tensor cores", tensor, percent(activity.mean_tensor_percent));
+    let bandwidth = line("memory bandwidth", bandwidth, percent(activity.mean_memory_bandwidth_percent));
     let panels = [
-        ("Utilization", "%", Some(100.0), vec![(busy, AREA)]),
+        ("Utilization", "%", Some(100.0), vec![(busy, AREA), (bandwidth, OVER_AREA)]),
+        ("Activity", "%", Some(100.0), vec![(sms, AREA), (tensor, OVER_AREA)]),
         ("Memory", units.gpu_ram.symbol(), total, vec![(run, AREA), (all, OVER_AREA)]),
         ("Power", "W", None, vec![(power, AREA)]),
     ];

@@ -34,13 +34,24 @@ const OURS: &str = "
 /// How many columns of `gpus` come before [`GAUGES`].
 const BEFORE_GAUGES: usize = 10;
 /// The last columns of `gpus`, in their order.
-const GAUGES: [GpuFigure; 6] = [
+const GAUGES: [GpuFigure; 17] = [
     GpuFigure::MemoryUtilization,
     GpuFigure::Power,
     GpuFigure::Temperature,
     GpuFigure::SmClock,
     GpuFigure::MemoryClock,
     GpuFigure::Pstate,
+    GpuFigure::SmActive,
+    GpuFigure::SmOccupancy,
+    GpuFigure::TensorActive,
+    GpuFigure::MemoryBandwidth,
+    GpuFigure::Fp64Active,
+    GpuFigure::Fp32Active,
+    GpuFigure::Fp16Active,
+    GpuFigure::PcieTxRate,
+    GpuFigure::PcieRxRate,
+    GpuFigure::NvlinkTxRate,
+    GpuFigure::NvlinkRxRate,
 ];
 
 impl ToSql for Value {

@@ -4,8 +4,9 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
 use libloading::Library;
 use nvml_wrapper_sys::bindings::{
-    NvmlLib, nvmlAccountingStats_t, nvmlDevice_t, nvmlEventData_t, nvmlFieldValue_t, nvmlGpmMetricsGet_t,
-    nvmlPciInfo_t, nvmlProcessUtilizationSample_t, nvmlReturn_t, nvmlSample_t, nvmlValue_t,
+    NvmlLib, nvmlAccountingStats_t, nvmlDevice_t, nvmlEventData_t, nvmlFieldValue_t, nvmlGpmMetric_t,
+    nvmlGpmMetricsGet_t, nvmlPciInfo_t, nvmlProcessUtilizationInfo_v1_t, nvmlProcessUtilizationSample_t,
+    nvmlReturn_t, nvmlSample_t, nvmlValue_t,
 };
 
 use super::policy;
@@ -138,8 +139,10 @@ plain!(
     nvmlAccountingStats_t,
     nvmlEventData_t,
     nvmlFieldValue_t,
+    nvmlGpmMetric_t,
     nvmlGpmMetricsGet_t,
     nvmlPciInfo_t,
+    nvmlProcessUtilizationInfo_v1_t,
     nvmlProcessUtilizationSample_t,
     nvmlSample_t
 );

@@ -89,7 +89,8 @@ impl Nvml {
         let first = first_energy.map(|first_energy| (first_energy.sample(&id), first_energy.took_ns));
         let reads_on_request = self.reads_on_request;
         let new = Handle::new(raw, device, parent_raw);
-        self.devices.push(Handle { first, accounting, reads_on_request, ..new });
+        let gpm = (!self.reads_gpm).then_some(Err(Missing::NoGpm));
+        self.devices.push(Handle { first, accounting, reads_on_request, gpm, ..new });
         // Name and address follow later, unless the user chose devices by them.
         if self.describes_first {
             self.describe(&id);

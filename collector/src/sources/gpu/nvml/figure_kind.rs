@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Ecc,
     /// The counters of PCIe bytes, which can wrap between two readings of a fast link.
     Pcie,
+    /// The hardware's performance counters, where there are any.
+    Gpm,
     /// Temperature, clocks, performance state, utilization of memory and video engines.
     Gauges,
     /// The driver's accounting entries.
@@ -34,7 +36,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// The kinds of a device apart from memory and the lists that are usually read with it.
-    pub(super) const OTHERS: [Self; 10] = [
+    pub(super) const OTHERS: [Self; 11] = [
         Self::AllLists,
         Self::Utilization,
         Self::Details,
@@ -43,6 +45,7 @@ impl Kind {
         Self::Power,
         Self::Ecc,
         Self::Pcie,
+        Self::Gpm,
         Self::Gauges,
         Self::Accounting,
     ];
@@ -54,7 +57,7 @@ impl Kind {
         &[Self::Utilization, Self::ProcessUtilization],
         &[Self::Power],
         &[Self::Lists],
-        &[Self::Pcie, Self::Gauges, Self::Accounting],
+        &[Self::Pcie, Self::Gpm, Self::Gauges, Self::Accounting],
     ];
 
     /// Whether this kind reads memory in use, perhaps with process lists.

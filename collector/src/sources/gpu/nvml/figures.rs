@@ -13,9 +13,9 @@ use super::api::{Api, Failure, Plain, call, check, code, get, number};
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::handle::Handle;
-use super::process_lists::Lists;
+use super::process_lists::{KnownLists, Lists, ListsOf};
 use super::utilization::{busy, process_busy};
-use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
+use crate::model::gpu::{DeviceSample, Figure, Missing, ProcessMemory, Reading};
 use crate::sys::clock;
 
 /// nvml.h, `NVML_TEMPERATURE_GPU`: the sensor of the chip.
@@ -54,7 +54,7 @@ pub(super) struct Memory {
 
 /// What the field `version` of the struct `T` must hold: the struct's size, and above 24 bits its version (nvml.h,
 /// `NVML_STRUCT_VERSION`).
-fn struct_version<T>(version: c_uint) -> c_uint {
+pub(super) fn struct_version<T>(version: c_uint) -> c_uint {
     size_of::<T>() as c_uint | version << 24
 }
 
@@ -232,12 +232,40 @@ pub(super) fn memory_and_lists(
     let (processes, has_read_lists) = if handle.is_divided {
         (Err(Missing::ReportedByInstances), false)
     } else {
-        lists.read(handle.raw, &mut handle.lists, kind, in_use, pids)
+        read_lists(api, lists, handle, kind, in_use, pids)
     };
     sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
     sample.is_lost = sample.processes == Some(Err(Missing::Lost));
     (used_known_ns, has_read_lists)
+}
+
+/// Reads the process lists. Where an instance's own lists are refused, those of its device are read, which name the instance of each
+/// process.
+fn read_lists(
+    api: &Api,
+    lists: &Lists,
+    handle: &mut Handle,
+    kind: Kind,
+    in_use: Option<u64>,
+    pids: &[u32],
+) -> (Reading<Vec<ProcessMemory>>, bool) {
+    let of = handle.lists_of_parent.unwrap_or(ListsOf { device: handle.raw, instance: None });
+    let (own, has_read) = lists.read(of, &mut handle.lists, kind, in_use, pids);
+    let is_refused = matches!(own, Err(ref missing) if *missing != Missing::Lost);
+    let (true, None, Some(parent)) = (is_refused, handle.lists_of_parent, handle.parent_raw) else {
+        return (own, has_read);
+    };
+    let Ok(id) = get(|id| call!(api, nvmlDeviceGetGpuInstanceId(handle.raw, id))) else {
+        return (own, has_read);
+    };
+    let (of, mut known) = (ListsOf { device: parent, instance: Some(id) }, KnownLists::default());
+    let (all, has_read) = lists.read(of, &mut known, kind, in_use, pids);
+    if all.is_err() {
+        return (own, has_read);
+    }
+    (handle.lists_of_parent, handle.lists) = (Some(of), known);
+    (all, has_read)
 }
 
 /// Reads a kind of figures into a sample. [`memory_and_lists`] reads memory and lists; details and critical errors are read
@@ -265,6 +293,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
         }
         Kind::Pcie => pcie(api, handle, sample),
         Kind::Ecc => ecc(api, handle, sample),
+        Kind::Gpm => gpm(api, handle, sample),
         Kind::Memory | Kind::Lists | Kind::AllLists | Kind::Events | Kind::Details => {}
     }
 }
@@ -281,11 +310,42 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     (sample.busy, sample.busy_lost_us) = (Some(read.busy), read.lost_us);
     sample.busy_every_us = if read.is_sampled { handle.progress.spacing_us().unwrap_or(0) } else { 0 };
     if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent_raw) {
-        let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, parent, device));
-        if let Some(gpm) = gpm {
-            sample.busy = Some(gpm.read(api));
+        let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, device, Some(parent)));
+        let Ok(gpm) = gpm else { return };
+        match gpm.read(api) {
+            Ok(Some(shown)) => {
+                (sample.busy, sample.activity) = (Some(Ok(shown.busy)), Some(Ok(shown.activity)))
+            }
+            // It is too soon.
+            Ok(None) => sample.busy = Some(Ok(Vec::new())),
+            Err(missing) => {
+                (sample.busy, sample.activity) = (Some(Err(missing.clone())), Some(Err(missing)));
+            }
         }
     }
+}
+
+/// Reads the performance counters of a whole device into a sample. Those of an instance come with its utilization.
+fn gpm(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+    if handle.is_divided {
+        sample.activity = Some(Err(Missing::ReportedByInstances));
+        return;
+    }
+    let raw = handle.raw;
+    // An instance whose utilization NVML tells has no samples of its own.
+    let gpm = match handle.parent_raw {
+        Some(_) => match &handle.gpm {
+            Some(Err(missing)) => Err(missing.clone()),
+            Some(Ok(_)) => return,
+            None => Err(Missing::NotSupported),
+        },
+        None => Ok(handle.gpm.get_or_insert_with(|| Gpm::start(api, raw, None))),
+    };
+    sample.activity = match gpm {
+        Err(missing) => Some(Err(missing)),
+        Ok(Err(missing)) => Some(Err(missing.clone())),
+        Ok(Ok(gpm)) => gpm.read(api).transpose().map(|shown| shown.map(|shown| shown.activity)),
+    };
 }
 
 /// Reads the utilization by process into a sample.

@@ -1,6 +1,8 @@
-//! What the kernel module's files show of the devices, without the library: `/proc/driver/nvidia/gpus/*/information`.
+//! What files show without the library: the kernel module's of the devices (`/proc/driver/nvidia/gpus/*/information`), and whether DCGM
+//! runs.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::model::gpu::{Device, GpuConfig, Vendor};
 
@@ -30,6 +32,18 @@ fn device(text: &str) -> Option<Device> {
         source: "nvidia".into(),
         ..Device::default()
     })
+}
+
+/// Where a running DCGM shows: the cgroup of its service, by version of cgroups, and the pid file of its engine.
+const DCGM: [&str; 3] = [
+    "sys/fs/cgroup/system.slice/nvidia-dcgm.service",
+    "sys/fs/cgroup/systemd/system.slice/nvidia-dcgm.service",
+    "run/nvhostengine.pid",
+];
+
+/// The file that shows that DCGM runs on this machine. `None`: none does, or it runs where these files do not show it.
+pub(super) fn dcgm(root: &Path) -> Option<PathBuf> {
+    DCGM.iter().map(|path| root.join(path)).find(|path| path.exists())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use nvml_wrapper_sys::bindings::nvmlDevice_t;
 use super::accounting::Accounting;
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
-use super::process_lists::KnownLists;
+use super::process_lists::{KnownLists, ListsOf};
 use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Reading};
 
@@ -27,6 +27,8 @@ pub(super) struct Handle {
     pub link_bytes_per_s: Option<Option<u64>>,
     /// The device's process lists.
     pub lists: KnownLists,
+    /// The lists of the device that this one is an instance of, if its own are refused.
+    pub lists_of_parent: Option<ListsOf>,
     /// What was read when the device was found, until that is handed over, and how long it took, nanoseconds.
     pub first: Option<(DeviceSample, u64)>,
     /// How far the driver's utilization samples were read.
@@ -36,8 +38,8 @@ pub(super) struct Handle {
     pub parent_raw: Option<nvmlDevice_t>,
     /// The figures that are read on request alone are read.
     pub reads_on_request: bool,
-    /// GPM samples, once they were asked for; `Some(None)`: the device has none.
-    pub gpm: Option<Option<Gpm>>,
+    /// GPM samples, once they were asked for, or why there are none.
+    pub gpm: Option<Reading<Gpm>>,
     /// Accounting, once it was asked for.
     pub accounting: Option<Accounting>,
     /// Whether the driver reports the device's critical errors; `None`: the device was not described yet ([`Kind::Details`]).
@@ -56,6 +58,7 @@ impl Handle {
             is_present: true,
             link_bytes_per_s: None,
             lists: KnownLists::default(),
+            lists_of_parent: None,
             first: None,
             progress: Progress::default(),
             sensors: Sensors::default(),
@@ -77,6 +80,7 @@ impl Handle {
     /// Notes how the driver names the device now, and that the device is present.
     pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent_raw: Option<nvmlDevice_t>) {
         (self.raw, self.is_present, self.device.index, self.parent_raw) = (raw, true, index, parent_raw);
+        self.lists_of_parent = None;
     }
 }
 

@@ -19,6 +19,7 @@ mod process_lists;
 mod utilization;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use accounting::Accounting;
@@ -30,7 +31,7 @@ use plan::{Plan, Step};
 use process_lists::Lists;
 
 use super::backend::{Ask, Backend, Turn};
-use crate::model::gpu::{Device, DeviceSample, GpuConfig, Missing, Reading};
+use crate::model::gpu::{Activity, Device, DeviceSample, Figure, GpuConfig, Missing, Reading};
 use crate::sys::clock;
 
 /// The library's name, as the driver installs it.
@@ -51,6 +52,10 @@ pub(crate) struct Nvml {
     wants_accounting: bool,
     /// The figures that are read on request alone are read.
     reads_on_request: bool,
+    /// The performance counters are read.
+    reads_gpm: bool,
+    /// The directory below which the files of the system are.
+    root: PathBuf,
     /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
     /// The user named no devices, so a device that could not be identified may be one that should be tracked.
@@ -88,6 +93,8 @@ impl Nvml {
             events,
             wants_accounting: config.accounting,
             reads_on_request: config.on_request,
+            reads_gpm: config.gpm,
+            root: config.root.clone(),
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
@@ -203,6 +210,16 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
                 plan.want_all_lists(id);
             }
         }
+        Kind::Gpm => match &sample.activity {
+            // These reasons do not pass. An instance's counters come with its utilization.
+            Some(Err(
+                Missing::NotSupported | Missing::NoCall | Missing::NoGpm | Missing::ReportedByInstances,
+            )) => plan.set_never(id, kind),
+            _ if handle.parent_raw.is_some() => plan.set_never(id, kind),
+            // The rates of the counters stand for those of PCIe, of which a fast link wraps the counters too soon.
+            Some(Ok(activity)) if tells_pcie(activity) => plan.set_never(id, Kind::Pcie),
+            _ => {}
+        },
         // A counter of 32 bits can wrap in the time in which the link carries 2^32 bytes.
         Kind::Pcie => {
             if let Some(bytes_per_s) = sample.link_bytes_per_s {
@@ -211,6 +228,12 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
         }
         _ => {}
     }
+}
+
+/// Whether the performance counters tell the rates of PCIe.
+fn tells_pcie(activity: &Activity) -> bool {
+    let is_told = |figure| activity.values.iter().any(|(other, value)| *other == figure && value.is_ok());
+    is_told(Figure::PcieTxRate) && is_told(Figure::PcieRxRate)
 }
 
 impl Backend for Nvml {
@@ -278,6 +301,14 @@ impl Backend for Nvml {
     fn warnings(&self) -> Vec<String> {
         let line =
             |(index, why)| format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");
-        self.unreadable.iter().map(line).chain(self.warnings.iter().cloned()).collect()
+        let reads_counters = self.devices.iter().any(|handle| matches!(handle.gpm, Some(Ok(_))));
+        let dcgm = files::dcgm(&self.root).filter(|_| reads_counters).map(|sign| {
+            format!(
+                "DCGM runs on this machine ({}). If it profiles, its figures and those of the GPUs' performance counters \
+                 disturb each other: --no-gpm leaves the counters to it.",
+                sign.display()
+            )
+        });
+        self.unreadable.iter().map(line).chain(self.warnings.iter().cloned()).chain(dcgm).collect()
     }
 }

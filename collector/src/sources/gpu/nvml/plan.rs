@@ -73,6 +73,8 @@ pub(super) struct Plan {
     sample_spacing_ns: BTreeMap<String, u64>,
     /// Longest time between two readings of a device's PCIe counters in which they surely do not wrap, nanoseconds.
     longest_before_wrap_ns: BTreeMap<String, u64>,
+    /// Kinds that are not read of a device again, since it does not have them, or another kind stands for them.
+    never: BTreeSet<(String, Kind)>,
     /// What is left to read at the end of the run. `None`: the end has not begun.
     left_at_end: Option<VecDeque<(Option<String>, Vec<Kind>)>>,
 }
@@ -122,6 +124,20 @@ impl Plan {
     /// Notes that a device's PCIe counters take at least `wrap_ns` to wrap.
     pub(super) fn set_wrap(&mut self, device: &str, wrap_ns: u64) {
         self.longest_before_wrap_ns.insert(device.to_owned(), (wrap_ns as f64 * policy::WRAP_PART) as u64);
+    }
+
+    /// Makes the plan read a kind of figures of a device no more.
+    pub(super) fn set_never(&mut self, device: &str, kind: Kind) {
+        self.never.insert((device.to_owned(), kind));
+        if let Some(due) = self.due.get_mut(&Some(device.to_owned())) {
+            due.insert(kind, u64::MAX);
+        }
+    }
+
+    /// Whether a kind of figures of a device is read no more.
+    fn is_never(&self, id: &Option<String>, kind: Kind) -> bool {
+        // Only a device of which something is left out costs a search.
+        !self.never.is_empty() && id.as_ref().is_some_and(|id| self.never.contains(&(id.clone(), kind)))
     }
 
     /// Makes the plan read all process lists of a device as soon as its lists are due.
@@ -278,7 +294,10 @@ impl Plan {
         let mut devices: Vec<_> = self.due.iter().filter(|(id, _)| id.is_some()).collect();
         devices.sort_by_key(|(_, due)| due.get(&Kind::Energy).copied());
         let visits = |kinds: &[Kind]| -> Vec<(Option<String>, Vec<Kind>)> {
-            devices.iter().map(|(id, _)| ((*id).clone(), kinds.to_vec())).collect()
+            let of_device = |id: &Option<String>| {
+                kinds.iter().copied().filter(|kind| !self.is_never(id, *kind)).collect::<Vec<_>>()
+            };
+            devices.iter().map(|(id, _)| ((*id).clone(), of_device(id))).collect()
         };
         let events = vec![(None, vec![Kind::Events])];
         let is_undescribed = |(_, due): &&(&Option<String>, &Due)| !due.contains_key(&Kind::Details);
@@ -446,6 +465,7 @@ impl Plan {
                 let shortest_ns = (self.interval_ns as f64 / policy::WRAP_FACTOR) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }
+            Kind::Gpm => self.interval_ns.max(policy::GPM_WANTED_NS),
             _ => self.interval_ns,
         }
     }
@@ -453,7 +473,7 @@ impl Plan {
     /// The time from one reading of a kind to the next, nanoseconds. It is longer than the wanted one if the share of the
     /// kind does not pay for that.
     fn interval_ns_of(&self, id: &Option<String>, kind: Kind) -> u64 {
-        if matches!(kind, Kind::Ecc | Kind::Details) {
+        if matches!(kind, Kind::Ecc | Kind::Details) || self.is_never(id, kind) {
             return u64::MAX;
         }
         let (wanted_ns, devices) = (self.wanted_interval_ns(id, kind), self.devices_like(id));

@@ -19,14 +19,16 @@ pub(super) const SHARES_AT_LESS: [f64; 2] = [0.42, 0.38];
 /// The least part of the budget that pays back no debt, once the first readings of all devices are paid back. To list the devices
 /// again and again takes up to 4% of the budget.
 pub(super) const FREE_PART_AT_REST: f64 = 0.95;
-/// The part of the thread's time that each other kind of figures may take.
-pub(super) const SHARES: [(Kind, f64); 9] = [
+/// The part of the thread's time that each other kind of figures may take. That of [`Kind::Gpm`] is that of [`Kind::Pcie`], which is not
+/// read where there is GPM: it is not counted in [`WHOLE_SHARE`].
+pub(super) const SHARES: [(Kind, f64); 10] = [
     (Kind::AllLists, 0.03),
     (Kind::Utilization, 0.055),
     (Kind::ProcessUtilization, 0.025),
     (Kind::Energy, 0.05),
     (Kind::Power, 0.035),
     (Kind::Pcie, 0.02),
+    (Kind::Gpm, 0.02),
     (Kind::Gauges, 0.02),
     (Kind::Accounting, 0.01),
     (Kind::Events, 0.005),
@@ -85,8 +87,13 @@ pub(super) const CLOCK_SLACK_US: u64 = 86_400_000_000;
 pub(super) const MAX_PERCENT: c_uint = 1000;
 /// An account of 0% counts if the process lived for this long, milliseconds: two of the driver's rounds.
 pub(super) const ACCOUNTED_MS: u64 = 2000;
-/// Time between two GPM samples, nanoseconds: the metrics are differences of counters.
+/// Least time between two GPM samples, nanoseconds: the metrics are differences of counters.
 pub(super) const GPM_INTERVAL_NS: u64 = 100_000_000;
+/// Least time from one reading of GPM to the next that the plan asks for, nanoseconds: a reading that comes a little late must not make
+/// the next one come too soon.
+pub(super) const GPM_WANTED_NS: u64 = 125_000_000;
+/// A larger rate over PCIe or NVLink is no figure, MiB a second: eighteen NVLinks of Blackwell carry 1.8 TB a second.
+pub(super) const MOST_MIB_PER_S: f64 = 1e7;
 
 // How much is asked of a call, and of the memory that the library takes.
 

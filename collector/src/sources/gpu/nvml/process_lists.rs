@@ -9,10 +9,14 @@
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
 
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessUtilizationSample_t};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlProcessUtilizationInfo_v1_t, nvmlProcessUtilizationSample_t,
+    nvmlProcessesUtilizationInfo_v1_t,
+};
 
 use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
 use super::figure_kind::Kind;
+use super::figures::struct_version;
 use super::policy;
 use crate::model::gpu::{Missing, ProcessMemory, Reading, Work, either};
 
@@ -39,6 +43,15 @@ struct List {
 
 /// Pid and bytes of a list's entries.
 type Entries = Vec<(u32, u64)>;
+
+/// Whose lists are read.
+#[derive(Clone, Copy)]
+pub(super) struct ListsOf {
+    /// The driver's handle.
+    pub device: nvmlDevice_t,
+    /// Only the processes on this instance (MIG) of the device, by its id there. `None`: all.
+    pub instance: Option<c_uint>,
+}
 
 /// The lists in the order of [`LISTS`]; `None`: the library lacks the list.
 pub(super) struct Lists([Option<List>; 3]);
@@ -81,7 +94,7 @@ impl Lists {
     /// If no list could be read, or not the compute list, which has most processes.
     pub(super) fn read(
         &self,
-        device: nvmlDevice_t,
+        of: ListsOf,
         known: &mut KnownLists,
         kind: Kind,
         used: Option<u64>,
@@ -94,7 +107,7 @@ impl Lists {
         }
         let [compute, others @ ..] = &self.0;
         let before = known.entries[COMPUTE].take();
-        let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[COMPUTE]));
+        let now = compute.as_ref().map(|list| list.read(of, &mut known.capacities[COMPUTE]));
         // The list changed, and the memory in use did not.
         known.use_hides_changes |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
         // A device that is lost has no other list.
@@ -110,7 +123,7 @@ impl Lists {
                 known.entries[number].is_none() && !matches!(known.entries[COMPUTE], Some(Ok(_)));
             if !is_lost && (wants_all || known.is_needed[number] || must_stand_in) {
                 let capacity = &mut known.capacities[number];
-                known.entries[number] = list.as_ref().map(|list| list.read(device, capacity));
+                known.entries[number] = list.as_ref().map(|list| list.read(of, capacity));
                 is_fresh[number] = true;
                 known.is_needed[number] = known.shows_alone(number, pids);
             }
@@ -224,13 +237,13 @@ impl KnownLists {
 impl List {
     /// Reads a list. `capacity`: the number of entries for which the buffer was large enough at the last reading; it is updated. The
     /// buffer is filled with [`PATTERN`] first, so that [`stride`] can tell how much of it was written.
-    fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
+    fn read(&self, of: ListsOf, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
         grow(policy::FIRST_PROCESSES.max(*capacity), |capacity| {
             let mut buffer = vec![u64::from_ne_bytes([PATTERN; 8]); capacity * widest / 8];
             let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
             // SAFETY: the buffer holds `count` entries of the widest layout, aligned for its 64-bit fields.
-            let result = check(unsafe { (self.function)(device, &mut count, buffer.as_mut_ptr().cast()) });
+            let result = check(unsafe { (self.function)(of.device, &mut count, buffer.as_mut_ptr().cast()) });
             let count = count as usize;
             (result.map(|()| (buffer, count)), count)
         })
@@ -238,7 +251,7 @@ impl List {
             *capacity = grown;
             let bytes: Vec<u8> = buffer.into_iter().flat_map(u64::to_ne_bytes).collect();
             let count = count.min(grown);
-            entries(&bytes, count, stride(&bytes, count, grown, self.stride))
+            entries(&bytes, count, stride(&bytes, count, grown, self.stride), of.instance)
         })
     }
 }
@@ -260,18 +273,25 @@ fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
 }
 
 /// Pid and bytes of memory of each of `count` entries of `stride` bytes. Both fields have the same offsets in each layout.
-/// An entry without a pid is left out.
-fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
+/// An entry without a pid is left out, and one that is not on `instance`, if that is given: the id of an entry's instance follows the
+/// memory, in all layouts but the first.
+fn entries(bytes: &[u8], count: usize, stride: usize, instance: Option<c_uint>) -> Vec<(u32, u64)> {
     let entry = |entry: &[u8]| {
         let pid = u32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);
         let memory = u64::from_ne_bytes(entry.get(8..16)?.try_into().ok()?);
-        (pid != 0).then_some((pid, memory))
+        let is_wanted = match instance {
+            None => true,
+            Some(id) => stride > 16 && u32::from_ne_bytes(entry.get(16..20)?.try_into().ok()?) == id,
+        };
+        (pid != 0 && is_wanted).then_some((pid, memory))
     };
     bytes.chunks_exact(stride).take(count).filter_map(entry).collect()
 }
 
 /// Reads utilisation samples of processes that are newer than `since_us`: pid, time in microseconds, percent. Times are by the
 /// driver's clock. `capacity` is as `last_capacity` of [`list`].
+///
+/// Where the device lacks the call (Blackwell), a newer one is made, from then on: `has_older` remembers that.
 ///
 /// Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110). An entry counts only
 /// if its time (`latest_us` at most) and its percentage are possible.
@@ -281,23 +301,73 @@ pub(super) fn utilization(
     since_us: u64,
     latest_us: u64,
     capacity: &mut usize,
+    has_older: &mut Option<bool>,
 ) -> Reading<Vec<(u32, u64, u32)>> {
-    let given = list(policy::FIRST_SAMPLES, capacity, |count, samples| {
-        call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
-    });
+    let mut given = Err(Failure(code::NOT_SUPPORTED));
+    if *has_older != Some(false) {
+        given = older_samples(api, device, since_us, capacity);
+    }
+    if matches!(given, Err(Failure(code::NOT_SUPPORTED))) && *has_older != Some(true) {
+        let newer = newer_samples(api, device, since_us, capacity);
+        let has_newer = !matches!(newer, Err(Failure(code::NOT_SUPPORTED | code::FUNCTION_NOT_FOUND)));
+        // If the device has neither, one call is enough from now on.
+        *has_older = Some(!has_newer);
+        if has_newer {
+            given = newer;
+        }
+    } else {
+        *has_older = Some(true);
+    }
     match given {
         Ok(samples) => {
             // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
-            let is_new = |s: &&nvmlProcessUtilizationSample_t| {
-                s.pid != 0
-                    && (since_us + 1..=latest_us).contains(&s.timeStamp)
-                    && s.smUtil <= policy::MAX_PERCENT
+            let is_new = |(pid, at_us, percent): &(u32, u64, u32)| {
+                *pid != 0 && (since_us + 1..=latest_us).contains(at_us) && *percent <= policy::MAX_PERCENT
             };
-            Ok(samples.iter().filter(is_new).map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
+            Ok(samples.into_iter().filter(is_new).collect())
         }
         Err(Failure(code::NOT_FOUND)) => Ok(Vec::new()),
         Err(failure) => Err(failure.into()),
     }
+}
+
+/// The samples by the call that drivers have had for long.
+fn older_samples(
+    api: &Api,
+    device: nvmlDevice_t,
+    since_us: u64,
+    capacity: &mut usize,
+) -> Result<Vec<(u32, u64, u32)>, Failure> {
+    let samples: Vec<nvmlProcessUtilizationSample_t> =
+        list(policy::FIRST_SAMPLES, capacity, |count, samples| {
+            call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
+        })?;
+    Ok(samples.iter().map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
+}
+
+/// The samples by the call that Blackwell has in its place.
+fn newer_samples(
+    api: &Api,
+    device: nvmlDevice_t,
+    since_us: u64,
+    capacity: &mut usize,
+) -> Result<Vec<(u32, u64, u32)>, Failure> {
+    let samples: Vec<nvmlProcessUtilizationInfo_v1_t> =
+        list(policy::FIRST_SAMPLES, capacity, |count, samples| {
+            // SAFETY: `list` gives a live counter.
+            let room = unsafe { *count };
+            let mut info = nvmlProcessesUtilizationInfo_v1_t {
+                version: struct_version::<nvmlProcessesUtilizationInfo_v1_t>(1),
+                processSamplesCount: room,
+                lastSeenTimeStamp: since_us,
+                procUtilArray: samples,
+            };
+            let result = call!(api, nvmlDeviceGetProcessesUtilizationInfo(device, &mut info));
+            // SAFETY: likewise.
+            unsafe { *count = info.processSamplesCount };
+            result
+        })?;
+    Ok(samples.iter().map(|s| (s.pid, s.timeStamp, s.smUtil)).collect())
 }
 
 #[cfg(test)]
@@ -350,8 +420,9 @@ mod tests {
     #[test]
     fn reading_of_all_lists_keeps_the_memory_in_use_that_later_ones_are_compared_with() {
         let lists = Lists([Some(List { function: empty, stride: 24 }); 3]);
+        let of = ListsOf { device: std::ptr::null_mut(), instance: None };
         let mut known = KnownLists::default();
-        let mut read = |kind, used| lists.read(std::ptr::null_mut(), &mut known, kind, Some(used), &[]).1;
+        let mut read = |kind, used| lists.read(of, &mut known, kind, Some(used), &[]).1;
         for (kind, used, is_list_read) in [
             (Kind::Memory, 1, true),
             (Kind::Memory, 1, false),
@@ -407,8 +478,12 @@ mod tests {
     #[test]
     fn empty_entries_are_skipped() {
         let mut bytes = written(24, 3, 64);
-        assert_eq!(entries(&bytes, 3, 24), [(100, 1000), (101, 2000), (102, 3000)]);
+        assert_eq!(entries(&bytes, 3, 24, None), [(100, 1000), (101, 2000), (102, 3000)]);
         bytes[24..28].fill(0);
-        assert_eq!(entries(&bytes, 3, 24), [(100, 1000), (102, 3000)]);
+        assert_eq!(entries(&bytes, 3, 24, None), [(100, 1000), (102, 3000)]);
+        // The entries of `written` end with 0xFF; their instances are 0.
+        bytes[48 + 16..48 + 20].copy_from_slice(&5_u32.to_ne_bytes());
+        assert_eq!(entries(&bytes, 3, 24, Some(5)), [(102, 3000)]);
+        assert_eq!(entries(&written(16, 3, 64), 3, 16, Some(0)), [], "that layout has no instances");
     }
 }

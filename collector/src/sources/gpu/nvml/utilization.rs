@@ -35,6 +35,8 @@ pub(super) struct Progress {
     device_capacity: usize,
     /// Capacity that was enough last for the samples of its processes; 0: not read yet.
     process_capacity: usize,
+    /// The device has the older call for samples of processes. `None`: not known.
+    has_older_process_call: Option<bool>,
 }
 
 impl Progress {
@@ -359,11 +361,12 @@ pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progr
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + policy::CLOCK_SLACK_US);
-    let capacity = &mut progress.process_capacity;
-    let samples = match process_lists::utilization(api, device, last.newest_us, latest_us, capacity) {
-        Ok(samples) => samples,
-        Err(missing) => return ProcessUtilization { busy: Err(missing), known_us: 0 },
-    };
+    let (capacity, has_older) = (&mut progress.process_capacity, &mut progress.has_older_process_call);
+    let samples =
+        match process_lists::utilization(api, device, last.newest_us, latest_us, capacity, has_older) {
+            Ok(samples) => samples,
+            Err(missing) => return ProcessUtilization { busy: Err(missing), known_us: 0 },
+        };
     let newest_us = samples.iter().map(|(_, at_us, _)| *at_us).max();
     let Some(since) = progress.since_process_reading(newest_us, now_ns) else {
         return ProcessUtilization { busy: Ok(Vec::new()), known_us: 0 };

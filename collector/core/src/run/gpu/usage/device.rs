@@ -10,10 +10,12 @@ use super::full_memory::FullMemory;
 use super::gpu_processes::{BusyProcesses, GpuProcesses};
 use super::maxima::Maxima;
 use super::memory_steps::{MemoryList, MemorySteps};
-use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
+use super::meters::{BusyMeter, Counter, CounterKind, Gauge, StretchMeter, ThrottleTimes};
 use super::process_lists::ProcessLists;
 use super::recent::RecentFigures;
-use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, ProcessMemory, Reading, Vendor};
+use crate::model::gpu::{
+    Activity, Busy, Device, DeviceSample, Figure, Missing, ProcessMemory, Reading, Vendor,
+};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::GpuSample;
 use crate::run::gpu::pid_table::{PidEntry, PidResolver};
@@ -133,6 +135,9 @@ pub struct DeviceUsage {
     pub counters: BTreeMap<Figure, Counter>,
     /// Its utilisation.
     pub busy: BusyMeter,
+    /// What its performance counters showed, by figure.
+    #[serde(default)]
+    pub activity: BTreeMap<Figure, StretchMeter>,
     /// Time in each throttle reason.
     pub throttle: ThrottleTimes,
     /// The driver's bits of its throttle reasons, by the last reading. `None`: not read, or it has none.
@@ -289,6 +294,7 @@ impl DeviceUsage {
             self.add_value(reading, *figure, value, maxima);
         }
         self.add_busy(reading, maxima);
+        self.add_activity(at_ns, sample.activity.as_ref());
         if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
             self.throttle.add(at_ns, reasons);
             self.throttle_bits = sample.throttle_bits;
@@ -359,6 +365,31 @@ impl DeviceUsage {
             self.recent.busy_percent.add(until_ns, *percent);
         }
         maxima.add_busy(reading.number, at_ns, &stretches, until_ns);
+    }
+
+    /// Takes in what the performance counters showed up to `at_ns`, CLOCK_MONOTONIC nanoseconds, or why they could not be read.
+    /// `None`: they were not read.
+    fn add_activity(&mut self, at_ns: u64, activity: Option<&Reading<Activity>>) {
+        let activity = match activity {
+            None => return,
+            Some(Ok(activity)) => activity,
+            Some(Err(missing)) => {
+                let refused: Reading<f64> = Err(missing.clone());
+                for figure in Figure::GPM {
+                    self.figures.note(at_ns, figure, Some(&refused));
+                }
+                return;
+            }
+        };
+        // Nothing newer can be known until as much time has passed again.
+        let until_ns =
+            at_ns.saturating_add(activity.us.saturating_mul(1000).min(GpuPolicy::LONGEST_SAMPLE_NS));
+        for (figure, value) in &activity.values {
+            if let Some(mean) = self.figures.note(at_ns, *figure, Some(value)) {
+                self.activity.entry(*figure).or_default().add(activity.us, *mean);
+                self.recent.add_gauge(*figure, until_ns, *mean);
+            }
+        }
     }
 
     /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560

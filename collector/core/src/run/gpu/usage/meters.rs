@@ -225,6 +225,44 @@ impl BusyMeter {
     }
 }
 
+/// A value whose means over stretches of time are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StretchMeter {
+    /// The largest mean of a stretch, in the value's unit.
+    pub max: f64,
+    /// Sum over the stretches, in the value's unit times microseconds.
+    sum: f64,
+    /// Length of all stretches, microseconds.
+    us: f64,
+}
+
+impl StretchMeter {
+    /// Adds a stretch with its mean. One without a length says nothing.
+    pub(crate) fn add(&mut self, us: u64, mean: f64) {
+        if us > 0 {
+            self.max = self.max.max(mean);
+            self.sum += mean * us as f64;
+            self.us += us as f64;
+        }
+    }
+
+    /// The mean over all stretches. `None`: there is none.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        // Rounding must not lead beyond the largest.
+        (self.us > 0.0).then(|| (self.sum / self.us).min(self.max))
+    }
+
+    /// Length of all stretches, seconds.
+    pub(crate) fn measured_s(&self) -> f64 {
+        self.us / 1e6
+    }
+
+    /// The integral over time, in the value's unit times seconds. `None`: there is no stretch.
+    pub(crate) fn integrated(&self) -> Option<f64> {
+        (self.us > 0.0).then_some(self.sum / 1e6)
+    }
+}
+
 /// Time in each of a device's throttle reasons.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThrottleTimes {
@@ -308,6 +346,17 @@ mod tests {
     fn step_back_keeps_the_larger_reading() {
         let energy = counter(ENERGY, &[3e9, 3e9 + 1.0, 3e9 + 0.5, 3e9 + 2.0, 3e9 + 1.5]);
         assert_eq!((energy.total(), energy.restarts, energy.steps_back), (Some(2.0), 0, 2));
+    }
+
+    #[test]
+    fn mean_of_stretches_is_weighted_by_their_lengths() {
+        let mut rate = StretchMeter::default();
+        assert_eq!((rate.mean(), rate.integrated()), (None, None));
+        rate.add(0, 9e9);
+        rate.add(1_000_000, 3e9);
+        rate.add(3_000_000, 1e9);
+        assert_eq!((rate.max, rate.mean(), rate.integrated()), (3e9, Some(1.5e9), Some(6e9)));
+        assert_eq!(rate.measured_s(), 4.0);
     }
 
     #[test]

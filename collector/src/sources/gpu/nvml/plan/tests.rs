@@ -44,10 +44,17 @@ fn follow(
     read
 }
 
+/// A plan of devices without performance counters.
 fn plan(devices: u32) -> Plan {
+    plan_without(devices, Kind::Gpm)
+}
+
+/// A plan of devices that lack this kind of figures.
+fn plan_without(devices: u32, kind: Kind) -> Plan {
     let mut plan = Plan::new(100 * MS, 75);
     let ids: Vec<String> = (0..devices).map(|n| format!("GPU-{n}")).collect();
     plan.set_devices(&ids, &BTreeSet::new(), 0);
+    ids.iter().for_each(|id| plan.set_never(id, kind));
     plan
 }
 
@@ -123,10 +130,28 @@ fn thread_is_never_busy_for_more_than_the_sum_of_the_shares() {
         .filter(|((_, kind), _)| !matches!(kind, Kind::Lists | Kind::AllLists))
         .map(|(_, times)| times.len())
         .sum();
-    let shares: f64 = policy::MEMORY_SHARE + policy::SHARES.iter().map(|(_, share)| share).sum::<f64>();
+    // A device has performance counters in place of those of PCIe, or none.
+    let others = policy::SHARES.iter().filter(|(kind, _)| *kind != Kind::Gpm);
+    let shares: f64 = policy::MEMORY_SHARE + others.map(|(_, share)| share).sum::<f64>();
     assert!(shares < 0.76, "{shares}");
     assert!((busy as f64) < 10_000.0 * shares * 1.1, "{busy}");
     assert!(read.len() > 16 * 7);
+    assert!(read.keys().all(|(_, kind)| *kind != Kind::Gpm), "what a device lacks is not read");
+}
+
+// Requirement: GPU-82
+#[test]
+fn performance_counters_take_the_time_of_those_of_pcie() {
+    let time = |lacking: Kind| {
+        let read = follow(&mut plan_without(8, lacking), 60_000 * MS, |_| 5 * MS);
+        let of = |kind| {
+            read.iter().filter(|((_, other), _)| *other == kind).map(|(_, times)| times.len()).sum::<usize>()
+        };
+        (of(Kind::Memory), of(Kind::Gpm) + of(Kind::Pcie))
+    };
+    let ((memory, pcie), (memory_beside, counters)) = (time(Kind::Gpm), time(Kind::Pcie));
+    assert!(memory_beside.abs_diff(memory) <= memory / 20, "{memory} {memory_beside}");
+    assert!(counters > 8 && counters <= pcie * 11 / 10, "{pcie} {counters}");
 }
 
 // Requirement: GPU-26
