@@ -236,7 +236,7 @@ fn processes_that_compute_are_listed_and_those_that_draw_are_not() {
         let query = "--query-compute-apps=pid,process_name,used_memory,gpu_uuid";
         text(&gpus(&fake, &[query, format]).output().unwrap())
     };
-    wait_until("its process is listed", || apps("--format=csv,noheader") != "");
+    wait_until("its process is listed", || !apps("--format=csv,noheader").is_empty());
     let printed = apps("--format=csv");
     let lines: Vec<Vec<&str>> = printed.lines().map(|line| line.split(", ").collect()).collect();
     assert_eq!(lines[0], ["pid", "process_name", "used_gpu_memory [MiB]", "gpu_uuid"]);
@@ -267,6 +267,49 @@ fn processes_that_compute_are_listed_and_those_that_draw_are_not() {
     assert_eq!(apps("--format=csv,noheader"), "");
     std::fs::write(&end, "").unwrap();
     job.wait();
+}
+
+/// The number of GPUs is that of the machine, whichever are asked for, as scripts that count by `--id=0` expect.
+// Requirement: GPU-80
+#[test]
+fn all_gpus_count_and_drivers_that_fail_are_told() {
+    let fake = FakeGpus::new(2, "");
+    let counted = gpus(&fake, &["--query-gpu=count", "--format=csv,noheader", "-i", "1"]).output().unwrap();
+    assert_eq!(text(&counted), "2\n");
+    for (script, options, status, problem) in [
+        ("init 9", &["--query-gpu=name"][..], 9, "NVIDIA: "),
+        ("init 9", &["--query-gpu=name", "-i", "0"], 9, "NVIDIA: "),
+        ("init 9", &["-f", "dmon"], 9, "NVIDIA: "),
+        ("count 0", &["--query-gpu=name"], 6, ""),
+    ] {
+        let fake = FakeGpus::new(1, script);
+        let done = gpus(&fake, options).output().unwrap();
+        let stderr = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(status), "{script} {options:?}: {stderr}");
+        assert!(stderr.contains(problem) && !stderr.contains("no GPU is called"), "{stderr}");
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let done = gpus(&fake, &["--query-gpu=name"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(1) && stderr.contains("cannot write to stdout"), "{stderr}");
+}
+
+/// What was read before a GPU was lost, or before its driver hung, is not shown as its figures of now.
+// Requirement: GPU-80
+#[test]
+fn lost_gpu_and_silent_driver_have_no_figures() {
+    for later in ["0.lost 15", "power.stall forever"] {
+        let fake = FakeGpus::new(1, "");
+        let mut command =
+            gpus(&fake, &["--query-gpu=power.draw,memory.used", "--format=csv,noheader", "-lms", "50"]);
+        let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("100.00 W, 953 MiB"), "{later}");
+        fake.script("script", later);
+        assert!(lines.any(|line| line == "[N/A], [N/A]"), "{later}");
+        drop(lines);
+        running.wait().unwrap();
+    }
 }
 
 // Requirement: GPU-80

@@ -107,6 +107,8 @@ const GPUS_NOW: [GpusNow; 6] = [
 
 /// The name of the form with a line for each process, whose utilization is known from the second listing on.
 pub const PMON_NAME: &str = "pmon";
+/// Forms of `gpu-track gpus` that other programs have. They have no place for drivers that could not be read, and for warnings.
+pub const FORMS_OF_OTHERS: [&str; 3] = ["gpustat", "dmon", PMON_NAME];
 
 /// The values of `-f` of `gpu-track gpus`.
 pub fn names_of_gpus_now() -> impl Iterator<Item = &'static str> {

@@ -78,33 +78,39 @@ pub(super) fn gpustat(listing: &Listing) -> String {
 
 /// The object of a GPU. Processes on its instances (MIG) are on it.
 fn gpu_of<'a>(gpu: &'a Listed, listing: &'a Listing) -> Gpu<'a> {
-    let whole = |figure: GpuFigure| gpu.now.figures[figure].map(|value| value.round() as u64);
-    let parts = listing.gpus.iter().filter(|part| part.device.parent.as_ref() == Some(&gpu.device.id));
+    let rounded = |figure: GpuFigure| gpu.now.figures[figure].map(|value| value.round() as u64);
     let lists: Vec<_> =
-        std::iter::once(gpu).chain(parts).filter_map(|gpu| gpu.now.processes.as_ref()).collect();
+        std::iter::once(gpu).chain(listing.parts(gpu)).filter_map(|gpu| gpu.now.processes.as_ref()).collect();
     let mib = |bytes: u64| bytes / MIB;
     Gpu {
         index: gpu.device.index,
         uuid: gpu.device.uuid.as_ref().unwrap_or(&gpu.device.id),
         name: gpu.device.name.as_deref(),
-        temperature: whole(GpuFigure::Temperature),
-        fan_speed: whole(GpuFigure::FanSpeed),
-        utilization: whole(GpuFigure::Utilization),
-        encoder: whole(GpuFigure::EncoderUtilization),
-        decoder: whole(GpuFigure::DecoderUtilization),
-        power: whole(GpuFigure::Power),
-        power_limit: whole(GpuFigure::EnforcedPowerLimit),
-        used_mib: whole(GpuFigure::MemoryUsed).map(mib),
+        temperature: rounded(GpuFigure::Temperature),
+        fan_speed: rounded(GpuFigure::FanSpeed),
+        utilization: rounded(GpuFigure::Utilization),
+        encoder: rounded(GpuFigure::EncoderUtilization),
+        decoder: rounded(GpuFigure::DecoderUtilization),
+        power: rounded(GpuFigure::Power),
+        power_limit: rounded(GpuFigure::EnforcedPowerLimit),
+        used_mib: rounded(GpuFigure::MemoryUsed).map(mib),
         total_mib: gpu.device.memory_bytes.map(mib),
         processes: (!lists.is_empty()).then(|| lists.into_iter().flatten().map(process_of).collect()),
     }
+}
+
+/// The file name of a process's program, as its command line has it. `None`: /proc does not show it.
+fn command(process: &ListedProcess) -> Option<&str> {
+    let first = process.arguments.as_ref().and_then(|words| words.first()).filter(|word| !word.is_empty());
+    let name = first.map(|word| word.rsplit('/').next().unwrap_or(word));
+    name.or(process.command.as_deref())
 }
 
 /// The object of a process.
 fn process_of(process: &ListedProcess) -> Process<'_> {
     Process {
         username: process.user.as_deref(),
-        command: process.command.as_deref(),
+        command: command(process),
         full_command: process.arguments.as_deref(),
         memory_mib: process.memory_bytes.map(|bytes| bytes / MIB),
         cpu_percent: None,

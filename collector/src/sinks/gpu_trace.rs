@@ -50,7 +50,7 @@ struct GpuLog {
 /// How much was read of a device.
 #[derive(Default)]
 struct Readings {
-    /// How many readings samples have shown.
+    /// How many readings samples have shown, those between two lines, too.
     count: u32,
     /// When the last one was made, CLOCK_MONOTONIC nanoseconds.
     last_ns: u64,
@@ -59,16 +59,15 @@ struct Readings {
 }
 
 impl Readings {
-    /// Notes a sample, and returns whether its line is to be written. Utilisation is known only from the second reading on, since it is
-    /// measured between two. If it is still unknown after [`MOST_HELD`] readings, the driver does not tell it.
-    fn are_enough(&mut self, gpu: &GpuSample) -> bool {
+    /// Notes a sample. Utilisation is known only from the second reading on, since it is measured between two. If it is still unknown
+    /// after [`MOST_HELD`] readings, the driver does not tell it.
+    fn note(&mut self, gpu: &GpuSample) {
         if gpu.read_ns != self.last_ns {
             (self.count, self.last_ns) = (self.count.saturating_add(1), gpu.read_ns);
         }
         let is_known = self.count > 1 && gpu.busy_percent.is_some();
         let is_complete = !gpu.is_incomplete || self.count > MOST_INCOMPLETE;
         self.are_enough |= (is_known || self.count > MOST_HELD) && is_complete;
-        self.are_enough
     }
 }
 
@@ -106,7 +105,7 @@ impl Sink for GpuLog {
     }
 
     /// Writes a line for each GPU if an interval has ended since the last lines. The lines of a GPU begin when enough of it was read:
-    /// see [`Readings::are_enough`].
+    /// see [`Readings::note`].
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         // 0: no reading yet. A driver can take a second to start.
         let devices = &sample.gpu.devices;
@@ -117,6 +116,9 @@ impl Sink for GpuLog {
         };
         let whole: Vec<_> = devices.iter().filter(is_whole).collect();
         let read: Vec<_> = whole.iter().copied().filter(|gpu| gpu.read_ns != 0).collect();
+        for gpu in &read {
+            self.read.entry(gpu.device.id.clone()).or_default().note(gpu);
+        }
         if read.is_empty() || self.grid.take(sample.at_ns).is_none() {
             return Ok(());
         }
@@ -126,7 +128,7 @@ impl Sink for GpuLog {
         let mut lines = Vec::new();
         for gpu in read {
             let line = line_of_sample(&self.trace, gpu, whole.len(), timestamp.as_deref()) + "\n";
-            if self.read.entry(gpu.device.id.clone()).or_default().are_enough(gpu) {
+            if self.read.get(&gpu.device.id).is_some_and(|readings| readings.are_enough) {
                 self.held.remove(&gpu.device.id);
                 lines.push(line);
             } else {

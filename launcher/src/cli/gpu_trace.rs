@@ -107,6 +107,7 @@ mod tests {
         assert_eq!(parsed("-,fields=power.draw,index,every=5"), ("-".into(), 5000, two.clone()));
         let plain = asked(OsStr::new("x,noheader,fields=index,nounits,every=2")).unwrap();
         assert_eq!(plain.style, CsvStyle { no_header: true, no_units: true });
+        assert_eq!(parsed("x,noheader.csv").0, "x,noheader.csv");
         assert_eq!((plain.fields, plain.every.as_secs()), (vec![Field::Index], 2));
         assert_eq!(parsed("x,every=1m,fields=power.draw, index,power.draw"), ("x".into(), 60_000, two));
     }

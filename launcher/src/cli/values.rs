@@ -233,9 +233,13 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
 }
 
 /// Splits the value of an option into the name of a file and the keys after it. The name may have commas, and ends where one of `keys`
-/// begins.
+/// begins. A key without `=` ends at a comma or at the end.
 pub(super) fn split_at_key<'a>(given: &'a [u8], keys: &[&str]) -> (&'a [u8], &'a [u8]) {
-    let is_key = |at: &usize| keys.iter().any(|key| given[*at..].starts_with(key.as_bytes()));
+    let begins = |rest: &[u8], key: &str| {
+        let after = rest.strip_prefix(key.as_bytes());
+        after.is_some_and(|after| key.ends_with('=') || matches!(after.first(), None | Some(b',')))
+    };
+    let is_key = |at: &usize| keys.iter().any(|key| begins(&given[*at..], key));
     let end = (0..given.len()).find(is_key).unwrap_or(given.len());
     given.split_at(end)
 }

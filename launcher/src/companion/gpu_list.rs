@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +27,8 @@ use crate::process::signals;
 
 /// The name of the child that lists the GPUs; its arguments are a [`GpuConfig`] and the time between two lists, as JSON.
 pub(crate) const LISTER: &str = "gpu-track-gpus";
+/// The age of the oldest figures in a listing of several.
+const OLDEST: Duration = Duration::from_millis(500);
 /// A driver that takes longer than this to initialise counts as unresponsive.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -84,6 +87,8 @@ pub(crate) fn serve_lister(args: &[OsString]) -> Option<i32> {
     let [config, every] = args else { return None };
     let config = serde_json::from_slice(config.as_bytes()).ok()?;
     let every = serde_json::from_slice(every.as_bytes()).ok()?;
+    // A driver that hangs must not keep it alive without its parent.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok();
     let _ = write_lists(&config, every);
     // The parent looks only at the lines, and at a signal that ended this process.
     Some(0)
@@ -101,7 +106,8 @@ fn write_lists(config: &GpuConfig, every: Option<Duration>) -> Option<Infallible
         let line = serde_json::to_string(&lister.list(DRIVER_TIMEOUT)).ok()? + "\n";
         // The write fails if the parent has gone, or has seen enough.
         answer.write_all(line.as_bytes()).ok()?;
-        next += every?;
+        // Listings that are late are left out, and not made one after another.
+        next = (next + every?).max(Instant::now());
         wait_until(next, &answer)?;
     }
 }
@@ -120,25 +126,27 @@ fn wait_until(time: Instant, answer: &File) -> Option<()> {
     }
 }
 
-/// Calls `show` with a listing of the GPUs, and again each time that `every` has passed, until `show` fails. If `every` is
-/// `None`, there is one call.
+/// Calls `show` with a listing of the GPUs, and again each time that `every` has passed, until `show` breaks, which is returned. If
+/// `every` is `None`, there is one call.
 ///
 /// # Errors
-/// If the GPUs can't be listed, or `show` fails.
-pub(crate) fn watch(
+/// If the GPUs can't be listed.
+pub(crate) fn watch<Seen>(
     config: &GpuConfig,
     every: Option<Duration>,
-    mut show: impl FnMut(Listing) -> io::Result<()>,
-) -> io::Result<()> {
-    // The drivers are to be read as often as there are listings.
-    let interval_ns = every.map_or(config.interval_ns, |every| every.as_nanos() as u64);
+    mut show: impl FnMut(Listing) -> ControlFlow<Seen>,
+) -> io::Result<ControlFlow<Seen>> {
+    // The drivers are to be read as often as there are listings, and so that no figure is older than [`OLDEST`].
+    let interval_ns = every.map_or(config.interval_ns, |every| every.min(OLDEST).as_nanos() as u64);
     let config = GpuConfig { interval_ns, ..config.clone() };
     if every.is_none() {
-        return show(list_once(&config)?);
+        return Ok(show(list_once(&config)?));
     }
     let (mut child, mut line) = Child::start_with_line(&config, every)?;
     loop {
-        show(parse_listing(&line)?)?;
+        if let ControlFlow::Break(seen) = show(parse_listing(&line)?) {
+            return Ok(ControlFlow::Break(seen));
+        }
         line = child.line()?;
     }
 }

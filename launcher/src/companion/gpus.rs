@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use clap::Args;
 use gpu_track_collector::model::gpu::GpuConfig;
 use gpu_track_collector::model::gpu::listing::Listing;
 use gpu_track_collector::model::gpu::select;
-use gpu_track_collector::model::gpu_query::Query;
+use gpu_track_collector::model::gpu_query::{Query, whole};
 use gpu_track_collector::model::gpu_trace::CsvStyle;
 use gpu_track_collector::report::format;
 
@@ -17,6 +18,9 @@ use crate::cli::{self, GpuArgs, Time, UsageError, gpu_query};
 use crate::companion::gpu_list;
 use crate::{console, nvml_lib};
 
+/// nvidia-smi's exit statuses for a driver that can't be used, and for a machine without GPUs.
+const NO_DRIVER: u8 = 9;
+const NO_GPU: u8 = 6;
 /// Time between two listings of which only the second is shown: that of nvidia-smi's pmon.
 const BETWEEN_LISTINGS: Duration = Duration::from_secs(1);
 
@@ -67,13 +71,28 @@ enum Form {
 }
 
 impl Form {
-    /// Renders a listing. `is_first`: it is the first one that is shown.
-    fn render(&self, listing: &Listing, is_first: bool) -> String {
+    /// Whether the form has a place for drivers that could not be read, and for warnings.
+    fn has_problems(&self) -> bool {
+        matches!(self, Self::Named(name) if !format::FORMS_OF_OTHERS.contains(&name.as_str()))
+    }
+
+    /// The exit status for a listing: in nvidia-smi's forms that of nvidia-smi.
+    fn status(&self, listing: &Listing) -> ExitCode {
+        match listing.count {
+            None if self.has_problems() => ExitCode::FAILURE,
+            None => NO_DRIVER.into(),
+            Some(0) if !self.has_problems() => NO_GPU.into(),
+            Some(_) => ExitCode::SUCCESS,
+        }
+    }
+
+    /// Renders a listing. `count`: how many GPUs the machine has; `None`: not known. `is_first`: it is the first one that is shown.
+    fn render(&self, listing: &Listing, count: Option<usize>, is_first: bool) -> String {
         match self {
             Self::Named(name) => format::render_gpus_now(listing, name, is_first),
             Self::Csv(query, style) => {
                 let head = (is_first && !style.no_header).then(|| query.header());
-                let lines = head.into_iter().chain(query.lines(listing, *style));
+                let lines = head.into_iter().chain(query.lines(listing, count, *style));
                 lines.map(|line| line + "\n").collect()
             }
         }
@@ -93,7 +112,8 @@ pub(super) fn with_long_options(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// Shows the GPUs. The status is 1 if they can't be listed, or a driver can't be read, so that their number is unknown.
+/// Shows the GPUs. The status is 1 if they can't be listed, or a driver can't be read, so that their number is unknown. In nvidia-smi's
+/// forms it is then 9, and 6 without a GPU, as that of nvidia-smi.
 ///
 /// # Errors
 /// If the format does not belong to what is asked for.
@@ -131,29 +151,55 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
     // A process's utilization is known from the second listing on.
     let needs_two = matches!(form, Form::Named(name) if name == format::PMON_NAME);
     let (mut unshown, mut is_first) = (u32::from(needs_two), true);
+    let mut told = Vec::new();
     let asked_every = every.or(needs_two.then_some(BETWEEN_LISTINGS));
     let listed = gpu_list::watch(config, asked_every, |mut listing| {
         if unshown > 0 {
             unshown -= 1;
-            return Ok(());
+            return ControlFlow::Continue(());
         }
-        status = if listing.count.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        status = form.status(&listing);
+        if !form.has_problems() {
+            tell_problems(&listing, &mut told);
+        }
+        // All GPUs of the machine count, whichever are shown.
+        let count = listing.count.map(|_| whole(&listing).len());
         if let Some(missing) = keep(&mut listing, ids) {
-            status = ExitCode::FAILURE;
-            console::failure(format_args!("-i: no GPU is called \"{missing}\""));
-            return Err(io::ErrorKind::BrokenPipe.into());
+            // Without its driver, a GPU may be there and not be listed.
+            if count.is_some() {
+                console::failure(format_args!("-i: no GPU is called \"{missing}\""));
+                return ControlFlow::Break(ExitCode::FAILURE);
+            }
+            listing.gpus.clear();
         }
-        let text = form.render(&listing, is_first);
+        let text = form.render(&listing, count, is_first);
         is_first = false;
         let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?;
-        // The second of two listings ends it, unless there is to be no end.
-        if every.is_none() && needs_two { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Ok(()) if every.is_none() && needs_two => ControlFlow::Break(status),
+            Ok(()) => ControlFlow::Continue(()),
+            // The reader has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ControlFlow::Break(status),
+            Err(error) => {
+                ControlFlow::Break(console::failure(format_args!("cannot write to stdout: {error}")))
+            }
+        }
     });
     match listed {
-        // After a broken pipe, the reader has seen enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => gpu_list::cannot_list(&error),
-        _ => status,
+        Err(error) => gpu_list::cannot_list(&error),
+        Ok(ControlFlow::Break(status)) => status,
+        Ok(ControlFlow::Continue(())) => status,
+    }
+}
+
+/// Says on stderr which drivers could not be read, and what else is wrong, each once. `told`: what was said before.
+fn tell_problems(listing: &Listing, told: &mut Vec<String>) {
+    let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
+    for problem in drivers.chain(listing.warnings.iter().cloned()) {
+        if !told.contains(&problem) {
+            console::message(&problem);
+            told.push(problem);
+        }
     }
 }
 

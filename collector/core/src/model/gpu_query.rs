@@ -1,8 +1,9 @@
 //! `gpu-track gpus --query-gpu` and `--query-compute-apps`: what nvidia-smi's options of these names print of a listing.
 
-use super::gpu::gpu_figure::ByGpuFigure;
+use std::collections::BTreeSet;
+
 use super::gpu::listing::{Listed, ListedProcess, Listing};
-use super::gpu::{Device, Work};
+use super::gpu::{Device, Vendor, Work};
 use super::gpu_trace::{CsvStyle, Field, GpuLine, UNKNOWN, bus_id, csv_cell, header, line};
 use crate::named;
 
@@ -94,23 +95,28 @@ impl Query {
         }
     }
 
-    /// The lines of a listing, without line breaks.
-    pub fn lines(&self, listing: &Listing, style: CsvStyle) -> Vec<String> {
+    /// The lines of a listing, without line breaks. `count`: how many GPUs the machine has; `None`: not known.
+    pub fn lines(&self, listing: &Listing, count: Option<usize>, style: CsvStyle) -> Vec<String> {
+        let gpus = whole(listing);
         match self {
             Self::Gpus(fields) => {
-                let line_of = |gpu: &&Listed| line(fields, &gpu_line(gpu, listing, &gpu.now.figures), style);
-                whole(listing).iter().map(line_of).collect()
+                let line_of = |gpu: &&Listed| line(fields, &gpu_line(gpu, listing, count), style);
+                gpus.iter().map(line_of).collect()
             }
             Self::ComputeApps(fields) => {
-                listing.gpus.iter().flat_map(|gpu| apps(fields, gpu, listing, style)).collect()
+                gpus.iter().flat_map(|gpu| apps(fields, gpu, listing, style)).collect()
             }
         }
     }
 }
 
-/// The GPUs that nvidia-smi has a line of: MIG instances have none beside the GPU that they are parts of.
+/// The GPUs that nvidia-smi has a line of. MIG instances have none beside the GPU that they are parts of, and GPUs of other makers
+/// none beside NVIDIA's: both number theirs from 0.
 pub fn whole(listing: &Listing) -> Vec<&Listed> {
-    listing.gpus.iter().filter(|gpu| whole_of(gpu, listing).is_none()).collect()
+    let is_nvidia = |gpu: &Listed| gpu.device.vendor == Some(Vendor::Nvidia);
+    let has_nvidia = listing.gpus.iter().any(is_nvidia);
+    let is_shown = |gpu: &&Listed| whole_of(gpu, listing).is_none() && (is_nvidia(gpu) || !has_nvidia);
+    listing.gpus.iter().filter(is_shown).collect()
 }
 
 /// The GPU that an instance is a part of. `None`: it is a whole one, or that GPU is not in the listing.
@@ -120,19 +126,19 @@ fn whole_of<'a>(gpu: &Listed, listing: &'a Listing) -> Option<&'a Listed> {
 }
 
 /// A listed GPU, as a line shows it.
-fn gpu_line<'a>(gpu: &'a Listed, listing: &'a Listing, figures: &'a ByGpuFigure<Option<f64>>) -> GpuLine<'a> {
+fn gpu_line<'a>(gpu: &'a Listed, listing: &'a Listing, count: Option<usize>) -> GpuLine<'a> {
     GpuLine {
         device: &gpu.device,
-        figures,
+        figures: &gpu.now.figures,
         throttle_bits: gpu.now.throttle_bits,
-        count: listing.count.map(|_| whole(listing).len()),
+        count,
         timestamp: listing.timestamp.as_deref(),
     }
 }
 
 /// The lines of the processes that compute on a GPU. Those on an instance are on the whole GPU, for nvidia-smi.
 fn apps(fields: &[AppField], gpu: &Listed, listing: &Listing, style: CsvStyle) -> Vec<String> {
-    let device = &whole_of(gpu, listing).unwrap_or(gpu).device;
+    let device = &gpu.device;
     let computes = |process: &&ListedProcess| process.work != Work::Graphics;
     let line_of = |process: &ListedProcess| {
         let value = |field: &AppField| {
@@ -140,13 +146,16 @@ fn apps(fields: &[AppField], gpu: &Listed, listing: &Listing, style: CsvStyle) -
         };
         fields.iter().map(value).collect::<Vec<_>>().join(", ")
     };
-    gpu.now.processes.iter().flatten().filter(computes).map(line_of).collect()
+    let all =
+        std::iter::once(gpu).chain(listing.parts(gpu)).flat_map(|gpu| gpu.now.processes.iter().flatten());
+    let mut seen = BTreeSet::new();
+    all.filter(computes).filter(|process| seen.insert(process.pid)).map(line_of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::gpu::gpu_figure::GpuFigure;
+    use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
     use crate::model::gpu::listing::GpuNow;
 
     fn listing() -> Listing {
@@ -197,7 +206,7 @@ mod tests {
             query.header(),
             "count, index, name, memory.used [MiB], utilization.gpu [%], power.draw [W], timestamp"
         );
-        let of_style = |no_units| query.lines(&listing(), style(no_units));
+        let of_style = |no_units| query.lines(&listing(), Some(1), style(no_units));
         let time = "2026/11/29 23:15:01.123";
         assert_eq!(of_style(false), [format!("1, 3, NVIDIA A100-SXM4-80GB, 1537 MiB, 87 %, [N/A], {time}")]);
         assert_eq!(of_style(true), [format!("1, 3, NVIDIA A100-SXM4-80GB, 1537, 87, [N/A], {time}")]);
@@ -210,7 +219,8 @@ mod tests {
         let query = Query::ComputeApps(names.into_iter().filter_map(AppField::named).collect());
         assert_eq!(query.header(), "pid, process_name, used_gpu_memory [MiB], gpu_uuid");
         let python = "4711, \"/opt/conda/bin/python, \"\"3\"\"\", 1500 MiB, GPU-1";
-        let lines = query.lines(&listing(), CsvStyle::default());
-        assert_eq!(lines, [python, "7, [Not Found], [N/A], GPU-1", python]);
+        let lines = query.lines(&listing(), Some(1), CsvStyle::default());
+        // The list of the instance has the first one, too.
+        assert_eq!(lines, [python, "7, [Not Found], [N/A], GPU-1"]);
     }
 }

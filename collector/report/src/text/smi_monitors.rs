@@ -57,8 +57,7 @@ pub(crate) fn pmon(listing: &Listing, has_head: bool) -> String {
         text += &format!("# Idx           #    C/G{}    name \n", cells(["%"; 6]));
     }
     for gpu in whole(listing) {
-        let on_parts = listing.gpus.iter().filter(|part| part.device.parent.as_ref() == Some(&gpu.device.id));
-        let all = std::iter::once(gpu).chain(on_parts);
+        let all = std::iter::once(gpu).chain(listing.parts(gpu));
         let processes: Vec<_> = all.flat_map(|gpu| gpu.now.processes.iter().flatten()).collect();
         if processes.is_empty() {
             text += &process_line(gpu, UNKNOWN, UNKNOWN, None, UNKNOWN);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::backend::Backend;
 use super::now::{Processes, now};
 use super::worker::{Phase, Worker};
-use super::{detection, drm, nvml};
-use crate::model::gpu::listing::{Capability, Driver, Listed, Listing};
+use super::{detection, drm, nvml, policy};
+use crate::model::gpu::listing::{Capability, Driver, GpuNow, Listed, Listing};
 use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, TrackedDevice, Vendor, select};
 use crate::sys::{clock, local_time};
 
@@ -108,9 +108,18 @@ impl Lister {
             listing.warnings.extend(worker.warnings());
             // There is no run, so there are no processes of one.
             let batches = worker.exchange(&[]);
+            let is_silent = is_silent(worker, self.config.interval_ns);
+            if is_silent {
+                listing.warnings.push(format!("{}: the driver does not answer", worker.name));
+            }
             batches.into_iter().for_each(|batch| known.take_in(batch));
             let config = detection::config_of(known.worker.name, &self.config);
-            listing.gpus.extend(known.gpus(&config, &mut self.processes));
+            let mut gpus = known.gpus(&config, &mut self.processes);
+            if is_silent {
+                // What was read before is not what the GPUs show now.
+                gpus.iter_mut().for_each(|gpu| gpu.now = GpuNow::default());
+            }
+            listing.gpus.extend(gpus);
         }
         listing.warnings.extend(self.processes.warning(&listing));
         // If a driver failed, the number of its devices is not known, and so the sum is not.
@@ -144,16 +153,27 @@ impl BackendInfo {
         let tracked = select::wanted(config, &devices);
         let gpu = |TrackedDevice { device, is_visible }: &TrackedDevice| {
             let sample = self.samples.iter().find(|sample| sample.device == device.id);
+            // A lost device shows nothing, whatever was read before.
+            let current = sample.filter(|sample| !sample.is_lost);
             Listed {
                 tracked: tracked.iter().any(|tracked| tracked.id == device.id),
                 visible: *is_visible,
                 figures: sample.map(capabilities).unwrap_or_default(),
-                now: sample.map(|sample| now(device, sample, processes)).unwrap_or_default(),
+                now: current.map(|sample| now(device, sample, processes)).unwrap_or_default(),
                 device: device.clone(),
             }
         };
         self.devices.iter().map(gpu).collect()
     }
+}
+
+/// Whether a driver that has answered before does not any more: a call hangs, or the last reading is older than three intervals.
+fn is_silent(worker: &Worker, interval_ns: u64) -> bool {
+    let now_ns = clock::monotonic_ns();
+    let interval = Duration::from_nanos(interval_ns).max(policy::SHORTEST_INTERVAL);
+    let has_answered = matches!(worker.phase(), Phase::Ready);
+    let is_old = worker.age(now_ns) > policy::LATE_READING.max(interval.saturating_mul(3));
+    has_answered && (worker.unresponsive_since_ns(now_ns).is_some() || is_old)
 }
 
 /// Says why a driver has told nothing within this time. `None`: it has, or the machine has no device of it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::pid_facts::has_own_pid_ns;
 use crate::model::gpu::gpu_figure::ByGpuFigure;
 use crate::model::gpu::listing::{GpuNow, ListedProcess, Listing};
-use crate::model::gpu::{Device, DeviceSample, Figure, Reading};
+use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Reading};
 use crate::model::tree_sample::GpuSample;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
@@ -47,10 +47,13 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
     }
 }
 
-/// Averages the utilisation over the stretches of a reading, weighted by their lengths, percent. `None`: the driver has no such
-/// figure, it could not be read, or its stretches have no length.
+/// The utilisation of a device over the time of a reading, percent. `None`: the driver does not tell it.
 fn utilization(sample: &DeviceSample) -> Option<f64> {
-    let busy = sample.busy.as_ref()?.as_ref().ok()?;
+    mean_percent(sample.busy.as_ref()?.as_ref().ok()?)
+}
+
+/// Averages the utilisation over stretches of time, weighted by their lengths, percent. `None`: they have no length.
+fn mean_percent(busy: &[Busy]) -> Option<f64> {
     let us: u64 = busy.iter().map(|stretch| stretch.us).sum();
     let sum: f64 = busy.iter().map(|stretch| stretch.us as f64 * stretch.percent).sum();
     (us > 0).then(|| sum / us as f64)
@@ -59,8 +62,9 @@ fn utilization(sample: &DeviceSample) -> Option<f64> {
 /// The utilisation of the device by a process over the time of a reading, percent. `None`: the driver does not tell it.
 fn utilization_of(pid: u32, sample: &DeviceSample) -> Option<f64> {
     let busy = sample.process_busy.as_ref()?.as_ref().ok()?;
-    let of_process = busy.iter().filter(|busy| busy.pid == pid && !busy.is_from_start);
-    of_process.map(|busy| busy.busy.percent).reduce(f64::max)
+    let of_process: Vec<Busy> =
+        busy.iter().filter(|busy| busy.pid == pid && !busy.is_from_start).map(|busy| busy.busy).collect();
+    mean_percent(&of_process)
 }
 
 /// Names the processes that have memory on devices.
@@ -131,7 +135,7 @@ fn uid_of(status: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::model::gpu::gpu_figure::GpuFigure;
-    use crate::model::gpu::{Busy, Missing, ProcessBusy, ProcessMemory, Work};
+    use crate::model::gpu::{Missing, ProcessBusy, ProcessMemory, Work};
 
     #[test]
     fn unknown_figures_are_none_and_processes_have_their_names() {

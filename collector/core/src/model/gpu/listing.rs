@@ -27,6 +27,13 @@ pub struct Listing {
     pub timestamp: Option<String>,
 }
 
+impl Listing {
+    /// The instances (MIG) of a GPU.
+    pub fn parts<'a>(&'a self, gpu: &'a Listed) -> impl Iterator<Item = &'a Listed> {
+        self.gpus.iter().filter(|part| part.device.parent.as_ref() == Some(&gpu.device.id))
+    }
+}
+
 /// A driver that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Driver {

@@ -177,10 +177,12 @@ impl DeviceSample {
                 self.values.push((figure, value));
             }
         }
+        // The bits are those of the same reading.
+        let throttle_bits = if self.throttle.is_some() { self.throttle_bits } else { earlier.throttle_bits };
         Self {
             busy: self.busy.or(earlier.busy),
             throttle: self.throttle.or(earlier.throttle),
-            throttle_bits: self.throttle_bits.or(earlier.throttle_bits),
+            throttle_bits,
             xids: self.xids.or(earlier.xids),
             processes: self.processes.or(earlier.processes),
             process_busy: self.process_busy.or(earlier.process_busy),
@@ -264,6 +266,14 @@ mod tests {
         let of_both = reading(&[(Figure::Power, 2.0)])
             .over_earlier(reading(&[(Figure::Power, 1.0), (Figure::Temperature, 40.0)]));
         assert_eq!(of_both, reading(&[(Figure::Power, 2.0), (Figure::Temperature, 40.0)]));
+        let throttled = DeviceSample {
+            throttle: Some(Ok(Vec::new())),
+            throttle_bits: Some(4),
+            ..DeviceSample::of_device("GPU-1")
+        };
+        let refused = DeviceSample { throttle: Some(Err(Missing::NoPermission)), ..of_both.clone() };
+        assert_eq!(of_both.clone().over_earlier(throttled.clone()).throttle_bits, Some(4));
+        assert_eq!(refused.over_earlier(throttled).throttle_bits, None);
         let with_errors = DeviceSample { xids: Some(Ok(vec![79])), ..DeviceSample::of_device("GPU-1") };
         let lost = with_errors.over_earlier(DeviceSample::lost("GPU-1"));
         assert!(lost.is_lost && !of_both.over_earlier(lost).is_lost);

@@ -28,11 +28,9 @@ pub fn is_called(name: &str, device: &Device) -> bool {
     let name = name.trim();
     let is_index = name.parse() == Ok(device.index.unwrap_or(u32::MAX)) && device.index.is_some();
     // The domain is of four digits in files of the kernel.
-    let address = match name.split_once(':') {
-        Some((domain, rest)) if domain.len() == 8 => format!("{}:{rest}", &domain[4..]),
-        _ => name.to_owned(),
-    };
-    is_index || is_name_of(&address, device)
+    let is_long_domain = name.find(':') == Some(8);
+    let address = name.strip_prefix("0000").filter(|_| is_long_domain).unwrap_or(name);
+    is_index || is_name_of(address, device)
 }
 
 /// Finds the first of the `given` names that means none of the devices. `None`: each means one.
@@ -336,6 +334,17 @@ mod tests {
                 && !is_name_of("aa11", &gpu)
         );
         assert_eq!(unknown(&["GPU-aa".into(), "GPU-x".into()], &[gpu]), Some(&"GPU-x".to_owned()));
+    }
+
+    #[test]
+    fn nvidia_smis_address_has_a_longer_domain() {
+        let gpu = device("GPU-aa11", 1);
+        for name in ["00000000:01:00.0", "0000:01:00.0", "1", "GPU-aa11"] {
+            assert!(is_called(name, &gpu), "{name}");
+        }
+        for name in ["12340000:01:00.0", "aaaébbb:00.0", "0", "", "0000"] {
+            assert!(!is_called(name, &gpu), "{name}");
+        }
     }
 
     #[test]

@@ -358,9 +358,12 @@ fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample
     (sample.process_busy, sample.process_busy_us) = (Some(read.busy), read.known_us);
 }
 
-/// Reads a gauge that a call writes as a whole number. Its unit is the call's.
+/// Reads a gauge that a call writes as a whole number. Its unit is the call's. All bits set means that the driver has no value.
 fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
-    get(ask).map(f64::from)
+    match get(ask)? {
+        c_uint::MAX => Err(Missing::NotReported),
+        value => Ok(f64::from(value)),
+    }
 }
 
 /// Reads the driver's present rates of GPU and memory, percent.

@@ -143,6 +143,9 @@ pub struct DeviceUsage {
     /// The driver's bits of its throttle reasons, by the last reading. `None`: not read, or it has none.
     #[serde(default)]
     throttle_bits: Option<u64>,
+    /// When those were read, CLOCK_MONOTONIC nanoseconds.
+    #[serde(default)]
+    throttle_read_ns: u64,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
     /// When it was lost; `None`: it never was.
@@ -206,7 +209,7 @@ impl DeviceUsage {
             used_bytes: gauges.remove(&Figure::MemoryUsed).map(|bytes| bytes as u64),
             run_bytes: self.recent.run_bytes.get(oldest_ns),
             busy_percent: self.recent.busy_percent.get(oldest_ns),
-            throttle_bits: self.throttle_bits.filter(|_| self.last_ns >= oldest_ns),
+            throttle_bits: self.throttle_bits.filter(|_| self.throttle_read_ns >= oldest_ns),
             is_incomplete: self.is_incomplete(),
             gauges,
         }
@@ -297,7 +300,9 @@ impl DeviceUsage {
         self.add_activity(at_ns, sample.activity.as_ref());
         if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
             self.throttle.add(at_ns, reasons);
-            self.throttle_bits = sample.throttle_bits;
+        }
+        if sample.throttle.is_some() {
+            (self.throttle_bits, self.throttle_read_ns) = (sample.throttle_bits, at_ns);
         }
         self.last_ns = at_ns;
     }

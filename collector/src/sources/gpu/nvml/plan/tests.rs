@@ -282,6 +282,7 @@ fn memory_is_read_as_asked_for_where_a_quarter_of_the_time_allows_it() {
     let mut plan = Plan::new(100 * MS, 25);
     let ids: Vec<String> = (0..8).map(|n| format!("GPU-{n}")).collect();
     plan.set_devices(&ids, &BTreeSet::new(), 0);
+    ids.iter().for_each(|id| plan.set_never(id, Kind::Gpm));
     let read = follow(&mut plan, 20_000 * MS, |kind| if kind == Kind::Lists { 2 * MS } else { MS });
     let longest_ms = longest(&read[&(Some("GPU-3".to_owned()), Kind::Memory)]) / MS;
     assert!(longest_ms <= 130, "{longest_ms}");
