@@ -70,15 +70,18 @@ pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] 
     ranks
 }
 
-/// A hash of the way and of the job's ids. It stands for the job, since a [`Rank`] has no room for the ids.
-fn job_hash(way_number: u32, ids: &[Option<&[u8]>]) -> u32 {
-    let mut hash = way_number;
+/// A hash of the job's ids, and of which launcher's variables have them (`way_number`). It stands for the job, since a [`Rank`] has no
+/// room for the ids.
+fn job_hash(way_number: u8, ids: &[Option<&[u8]>]) -> u32 {
+    /// FNV-1a's hash of no bytes.
+    const EMPTY: u32 = 0x811c_9dc5;
+    let mut hash = hashed(EMPTY, &way_number);
     for id in ids {
         for byte in id.unwrap_or_default() {
             hash = hashed(hash, byte);
         }
         // This marks the end of an id: without it, `1`, `23` and `12`, `3` would have the same hash.
-        hash ^= 0xff;
+        hash = hashed(hash, &0xff);
     }
     hash
 }
@@ -115,6 +118,13 @@ mod tests {
 
     fn first(variables: &[(&str, &str)]) -> Option<(u32, u32)> {
         ranks_in(variables).into_iter().flatten().next().map(|rank| (rank.rank, rank.count))
+    }
+
+    #[test]
+    fn jobs_of_different_launchers_have_different_hashes() {
+        let id = |text: &'static str| [Some(text.as_bytes()), None];
+        assert_ne!(job_hash(1, &id("2")), job_hash(2, &id("1")));
+        assert_ne!(job_hash(3, &[Some(b"1"), Some(b"23")]), job_hash(3, &[Some(b"12"), Some(b"3")]));
     }
 
     // Requirement: OUT-12

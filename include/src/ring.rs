@@ -203,8 +203,9 @@ impl<'a, const N: usize> Ring<'a, N> {
         let mut record = [0u32; N];
         for (i, (out, cell)) in record.iter_mut().zip(slot).enumerate() {
             let value = cell.load(Ordering::Relaxed);
-            // The last word had the right tag a moment ago. If it no longer has, the file was truncated and reads as zeros.
+            // A writer leaves a payload of 0 unwritten, but in the last word.
             let is_zero = i + 1 < N && value == word(empty(lap), 0);
+            // The last word had the right tag a moment ago. If it no longer has, the file was truncated and reads as zeros.
             if tag_of(value) != full && !is_zero {
                 return Pop::Damaged;
             }

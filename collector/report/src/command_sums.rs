@@ -107,7 +107,8 @@ impl CallSums {
     }
 }
 
-/// Adds up two sums of calls, if there are two. The quality is left to the caller.
+/// Adds up two sums of calls; one alone is returned as it is. A figure that one of them lacks is unknown in the sum. The caller sets the
+/// quality.
 fn plus(one: Option<CommandCalls>, other: Option<CommandCalls>) -> Option<CommandCalls> {
     let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
     let sum = |field: fn(&CommandCalls) -> Option<u64>| Some(field(&a)?.saturating_add(field(&b)?));

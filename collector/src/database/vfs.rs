@@ -42,12 +42,13 @@ pub(super) fn open(name: &Path, flags: OpenFlags) -> rusqlite::Result<Connection
 
 /// Registers the VFS with SQLite, and returns SQLite's code. Time, sleep and random numbers are those of SQLite's own VFS.
 fn register() -> c_int {
-    // SAFETY: SQLite's own VFS is never freed, and neither is this one.
+    // SAFETY: SQLite's own VFS is never freed, and neither is this one. SQLite only reads it once it is registered.
     unsafe {
         let base = ffi::sqlite3_vfs_find(ptr::null());
         let Some(&own) = base.as_ref() else { return ffi::SQLITE_ERROR };
         let own = sqlite3_vfs {
             iVersion: 1,
+            // SQLite makes room of this size for each file, which this VFS or SQLite's own fills (see `open_file`).
             szOsFile: own.szOsFile.max(size_of::<OpenFile>() as c_int),
             pNext: ptr::null_mut(),
             zName: NAME.as_ptr(),

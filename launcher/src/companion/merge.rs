@@ -144,8 +144,8 @@ fn no_report(paths: &[PathBuf], files: &ReportFiles) -> UsageError {
     }
 }
 
-/// Finds the files that the arguments `paths` stand for, by path, each once. In a directory, the report's own `outputs` are left out: an
-/// earlier merge can have written them.
+/// Finds the files that the arguments `paths` stand for, by path as given. A file under two paths is found later, as a copy. In a
+/// directory, the `outputs` of this merge are left out: an earlier one can have written them.
 ///
 /// # Errors
 /// If a directory can't be read.

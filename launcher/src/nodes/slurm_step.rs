@@ -163,8 +163,9 @@ fn configuration(named: &Path, user: User) -> Option<PathBuf> {
     Some(Path::new(&directory).join(named.file_name()?))
 }
 
-/// Forks, and goes on in the child, in a session of its own. Its parent ends, so it is no child of the launcher, which would count
-/// it as a part of the run. The terminal's Ctrl-C is for the command, and does not reach the new session. Async-signal-safe.
+/// Forks, and goes on in the child, in a session of its own. The parent ends. The launcher is no subreaper yet, so it does not inherit
+/// the child, and does not count it as a part of the run. In the new session, the terminal's Ctrl-C does not reach srun.
+/// Async-signal-safe.
 fn detach(inherited: InheritedState) -> io::Result<()> {
     // SAFETY: fork has no precondition. The child goes on in a copy of this process's memory, of which it uses no lock.
     match unsafe { libc::fork() } {

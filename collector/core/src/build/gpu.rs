@@ -1,13 +1,13 @@
 //! The GPU part of a report, made from what the run has gathered of each device ([`GpuUsage`]). No driver is called here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::gpu::{Device, Figure, Missing, NVIDIA, Vendor};
 use crate::model::groups::Groups;
 use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory,
     GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid,
-    HeavyProcess, MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
+    HeavyProcess, MaxGpuRam, OTHER_COMMANDS, Percent, ProcessGpu, ProcessUsage,
 };
 use crate::model::tree_sample::larger;
 use crate::run::gpu::GpuUsage;
@@ -412,11 +412,13 @@ fn max_sm(used: &ProcessGpuUse) -> Option<f64> {
     used.devices.values().filter_map(|on| on.busy.max).reduce(f64::max)
 }
 
-/// Adds to each command what its processes used of GPUs.
+/// Adds to each command what its processes used of GPUs. Processes whose command has no entry of its own are in [`OTHER_COMMANDS`].
 pub(super) fn with_gpu_use(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
     let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
+    let has_entry: BTreeSet<String> = commands.iter().map(|command| command.command.clone()).collect();
     for used in usage.processes.by_id.values() {
-        let command = by_name.entry(&used.command).or_default();
+        let name = if has_entry.contains(&*used.command) { &*used.command } else { OTHER_COMMANDS };
+        let command = by_name.entry(name).or_default();
         command.count += 1;
         command.peak_ram_bytes = command.peak_ram_bytes.max(used.peak_bytes);
         command.max_sm_percent = larger(command.max_sm_percent, max_sm(used));

@@ -57,8 +57,8 @@ pub(super) fn calls_of_run(inputs: &Inputs) -> Result<IoCalls, String> {
         return Err("gpu-track-run was killed".into());
     }
     if exit.is_none() && inputs.config.restarts > 0 {
-        // Only the launcher knows, and it tells at the end.
-        return Err("the counts have what a killed collector did".into());
+        // How much that was the launcher knows, and it tells at the end (`helper_calls`).
+        return Err("a killed collector's own I/O is still in the counts, until the run ends".into());
     }
     let calls = read?;
     if let Some(reason) = not_reaped(inputs) {

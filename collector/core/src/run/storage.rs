@@ -120,7 +120,8 @@ impl Storage {
             // dates it. Records tell it in the end (`note_known`).
             Some(io) if is_first => (io.last_sum, io.deficit) = (sum, IoBytes::default()),
             Some(io) => {
-                // Processes that were found since the last reading are in this sum, with what they did before the attach.
+                // Processes found since the last reading bring their I/O from before the attach into `sum`. It is not the run's. So it
+                // is added to the last sum, too, and is no growth.
                 let newly_found = bytes_before_attach.with(io.before_attach, u64::saturating_sub);
                 io.last_sum = io.last_sum.with(newly_found, u64::saturating_add);
                 io.add(sum);

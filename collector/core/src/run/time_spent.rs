@@ -52,7 +52,7 @@ pub(crate) type ByState = [u64; STATES];
 pub(crate) struct CommandSums {
     /// Its name.
     pub command: Arc<str>,
-    /// The wall time that it decided, nanoseconds.
+    /// The wall time that counts as its own, since its threads were what the tree waited for or computed with, nanoseconds.
     pub wall_ns: ByState,
     /// The time of its threads, nanoseconds.
     pub thread_ns: ByState,
@@ -337,8 +337,8 @@ impl TimeSpent {
         &mut self.commands[index]
     }
 
-    /// Adds the commands that decided least to one without a name, if there are too many. Those with live processes stay as long as they
-    /// are few: one that has just begun has decided nothing yet.
+    /// If there are too many commands, adds those with the least wall time to one without a name. Commands with live processes stay as long
+    /// as they are few: one that has just begun has no wall time yet.
     fn merge_least(&mut self, alive: &ByCommand) {
         if self.commands.len() <= MAX_COMMANDS + 1 {
             return;

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::tree::Tree;
 
-/// Records may name this many processes beyond twice those that the machine has made since the session's start: they may have
-/// existed before. More are evidence of forgery.
+/// Records may name this many processes more than twice those that the machine has made since the session's start, since some existed
+/// before. Twice: a process can be reported from inside and from outside of its pid namespace. More are evidence of forgery.
 const MAX_FROM_BEFORE: u64 = 1000;
 /// This many live processes of other pid namespaces that only records show are evidence of forgery.
 const MOST_UNSEEN: usize = 16_384;

@@ -152,7 +152,7 @@ impl Merger {
         let quantities = Quantities::from_report(&report, &axis);
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
-        // The run is the launcher's command. An agent has none, or a daemon of MPI, whose words and end are not those of the run.
+        // An agent's report has no command, or a daemon of MPI as its command. That is not the command of the run.
         if !self.plan.is_of_agent(number) {
             self.endings.add(span.end_us, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);

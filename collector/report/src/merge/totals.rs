@@ -13,6 +13,8 @@ const MOST_STATIC: usize = 100;
 const MOST_USERS: usize = 100;
 /// Maximum number of entries of what was started elsewhere.
 const MOST_ELSEWHERE: usize = 1000;
+/// Maximum number of further entries, without a target. A hostile report can name any number of programs.
+const MOST_PROGRAMS_ELSEWHERE: usize = 100;
 /// The largest mean of RAM, bytes: no node has an exabyte, and a larger number is forged.
 const MOST_MEAN_BYTES: f64 = 1e18;
 /// Why a report lacks figures of calls.
@@ -366,27 +368,33 @@ fn add_user(all: &mut Vec<OtherUser>, user: OtherUser) {
     }
 }
 
-/// Adds work that a run started outside of its tree, such as a container.
-/// If [`MOST_ELSEWHERE`] entries are kept already, it is added to one of the same program.
+/// Adds work that a run started outside of its tree, such as a container. If [`MOST_ELSEWHERE`] entries are kept already, its target is
+/// dropped, so that all further calls of a program share an entry.
 fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
-    let started = StartedElsewhere {
+    let mut started = StartedElsewhere {
         program: cut(&started.program),
         target: started.target.as_deref().map(cut),
         reason: started.reason.as_deref().map(cut),
         ..started.clone()
     };
-    let is_full = all.len() >= MOST_ELSEWHERE;
-    let is_same = |known: &&mut StartedElsewhere| {
-        let is_alike = (known.kind, &known.program) == (started.kind, &started.program);
-        is_alike && (is_full || (&known.target, known.is_tracked) == (&started.target, started.is_tracked))
+    let find = |all: &[StartedElsewhere], started: &StartedElsewhere| {
+        let key =
+            |one: &StartedElsewhere| (one.kind, one.program.clone(), one.target.clone(), one.is_tracked);
+        all.iter().position(|known| key(known) == key(started))
     };
-    match all.iter_mut().find(is_same) {
-        Some(known) => {
+    let mut place = find(all, &started);
+    if place.is_none() && all.len() >= MOST_ELSEWHERE {
+        started.target = None;
+        place = find(all, &started);
+    }
+    match place {
+        Some(place) => {
+            let known = &mut all[place];
             known.count = known.count.saturating_add(started.count);
             known.followed = known.followed.saturating_add(started.followed);
             known.reason = known.reason.take().or(started.reason);
         }
-        None if !is_full => all.push(started),
+        None if all.len() < MOST_ELSEWHERE + MOST_PROGRAMS_ELSEWHERE => all.push(started),
         None => {}
     }
 }

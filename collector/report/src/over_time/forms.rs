@@ -76,7 +76,8 @@ pub fn json(over_time: &OverTime) -> String {
 pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
     let statistics = statistics(over_time);
-    let title = format!("{} points in {} s", over_time.points.len(), short(last_s));
+    let count = over_time.points.len();
+    let title = format!("{count} point{} in {} s", if count == 1 { "" } else { "s" }, short(last_s));
     let name = |column: &Statistics| quote::cut_middle(&quote::escape(&column.name), NAME_COLUMNS);
     let names: Vec<String> = statistics.iter().map(name).collect();
     let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);

@@ -192,8 +192,9 @@ impl Live {
         points
     }
 
-    /// The time without a sample, seconds, from which on a run is silent. Samples are `--st` apart, or further where they
-    /// cost much, as the last two show. `last`: the sample of the number `newest`.
+    /// After how many seconds without a sample a run counts as silent: [`SILENT_INTERVALS`] times `--st`, and at least [`SILENT_S`].
+    /// Samples that cost much are further apart, so the time between the last two counts if that is longer. `last`: the sample of the
+    /// number `newest`.
     fn silence_limit_s(&self, newest: u64, last: &Sample) -> f64 {
         let interval_s = self.summary.as_ref().and_then(Summary::sampling_interval_s).unwrap_or(0.0);
         let before = newest.checked_sub(1).and_then(|number| self.file.sample(number));

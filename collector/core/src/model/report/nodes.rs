@@ -99,7 +99,7 @@ pub struct Node {
     pub state: NodeState,
     /// How many reports are of it.
     pub reports: u64,
-    /// Until when reports tell of it, by its corrected clock: RFC 3339 in UTC.
+    /// Time up to which all its reports have figures, by its corrected clock: RFC 3339 in UTC.
     #[serde(with = "crate::model::timestamp::option", default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_heard_at: Option<SystemTime>,

@@ -82,8 +82,8 @@ impl Tree {
                 // The usage includes the child's own CPU time, so a clock above that is a false claim.
                 let most_ns = usage.cpu_us().saturating_mul(1000);
                 let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
-                let reaper_max_rss_bytes = bytes(reaper_max_rss_kib);
-                let record = ReapRecord { status, usage, clock_ns, reaper_max_rss_bytes };
+                let maker_max_rss_bytes = bytes(reaper_max_rss_kib);
+                let record = ReapRecord { status, usage, clock_ns, maker_max_rss_bytes };
                 self.reaped(origin, child, record, now_ns);
             }
             Event::SpawnFailed { .. } => {

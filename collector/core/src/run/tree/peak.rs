@@ -211,13 +211,13 @@ impl Process {
             Image::Forked { rss_at_fork_bytes } => {
                 Some(rss_at_fork_bytes.saturating_add(Tolerance::rss(rss_at_fork_bytes)))
             }
-            // No START says what it inherited: at most its parent's maximum, and what it grew by itself before its exec. The file
-            // pages that a fork child read in again are in no record.
+            // No START record says what it inherited. That is at most the maximum of its maker, and what it grew by before its exec. A
+            // fork child also reads file pages in again, which no record counts.
             Image::Uninstrumented | Image::Unknown => {
                 let unreported = if self.program.has_record { Tolerance::FILE_PAGES_BYTES } else { 0 };
                 let earlier = self.program.earlier_images_peak_bytes.unwrap_or(0);
                 let grown = earlier.max(self.program.copy_growth_bytes).saturating_add(unreported);
-                Some(reaped.reaper_max_rss_bytes.saturating_add(grown))
+                Some(reaped.maker_max_rss_bytes.saturating_add(grown))
             }
             Image::Borrowed => None,
         }

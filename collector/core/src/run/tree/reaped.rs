@@ -133,8 +133,8 @@ impl Tree {
             Parent::Unknown => false,
         };
         // A child inherits no more than the peak of the process that made it. The peak of another reaper is no bound for it.
-        let reaper_max_rss_bytes = if is_maker { record.reaper_max_rss_bytes } else { u64::MAX };
-        process.end.reaped = Some(ReapRecord { reaper_max_rss_bytes, ..record });
+        let maker_max_rss_bytes = if is_maker { record.maker_max_rss_bytes } else { u64::MAX };
+        process.end.reaped = Some(ReapRecord { maker_max_rss_bytes, ..record });
         if record.clock_ns.is_some() {
             process.observed.cpu_ns = process.observed.cpu_ns.max(record.clock_ns);
             process.cpu.is_clock_final = true;

@@ -88,8 +88,8 @@ pub struct ReapRecord {
     pub usage: Rusage,
     /// The child's own CPU time of the run, nanoseconds, if its clock was read after its end.
     pub clock_ns: Option<u64>,
-    /// The reaper's ru_maxrss, bytes.
-    pub reaper_max_rss_bytes: u64,
+    /// ru_maxrss of the process that made it, bytes; `u64::MAX` if another one reaped it, whose maximum is no bound.
+    pub maker_max_rss_bytes: u64,
 }
 
 impl ReapRecord {
@@ -136,7 +136,7 @@ mod tests {
     fn reaped_record_has_only_the_own_cpu_time_since() {
         let usage =
             Rusage { user_us: 5_000_000, max_rss_bytes: 1 << 30, output_blocks: 7, ..Rusage::default() };
-        let record = ReapRecord { status: 0, usage, clock_ns: Some(2_300_000_000), reaper_max_rss_bytes: 0 };
+        let record = ReapRecord { status: 0, usage, clock_ns: Some(2_300_000_000), maker_max_rss_bytes: 0 };
         let since = record.since(&before());
         let own = Rusage { user_us: 300_000, ..Rusage::default() };
         assert_eq!((since.usage, since.clock_ns), (own, Some(300_000_000)));

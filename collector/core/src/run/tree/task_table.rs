@@ -127,7 +127,8 @@ impl TaskTable {
         })
     }
 
-    /// The task of a process of the task `from` that has this mark: `from` itself if that has the mark, too.
+    /// Returns the task that a process of the task `from` is in after it got this mark, and makes that task if it is new. The process
+    /// stays in `from` if that has the mark already, is [`TaskId::OTHERS`], or is as deep as a task can be.
     fn enter_one(
         &mut self,
         from: TaskId,

@@ -96,8 +96,8 @@ impl CpuUsage {
         self.close(end_ns)
     }
 
-    /// Closes the open window, and opens the next one. The closed one's utilisation raises the maximum, goes into the histogram,
-    /// and is the last until another window closes. Returns it, percent; `None`: the window has no length, and stays open.
+    /// Closes the open window, and opens the next one. The utilisation of the closed one becomes `last_percent`, and counts for the
+    /// maximum and the histogram. Returns it, percent; `None`: the window has no length, and stays open.
     fn close(&mut self, at_ns: u64) -> Groups<Option<f64>> {
         let length_ns = at_ns.saturating_sub(self.open_since_ns);
         if length_ns == 0 {

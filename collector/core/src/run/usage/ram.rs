@@ -80,7 +80,7 @@ impl Sums {
     }
 }
 
-/// The largest amounts of the tree's memory in swap at a sample, each on its own.
+/// The peak of the tree's memory in swap, and that of its footprint and swap together. They can be of different samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwapPeaks {
     /// In swap, bytes.

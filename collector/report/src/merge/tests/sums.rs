@@ -380,6 +380,28 @@ fn report_that_fails_after_the_first_look_is_left_out_and_its_node_is_missing() 
     assert_eq!((report.merged.unwrap().nodes, report.cpu_time.total_s), (1, full().cpu_time.total_s));
 }
 
+// Requirement: SEE-35
+#[test]
+fn work_elsewhere_beyond_the_list_is_added_up_by_program() {
+    let entry = |program: &str, target: String, count| StartedElsewhere {
+        kind: ElsewhereKind::Host,
+        program: program.into(),
+        target: Some(target),
+        count,
+        followed: 0,
+        reason: None,
+        is_tracked: false,
+    };
+    let [mut first, mut second] = ["n1", "n2"].map(of_node);
+    first.coverage.elsewhere = (0..1000).map(|n| entry("ssh", format!("host{n}"), 1)).collect();
+    second.coverage.elsewhere =
+        vec![entry("pdsh", "a".into(), 7), entry("pdsh", "b".into(), 2), entry("ssh", "host3".into(), 1)];
+    let both = merged(&[first, second]).coverage.elsewhere;
+    let beyond = StartedElsewhere { target: None, ..entry("pdsh", String::new(), 9) };
+    assert!(both.contains(&beyond) && both.contains(&entry("ssh", "host3".into(), 2)), "{:?}", both.last());
+    assert_eq!(both.iter().map(|entry| entry.count).sum::<u64>(), 1010);
+}
+
 // Requirement: SEE-35, HINT-18
 #[test]
 fn what_was_started_elsewhere_adds_up_without_nodes_that_have_a_report() {

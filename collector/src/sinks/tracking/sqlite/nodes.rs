@@ -30,7 +30,7 @@ const TABLES: &str = "
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 
 /// Writes the tables into a database, in one transaction. A report that is not a merged one has no such tables. `is_of_run`: the
-/// database is the tracking file of a run. It gets nothing if it has no rows, as that of a run that was not tracked.
+/// database is the tracking file of a run. If the run made no tables in it, since it was not tracked, these are left out, too.
 pub(in crate::sinks::tracking) fn write(
     target: &StreamFile,
     report: &Report,

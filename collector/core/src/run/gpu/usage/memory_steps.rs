@@ -92,8 +92,8 @@ impl HeldMemory {
     /// `None`: one of them is not known.
     fn note_amount(&mut self, list: MemoryList, now_bytes: Option<u64>) -> Option<(Amount, u64)> {
         let before = self.known.since(list.oldest_ns);
-        // If the list does not tell, the amount before stays, but can get too old from now on. This includes the 0 of `Began`, since
-        // the process is listed now and may hold memory.
+        // If the list does not tell, the amount before stays, as `Held`, which can get too old. `Began` becomes `Held` with 0 bytes: the
+        // process is listed by now, and may hold memory.
         self.known = match now_bytes {
             Some(bytes) => KnownAmount::Held(list.at_ns, bytes),
             None => before.map_or(KnownAmount::No, |held| KnownAmount::Held(held.at_ns, held.bytes)),
