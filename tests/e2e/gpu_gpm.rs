@@ -161,3 +161,19 @@ fn dcgm_that_runs_beside_is_said_where_the_counters_are_read() {
     assert!(says(run(GPM, &[])));
     assert!(!says(run(GPM, &["--no-gpm"])) && !says(run("", &[])));
 }
+
+// Requirement: GPU-84
+#[test]
+fn what_the_figures_mean_is_in_the_report_and_its_summary() {
+    let gpus = FakeGpus::new(1, &format!("{GPM}\n0.samples ring 100 20000 97\n0.process_times turns"));
+    let words = ["hold:0:500,c,97", "for:2500", "sampled"];
+    let run = gpus.tracked(gpus.words(&words)).options(&["--summary"]).run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let report = run.report();
+    let findings = report.gpu(GPU0).array("findings").to_vec();
+    let found = findings.iter().find(|finding| finding["kind"] == "sms_idle").unwrap();
+    assert_eq!(found["percent"].as_f64(), Some(18.0), "{found}");
+    assert!(found["of_percent"].as_f64().unwrap() > 50.0, "{found}");
+    let text = format!("GPU 0: {}", found["text"].as_str().unwrap());
+    assert!(run.stderr.contains(&text), "{}", run.stderr);
+}

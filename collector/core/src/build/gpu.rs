@@ -212,8 +212,11 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         reason: missing.to_string(),
     };
     let mean_ns = gpu.lists.read.mean_ns();
-    let throttle =
-        |(reason, ns): (&String, &u64)| GpuThrottle { reason: reason.clone(), time_s: *ns as f64 / 1e9 };
+    let throttle = |(reason, ns): (&String, &u64)| GpuThrottle {
+        reason: reason.clone(),
+        time_s: *ns as f64 / 1e9,
+        mean_sm_mhz: gpu.throttle.clock_mhz(reason),
+    };
     GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
@@ -242,6 +245,8 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             max_memory_percent: gpu.max(Figure::MemoryUtilization),
         },
         activity: activity_of(gpu),
+        // They need the other GPUs, too, and are added later.
+        findings: None,
         power: power_of(gpu),
         max_temperature_c: gpu.max(Figure::Temperature),
         clocks: GpuClocks {
@@ -260,6 +265,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             // The counters are not read any more once the rates are known.
             tx_bytes: bytes_of(gpu, Figure::PcieTxRate).or_else(|| total_of(gpu, Figure::PcieTx)),
             rx_bytes: bytes_of(gpu, Figure::PcieRxRate).or_else(|| total_of(gpu, Figure::PcieRx)),
+            link_bytes_per_s: gpu.link_bytes_per_s,
         },
         errors: errors_of(gpu),
         processes: processes_on(usage, &device.id),

@@ -6,6 +6,7 @@ mod containers;
 mod contention;
 mod events;
 mod gpu;
+mod gpu_findings;
 mod hints;
 mod inputs;
 mod io;
@@ -124,6 +125,7 @@ pub fn report(inputs: &Inputs) -> Report {
         ranks: None,
     };
     // 3. What is concluded from the report itself.
+    gpu_findings::add_findings(&mut report.gpus, report.wall_s);
     report.time_spent = Some(time_spent::time_spent(&inputs.run.time_spent, &report));
     report.warnings = warnings::warnings(inputs, &report);
     report.hints = hints::hints(&report, &basis(inputs));

@@ -25,6 +25,7 @@ pub mod journal;
 pub mod kernel_errors;
 pub mod kernel_event;
 pub mod live;
+pub mod mig_profiles;
 pub mod mpi_daemons;
 pub mod named;
 pub mod observation;

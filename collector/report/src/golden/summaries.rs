@@ -144,6 +144,8 @@ fn on_gpus() -> Report {
     report.hints = Hints {
         gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![] }),
         gpu_memory: Some(GpuMemoryHint {
+            mig_profile: None,
+            card_gb: None,
             bytes: 69 << 30,
             basis_bytes: 61_200_000_000,
             device: report.gpus[0].id.clone(),

@@ -142,6 +142,13 @@ fn filled() -> Vec<Report> {
         cpus: of_full.hints.cpus,
         gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec!["GPU-2".into()] }),
         gpu_memory: Some(GpuMemoryHint {
+            mig_profile: Some(MigProfileHint {
+                profile: "2g.20gb".into(),
+                card: "H100 80 GB".into(),
+                usable_bytes: 20_000_000_000,
+                sm_percent: 28.5,
+            }),
+            card_gb: Some(24),
             bytes: 14 << 30,
             basis_bytes: 12_000_000_000,
             device: "GPU-1".into(),
@@ -472,7 +479,10 @@ fn report_of_schema_2_is_read_with_a_note() {
     original.processes.heaviest.iter_mut().for_each(|process| process.start_s = None);
     original.processes.by_command.iter_mut().for_each(|command| command.calls = None);
     original.processes.calls_reason = None;
-    original.gpus.iter_mut().for_each(|gpu| gpu.activity = GpuActivity::default());
+    for gpu in &mut original.gpus {
+        (gpu.activity, gpu.findings, gpu.pcie.link_bytes_per_s) = (GpuActivity::default(), None, None);
+        gpu.throttle.iter_mut().flatten().for_each(|throttle| throttle.mean_sm_mhz = None);
+    }
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
         series: Series::default(),

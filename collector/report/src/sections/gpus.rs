@@ -3,11 +3,13 @@
 use super::usage::gauge;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{energy, number, short};
-use crate::model::report::{GpuDevice, Report};
+use crate::model::report::{GpuDevice, GpuFindingKind, Report};
 use crate::units::Units;
 
 /// Maximum number of rows of used GPUs in the summary.
 const MAX_ROWS: usize = 4;
+/// Maximum number of findings about GPUs in the summary. All are in the full text.
+const MOST_FINDINGS: usize = 2;
 
 /// Makes a section for each GPU.
 pub(super) fn gpus(gpus: &[GpuDevice], units: Units) -> Section {
@@ -26,6 +28,7 @@ fn device(gpu: &GpuDevice, units: Units) -> Section {
         .text("Part of", gpu.parent.clone())
         .text("Driver", gpu.driver_version.clone())
         .text("Runtime", gpu.runtime_version.clone())
+        .section(findings(gpu))
         .text("Lost", gpu.lost_at_s.map(|at_s| units.after_the_start(at_s)))
         .section(memory(gpu, units))
         .section(utilization(gpu))
@@ -43,6 +46,39 @@ fn device(gpu: &GpuDevice, units: Units) -> Section {
         .count("ECC errors uncorrected", gpu.errors.ecc_uncorrected)
         .count("XID errors", xid_errors)
         .section(processes(gpu, units))
+}
+
+/// Makes the part about what a GPU's figures mean.
+fn findings(gpu: &GpuDevice) -> Section {
+    let rows = gpu.findings.iter().flatten().map(|finding| (name_of(finding.kind), finding.text.clone()));
+    rows.fold(Section::new("Findings"), |section, (name, text)| section.text(name, text))
+}
+
+/// What a finding is called.
+fn name_of(kind: GpuFindingKind) -> &'static str {
+    match kind {
+        GpuFindingKind::SmsIdle => "SMs idle",
+        GpuFindingKind::TensorUnused => "Tensor cores not used",
+        GpuFindingKind::BandwidthBound => "Bound by memory",
+        GpuFindingKind::PcieBound => "Bound by PCIe",
+        GpuFindingKind::Throttled => "Throttled",
+        GpuFindingKind::PowerCapped => "Power-capped",
+        GpuFindingKind::Unbalanced => "Uneven",
+    }
+}
+
+/// Makes the summary's lines of what the figures of GPUs mean, `most` at most.
+pub(super) fn finding_rows(report: &Report, most: usize) -> Vec<Block> {
+    let of_gpu = |gpu: &GpuDevice| {
+        let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
+        gpu.findings
+            .iter()
+            .flatten()
+            .map(move |finding| format!("GPU {number}: {}", finding.text))
+            .collect::<Vec<_>>()
+    };
+    let all = report.gpus.iter().flat_map(of_gpu);
+    all.take(most.min(MOST_FINDINGS)).map(|text| Block::text("", text)).collect()
 }
 
 /// Makes the part about a GPU's memory.

@@ -39,6 +39,7 @@ pub(super) fn next_job(report: &Report, units: Units) -> Section {
         // In a section without a title, it is a detail of the row above.
         .section(Section::default().section(held_idle))
         .text("GPU memory", hints.gpu_memory.as_ref().map(|hint| gpu_memory(hint, units)))
+        .text("GPU with room", hints.gpu_memory.as_ref().and_then(gpu_with_room))
         .text("sbatch", unless_empty(slurm(hints)))
         .text("Nextflow", unless_empty(nextflow(hints)))
         .text("Snakemake", unless_empty(snakemake(hints)))
@@ -84,6 +85,14 @@ fn gpu_memory(hint: &GpuMemoryHint, units: Units) -> String {
     let (memory, from) = (slurm_memory(hint.bytes), units.gpu_bytes(hint.basis_bytes));
     let given = given(hint.capacity_bytes.map(|bytes| units.gpu_bytes(bytes)), hint.is_fitting);
     format!("{memory} on one GPU, from the most that it held on one, {from}{given}")
+}
+
+/// Formats which GPU, and which part of this one, have room for what the run held. `None`: no smaller one is known.
+fn gpu_with_room(hint: &GpuMemoryHint) -> Option<String> {
+    let card = hint.card_gb.map(|gb| format!("one of {gb} GB"));
+    let part = hint.mig_profile.as_ref();
+    let part = part.map(|part| format!("MIG profile {} of {}", part.profile, part.card));
+    Some(join([card, part], "; ")).filter(|text| !text.is_empty())
 }
 
 fn at_least(is_lower_bound: bool) -> &'static str {
@@ -211,7 +220,9 @@ fn remarks(report: &Report, units: Units) -> Vec<String> {
     if let Some(hint) = hints.gpu_memory.as_ref().filter(|hint| !hint.is_fitting) {
         let capacity = hint.capacity_bytes.map(|bytes| format!(" of {}", units.gpu_bytes(bytes)));
         let (memory, held) = (slurm_memory(hint.bytes), units.gpu_bytes(hint.basis_bytes));
-        remarks.push(format!("GPU memory: {memory}, as it held {held}{}", capacity.unwrap_or_default()));
+        let part = hint.mig_profile.as_ref().map(|part| format!("; a slice {} has room", part.profile));
+        let [capacity, part] = [capacity, part].map(Option::unwrap_or_default);
+        remarks.push(format!("GPU memory: {memory}, as it held {held}{capacity}{part}"));
     }
     remarks.extend(hints.withheld.clone());
     remarks

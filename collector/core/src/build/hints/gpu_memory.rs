@@ -2,7 +2,15 @@
 
 use super::{GIB, Policy, fits};
 use crate::model::gpu::Figure;
-use crate::model::report::{GpuDevice, GpuMemoryHint, Report};
+use crate::model::mig_profiles;
+use crate::model::report::{GpuDevice, GpuMemoryHint, MigProfileHint, Report};
+
+/// Memory of usual GPUs, GB, as people call it.
+const CARDS_GB: [u32; 9] = [16, 24, 32, 40, 48, 80, 96, 141, 192];
+/// The part of that which programs can use at least: an A30 of 24 GB has 23.4 GiB.
+const USABLE_PART: f64 = 0.95;
+/// A GPU that is busy for less of the time needs one slice, percent: Princeton's jobstats says so.
+const BUSY_OF_ONE_SLICE: f64 = 15.0;
 
 /// Makes the hint, or gives why there is none. GPUs differ in memory by whole gibibytes, so the hint is rounded up to a whole one.
 pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
@@ -30,12 +38,49 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     let (basis_bytes, gpu) = largest.ok_or("no process of the run used a GPU")?;
     let capacity_bytes = gpu.memory.total_bytes;
     let wanted_bytes = ((basis_bytes as f64 * Policy::MEMORY_FACTOR) as u64).max(1);
+    let mig_profile = mig_profile(gpu, wanted_bytes);
     Ok(GpuMemoryHint {
+        card_gb: card_gb(wanted_bytes, capacity_bytes),
+        mig_profile,
         bytes: wanted_bytes.div_ceil(GIB).saturating_mul(GIB),
         basis_bytes,
         device: gpu.id.clone(),
         capacity_bytes,
         is_fitting: capacity_bytes.is_some_and(|capacity| fits(basis_bytes as f64, capacity as f64)),
+    })
+}
+
+/// The smallest usual memory, GB, in which this much has room. `None`: it is no smaller than the GPU's own, or none is large enough.
+fn card_gb(wanted_bytes: u64, capacity_bytes: Option<u64>) -> Option<u32> {
+    let usable = |gb: u32| f64::from(gb) * USABLE_PART * GIB as f64;
+    let smallest = CARDS_GB.into_iter().find(|gb| usable(*gb) >= wanted_bytes as f64)?;
+    let own = capacity_bytes.map(|bytes| bytes as f64)?;
+    (usable(smallest) < own * USABLE_PART).then_some(smallest)
+}
+
+/// The smallest MIG profile of a GPU in which this much memory has room, and what its SMs did. `None`: there is none, or what the SMs did
+/// is not known. A GPU that is a part already is no card.
+fn mig_profile(gpu: &GpuDevice, wanted_bytes: u64) -> Option<MigProfileHint> {
+    if gpu.parent.is_some() {
+        return None;
+    }
+    let card = mig_profiles::card(gpu.name.as_deref()?, gpu.memory.total_bytes?)?;
+    let busy = gpu.utilization.mean_percent?;
+    let slices = if busy < BUSY_OF_ONE_SLICE {
+        1.0
+    } else {
+        // While it was busy: what is idle between two kernels is so on a part, too.
+        let sms = gpu.activity.mean_sm_percent?.min(busy) / busy;
+        (sms * Policy::MEMORY_FACTOR * f64::from(card.slices)).ceil()
+    };
+    let has_room = |profile: &&mig_profiles::Profile| {
+        profile.usable_bytes() >= wanted_bytes && f64::from(profile.slices) >= slices
+    };
+    card.profiles.iter().find(has_room).map(|profile| MigProfileHint {
+        profile: profile.name.to_owned(),
+        card: card.name.to_owned(),
+        usable_bytes: profile.usable_bytes(),
+        sm_percent: f64::from(profile.slices) / f64::from(card.slices) * 100.0,
     })
 }
 
@@ -84,6 +129,31 @@ mod tests {
             assert_eq!((hint.basis_bytes, hint.capacity_bytes), (held, Some(80 * GIB)));
             assert_eq!(hint.device, if held == 0 { "A" } else { "B" });
         }
+    }
+
+    // Requirement: HINT-53
+    #[test]
+    fn smallest_part_of_the_card_that_has_room_is_named_and_never_the_whole() {
+        let profile = |name: &str, gib: u64, held: u64, busy: f64, sms: Option<f64>| {
+            let mut gpu = gpu("A", Some(true), Some(held));
+            gpu.name = Some(name.into());
+            gpu.memory.total_bytes = Some(gib * GIB);
+            (gpu.utilization.mean_percent, gpu.activity.mean_sm_percent) = (Some(busy), sms);
+            let hint = hint(vec![gpu]).unwrap();
+            (hint.mig_profile.map(|profile| profile.profile), hint.card_gb)
+        };
+        let h100 = |held, busy, sms| profile("NVIDIA H100 80GB HBM3", 80, held, busy, sms);
+        let part = |name: &str| Some(name.to_owned());
+        assert_eq!(h100(5 * GB, 10.0, None), (part("1g.10gb"), Some(16)), "little work, as jobstats has it");
+        // 1.2 times the memory must fit in what programs can use: 9.5 GiB, not 10 GB.
+        assert_eq!(h100(9 * GB, 10.0, None).0, part("2g.20gb"));
+        assert_eq!(h100(5 * GB, 90.0, Some(18.0)).0, part("2g.20gb"), "its SMs take two sevenths");
+        assert_eq!(h100(5 * GB, 50.0, Some(49.0)).0, None, "while it is busy it takes them all");
+        assert_eq!(h100(5 * GB, 50.0, None).0, None, "what the SMs do is not known");
+        assert_eq!(h100(70 * GB, 10.0, None), (None, None), "the whole card");
+        assert_eq!(h100(30 * GB, 10.0, None), (part("3g.40gb"), Some(40)));
+        assert_eq!(profile("NVIDIA GeForce RTX 4090", 24, GB, 10.0, None), (None, Some(16)));
+        assert_eq!(profile("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5, GB, 10.0, None).0, None);
     }
 
     // Requirement: HINT-3

@@ -83,6 +83,9 @@ pub struct GpuDevice {
     /// What its performance counters showed.
     #[serde(default)]
     pub activity: GpuActivity,
+    /// What its figures mean, where the run used it; `None`: an earlier release made the report.
+    #[serde(default)]
+    pub findings: Option<Vec<GpuFinding>>,
     /// Power and energy.
     #[serde(default)]
     pub power: GpuPower,
@@ -254,6 +257,44 @@ pub struct GpuThrottle {
     pub reason: String,
     /// How long it applied, seconds.
     pub time_s: f64,
+    /// Clock of the processors meanwhile, MHz.
+    #[serde(default)]
+    pub mean_sm_mhz: Option<f64>,
+}
+
+/// What a GPU's figures mean: a fact, never for a difference of less than a tenth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GpuFinding {
+    /// Which fact.
+    pub kind: GpuFindingKind,
+    /// Its figure, percent.
+    pub percent: f64,
+    /// What that is compared with, or the clock that was lost, percent.
+    pub of_percent: Option<f64>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// A fact about a GPU's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum GpuFindingKind {
+    /// It was busy, and its SMs had work in less than half of that time.
+    SmsIdle,
+    /// The pipes for 32-bit numbers worked, the tensor cores did not.
+    TensorUnused,
+    /// Its memory carried 60% of what it can, or more, while it was busy.
+    BandwidthBound,
+    /// PCIe carried half of what the link can, or more.
+    PcieBound,
+    /// Heat or want of power lowered its clocks by a tenth, for a tenth of the time.
+    Throttled,
+    /// The power limit did that.
+    PowerCapped,
+    /// Another GPU of the run was busy by a tenth more of the time.
+    Unbalanced,
 }
 
 /// Bytes over PCIe: differences of the device's counters, or over `activity.measured_s` by its performance counters.
@@ -264,6 +305,9 @@ pub struct GpuPcie {
     pub tx_bytes: Option<u64>,
     /// Sent and received, bytes; `None` also if a counter can have wrapped.
     pub rx_bytes: Option<u64>,
+    /// The most that the link carries one way, bytes a second.
+    #[serde(default)]
+    pub link_bytes_per_s: Option<u64>,
 }
 
 /// Errors of a GPU during the run.

@@ -150,6 +150,20 @@ pub struct GpusHint {
     pub held_idle: Vec<String>,
 }
 
+/// A part of a GPU that is enough.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MigProfileHint {
+    /// Its name, such as `1g.10gb`.
+    pub profile: String,
+    /// The GPU that has it.
+    pub card: String,
+    /// Memory that programs can use there, bytes.
+    pub usable_bytes: u64,
+    /// Its part of the GPU's SMs, of 100.
+    pub sm_percent: f64,
+}
+
 /// How much memory a GPU needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -162,6 +176,12 @@ pub struct GpuMemoryHint {
     pub device: String,
     /// Memory of that GPU, bytes.
     pub capacity_bytes: Option<u64>,
+    /// The smallest MIG profile of that GPU that has room for the memory and the work; `None`: it takes the whole, or it is not known.
+    #[serde(default)]
+    pub mig_profile: Option<MigProfileHint>,
+    /// The smallest usual memory of a GPU that is enough, GB; `None`: that GPU's own, or more than any has.
+    #[serde(default)]
+    pub card_gb: Option<u32>,
     /// More than 70% was used: nothing to change.
     pub is_fitting: bool,
 }

@@ -49,10 +49,13 @@ pub use coverage::{
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use crashes::{Crash, CrashPlace};
 pub use gpu::{
-    CommandGpu, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
-    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
+    CommandGpu, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuFinding, GpuFindingKind, GpuGap,
+    GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization,
+    GpuXid, MaxGpuRam, ProcessGpu,
 };
-pub use hints::{CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
+pub use hints::{
+    CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, MigProfileHint, TimeBasis, TimeHint,
+};
 pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use nodes::{

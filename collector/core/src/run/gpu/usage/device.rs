@@ -146,6 +146,9 @@ pub struct DeviceUsage {
     /// When those were read, CLOCK_MONOTONIC nanoseconds.
     #[serde(default)]
     throttle_read_ns: u64,
+    /// The most that its PCIe link carries one way, bytes a second. `None`: not known.
+    #[serde(default)]
+    pub link_bytes_per_s: Option<u64>,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
     /// When it was lost; `None`: it never was.
@@ -296,10 +299,11 @@ impl DeviceUsage {
         for (figure, value) in &sample.values {
             self.add_value(reading, *figure, value, maxima);
         }
+        self.link_bytes_per_s = sample.link_bytes_per_s.or(self.link_bytes_per_s);
         self.add_busy(reading, maxima);
         self.add_activity(at_ns, sample.activity.as_ref());
         if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
-            self.throttle.add(at_ns, reasons);
+            self.throttle.add(at_ns, reasons, self.gauges.get(&Figure::SmClock).map(Gauge::last));
         }
         if sample.throttle.is_some() {
             (self.throttle_bits, self.throttle_read_ns) = (sample.throttle_bits, at_ns);

@@ -37,6 +37,11 @@ impl Gauge {
         self.last = (at_ns, value);
     }
 
+    /// The last reading.
+    pub(crate) fn last(&self) -> f64 {
+        self.last.1
+    }
+
     /// The integral over time, in the gauge's unit times seconds. `None`: there is a single reading.
     pub(crate) fn integrated(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then_some(self.integral)
@@ -268,17 +273,24 @@ impl StretchMeter {
 pub struct ThrottleTimes {
     /// Time in each reason, nanoseconds.
     ns: BTreeMap<String, u64>,
+    /// Clock of the processors in each reason, MHz.
+    #[serde(default)]
+    clocks_mhz: BTreeMap<String, StretchMeter>,
     /// When the reasons were read first and last, CLOCK_MONOTONIC nanoseconds.
     read_ns: Option<(u64, u64)>,
 }
 
 impl ThrottleTimes {
-    /// Takes in the reasons that apply at this time, CLOCK_MONOTONIC nanoseconds. Each counts for the time since the reading
-    /// before.
-    pub(crate) fn add(&mut self, at_ns: u64, reasons: &[Cow<'_, str>]) {
+    /// Takes in the reasons that apply at this time, CLOCK_MONOTONIC nanoseconds, and the clock of the processors, MHz (`None`: not
+    /// known). Each counts for the time since the reading before.
+    pub(crate) fn add(&mut self, at_ns: u64, reasons: &[Cow<'_, str>], clock_mhz: Option<f64>) {
         let (first_ns, last_ns) = self.read_ns.unwrap_or((at_ns, at_ns));
         for reason in reasons {
-            *self.ns.entry(reason.to_string()).or_default() += at_ns.saturating_sub(last_ns);
+            let since_ns = at_ns.saturating_sub(last_ns);
+            *self.ns.entry(reason.to_string()).or_default() += since_ns;
+            if let Some(mhz) = clock_mhz {
+                self.clocks_mhz.entry(reason.to_string()).or_default().add(since_ns / 1000, mhz);
+            }
         }
         self.read_ns = Some((first_ns, at_ns));
     }
@@ -286,6 +298,13 @@ impl ThrottleTimes {
     /// Nanoseconds by reason. `None`: the reasons were read once at most.
     pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
         self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
+    }
+}
+
+impl ThrottleTimes {
+    /// The mean clock of the processors while a reason applied, MHz. `None`: not known.
+    pub(crate) fn clock_mhz(&self, reason: &str) -> Option<f64> {
+        self.clocks_mhz.get(reason).and_then(StretchMeter::mean)
     }
 }
 
