@@ -325,7 +325,7 @@ fn wrong_fields_and_formats_are_refused_with_what_there_is() {
         (&["--query-gpu=index", "--format=json"], "--format: \"json\" is not allowed: one of csv"),
         (&["--query-gpu=index", "--format=noheader"], "csv[,noheader][,nounits]"),
         (&["--format=csv"], "give one of them"),
-        (&["-f", "xml"], "one of text, json, openmetrics, gpustat, dmon, pmon"),
+        (&["-f", "xml"], "one of text, line, json, openmetrics, gpustat, dmon, pmon"),
         (&["--query-gpu=index", "-l", "0"], "\"0\" is not allowed"),
     ] {
         let refused = gpus(&fake, options).output().unwrap();

@@ -6,7 +6,7 @@ use crate::metrics::MetricPoints;
 use crate::model::config::ReportTarget;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
-use crate::model::style::{Output, Style};
+use crate::model::style::{Console, Output, Style};
 
 /// A form. What its functions return ends with a newline.
 struct Format {
@@ -92,17 +92,27 @@ pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
     names().filter(|name| named(name).gpus.is_some())
 }
 
-/// A form of `gpu-track gpus`: its name, and what renders a listing. The last argument: it is the first of several listings.
-type GpusNow = (&'static str, fn(&Listing, bool) -> String);
+/// Where a listing is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// It is the first of several.
+    pub is_first: bool,
+    /// What shows it.
+    pub console: Console,
+}
+
+/// A form of `gpu-track gpus`: its name, and what renders a listing.
+type GpusNow = (&'static str, fn(&Listing, Shown) -> String);
 
 /// The forms of `gpu-track gpus`, the default first. The last three are those of other programs.
-const GPUS_NOW: [GpusNow; 6] = [
+const GPUS_NOW: [GpusNow; 7] = [
     (TEXT_NAME, |listing, _| text::gpus_now::gpus_now(listing)),
+    ("line", |listing, shown| text::gpus_line::gpus_line(listing, shown.console)),
     (JSON_NAME, |listing, _| json::gpu_line(listing)),
     (OPENMETRICS.name, |listing, _| openmetrics::gpu_list(listing)),
     ("gpustat", |listing, _| gpustat::gpustat(listing)),
-    ("dmon", text::smi_monitors::dmon),
-    (PMON_NAME, text::smi_monitors::pmon),
+    ("dmon", |listing, shown| text::smi_monitors::dmon(listing, shown.is_first)),
+    (PMON_NAME, |listing, shown| text::smi_monitors::pmon(listing, shown.is_first)),
 ];
 
 /// The name of the form with a line for each process, whose utilization is known from the second listing on.
@@ -171,11 +181,10 @@ pub fn render_gpus(listing: &Listing, format: &str) -> String {
     named(format).gpus.unwrap_or(text::gpu_list::gpu_list)(listing)
 }
 
-/// Renders the output of `gpu-track gpus` in the form of this name, or as text if there is no such form. `is_first`: it is the first
-/// of several listings.
-pub fn render_gpus_now(listing: &Listing, format: &str, is_first: bool) -> String {
+/// Renders the output of `gpu-track gpus` in the form of this name, or as text if there is no such form.
+pub fn render_gpus_now(listing: &Listing, format: &str, shown: Shown) -> String {
     let form = GPUS_NOW.iter().find(|(name, _)| *name == format).unwrap_or(&GPUS_NOW[0]);
-    (form.1)(listing, is_first)
+    (form.1)(listing, shown)
 }
 
 /// The form of this name. The command line accepts no other names; for them, this would be text.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older ones, too)
     raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
 
+from gpu_track._gpus import Gpu, GpuProcess, gpus
 from gpu_track._metrics import metric, torch_metrics
 from gpu_track._record import capture_oom, record
 from gpu_track._watchdog import MemoryWatchdog
@@ -18,6 +19,8 @@ from gpu_track.sub_tracker import SubTracker, SubTrackingAnalyzer, TrackingCompa
 from gpu_track.tracker import Tracker
 
 __all__ = [
+    "Gpu",
+    "GpuProcess",
     "MemoryWatchdog",
     "ResourceUsage",
     "SubTracker",
@@ -25,6 +28,7 @@ __all__ = [
     "Tracker",
     "TrackingComparison",
     "capture_oom",
+    "gpus",
     "metric",
     "record",
     "sub_track",

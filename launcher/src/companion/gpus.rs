@@ -31,7 +31,7 @@ pub(super) struct GpusArguments {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = cli::interval)]
     every: Option<Duration>,
 
-    /// Format: text, json (an object a line), openmetrics, gpustat (the keys of gpustat --json), dmon or pmon (the columns of
+    /// Format: text, line (one a GPU), json (an object a line), openmetrics, gpustat (the keys of gpustat --json), dmon or pmon (the columns of
     /// nvidia-smi). Of a query: csv[,noheader][,nounits]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<String>,
@@ -89,7 +89,10 @@ impl Form {
     /// Renders a listing. `count`: how many GPUs the machine has; `None`: not known. `is_first`: it is the first one that is shown.
     fn render(&self, listing: &Listing, count: Option<usize>, is_first: bool) -> String {
         match self {
-            Self::Named(name) => format::render_gpus_now(listing, name, is_first),
+            Self::Named(name) => {
+                let shown = format::Shown { is_first, console: console::of_stdout() };
+                format::render_gpus_now(listing, name, shown)
+            }
             Self::Csv(query, style) => {
                 let head = (is_first && !style.no_header).then(|| query.header());
                 let lines = head.into_iter().chain(query.lines(listing, count, *style));

@@ -145,7 +145,10 @@ GPU  name          used     free    total  util  temp  power  state
      processes: n/a
 ";
         assert_eq!(gpus_now(&listing), expected);
-        let line = crate::format::render_gpus_now(&listing, "json", true);
+        let line = {
+            let shown = crate::format::Shown { is_first: true, console: Console::default() };
+            crate::format::render_gpus_now(&listing, "json", shown)
+        };
         assert!(line.contains("\"a\\u001b[2J\\u009b\"") && line.lines().count() == 1, "{line}");
         assert_eq!(gpus_now(&Listing { count: Some(0), ..Listing::default() }), "no GPU\n");
         let drivers =

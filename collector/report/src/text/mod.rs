@@ -1,6 +1,7 @@
 //! The report as text: its sections, laid out for a page or a terminal. Unknown is `n/a`.
 
 pub(super) mod gpu_list;
+pub(super) mod gpus_line;
 pub(super) mod gpus_now;
 mod layout;
 pub(super) mod smi_monitors;
