@@ -8,13 +8,15 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Union
 
 from gpu_track._arguments import file_name
 
 LOG = logging.getLogger("gpu_track")
 
 AlertEvent = dict[str, Any]
+# What is called at each event: a function, or several, which are called in their order.
+Called = Union[Callable[[AlertEvent], object], Sequence[Callable[[AlertEvent], object]]]
 # What "default" stands for: launcher/src/cli/rules.rs.
 _DEFAULT = ("ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%")
 # What has a threshold, and the sign between. `growth` has none.
@@ -30,14 +32,13 @@ _END_WITHIN_S = 1.0
 class Alerts:
     """The alerts of a tracker. Each stretch has a file of events. A thread reads it if there is a function to call."""
 
-    def __init__(self, rules: str | Sequence[str] | None, on_alert: Callable[[AlertEvent], object] | None) -> None:
+    def __init__(self, rules: str | Sequence[str] | None, on_alert: Called | None) -> None:
         """Raises TypeError for what is no rule or no function."""
-        if on_alert is not None and not callable(on_alert):
-            raise TypeError(f"on_alert is no function: {on_alert!r}")
-        if rules is None and on_alert is not None:
+        functions = _functions(on_alert)
+        if rules is None and functions:
             rules = "default"
         self.rules = _split(rules)
-        self._caller = None if on_alert is None else _Caller(on_alert)
+        self._caller = _Caller(functions) if functions else None
         # The events of stretches that are over, and the file of the one that is not. Replaced as a whole, so that any
         # thread, or a forked child, can read it at any time.
         self._known: tuple[tuple[AlertEvent, ...], _EventFile | None] = (), None
@@ -121,21 +122,22 @@ class _EventFile:
 
 
 class _Caller:
-    """The program's function. What it raises is counted, and said once."""
+    """The program's functions. What one raises is counted, and said once; the others are called all the same."""
 
-    def __init__(self, function: Callable[[AlertEvent], object]) -> None:
-        self._function = function
+    def __init__(self, functions: Sequence[Callable[[AlertEvent], object]]) -> None:
+        self._functions = functions
         self.errors = 0
 
     def call(self, event: AlertEvent) -> None:
-        try:
-            self._function(event)
-        except BaseException as error:
-            self.errors += 1
-            if self.errors == 1:
-                LOG.warning(
-                    "on_alert raised %s: %s; alerts go on, and more errors are only counted", _name(error), error
-                )
+        for function in self._functions:
+            try:
+                function(event)
+            except BaseException as error:
+                self.errors += 1
+                if self.errors == 1:
+                    LOG.warning(
+                        "on_alert raised %s: %s; alerts go on, and more errors are only counted", _name(error), error
+                    )
 
 
 class _Thread:
@@ -189,6 +191,20 @@ class _Thread:
         """Waits for the last call."""
         if self._thread.is_alive():
             self._thread.join()
+
+
+def _functions(on_alert: Called | None) -> Sequence[Callable[[AlertEvent], object]]:
+    """The functions to call. Raises TypeError for what is none."""
+    if on_alert is None:
+        return ()
+    if callable(on_alert):
+        return (on_alert,)
+    if isinstance(on_alert, Sequence):
+        wrong = [one for one in on_alert if not callable(one)]
+        if not wrong:
+            return tuple(on_alert)
+        on_alert = wrong[0]
+    raise TypeError(f"on_alert is no function: {on_alert!r}")
 
 
 def _split(rules: str | Sequence[str] | None) -> list[str]:

@@ -106,16 +106,21 @@ class capture_oom(contextlib.ContextDecorator):  # noqa: N801 (as `contextlib.su
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            return
-        # Classes of the program can raise anything when they are looked at. Its own exception passes all the same.
-        try:
-            if is_out_of_memory(error) and not hasattr(error, _MARK):
-                with contextlib.suppress(Exception):
-                    setattr(error, _MARK, True)
-                record(self._context, _evidence(error, self._metadata))
-        except Exception as problem:
-            LOG.warning("No bundle was made of %s: %s", _name(error), _text(problem) or _name(problem))
+        if error is not None:
+            handle(error, self._context, self._metadata)
+
+
+def handle(error: BaseException, context: str | None, metadata: object) -> str | None:
+    """Makes a bundle of an exception, once, if it says that memory was exhausted. None: none was made."""
+    # Classes of the program can raise anything when they are looked at. Its own exception passes all the same.
+    try:
+        if is_out_of_memory(error) and not hasattr(error, _MARK):
+            with contextlib.suppress(Exception):
+                setattr(error, _MARK, True)
+            return record(context, _evidence(error, metadata))
+    except Exception as problem:
+        LOG.warning("No bundle was made of %s: %s", _name(error), _text(problem) or _name(problem))
+    return None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

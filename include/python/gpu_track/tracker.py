@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpu_track._alerts import AlertEvent, Alerts
+from gpu_track._alerts import AlertEvent, Alerts, Called
 from gpu_track._arguments import check_file, check_metrics_file, options
 from gpu_track._attached import NotTracked
 from gpu_track._metrics import MetricFile, placeless
@@ -73,7 +73,8 @@ class Tracker:
     also end in .jsonl or .pftrace. If tracking is interrupted, `resource_usage_file` has the report so far, as JSON.
     `metrics_file` (.csv) keeps what `gpu_track.metric()` tells; `metrics()` and `timeline()` have it in any case.
     `alerts` are rules as those of `--alert`, such as "default" or ["ram>80%", "growth"]. When one goes on or off,
-    `on_alert(event)` is called in a thread of its own, one at a time. `get_alerts()` has these events.
+    `on_alert(event)`, or several functions, are called in a thread of their own, one at a time.
+    `get_alerts()` has these events.
     """
 
     class State(enum.Enum):
@@ -102,7 +103,7 @@ class Tracker:
         *,
         metrics_file: str | None = None,
         alerts: str | Sequence[str] | None = None,
-        on_alert: Callable[[AlertEvent], object] | None = None,
+        on_alert: Called | None = None,
     ) -> None:
         self._alerts = Alerts(alerts, on_alert)
         self._options = options(sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand)
@@ -318,6 +319,15 @@ class Tracker:
         """
         found = self._alerts.events()
         return found if last_n is None else found[max(len(found) - last_n, 0) :]
+
+    def handle_exception(self, error: BaseException, context: str | None = None, metadata: object = None) -> str | None:
+        """Leaves a bundle of evidence if this says that memory was exhausted: its directory. None: it does not.
+
+        It is what `capture_oom` does with an exception, for a program that catches it itself. Nothing is raised.
+        """
+        from gpu_track._record import handle  # noqa: PLC0415 (it needs this module)
+
+        return handle(error, context, metadata)
 
     @property
     def alert_errors(self) -> int:

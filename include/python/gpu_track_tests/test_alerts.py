@@ -101,6 +101,22 @@ class Following(WithProgram):
             alerts.end()
         self.assertEqual(alerts.errors, 3)
 
+    # Requirement: PY-31, PY-32
+    def test_several_functions_are_called_in_their_order_and_one_that_raises_keeps_none_from_it(self) -> None:
+        called: list[str] = []
+
+        def fails(_event: dict[str, Any]) -> None:
+            called.append("fails")
+            raise KeyError("x")
+
+        alerts = Alerts("ram>1M", [fails, lambda _event: called.append("second")])
+        with self.warned("on_alert raised KeyError: 'x'"):
+            alerts.begin(os.fspath(self.path), 0.0)
+            self.add(line(event("ram>1M", at_s=1.0)) + line(event("ram>1M", at_s=2.0)))
+            alerts.end()
+        self.assertEqual((called, alerts.errors), (["fails", "second"] * 2, 2))
+        self.assertEqual(Alerts(None, []).rules, [], "there is nothing to call")
+
     # Requirement: PY-32, PY-83
     def test_function_that_hangs_or_ends_tracking_does_not_keep_it_from_its_end(self) -> None:
         is_let_go = threading.Event()
@@ -111,7 +127,7 @@ class Following(WithProgram):
             alerts.begin(os.fspath(self.path), 0.0)
             alerts.end()
         self.assertEqual(alerts.events(), [event("ram>1M")])
-        ends = Alerts("ram>1M", lambda _event: ends.end())
+        ends: Alerts = Alerts("ram>1M", lambda _event: ends.end())
         ends.begin(os.fspath(self.path), 0.0)
         wait_until(lambda: ends._known[1] is None)
         self.assertEqual((ends.errors, ends.events()), (0, [event("ram>1M")]))
@@ -237,6 +253,8 @@ class Rules(WithProgram):
                 Tracker(alerts=wrong)  # type: ignore[arg-type]
         with self.assertRaises(TypeError):
             Tracker(on_alert="f")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "no function: 3"):
+            Tracker(on_alert=[print, 3])  # type: ignore[list-item]
         with self.assertRaisesRegex(ValueError, '"cores" has no threshold. Supported values are ram'):
             Tracker().set_threshold("cores", "3")
         with self.assertRaises(TypeError):

@@ -178,6 +178,16 @@ class Capturing(Recorded):
             capture_oom()(self.out(MemoryError()))()
         self.assertEqual(len(self.asked), 2)
 
+    # Requirement: PY-95
+    def test_program_that_catches_the_error_itself_hands_it_to_its_tracker(self) -> None:
+        error = MemoryError("no room")
+        tracker = Tracker()
+        self.assertEqual(tracker.handle_exception(error, "step", {"batch": 64}), "/bundle")
+        self.assertIsNone(tracker.handle_exception(error), "it has its bundle")
+        self.assertIsNone(tracker.handle_exception(ValueError("x")))
+        ((context, metadata),) = self.asked
+        self.assertEqual((context, metadata["metadata"]), ("step", {"batch": 64}))
+
     # Requirement: PY-35
     def test_what_is_no_error_of_memory_makes_no_bundle(self) -> None:
         with capture_oom():
