@@ -177,3 +177,23 @@ fn what_the_figures_mean_is_in_the_report_and_its_summary() {
     let text = format!("GPU 0: {}", found["text"].as_str().unwrap());
     assert!(run.stderr.contains(&text), "{}", run.stderr);
 }
+
+/// With calls of 4.5 ms, the counters of eight GPUs must not take what memory and the command need of the driver.
+// Requirement: GPU-29, GPU-82
+#[test]
+fn slow_driver_with_counters_is_left_to_the_command() {
+    let counters = GPM.replace("\n0.", "\n*.").replacen("0.", "*.", 1);
+    let gpus = FakeGpus::new(8, &format!("{counters}\n*.memory_held 1"));
+    std::fs::write(gpus.path("spent"), "").unwrap();
+    let command = gpus.line(&["hold:3:5000000000,c", "for:5500"]);
+    let run = gpus
+        .tracked(["sh", "-c", &command])
+        .without_option("--st")
+        .with(|command| command.env("FAKE_NVML_COST_US", "4500"))
+        .run();
+    let report = run.assert_clean(0);
+    let share = gpus.busy_share(report);
+    // On a busy machine a call takes longer than usual, which is known only when it is over.
+    assert!(share < 0.25 * 1.2, "{share}");
+    assert_eq!(report.gpu_ram()[2], Some(5_000_000_000));
+}

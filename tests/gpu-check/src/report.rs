@@ -39,6 +39,8 @@ pub(crate) struct Gpu {
     pub power: Power,
     pub clocks: Clocks,
     pub pcie: Pcie,
+    #[serde(default)]
+    pub activity: Activity,
     pub max_temperature_c: Option<f64>,
     pub processes: Vec<Process>,
     pub missing: Vec<MissingFigure>,
@@ -72,6 +74,16 @@ pub(crate) struct Power {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Clocks {
     pub max_sm_mhz: Option<f64>,
+}
+
+/// What performance counters showed (GPM). Null before Hopper.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Activity {
+    pub mean_sm_percent: Option<f64>,
+    pub max_sm_percent: Option<f64>,
+    pub mean_tensor_percent: Option<f64>,
+    pub mean_memory_bandwidth_percent: Option<f64>,
+    pub measured_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::report::{Clocks, Gpu, Memory, Pcie, Power, Process, Utilization};
+use crate::report::{Activity, Clocks, Gpu, Memory, Pcie, Power, Process, Utilization};
 use crate::results::Results;
 
 /// A device with these processes (pid, peak), busy all the time.
@@ -30,6 +30,7 @@ pub(super) fn gpu(processes: &[(u32, u64)]) -> Gpu {
         },
         clocks: Clocks { max_sm_mhz: None },
         pcie: Pcie::default(),
+        activity: Activity::default(),
         max_temperature_c: None,
         processes: processes.iter().map(process).collect(),
         missing: Vec::new(),

@@ -6,6 +6,8 @@ use crate::results::{Results, rounded, shown};
 
 /// The driver's samples are up to a second long, and its first one may begin before the work.
 const SAMPLE_S: f64 = 1.5;
+/// One SM is no larger part of any device that has counters, percent.
+const MOST_OF_ONE_SM: f64 = 10.0;
 /// How far utilization may be off.
 const POINTS: f64 = 5.0;
 
@@ -16,7 +18,33 @@ pub(super) fn busy(results: &mut Results, check: &Check) {
     let took_s = start.elapsed().as_secs_f64();
     if let Some(gpu) = of_device(results, &report, &check.nvml.uuid) {
         judge_busy(results, gpu, check.times.busy.as_secs_f64(), took_s);
+        judge_activity(results, gpu);
     }
+}
+
+/// The kernel that keeps the device busy is one thread of one block, so one SM works, and no tensor core.
+fn judge_activity(results: &mut Results, gpu: &Gpu) {
+    let activity = &gpu.activity;
+    let Some(largest) = activity.max_sm_percent else {
+        return results.skip("the activity of SMs", gpu.lacks("activity").unwrap_or("it is not known"));
+    };
+    results.check(
+        "the SMs of a GPU that one thread keeps busy",
+        largest < MOST_OF_ONE_SM,
+        &format!("{largest}%"),
+    );
+    let tensor = activity.mean_tensor_percent;
+    results.check(
+        "its tensor cores",
+        tensor.is_none_or(|percent| percent < 1.0),
+        &format!("{}%", shown(tensor)),
+    );
+    results.note(&format!(
+        "counters of {} s: SMs {}% in the mean, memory bandwidth {}%",
+        rounded(activity.measured_s),
+        rounded(activity.mean_sm_percent),
+        rounded(activity.mean_memory_bandwidth_percent)
+    ));
 }
 
 fn of_device<'a>(results: &mut Results, report: &'a Report, uuid: &str) -> Option<&'a Gpu> {
@@ -152,6 +180,17 @@ mod tests {
         assert!(judged(6.0).is_empty());
         assert_eq!(judged(4.0), ["a busy GPU's active time"]);
         assert_eq!(judged(7.0), ["a busy GPU's active time"]);
+    }
+
+    #[test]
+    fn one_thread_is_the_work_of_one_sm() {
+        let judged = |sms: Option<f64>, tensor: Option<f64>| {
+            let mut gpu = gpu(&[]);
+            (gpu.activity.max_sm_percent, gpu.activity.mean_tensor_percent) = (sms, tensor);
+            failures(|results| judge_activity(results, &gpu)).len()
+        };
+        assert_eq!([judged(Some(0.8), Some(0.0)), judged(Some(0.8), None), judged(None, None)], [0; 3]);
+        assert_eq!([judged(Some(97.0), Some(0.0)), judged(Some(0.8), Some(40.0))], [1; 2]);
     }
 
     #[test]
