@@ -19,7 +19,9 @@ const MOST_ARGUMENT_BYTES: u64 = 4096;
 /// What the last reading of a device shows. `processes` describes the processes that have memory on the device.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
     let known = |(figure, value): &(Figure, Reading<f64>)| Some((*figure, value.as_ref().ok().copied()?));
-    let gauges: BTreeMap<Figure, f64> = sample.values.iter().filter_map(known).collect();
+    // The first reading of performance counters has no values.
+    let counted = sample.activity.iter().flatten().flat_map(|activity| &activity.values);
+    let gauges: BTreeMap<Figure, f64> = sample.values.iter().chain(counted).filter_map(known).collect();
     let busy_percent = match &sample.rate_percent {
         Some(Ok(percent)) => Some(*percent),
         _ => utilization(sample),
@@ -135,7 +137,7 @@ fn uid_of(status: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::model::gpu::gpu_figure::GpuFigure;
-    use crate::model::gpu::{Missing, ProcessBusy, ProcessMemory, Work};
+    use crate::model::gpu::{Activity, Missing, ProcessBusy, ProcessMemory, Work};
 
     #[test]
     fn unknown_figures_are_none_and_processes_have_their_names() {
@@ -150,6 +152,7 @@ mod tests {
                 busy: Busy { us: 9, percent: 40.0 },
                 is_from_start: false,
             }])),
+            activity: Some(Ok(Activity { us: 9, values: vec![(Figure::SmActive, Ok(18.0))] })),
             processes: Some(Ok(vec![bytes(Err(Missing::NotReported)), bytes(Ok(20))])),
             ..DeviceSample::default()
         };
@@ -158,6 +161,7 @@ mod tests {
         use GpuFigure::{MemoryFree, MemoryUsed, Power, Pstate, Utilization};
         let figures = [MemoryUsed, MemoryFree, Utilization, Power, Pstate].map(|figure| seen.figures[figure]);
         assert_eq!(figures, [Some(30.0), Some(70.0), Some(75.0), None, None]);
+        assert_eq!(seen.figures[GpuFigure::SmActive], Some(18.0));
         // In the short time of a listing, a driver may take no sample of its own.
         let unsampled =
             DeviceSample { busy: Some(Ok(Vec::new())), rate_percent: Some(Ok(40.0)), ..sample.clone() };
