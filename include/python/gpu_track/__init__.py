@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older ones, too)
     raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
 
-from gpu_track._gpus import Gpu, GpuProcess, gpus
+from gpu_track._gpus import Gpu, GpuProcess, TorchMemory, gpus, torch_memory
 from gpu_track._metrics import metric, torch_metrics
 from gpu_track._record import capture_oom, record
 from gpu_track._watchdog import MemoryWatchdog
@@ -25,6 +25,7 @@ __all__ = [
     "ResourceUsage",
     "SubTracker",
     "SubTrackingAnalyzer",
+    "TorchMemory",
     "Tracker",
     "TrackingComparison",
     "capture_oom",
@@ -32,6 +33,7 @@ __all__ = [
     "metric",
     "record",
     "sub_track",
+    "torch_memory",
     "torch_metrics",
 ]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpu_track._metrics import torch_stats
 from gpu_track._program import ask_json
 
 _MIB = 1 << 20
@@ -73,6 +75,67 @@ def gpus() -> list[Gpu]:
     except ValueError as error:
         raise RuntimeError(str(error)) from error
     return [_gpu(listed) for listed in listing["gpus"]]
+
+
+@dataclass(frozen=True)
+class TorchMemory:
+    """The memory of this process on a GPU that it uses by PyTorch, bytes. None: not known."""
+
+    # PyTorch's number of it.
+    device: int
+    # That of gpus(). None: this PyTorch does not tell, or no GPU of the machine has it.
+    uuid: str | None
+    # What tensors have.
+    live: int
+    # What PyTorch keeps beside that, to use again. Others can't have it.
+    cached: int
+    # Of what it keeps, parts that it can't give back: a block is freed as a whole.
+    fragmented: int | None
+    # What the driver counts for this process: all of the above, and `context`.
+    driver: int | None
+    # CUDA's context, and libraries that don't use PyTorch's memory.
+    context: int | None
+
+    @property
+    def reserved(self) -> int:
+        """What PyTorch's allocator has."""
+        return self.live + self.cached
+
+
+def torch_memory() -> list[TorchMemory]:
+    """What this process has on each GPU by PyTorch, apart: live, cached, and what only the driver knows.
+
+    It imports no PyTorch and begins to use no GPU: without that the list is empty. It asks the driver as `gpus()` does.
+    In a container the driver may name this process by another pid: then `driver` and `context` are None.
+    """
+    stats = list(torch_stats())
+    if not stats:
+        return []
+    try:
+        listed = gpus()
+    except (RuntimeError, OSError):
+        listed = []
+    return [_torch_memory(device, uuid, of, listed) for device, uuid, of in stats]
+
+
+def _torch_memory(device: int, uuid: str | None, stats: dict[str, Any], listed: list[Gpu]) -> TorchMemory:
+    """The figures of a device, with the driver's where `listed` has it. The two are read one after the other."""
+    # PyTorch's lack the kind that the driver's begin with.
+    bare = None if uuid is None else uuid.removeprefix("GPU-").removeprefix("MIG-")
+    of_device = [gpu for gpu in listed if bare is not None and gpu.uuid.partition("-")[2] == bare]
+    own = [one.used for gpu in of_device for one in gpu.processes or () if one.pid == os.getpid()]
+    driver = own[0] if own else None
+    live, reserved = stats["allocated_bytes.all.current"], stats["reserved_bytes.all.current"]
+    return TorchMemory(
+        device=device,
+        uuid=of_device[0].uuid if of_device else None,
+        live=live,
+        cached=reserved - live,
+        fragmented=stats.get("inactive_split_bytes.all.current"),
+        driver=driver,
+        # Memory that changed between the two readings leaves no difference that means anything.
+        context=None if driver is None or driver < reserved else driver - reserved,
+    )
 
 
 def _gpu(listed: dict[str, Any]) -> Gpu:

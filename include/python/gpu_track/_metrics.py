@@ -199,7 +199,7 @@ def torch_metrics() -> None:
             placeless.note("torch_metrics()")
         return
     try:
-        for device, stats in _torch_stats():
+        for device, _uuid, stats in torch_stats():
             for key, suffix in _TORCH_STATS.items():
                 # Another allocator than PyTorch's own lacks some.
                 if key in stats:
@@ -208,8 +208,8 @@ def torch_metrics() -> None:
         _warnings.say("The memory of PyTorch is not known: %s", problem)
 
 
-def _torch_stats() -> Iterator[tuple[int, dict[str, Any]]]:
-    """What the allocator tells of each device that it has had memory of."""
+def torch_stats() -> Iterator[tuple[int, str | None, dict[str, Any]]]:
+    """What the allocator tells of each device that it has had memory of, with its UUID if PyTorch knows it (2.5)."""
     cuda = _torch.cuda()
     if cuda is None:
         return
@@ -217,7 +217,15 @@ def _torch_stats() -> Iterator[tuple[int, dict[str, Any]]]:
         stats = cuda.memory_stats(device)
         if device in _torch_devices or stats.get("reserved_bytes.all.current", 0) > 0:
             _torch_devices.add(device)
-            yield device, stats
+            yield device, _uuid_of(cuda, device), stats
+
+
+def _uuid_of(cuda: Any, device: int) -> str | None:  # noqa: ANN401 (PyTorch)
+    """The UUID of a device, without its kind."""
+    try:
+        return str(cuda.get_device_properties(device).uuid)
+    except Exception:
+        return None
 
 
 def _renew() -> None:

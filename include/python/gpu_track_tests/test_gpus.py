@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import sys
 import tempfile
+import types
 import unittest
 from typing import Any
 from unittest import mock
@@ -69,6 +71,58 @@ class Gpus(unittest.TestCase):
             listed({"count": None, "gpus": []}, status=1)
         unlisted = {**_BUSY, "now": {**_BUSY["now"], "processes": None}}
         self.assertIsNone(listed({"count": 1, "gpus": [unlisted]})[0].processes)
+
+
+def torch(stats: dict[str, int], uuid: str | None = "1") -> dict[str, Any]:
+    """A stand-in of PyTorch with one device."""
+    properties = types.SimpleNamespace() if uuid is None else types.SimpleNamespace(uuid=uuid)
+    cuda = types.SimpleNamespace(
+        is_initialized=lambda: True,
+        device_count=lambda: 1,
+        memory_stats=lambda _device: stats,
+        get_device_properties=lambda _device: properties,
+    )
+    return {"torch": types.SimpleNamespace(cuda=cuda)}
+
+
+_STATS = {
+    "allocated_bytes.all.current": 3 << 30,
+    "reserved_bytes.all.current": 5 << 30,
+    "inactive_split_bytes.all.current": 1 << 30,
+}
+
+
+class OfPyTorch(unittest.TestCase):
+    """What PyTorch has, beside what the driver counts."""
+
+    def memory(self, modules: dict[str, Any], pid: int, used: int | None) -> list[gpu_track.TorchMemory]:
+        process = {"pid": pid, "user": None, "command": None, "memory_bytes": used, "rss_bytes": None}
+        gpu = {**_BUSY, "now": {**_BUSY["now"], "processes": [process]}}
+        with (
+            mock.patch.dict(sys.modules, modules),
+            mock.patch("gpu_track._gpus.ask_json", return_value={"gpus": [gpu]}),
+        ):
+            return gpu_track.torch_memory()
+
+    # Requirement: PY-96
+    def test_live_cached_and_context_are_told_apart(self) -> None:
+        (found,) = self.memory(torch(_STATS), os.getpid(), 6 << 30)
+        self.assertEqual((found.uuid, found.live, found.cached, found.reserved), ("GPU-1", 3 << 30, 2 << 30, 5 << 30))
+        self.assertEqual((found.fragmented, found.driver, found.context), (1 << 30, 6 << 30, 1 << 30))
+
+    # Requirement: PY-96
+    def test_what_the_driver_does_not_tell_of_this_process_is_none(self) -> None:
+        own = os.getpid()
+        for modules, pid, used in (
+            (torch(_STATS), own + 1, 6 << 30),
+            (torch(_STATS), own, None),
+            (torch(_STATS, uuid=None), own, 6 << 30),
+        ):
+            (found,) = self.memory(modules, pid, used)
+            self.assertEqual((found.live, found.driver, found.context), (3 << 30, None, None))
+        (changed,) = self.memory(torch(_STATS), own, 4 << 30)
+        self.assertEqual((changed.driver, changed.context), (4 << 30, None))
+        self.assertEqual(self.memory({}, own, 6 << 30), [], "PyTorch is not imported")
 
 
 if __name__ == "__main__":
