@@ -128,6 +128,17 @@ class Stretch:
             known_s = self.report["wall_s"]
             self._warn(f"gpu-track-run was ended before its last report: the figures are of the first {known_s:.1f} s.")
 
+    def so_far(self) -> dict[str, Any] | None:
+        """Its report; while it runs, that so far, which gpu-track-run renews. None: there is none yet."""
+        if not self.is_running:
+            return self.report
+        try:
+            with open(self._report_file, encoding="utf-8") as file:
+                found: dict[str, Any] = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return found
+
     def _is_gone(self) -> bool:
         """Whether another process that is to be tracked has ended."""
         return self._is_other and has_ended(self._pid)

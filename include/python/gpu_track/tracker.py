@@ -320,6 +320,17 @@ class Tracker:
         found = self._alerts.events()
         return found if last_n is None else found[max(len(found) - last_n, 0) :]
 
+    def get_statistics(self) -> dict[str, Any] | None:
+        """The report of the newest stretch (docs/REPORT.md); while it tracks, that so far, some seconds old.
+
+        It is there from some 2 s on, and renewed each 15 s. None: there is none yet. After `stop()`, `reports` has all.
+        """
+        for stretch in reversed(self._stretches):
+            found = stretch.so_far()
+            if found is not None:
+                return found
+        return self.reports[-1] if self.reports else None
+
     def handle_exception(self, error: BaseException, context: str | None = None, metadata: object = None) -> str | None:
         """Leaves a bundle of evidence if this says that memory was exhausted: its directory. None: it does not.
 

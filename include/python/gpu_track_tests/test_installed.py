@@ -132,6 +132,19 @@ class KnownWork(Installed):
         times = [event["at_s"] for event in tracker.events("peak")]
         self.assertEqual((len(times), times), (2, sorted(times)))
 
+    # Requirement: PY-97
+    def test_report_so_far_is_there_while_it_tracks(self) -> None:
+        with Tracker(0.1, disable_logs=True) as tracker:
+            wait_until(tracker.get_statistics)
+            found = tracker.get_statistics()
+        assert found is not None
+        self.assertEqual(found["stage"], "so_far")
+        self.assertGreater(found["max_ram_bytes"]["combined"]["total_rss"], 0)
+        last = tracker.get_statistics()
+        assert last is not None
+        self.assertEqual(last["stage"], "final")
+        self.assertIsNone(Tracker().get_statistics())
+
     # Requirement: PY-56
     def test_programs_report_to_the_newest_tracker(self) -> None:
         with Tracker(disable_logs=True) as older:
