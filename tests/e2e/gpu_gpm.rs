@@ -102,6 +102,9 @@ fn refused_samples_leave_what_is_known_and_a_vgpu_without_samples_is_null() {
     let report = run.assert_clean(0);
     let (gpu, virtual_one) = (report.gpu(GPU0), report.gpu(GPU1));
     assert_eq!(gpu.f64("activity.mean_sm_percent"), 18.0);
+    // A part of the bytes is not all of them.
+    assert!(gpu.at("pcie.tx_bytes").is_null() && gpu.at("activity.nvlink_tx_bytes").is_null());
+    assert_eq!(reason(&gpu, "PCIe bytes sent").as_deref(), Some("no permission"));
     let gaps = gpu.array("gaps").iter().filter(|gap| gap["reason"] == "no permission").count();
     assert!(gaps > 0, "{}", gpu.at("gaps"));
     assert!(report.all_warnings().iter().any(|line| line.contains("no permission")));
@@ -144,11 +147,12 @@ fn processes_of_an_instance_are_found_in_the_list_of_its_gpu() {
 #[test]
 fn dcgm_that_runs_beside_is_said_where_the_counters_are_read() {
     let gpus = FakeGpus::new(1, GPM);
+    let directory = gpus.path("root");
+    std::fs::create_dir_all(format!("{directory}/run")).unwrap();
+    std::fs::create_dir_all(format!("{directory}/proc/77")).unwrap();
+    let write_pid = |pid: &str| std::fs::write(format!("{directory}/run/nvhostengine.pid"), pid).unwrap();
     let run = |script: &str, options: &[&str]| {
         gpus.script("script", script);
-        let directory = gpus.path("root");
-        std::fs::create_dir_all(format!("{directory}/run")).unwrap();
-        std::fs::write(format!("{directory}/run/nvhostengine.pid"), "1").unwrap();
         let options = [&["--gpu-root", &directory], options].concat();
         gpus.tracked(gpus.words(&["sampled"]))
             .options(&options)
@@ -158,8 +162,11 @@ fn dcgm_that_runs_beside_is_said_where_the_counters_are_read() {
             .join("\n")
     };
     let says = |lines: String| lines.contains("DCGM") && lines.contains("--no-gpm");
+    write_pid("77\n");
     assert!(says(run(GPM, &[])));
     assert!(!says(run(GPM, &["--no-gpm"])) && !says(run("", &[])));
+    write_pid("78\n");
+    assert!(!says(run(GPM, &[])), "its engine was killed");
 }
 
 // Requirement: GPU-84

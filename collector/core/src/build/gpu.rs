@@ -20,6 +20,8 @@ use crate::run::usage::Totals;
 
 /// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
 const LEAST_ENERGY_SPAN_S: f64 = 1.0;
+/// The part of the measured time for which a rate may be unread, so that its sum still counts as that of the run.
+const MOST_UNREAD_PART: f64 = 0.05;
 
 /// The devices that sums are over. Parts (MIG) are left out, since their whole device has their figures.
 pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
@@ -262,9 +264,8 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         },
         throttle: gpu.throttle.ns().map(|ns| ns.iter().map(throttle).collect()),
         pcie: GpuPcie {
-            // The counters are not read any more once the rates are known.
-            tx_bytes: bytes_of(gpu, Figure::PcieTxRate).or_else(|| total_of(gpu, Figure::PcieTx)),
-            rx_bytes: bytes_of(gpu, Figure::PcieRxRate).or_else(|| total_of(gpu, Figure::PcieRx)),
+            tx_bytes: pcie_bytes(gpu, Figure::PcieTxRate, Figure::PcieTx),
+            rx_bytes: pcie_bytes(gpu, Figure::PcieRxRate, Figure::PcieRx),
             link_bytes_per_s: gpu.link_bytes_per_s,
         },
         errors: errors_of(gpu),
@@ -280,9 +281,23 @@ fn total_of(gpu: &DeviceUsage, figure: Figure) -> Option<u64> {
     gpu.counted(figure).map(|total| total as u64)
 }
 
-/// What a rate by the performance counters adds up to, bytes. `None`: it is not known.
+/// What a rate by the performance counters adds up to, bytes. `None`: it is not known, or not for the whole time.
 fn bytes_of(gpu: &DeviceUsage, rate: Figure) -> Option<u64> {
-    gpu.activity.get(&rate).and_then(StretchMeter::integrated).map(|bytes| bytes as u64)
+    let bytes = gpu.activity.get(&rate).and_then(StretchMeter::integrated).map(|bytes| bytes as u64);
+    bytes.filter(|_| partly_unread(gpu, rate).is_none())
+}
+
+/// Why a rate could not be read for more than [`MOST_UNREAD_PART`] of the time in which it was. `None`: it could.
+fn partly_unread(gpu: &DeviceUsage, rate: Figure) -> Option<&Missing> {
+    let gap = gpu.figures.gaps.get(&rate)?;
+    let measured_s = gpu.activity.get(&rate).map_or(0.0, StretchMeter::measured_s);
+    (gpu.gap_ns(gap) as f64 / 1e9 > measured_s * MOST_UNREAD_PART).then_some(&gap.reason)
+}
+
+/// The bytes of PCIe in one direction: by the performance counters where they tell their rate, since `counter` is not read any more
+/// then. `None`: they are not known.
+fn pcie_bytes(gpu: &DeviceUsage, rate: Figure, counter: Figure) -> Option<u64> {
+    if gpu.activity.contains_key(&rate) { bytes_of(gpu, rate) } else { total_of(gpu, counter) }
 }
 
 /// Makes the figures of a device's performance counters.
@@ -459,6 +474,12 @@ pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
     Figure::entries(reason).into_iter().filter_map(missing).collect()
 }
 
+/// Why the bytes of a rate that was read are not known. `None`: they are.
+fn why_no_bytes(gpu: &DeviceUsage, rate: Figure) -> Option<Missing> {
+    let is_known = bytes_of(gpu, rate).is_some();
+    (!is_known).then(|| partly_unread(gpu, rate).cloned().unwrap_or(Missing::ReadOnce))
+}
+
 /// Why a figure of a device is not known; `None`: it is.
 fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
     // The reason if there was neither a value nor an error. NVML is asked for every figure, one after another, so it was not asked
@@ -470,8 +491,13 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
         Figure::Utilization if gpu.knows(figure) => gpu.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if gpu.knows(figure) => gpu.process_utilization_gap(),
         // The performance counters tell it.
-        Figure::PcieTx if bytes_of(gpu, Figure::PcieTxRate).is_some() => None,
-        Figure::PcieRx if bytes_of(gpu, Figure::PcieRxRate).is_some() => None,
+        Figure::PcieTx if gpu.activity.contains_key(&Figure::PcieTxRate) => {
+            why_no_bytes(gpu, Figure::PcieTxRate)
+        }
+        Figure::PcieRx if gpu.activity.contains_key(&Figure::PcieRxRate) => {
+            why_no_bytes(gpu, Figure::PcieRxRate)
+        }
+        Figure::NvlinkTxRate | Figure::NvlinkRxRate if gpu.knows(figure) => why_no_bytes(gpu, figure),
         // A device that is divided says so once, and its parts have the figures.
         _ if figure.is_of_gpm() && gpu.knows(figure) => {
             gpu.activity.get(&figure).and_then(StretchMeter::mean).is_none().then_some(Missing::ReadOnce)

@@ -252,7 +252,7 @@ fn read_lists(
 ) -> (Reading<Vec<ProcessMemory>>, bool) {
     let of = handle.lists_of_parent.unwrap_or(ListsOf { device: handle.raw, instance: None });
     let (own, has_read) = lists.read(of, &mut handle.lists, kind, in_use, pids);
-    let is_refused = matches!(own, Err(ref missing) if *missing != Missing::Lost);
+    let is_refused = matches!(own, Err(Missing::NotSupported | Missing::NoCall | Missing::NoPermission));
     let (true, None, Some(parent)) = (is_refused, handle.lists_of_parent, handle.parent_raw) else {
         return (own, has_read);
     };

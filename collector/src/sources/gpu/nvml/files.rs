@@ -2,6 +2,8 @@
 //! runs.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::model::gpu::{Device, GpuConfig, Vendor};
@@ -34,16 +36,27 @@ fn device(text: &str) -> Option<Device> {
     })
 }
 
-/// Where a running DCGM shows: the cgroup of its service, by version of cgroups, and the pid file of its engine.
-const DCGM: [&str; 3] = [
+/// Where a running DCGM shows: the cgroup of its service, by version of cgroups.
+const DCGM_CGROUPS: [&str; 2] = [
     "sys/fs/cgroup/system.slice/nvidia-dcgm.service",
     "sys/fs/cgroup/systemd/system.slice/nvidia-dcgm.service",
-    "run/nvhostengine.pid",
 ];
+/// The pid file of DCGM's engine.
+const DCGM_PID: &str = "run/nvhostengine.pid";
 
 /// The file that shows that DCGM runs on this machine. `None`: none does, or it runs where these files do not show it.
 pub(super) fn dcgm(root: &Path) -> Option<PathBuf> {
-    DCGM.iter().map(|path| root.join(path)).find(|path| path.exists())
+    let cgroup = DCGM_CGROUPS.iter().map(|path| root.join(path)).find(|path| path.exists());
+    cgroup.or_else(|| {
+        let path = root.join(DCGM_PID);
+        let mut text = String::new();
+        // A FIFO in its place would hold an ordinary open up.
+        let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).ok()?;
+        file.take(32).read_to_string(&mut text).ok()?;
+        let pid: u32 = text.trim().parse().ok()?;
+        // An engine that was killed leaves the file.
+        root.join(format!("proc/{pid}")).exists().then_some(path)
+    })
 }
 
 #[cfg(test)]

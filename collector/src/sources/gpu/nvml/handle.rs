@@ -79,6 +79,10 @@ impl Handle {
 
     /// Notes how the driver names the device now, and that the device is present.
     pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent_raw: Option<nvmlDevice_t>) {
+        // Samples of the counters before are by the handle before.
+        if (self.raw, self.parent_raw) != (raw, parent_raw) {
+            self.gpm = None;
+        }
         (self.raw, self.is_present, self.device.index, self.parent_raw) = (raw, true, index, parent_raw);
         self.lists_of_parent = None;
     }

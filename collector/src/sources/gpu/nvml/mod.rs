@@ -18,6 +18,7 @@ mod policy;
 mod process_lists;
 mod utilization;
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) struct Nvml {
     reads_gpm: bool,
     /// The directory below which the files of the system are.
     root: PathBuf,
+    /// The file that shows that DCGM runs here, once it was looked for.
+    dcgm: OnceCell<Option<PathBuf>>,
     /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
     /// The user named no devices, so a device that could not be identified may be one that should be tracked.
@@ -95,6 +98,7 @@ impl Nvml {
             reads_on_request: config.on_request,
             reads_gpm: config.gpm,
             root: config.root.clone(),
+            dcgm: OnceCell::new(),
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
@@ -302,7 +306,10 @@ impl Backend for Nvml {
         let line =
             |(index, why)| format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");
         let reads_counters = self.devices.iter().any(|handle| matches!(handle.gpm, Some(Ok(_))));
-        let dcgm = files::dcgm(&self.root).filter(|_| reads_counters).map(|sign| {
+        // Looked for once a run, and only where it matters.
+        let sign =
+            if reads_counters { self.dcgm.get_or_init(|| files::dcgm(&self.root)).as_ref() } else { None };
+        let dcgm = sign.map(|sign| {
             format!(
                 "DCGM runs on this machine ({}). If it profiles, its figures and those of the GPUs' performance counters \
                  disturb each other: --no-gpm leaves the counters to it.",

@@ -251,8 +251,13 @@ impl List {
             *capacity = grown;
             let bytes: Vec<u8> = buffer.into_iter().flat_map(u64::to_ne_bytes).collect();
             let count = count.min(grown);
-            entries(&bytes, count, stride(&bytes, count, grown, self.stride), of.instance)
-        })
+            let stride = stride(&bytes, count, grown, self.stride);
+            // The first layout does not tell the instance of a process.
+            let tells_instance = of.instance.is_none() || count == 0 || stride > 16;
+            tells_instance
+                .then(|| entries(&bytes, count, stride, of.instance))
+                .ok_or(Failure(code::NOT_SUPPORTED))
+        })?
     }
 }
 
@@ -315,7 +320,7 @@ pub(super) fn utilization(
         if has_newer {
             given = newer;
         }
-    } else {
+    } else if matches!(given, Ok(_) | Err(Failure(code::NOT_FOUND))) && *has_older != Some(false) {
         *has_older = Some(true);
     }
     match given {
