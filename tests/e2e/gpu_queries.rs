@@ -280,7 +280,7 @@ fn all_gpus_count_and_drivers_that_fail_are_told() {
         ("init 9", &["--query-gpu=name"][..], 9, "NVIDIA: "),
         ("init 9", &["--query-gpu=name", "-i", "0"], 9, "NVIDIA: "),
         ("init 9", &["-f", "dmon"], 9, "NVIDIA: "),
-        ("count 0", &["--query-gpu=name"], 6, ""),
+        ("count 0", &["--query-gpu=name"], 6, "no GPU was found"),
     ] {
         let fake = FakeGpus::new(1, script);
         let done = gpus(&fake, options).output().unwrap();

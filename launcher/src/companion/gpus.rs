@@ -198,7 +198,8 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
 /// Says on stderr which drivers could not be read, and what else is wrong, each once. `told`: what was said before.
 fn tell_problems(listing: &Listing, told: &mut Vec<String>) {
     let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
-    for problem in drivers.chain(listing.warnings.iter().cloned()) {
+    let none = (listing.count == Some(0)).then(|| "no GPU was found".to_owned());
+    for problem in drivers.chain(listing.warnings.iter().cloned()).chain(none) {
         if !told.contains(&problem) {
             console::message(&problem);
             told.push(problem);

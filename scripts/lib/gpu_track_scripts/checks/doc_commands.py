@@ -46,6 +46,7 @@ NOT_RUN = {
     "apptainer exec": "needs Apptainer and an image",
     "cat ": "shows what the command before it wrote",
     "gpu-track-run -q --trace-gpu gpus.csv,every=5s": "takes an hour; tests/e2e/gpu_trace.rs runs the option",
+    "gpu-track gpus --query-gpu": "has status 6 without a GPU; tests/e2e/gpu_queries.rs runs it",
     "gpu-track record 4711": "needs a run that goes on; tests/e2e/bundles.rs tries it",
     "gpu-track-run --cgroup": "an option, without the command behind it",
     "gpu-track-run -- srun": "an option, without the command behind it",
