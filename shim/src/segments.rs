@@ -25,9 +25,9 @@ pub(crate) fn map_all(list: &[u8]) {
 /// Opens the segment at this path for reading and writing. Returns its descriptor and what fstat says of it. `flags`: more flags for
 /// open(2). `user`: the process's effective user. `None`: the path is too long, or names no file that may be opened.
 ///
-/// The file must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`). That user
-/// could read the records, or truncate the file, so that access to the mapping is a SIGBUS. Other kinds of files are not opened,
-/// because opening a device can have side effects.
+/// The file must be a regular file, of this user or [mounted by itself](is_given). Root's environment can name another user's file
+/// (`su -m`, `sudo -E`). That user could read the records, or truncate the file, so that access to the mapping is a SIGBUS. Other kinds
+/// of files are not opened, because opening a device can have side effects.
 pub(crate) fn open(path: &[u8], flags: c_int, user: u32) -> Option<(usize, libc::stat)> {
     let mut buffer = [0u8; MAX_PATH + 1];
     buffer
@@ -36,20 +36,29 @@ pub(crate) fn open(path: &[u8], flags: c_int, user: u32) -> Option<(usize, libc:
     // Fails if the path is too long for its NUL to fit.
     let path = CStr::from_bytes_until_nul(&buffer).ok()?;
     let found = sys::stat_at(libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_NOFOLLOW);
-    let is_own_file =
-        |found: &libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == user;
-    if !is_own_file(&found) {
+    let is_regular = |found: &libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let may_open = is_regular(&found)
+        && (found.st_uid == user
+            || sys::is_mount_root(libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_NOFOLLOW));
+    if !may_open {
         return None;
     }
     let fd = sys::open(path, flags | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
     // The path can stand for another file by now.
-    match sys::fstat(fd).filter(is_own_file) {
+    match sys::fstat(fd).filter(|found| is_regular(found) && (found.st_uid == user || is_given(fd))) {
         Some(opened) => Some((fd, opened)),
         None => {
             sys::close(fd);
             None
         }
     }
+}
+
+/// Whether an open file of another user was mounted by itself, as a container gets the session of `--containers`. Only a user who may
+/// mount here can do that, and so has power over this process. In shared memory: fusermount(1) lets any user mount a file, but of FUSE.
+#[cold]
+fn is_given(fd: usize) -> bool {
+    sys::is_mount_root(fd as c_int, c"".as_ptr(), libc::AT_EMPTY_PATH) && sys::is_on_tmpfs(fd)
 }
 
 /// Maps the segment at this path, for good, and keeps it out of core dumps. If this process is in the launcher's pid namespace,

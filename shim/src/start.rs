@@ -7,6 +7,7 @@
 //! too:
 //!
 //! - newfstatat, openat, fstat, pread64, mmap, close: [`segments`]. The user is known without a call, from the auxiliary vector.
+//! - statx, fstatfs: only if the segment is another user's, as in some containers.
 //! - fcntl: who holds the lock on the segment tells whether this is the launcher's pid namespace. Without it, each process would need
 //!   the calls of the last item below.
 //! - madvise: malloc makes it, too.

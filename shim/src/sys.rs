@@ -198,6 +198,31 @@ pub(crate) fn fstat(fd: usize) -> Option<libc::stat> {
     }
 }
 
+/// statx(2): whether a file is the root of a mount. False on an error, and before Linux 5.8.
+#[cold]
+pub(crate) fn is_mount_root(directory: c_int, path: *const c_char, flags: c_int) -> bool {
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    let into = found.as_mut_ptr() as usize;
+    // SAFETY: all-zero is a valid statx, and the kernel writes one. Only the kernel reads the path.
+    let found = unsafe {
+        call(libc::SYS_statx, [directory as usize, path as usize, flags as usize, 0, into, 0]);
+        found.assume_init()
+    };
+    found.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
+}
+
+/// fstatfs(2): whether an open file is in shared memory. False on an error.
+#[cold]
+pub(crate) fn is_on_tmpfs(fd: usize) -> bool {
+    let mut found = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: all-zero is a valid statfs, and the kernel writes one.
+    let found = unsafe {
+        call(libc::SYS_fstatfs, [fd, found.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        found.assume_init()
+    };
+    found.f_type == libc::TMPFS_MAGIC
+}
+
 /// Inode of the caller's pid namespace; 0 if /proc can't be read. Expensive: the kernel creates three /proc inodes
 /// for it.
 pub(crate) fn pid_namespace() -> u32 {

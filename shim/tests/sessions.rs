@@ -5,6 +5,7 @@ use common::*;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use gpu_track_abi::ENV_SESSION;
@@ -109,6 +110,36 @@ fn session_of_another_user_is_not_used() {
     let session = Session::new();
     std::os::unix::fs::chown(&session.path, Some(64002), None).unwrap();
     inert(&session);
+}
+
+/// So a container gets the session of a user that is not its own. Such a mount needs more power than the owner of a file has.
+// Requirement: FAULT-16, SEE-137
+#[test]
+fn session_of_another_user_is_used_if_it_is_mounted_by_itself_in_shared_memory() {
+    const SCRIPT: &str =
+        "mount --bind \"$1\" \"$1\" && LD_PRELOAD=$2 GPU_TRACK_SESSION=$1 exec \"$3\" waitpid";
+    let may_mount =
+        Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|done| done.status.success());
+    // SAFETY: the call takes no arguments.
+    if !may_mount || unsafe { libc::geteuid() } != 0 {
+        println!("skipped: needs root that may mount");
+        return;
+    }
+    let is_tmpfs = |path: &str| {
+        Command::new("stat").args(["-f", "-c", "%T", path]).output().unwrap().stdout == b"tmpfs\n"
+    };
+    for directory in ["/dev/shm", "/tmp"] {
+        let session = Session::in_directory(tempfile::tempdir_in(directory).unwrap(), 0);
+        std::os::unix::fs::chown(&session.path, Some(64002), None).unwrap();
+        let mut mounted = Command::new("unshare");
+        mounted
+            .args(["-m", "sh", "-c", SCRIPT, "sh"])
+            .arg(&session.path)
+            .arg(&*SHIM)
+            .arg(program("waits", &[]));
+        assert_clean(&run(&mut mounted));
+        assert_eq!(!kinds(&session.events()).is_empty(), is_tmpfs(directory), "{directory}");
+    }
 }
 
 // Requirement: SEE-14

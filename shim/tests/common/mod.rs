@@ -87,7 +87,10 @@ impl Session {
     }
 
     pub fn with_flags(flags: u32) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::in_directory(tempfile::tempdir().unwrap(), flags)
+    }
+
+    pub fn in_directory(dir: tempfile::TempDir, flags: u32) -> Self {
         let path = dir.path().join("segment");
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; TRACKED_SIZE], 0).unwrap();
