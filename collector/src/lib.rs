@@ -37,8 +37,10 @@ pub use sinks::tracking;
 pub use sinks::{has_files, live_cpu_percent, live_figures, write_everywhere, write_files};
 pub use sources::cgroup::{self, run_cgroup};
 pub use sources::connector;
+pub use sources::containers::socket as container_socket;
 pub use sources::gpu::list::{Lister as GpuLister, Present as PresentGpus, present as present_gpus};
 pub use store::output_lock::{NoLock, OutputLock};
+pub use store::run_directory::{self, RunDirectory};
 pub use store::stale;
 pub use store::state_file::StateFile;
 pub use sub_tracking::{

@@ -10,6 +10,7 @@ mod cli;
 mod collector_process;
 mod companion;
 mod console;
+mod containers;
 mod keep;
 mod name;
 mod nodes;
@@ -31,6 +32,7 @@ use crate::attach::Attachment;
 use crate::attach::ready_fd::ReadyFd;
 use crate::cli::{Options, PatternValues, Request, UsageError};
 use crate::companion::{gpu_list, last, recover};
+use crate::containers::proxy::{self, PROXY};
 use crate::nodes::{NodeRun, RankLock};
 use crate::process::{exit, own_stack};
 use crate::run::relay::{self, Part};
@@ -74,6 +76,7 @@ fn serve_helper(line: &[OsString]) -> i32 {
         gpu_list::LISTER => gpu_list::serve_lister(args),
         KEEPER => keep::serve(args),
         ENDER => serve_ender(args),
+        PROXY => proxy::serve(args),
         runner::RUNNER => runner::serve(args),
         name if name::is_collector(name) => collector_process::serve(args, nodes::make_joint_report),
         _ => None,

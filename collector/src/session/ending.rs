@@ -25,7 +25,9 @@ use crate::sinks;
 use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
 use crate::sources::{nextflow, snakemake};
+use crate::store::run_directory::RunDirectory;
 use crate::sys::clock;
+use crate::sys::proc_fs::ProcRoot;
 
 /// Longest time between two reports-so-far.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
@@ -128,6 +130,12 @@ impl Session {
         let late = self.sinks.close();
         tell_late(&self.config, &late);
         let _ = self.checkpoint.state().named().unlink();
+        if self.told.exit.is_none()
+            && let Some(directory) = RunDirectory::of_segment(self.segment.named().path())
+        {
+            // The launcher would do it, but it is gone.
+            directory.leave(&ProcRoot::default());
+        }
         written
     }
 

@@ -22,6 +22,7 @@ use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::replay_journal::JournaledRun;
+use crate::store::run_directory::RunDirectory;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::Segment;
@@ -133,6 +134,7 @@ impl Session {
 
     /// Takes in what the launcher has sent, up to the command's exit.
     fn listen(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
+        let was_closed = messages.is_closed;
         while self.told.exit.is_none()
             && let Some(line) = messages.line()?
         {
@@ -142,6 +144,13 @@ impl Session {
                 self.next_interim_ns = 0;
             }
             self.told.take_in(&message, &self.config, &self.readers.root, &mut self.run);
+        }
+        if messages.is_closed
+            && !was_closed
+            && let Some(directory) = RunDirectory::of_segment(self.segment.named().path())
+        {
+            // Nothing starts the proxy of docker again.
+            directory.stand_back();
         }
         Ok(())
     }

@@ -4,5 +4,6 @@ pub(crate) mod checkpoint;
 pub(crate) mod live_session;
 pub mod output_lock;
 pub mod replay_journal;
+pub mod run_directory;
 pub mod stale;
 pub mod state_file;

@@ -10,12 +10,13 @@ use std::time::SystemTime;
 
 use gpu_track_abi::live;
 
+use super::run_directory;
 use crate::sys::segment::named::NamedFile;
 
 const STATE_SUFFIX: &str = ".state";
 
 /// What the names of all files of this user's sessions begin with.
-fn prefix(uid: u32) -> String {
+pub(super) fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
 
@@ -47,9 +48,17 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// Finds all stale sessions of this user in `dir`, and locks them. They are sorted by when they were last written to, oldest
-    /// first.
+    /// Finds all stale sessions of this user in `dir`, and in directories of runs there. Locks them. They are sorted by when they were last
+    /// written to, oldest first.
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
+        let directories = run_directory::of_sessions(dir, uid);
+        let mut all: Vec<Self> = directories.iter().flat_map(|dir| Self::all_in(dir, uid)).collect();
+        all.sort_by_key(|stale| stale.written_at);
+        all
+    }
+
+    /// Finds all stale sessions of this user whose files are in `dir`, and locks them.
+    fn all_in(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
         // A session has up to three files: the segment, and state file and live file, whose names have a suffix.
         let mut names = BTreeSet::new();
@@ -60,9 +69,7 @@ impl Stale {
                 names.insert(session.unwrap_or(&name).to_owned());
             }
         }
-        let mut all: Vec<Self> = names.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect();
-        all.sort_by_key(|stale| stale.written_at);
-        all
+        names.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect()
     }
 
     /// Opens and locks the files of the session whose segment is `dir`/`name`. Fails if there is none, or a process has one of them
@@ -96,9 +103,10 @@ impl Stale {
     }
 }
 
-/// Removes the files of all stale sessions of this user in `dir`, even if no report was made of them.
+/// Removes the files of all stale sessions of this user in `dir`, even if no report was made of them, and directories that runs left.
 pub fn remove_all(dir: &Path, uid: u32) {
     Stale::all(dir, uid).iter().for_each(Stale::remove);
+    run_directory::remove_left(dir, uid);
 }
 
 /// For tests: repeats `ask` until it answers. A child of another test holds a copy of each lock until its exec.

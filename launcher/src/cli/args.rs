@@ -180,7 +180,7 @@ pub(crate) struct CommandOptions {
     /// Track the process PID, which runs already, and its descendants, until it ends or a signal ends gpu-track-run (Ctrl-C). It
     /// runs on, and counts from then on
     #[arg(long, value_name = "PID", display_order = 3, allow_negative_numbers = true, value_parser = pid,
-          conflicts_with_all = ["command", "execute", "wait_all", "nodes", "cgroup", "limits", "signals", "gpus", "recover",
+          conflicts_with_all = ["command", "execute", "wait_all", "nodes", "cgroup", "containers", "limits", "signals", "gpus", "recover",
                                "last"])]
     pub(crate) attach: Option<u32>,
 

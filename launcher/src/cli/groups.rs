@@ -118,6 +118,11 @@ pub(super) struct TrackingArgs {
     /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
     #[arg(long)]
     cgroup: bool,
+
+    /// Count the processes of containers that COMMAND has docker or podman run, as those of the tree: docker's with --rm, through a
+    /// proxy of its socket (DOCKER_HOST). Apptainer's containers see the shim
+    #[arg(long)]
+    containers: bool,
 }
 
 /// The options of tracking that the launcher obeys, and not the collector.
@@ -139,6 +144,8 @@ pub(crate) struct Preparations {
     pub(crate) nodes: Option<bool>,
     /// The command gets a cgroup of its own.
     pub(crate) cgroup: bool,
+    /// Programs in containers get the shim.
+    pub(crate) containers: bool,
     /// The variables that mark tasks.
     pub(crate) by_env: TaskVariables,
 }
@@ -254,6 +261,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             overwrite: args.overwrite,
             nodes: args.nodes,
             cgroup: args.cgroup,
+            containers: args.containers,
             by_env: args.by_env.unwrap_or_default(),
             ..Preparations::default()
         };

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gpu_track_abi::live::SUFFIX;
+use gpu_track_collector::run_directory;
 
 use crate::cli::UsageError;
 use crate::console;
@@ -19,8 +20,16 @@ pub(super) struct Found {
     pub(super) launcher_pid: u32,
 }
 
-/// Finds this user's live files in a directory, in the order of the pids.
+/// Finds this user's live files in a directory and in those of runs there, in the order of the pids.
 pub(super) fn all(directory: &Path, uid: u32) -> Vec<Found> {
+    let directories = run_directory::of_sessions(directory, uid);
+    let mut all: Vec<Found> = directories.iter().flat_map(|directory| all_in(directory, uid)).collect();
+    all.sort_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
+    all
+}
+
+/// Finds this user's live files in a directory.
+fn all_in(directory: &Path, uid: u32) -> Vec<Found> {
     let prefix = format!("gpu-track.{uid}.");
     // The name of a live file: gpu-track.UID.PID.(anything) and the suffix.
     let found = |name: &str| {
@@ -34,9 +43,7 @@ pub(super) fn all(directory: &Path, uid: u32) -> Vec<Found> {
         .into_iter()
         .flatten()
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut all: Vec<Found> = names.filter_map(|name| found(&name)).collect();
-    all.sort_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
-    all
+    names.filter_map(|name| found(&name)).collect()
 }
 
 /// The segment beside a live file. A path that does not end as a live file's does is taken for a segment.

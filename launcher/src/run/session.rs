@@ -20,8 +20,8 @@ use gpu_track_collector::model::config::{Config, Layer};
 use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    KnownFile, NewSession, OutputLock, ProcRoot, Segment, SegmentError, StateFile, cgroup, clock, connector,
-    has_split_rss, limit_ram, run_cgroup, segment, stale,
+    KnownFile, NewSession, OutputLock, ProcRoot, RunDirectory, Segment, SegmentError, StateFile, cgroup,
+    clock, connector, has_split_rss, limit_ram, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 
@@ -59,6 +59,8 @@ pub(crate) enum StartError {
 pub(crate) struct Session {
     segment: Segment,
     state: StateFile,
+    /// The directory of both, if containers are to be tracked.
+    directory: Option<RunDirectory>,
     connector: Option<Subscription>,
     preload: Option<Preload>,
     output_locks: Rc<[Option<OutputLock>]>,
@@ -108,12 +110,24 @@ impl Session {
                 stale::new_name(&options.diagnosis.session_dir, uid, known_pid, random.hash_one(1))
             }
         };
+        let (directory, path) = match preload.as_ref().filter(|_| options.preparations.containers) {
+            Some(_) => with_directory(path, &mut config),
+            None => (None, path),
+        };
         let state_path = stale::state_name(&path);
-        let segment = Segment::create(&path, &new)?;
+        let segment = Segment::create(&path, &new).inspect_err(|_| leave(directory.as_ref()))?;
         let state = StateFile::create(&state_path).map_err(|source| {
             let _ = segment.named().unlink();
+            leave(directory.as_ref());
             StartError::State { path: state_path, source }
         })?;
+        if directory.is_some() && segment.open_to_all().is_err() {
+            config.report.warnings.push(
+                "--containers: the mode of the session's file can't be changed: programs of other users in containers are \
+                 not counted."
+                    .to_owned(),
+            );
+        }
         // Created last, because nothing below fails and would have to remove it.
         config.cgroups.own = options
             .preparations
@@ -121,7 +135,7 @@ impl Session {
             .then(|| run_cgroup::create(&proc_root, pid, options.relay, random.hash_one(2) as u32));
         config.cgroups.ram_limit = limit_ram(&config, &proc_root);
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, connector: None, preload, output_locks, ranks, origin, config })
+        Ok(Self { segment, state, directory, connector: None, preload, output_locks, ranks, origin, config })
     }
 
     /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start. If
@@ -174,6 +188,21 @@ impl Session {
         // The process's cgroups limit it. They need not be the launcher's.
         self.config.cgroups = cgroup::of_process(&ProcRoot::default(), Some(attached.pid));
         Ok(attached)
+    }
+
+    /// The run's directory, and the shim, if containers are to be tracked.
+    pub(crate) fn for_containers(&self) -> Option<(&RunDirectory, &Path)> {
+        Some((self.directory.as_ref()?, self.preload.as_ref()?.shim()?))
+    }
+
+    /// The run's directory, if containers are to be tracked.
+    pub(crate) fn directory(&self) -> Option<&RunDirectory> {
+        self.directory.as_ref()
+    }
+
+    /// Adds a warning to the report.
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.config.report.warnings.push(warning);
     }
 
     pub(crate) fn segment_path(&self) -> &Path {
@@ -268,6 +297,28 @@ impl Session {
         if let Some(Ok(cgroup)) = &self.config.cgroups.own {
             run_cgroup::remove(cgroup);
         }
+        leave(self.directory.as_ref());
+    }
+}
+
+/// Creates a directory for the session of this segment. Returns it and the path of the segment in it. If that fails, a warning in the report
+/// says that containers are not tracked.
+fn with_directory(path: PathBuf, config: &mut Config) -> (Option<RunDirectory>, PathBuf) {
+    match RunDirectory::create(&path) {
+        Ok((directory, path)) => (Some(directory), path),
+        Err(error) => {
+            let warning =
+                format!("--containers has no effect: no directory for the run could be made ({error}).");
+            config.report.warnings.push(warning);
+            (None, path)
+        }
+    }
+}
+
+/// Removes a run's directory, unless a process that lives on needs it.
+fn leave(directory: Option<&RunDirectory>) {
+    if let Some(directory) = directory {
+        directory.leave(&ProcRoot::default());
     }
 }
 

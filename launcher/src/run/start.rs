@@ -16,6 +16,7 @@ use crate::attach::Attachment;
 use crate::attach::ready_fd::ReadyFd;
 use crate::cli::{HeldTrackingFile, Options, UsageError};
 use crate::collector_process::Collector;
+use crate::containers::Containers;
 use crate::nodes::{self, NodeRun, RankLock};
 use crate::process::main_process::MainProcess;
 use crate::process::reap;
@@ -141,6 +142,7 @@ fn start(
     if let Some(nodes) = nodes {
         env.extend(nodes.start_agents(session.segment_path(), state.inherited));
     }
+    let containers = Containers::prepare(&mut session, &mut env);
     // After the agents: what starts them is no part of the run, but the connector would report it as a descendant.
     session.subscribe(options);
     // Before the collector starts: its configuration says what came of the command's cgroup.
@@ -152,7 +154,7 @@ fn start(
                 Subject::Command(main) => Some(main),
                 Subject::Input(_) | Subject::Attached { .. } => None,
             };
-            Ok((Tracked::new(session, collector, main, options), started))
+            Ok((Tracked::new(session, collector, containers, main, options), started))
         }
         Err(error) => {
             cancel(&session, &mut collector);
@@ -197,7 +199,7 @@ fn attach(
         children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
         early_signals: Vec::new(),
     };
-    Ok((Tracked::new(session, collector, None, options), started))
+    Ok((Tracked::new(session, collector, Containers::default(), None, options), started))
 }
 
 /// Says why the run could not attach to its process, on stderr and in the report's files. Otherwise a report of an earlier run

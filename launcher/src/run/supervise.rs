@@ -40,10 +40,10 @@ pub(crate) trait Account {
     fn messages(&self) -> &[Message];
     /// Tells the account what happens to the command.
     fn tell(&mut self, message: Message);
-    /// Whether this child of the launcher is not the run's: a collector, or a child from before this program's exec.
+    /// Whether this child of the launcher is not the run's: a collector, a proxy of docker, or a child from before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
-    /// A child for which [`Self::is_foreign`] holds has ended, with this wait status.
-    fn foreign_ended(&mut self, status: i32);
+    /// A child for which [`Self::is_foreign`] holds has ended, with this pid and wait status.
+    fn foreign_ended(&mut self, pid: u32, status: i32);
     /// A child of the run has ended. `is_main`: it was the command's first process.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
     /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Returns the time until
@@ -272,7 +272,7 @@ impl<A: Account> Supervisor<A> {
         }
         if self.account.is_foreign(change.pid) {
             self.note_helper(change);
-            self.account.foreign_ended(change.status);
+            self.account.foreign_ended(change.pid, change.status);
             return;
         }
         let status = Some(change.status);

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cli::Options;
 use crate::collector_process::Collector;
 use crate::console;
+use crate::containers::Containers;
 use crate::process::main_process::MainProcess;
 use crate::process::reap::{self, ChildChange};
 use crate::process::signals::{self, MAX_END_REQUESTS};
@@ -30,6 +31,7 @@ const COLLECTOR_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Tracked {
     session: Session,
     collector: Option<Collector>,
+    containers: Containers,
     killed_collectors: KilledCollectors,
     main: Option<MainProcess>,
     /// All messages so far. A collector that replaces another gets them after its configuration.
@@ -49,6 +51,7 @@ impl Tracked {
     pub(crate) fn new(
         session: Session,
         collector: Collector,
+        containers: Containers,
         main: Option<MainProcess>,
         options: &Options,
     ) -> Self {
@@ -58,6 +61,7 @@ impl Tracked {
             is_untracked: false,
             session,
             collector: Some(collector),
+            containers,
             killed_collectors: KilledCollectors::default(),
             main,
             messages: Vec::new(),
@@ -212,11 +216,15 @@ impl Account for Tracked {
     }
 
     fn is_foreign(&self, pid: u32) -> bool {
-        self.is_collector(pid)
+        self.is_collector(pid) || self.containers.has(pid)
     }
 
-    fn foreign_ended(&mut self, status: i32) {
-        self.collector_ended(status);
+    fn foreign_ended(&mut self, pid: u32, status: i32) {
+        if self.containers.has(pid) {
+            self.containers.ended(self.session.directory());
+        } else {
+            self.collector_ended(status);
+        }
     }
 
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {
@@ -251,6 +259,7 @@ impl Account for Tracked {
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         self.session.wake_collector();
         self.wait_for_report(wakeups)?;
+        self.containers.close();
         self.session.clean_up();
         if !self.is_untracked {
             return Ok(());

@@ -132,7 +132,7 @@ impl Account for Untracked {
     }
 
     /// Is not called: all children are the run's.
-    fn foreign_ended(&mut self, _status: i32) {}
+    fn foreign_ended(&mut self, _pid: u32, _status: i32) {}
 
     /// Keeps the child's record. Beyond [`MOST_REAPED`] records, it is added to the last one, unless it is the command's.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {

@@ -37,10 +37,14 @@ impl Preload {
         Some(Upkeep::new(installed.link.clone(), installed.is_first_today?))
     }
 
+    /// The shim's file.
+    pub(crate) fn shim(&self) -> Option<&Path> {
+        Some(Path::new(OsStr::from_bytes(shim_in(self.value.as_bytes())?)))
+    }
+
     /// The shim's directory, for the warning about sandboxes that can't see it.
     pub(crate) fn directory(&self) -> Option<String> {
-        let shim = Path::new(OsStr::from_bytes(shim_in(self.value.as_bytes())?));
-        Some(shim.parent()?.to_string_lossy().into_owned())
+        Some(self.shim()?.parent()?.to_string_lossy().into_owned())
     }
 
     /// The variables by which a program that is no child of the launcher reports to this session. LD_PRELOAD has the shim alone:

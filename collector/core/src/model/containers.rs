@@ -107,3 +107,35 @@ pub enum MissingFigures {
     /// The cgroup of its process does not have its id in its name, or is not on this machine.
     NoCgroup,
 }
+
+/// What came of a container that a client of the tree asked for, with `--containers`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerNote {
+    /// The container with this id was created so that its programs carry the shim.
+    Tracked(String),
+    /// A container was created as the client asked for.
+    NotTracked(NotTracked),
+}
+
+/// Why a container was created as its client asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NotTracked {
+    /// It is not removed at its end, and could be started after the run.
+    Kept,
+    /// What is mounted in it would hide the shim.
+    Mounts,
+    /// Image or call are for another machine than this one.
+    Platform,
+    /// Its runtime does not use this machine's kernel.
+    Runtime,
+    /// The request has what is not understood.
+    Unusual,
+    /// The daemon did not say what it is.
+    DaemonUnknown,
+    /// The daemon is on another machine.
+    OtherMachine,
+    /// SELinux keeps programs in containers from loading the shim.
+    SeLinux,
+    /// The daemon has refused the shim.
+    Refused,
+}

@@ -9,7 +9,7 @@ mod followed;
 mod follower;
 mod reply;
 mod shared;
-mod socket;
+pub mod socket;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If the environment says that the daemon is not on this machine: why it can't be followed.
-pub(super) fn paths(
+pub fn paths(
     daemon: ContainerDaemon,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<PathBuf>, String> {
@@ -67,7 +67,7 @@ const MOST_OF_CONFIG: u64 = 1 << 20;
 ///
 /// # Errors
 /// If it can't be reached, or another user owns it or listens there: why, as the end of a sentence.
-pub(super) fn open(path: &Path, user: User) -> Result<OwnedFd, String> {
+pub fn open(path: &Path, user: User) -> Result<OwnedFd, String> {
     let failed = |error: std::io::Error| format!("{} can't be reached ({error})", path.display());
     let found = std::fs::metadata(path).map_err(failed)?;
     let of_other = |uid: u32| format!("user {uid} owns {}", path.display());

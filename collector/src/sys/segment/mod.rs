@@ -16,7 +16,7 @@ use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::task::{KINDS, NAMES_BYTES};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, Mode};
 use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
@@ -146,6 +146,14 @@ impl Segment {
         made.named.hold_record_lock();
         made.named.link().map_err(create)?;
         Ok(made)
+    }
+
+    /// Lets processes of all users open the file. Only those that can enter its directory can find it.
+    ///
+    /// # Errors
+    /// If the mode can't be changed.
+    pub fn open_to_all(&self) -> std::io::Result<()> {
+        Ok(rustix::fs::fchmod(self.named.file(), Mode::from_raw_mode(0o666))?)
     }
 
     /// Maps the file, and guards against its truncation.

@@ -1,0 +1,127 @@
+//! The proxy of docker's daemon, as the launcher sees it: it is started, replaced when it was killed, and told to end.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use gpu_track_collector::model::containers::ContainerDaemon;
+use gpu_track_collector::run_directory::DOCKER_SOCKET;
+use gpu_track_collector::safe_path::User;
+use gpu_track_collector::{RunDirectory, container_socket, own_program};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use crate::containers::proxy::PROXY;
+use crate::process::signals;
+
+/// Maximum number of proxies of a run. Something that kills every one of them would keep the launcher busy.
+const MOST_STARTS: u32 = 100;
+/// How long the end of the run waits for the proxy. One that serves clients outlives the run.
+const LONGEST_END: Duration = Duration::from_millis(200);
+/// How often it looks whether the proxy has ended, if no signal tells.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct DockerProxy {
+    /// Kept open, so that clients can wait while a proxy is replaced.
+    listener: UnixListener,
+    /// Its end is that of the launcher.
+    life: (PipeReader, PipeWriter),
+    /// The lock of the run's directory.
+    lock: OwnedFd,
+    /// The socket that clients are told.
+    path: PathBuf,
+    /// The daemon's own.
+    socket: PathBuf,
+    shim: PathBuf,
+    segment: PathBuf,
+    /// `None`: it has ended.
+    pid: Option<u32>,
+    starts: u32,
+}
+
+impl DockerProxy {
+    /// Starts the proxy of the daemon that the environment names. `None`: there is no daemon that may be used, so clients are left alone.
+    ///
+    /// # Errors
+    /// If socket or process can't be made.
+    pub(super) fn start(directory: &RunDirectory, shim: &Path, segment: &Path) -> io::Result<Option<Self>> {
+        let Some(socket) = daemon_socket() else { return Ok(None) };
+        let path = directory.file(DOCKER_SOCKET);
+        symlink(&socket, directory.without_run(DOCKER_SOCKET))?;
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let lock = directory.lock().ok_or(io::ErrorKind::NotFound)?.try_clone_to_owned()?;
+        let (shim, segment) = (shim.to_owned(), segment.to_owned());
+        let life = io::pipe()?;
+        let mut proxy = Self { listener, life, lock, path, socket, shim, segment, pid: None, starts: 0 };
+        proxy.start_process()?;
+        Ok(Some(proxy))
+    }
+
+    /// The value of DOCKER_HOST.
+    pub(super) fn host(&self) -> OsString {
+        let mut host = OsString::from("unix://");
+        host.push(&self.path);
+        host
+    }
+
+    pub(super) fn has(&self, pid: u32) -> bool {
+        self.pid == Some(pid)
+    }
+
+    /// Starts another process in place of one that has ended. Returns whether it did.
+    pub(super) fn restart(&mut self) -> bool {
+        self.pid = None;
+        self.starts < MOST_STARTS && self.start_process().is_ok()
+    }
+
+    fn start_process(&mut self) -> io::Result<()> {
+        self.starts += 1;
+        let inherited = [self.listener.as_raw_fd(), self.life.0.as_raw_fd(), self.lock.as_raw_fd()];
+        let mut proxy = own_program::command(PROXY);
+        proxy.arg(&self.segment).args(inherited.map(|fd| fd.to_string())).arg(&self.socket).arg(&self.shim);
+        // A batch system waits until all processes of a task have closed its streams.
+        proxy.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: setsid(2) and fcntl(2) are async-signal-safe, and the descriptors are open until the process is spawned.
+        unsafe {
+            proxy.pre_exec(move || {
+                libc::setsid();
+                for fd in inherited {
+                    if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        self.pid = Some(proxy.spawn()?.id());
+        Ok(())
+    }
+
+    /// Has the process end when its clients are done, and waits a little for that.
+    pub(super) fn close(self) {
+        let pid = self.pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        drop((self.life, self.listener));
+        let begin = Instant::now();
+        while let Some(pid) = pid
+            && matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
+            && begin.elapsed() < LONGEST_END
+        {
+            signals::wait_for_child(LOOK);
+        }
+    }
+}
+
+/// The socket of the daemon that docker's client would use, if it can be used.
+fn daemon_socket() -> Option<PathBuf> {
+    let paths = container_socket::paths(ContainerDaemon::Docker, |name| std::env::var_os(name)).ok()?;
+    paths.into_iter().find(|path| container_socket::open(path, User::this()).is_ok())
+}

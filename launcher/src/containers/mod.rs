@@ -1,0 +1,71 @@
+//! `--containers`: programs in containers carry the shim, so that they count as those of the tree.
+//!
+//! Each client is told in its own way, by variables of the command: docker by DOCKER_HOST, which names the socket of a [`proxy`]. The files
+//! for that are in the [run's directory](RunDirectory).
+
+mod docker;
+pub(crate) mod proxy;
+
+use std::ffi::OsString;
+
+use gpu_track_collector::RunDirectory;
+
+use self::docker::DockerProxy;
+use crate::process::spawn::Environment;
+use crate::run::session::Session;
+
+/// What serves the clients of containers while the command runs.
+#[derive(Debug, Default)]
+pub(crate) struct Containers {
+    docker: Option<DockerProxy>,
+}
+
+impl Containers {
+    /// Prepares what `--containers` asks for, and tells the clients by `env`. Nothing, if it was not asked for. What fails leaves a warning
+    /// in the report.
+    pub(crate) fn prepare(session: &mut Session, env: &mut Environment) -> Self {
+        let Some((directory, shim)) = session.for_containers() else { return Self::default() };
+        match DockerProxy::start(directory, shim, session.segment_path()) {
+            Ok(docker) => {
+                if let Some(docker) = &docker {
+                    set(env, "DOCKER_HOST", docker.host());
+                }
+                Self { docker }
+            }
+            Err(error) => {
+                directory.stand_back();
+                session.warn(format!(
+                    "--containers has no effect on docker: its proxy could not be started ({error})."
+                ));
+                Self::default()
+            }
+        }
+    }
+
+    /// Whether this child of the launcher is one of those that serve.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        self.docker.as_ref().is_some_and(|docker| docker.has(pid))
+    }
+
+    /// One of those that serve has ended. It is replaced.
+    pub(crate) fn ended(&mut self, directory: Option<&RunDirectory>) {
+        if let Some((docker, directory)) = self.docker.as_mut().zip(directory)
+            && !docker.restart()
+        {
+            directory.stand_back();
+        }
+    }
+
+    /// Has those that serve end when their clients are done, and waits a little for that.
+    pub(crate) fn close(&mut self) {
+        if let Some(docker) = self.docker.take() {
+            docker.close();
+        }
+    }
+}
+
+/// Sets a variable.
+fn set(env: &mut Environment, name: &str, value: OsString) {
+    env.retain(|(known, _)| known != name);
+    env.push((name.into(), value));
+}

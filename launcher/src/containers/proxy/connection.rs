@@ -1,0 +1,214 @@
+//! A client's connection and the daemon's that stands for it: what comes from one goes to the other, with its end.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use super::requests::{CreateRequest, Requests};
+
+/// Maximum number of bytes of one direction that wait until they are taken. What comes after that waits in its sender.
+const MOST_WAITING: usize = 256 << 10;
+/// A connection gives way to others after it has read this often.
+const MOST_TURNS: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: OwnedFd,
+    daemon: OwnedFd,
+    /// From the client to the daemon.
+    up: Flow,
+    /// From the daemon to the client.
+    down: Flow,
+    requests: Requests,
+    /// A request is answered in another way: nothing is read from the client meanwhile.
+    is_held: bool,
+    /// The client has closed its connection.
+    is_client_gone: bool,
+    /// Nothing can be done for it any more.
+    is_broken: bool,
+}
+
+/// What waits to be sent in one direction.
+#[derive(Debug, Default)]
+struct Flow {
+    waiting: Vec<u8>,
+    /// Its sender sends no more.
+    is_over: bool,
+    /// Its receiver knows that.
+    is_shut: bool,
+}
+
+/// What came of reading or sending.
+enum Done {
+    Some,
+    Nothing,
+    /// The other end is closed.
+    Closed,
+}
+
+impl Flow {
+    fn has_room(&self) -> bool {
+        !self.is_over && self.waiting.len() < MOST_WAITING
+    }
+
+    /// Sends what waits, as much as is taken. Then hands its end on.
+    fn send(&mut self, to: BorrowedFd) -> Done {
+        let mut sent = 0;
+        let result = loop {
+            let Some(rest) = self.waiting.get(sent..).filter(|rest| !rest.is_empty()) else { break Ok(()) };
+            match send(to, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(length) => sent += length,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break Ok(()),
+                Err(_) => break Err(()),
+            }
+        };
+        self.waiting.drain(..sent);
+        if result.is_err() {
+            return Done::Closed;
+        }
+        if self.waiting.is_empty() && self.is_over && !self.is_shut {
+            self.is_shut = true;
+            let _ = shutdown(to, Shutdown::Write);
+        }
+        if sent > 0 { Done::Some } else { Done::Nothing }
+    }
+}
+
+/// Reads once. The bytes are added to `into`.
+fn read(from: BorrowedFd, into: &mut Vec<u8>) -> Done {
+    let mut bytes = [0; 64 << 10];
+    loop {
+        return match recv(from, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Done::Closed,
+            Ok((length, _)) => {
+                into.extend_from_slice(bytes.get(..length).unwrap_or_default());
+                Done::Some
+            }
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Done::Nothing,
+            Err(_) => Done::Closed,
+        };
+    }
+}
+
+impl Connection {
+    pub(super) fn new(client: OwnedFd, daemon: OwnedFd) -> Self {
+        Self {
+            client,
+            daemon,
+            up: Flow::default(),
+            down: Flow::default(),
+            requests: Requests::new(),
+            is_held: false,
+            is_client_gone: false,
+            is_broken: false,
+        }
+    }
+
+    /// What is waited for at the client's end and at the daemon's. `None`: nothing can come of it.
+    pub(super) fn wanted(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 2] {
+        let flags = |reads: bool, writes: bool| {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, reads);
+            flags.set(PollFlags::OUT, writes);
+            flags
+        };
+        let of_client = flags(self.up.has_room() && !self.is_held, !self.down.waiting.is_empty());
+        let of_daemon = flags(self.down.has_room(), !self.up.waiting.is_empty());
+        // Without flags, the end of the client's connection is told.
+        let client = (!self.is_client_gone).then(|| (self.client.as_fd(), of_client));
+        let daemon = (!of_daemon.is_empty()).then(|| (self.daemon.as_fd(), of_daemon));
+        [client, daemon]
+    }
+
+    /// Passes on what can be passed on now. Returns a request that creates a container: until [`Self::answer`] or [`Self::pass_on`] is
+    /// called, nothing more is read from the client. `is_client_gone`: the client has closed its connection.
+    pub(super) fn turn(&mut self, is_client_gone: bool) -> Option<CreateRequest> {
+        self.is_client_gone |= is_client_gone;
+        for _ in 0..MOST_TURNS {
+            let mut has_done = false;
+            if self.down.has_room() {
+                match read(self.daemon.as_fd(), &mut self.down.waiting) {
+                    Done::Some => {
+                        has_done = true;
+                        self.requests.note_reply();
+                    }
+                    Done::Nothing => {}
+                    Done::Closed => self.down.is_over = true,
+                }
+            }
+            match self.down.send(self.client.as_fd()) {
+                Done::Some => has_done = true,
+                Done::Nothing => {}
+                Done::Closed => self.is_broken = true,
+            }
+            if self.up.has_room() && !self.is_held {
+                let mut bytes = Vec::new();
+                match read(self.client.as_fd(), &mut bytes) {
+                    Done::Some => {
+                        has_done = true;
+                        if let Some(create) = self.requests.take(&bytes, &mut self.up.waiting) {
+                            self.is_held = true;
+                            self.send_up();
+                            return Some(create);
+                        }
+                    }
+                    Done::Nothing => {}
+                    Done::Closed => {
+                        self.up.is_over = true;
+                        self.requests.end(&mut self.up.waiting);
+                    }
+                }
+            }
+            has_done |= self.send_up();
+            if !has_done || self.is_over() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Sends the daemon what waits for it. Returns whether something was sent.
+    fn send_up(&mut self) -> bool {
+        match self.up.send(self.daemon.as_fd()) {
+            Done::Some => true,
+            Done::Nothing => false,
+            Done::Closed => {
+                // The daemon takes no more, but its reply may still come.
+                self.up = Flow { waiting: Vec::new(), is_over: true, is_shut: true };
+                false
+            }
+        }
+    }
+
+    /// Sends the client this reply to the request that is held.
+    pub(super) fn answer(&mut self, reply: &[u8]) -> Option<CreateRequest> {
+        self.down.waiting.extend_from_slice(reply);
+        self.requests.note_reply();
+        self.go_on()
+    }
+
+    /// Passes the request that is held on as it was sent.
+    pub(super) fn pass_on(&mut self, request: &CreateRequest) -> Option<CreateRequest> {
+        self.up.waiting.extend(request.bytes());
+        self.go_on()
+    }
+
+    /// Takes what has come behind a request that was held. That can be another one.
+    fn go_on(&mut self) -> Option<CreateRequest> {
+        let next = self.requests.take(&[], &mut self.up.waiting);
+        self.is_held = next.is_some();
+        next.or_else(|| self.turn(false))
+    }
+
+    /// Whether both ends have said all.
+    pub(super) fn is_over(&self) -> bool {
+        let is_left =
+            self.is_client_gone && (self.is_held || (self.up.is_over && self.up.waiting.is_empty()));
+        self.is_broken || is_left || (self.up.is_shut && self.down.is_shut)
+    }
+}

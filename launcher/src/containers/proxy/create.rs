@@ -1,0 +1,367 @@
+//! The edits of a request that creates a container, so that its programs carry the shim.
+//!
+//! Shim and segment are mounted below [`DIRECTORY`], and two variables name them. /dev is a file system of each container's own: the image
+//! and its layers stay as they are, whether the root is read-only, and /dev/shm can be shared with other containers.
+//!
+//! Only a container that docker removes at its end (`--rm`) is edited. Any other could be started again after the run, when the segment is
+//! gone, and would fail.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use gpu_track_abi::preload::around_shim;
+use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH};
+use gpu_track_collector::model::containers::{ContainerNote, NotTracked};
+use serde_json::{Map, Value, json};
+
+use super::daemon::{self, NoReply, Reply};
+use super::requests::CreateRequest;
+
+/// Where shim and segment are in a container.
+pub(crate) const DIRECTORY: &str = "/dev/gpu-track";
+
+/// What the proxy puts into containers.
+#[derive(Debug)]
+pub(super) struct Editor {
+    /// The daemon's socket.
+    pub(super) socket: PathBuf,
+    pub(super) shim: PathBuf,
+    pub(super) segment: PathBuf,
+    /// Why no container of this daemon can be edited, once it was asked.
+    pub(super) refusal: OnceLock<Option<NotTracked>>,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The daemon has created the edited container, and replied so.
+    Created(Vec<u8>, Option<ContainerNote>),
+    /// The request passes on as it was sent.
+    Original(Option<ContainerNote>),
+    /// The daemon did not reply. Whether it has created the container is not known.
+    Lost,
+}
+
+impl Outcome {
+    fn original(why: NotTracked) -> Self {
+        Self::Original(Some(ContainerNote::NotTracked(why)))
+    }
+}
+
+impl Editor {
+    /// Has the daemon create the container with the edits, if that can be done.
+    pub(super) fn create(&self, request: &CreateRequest) -> Outcome {
+        let Ok(mut body) = serde_json::from_slice::<Value>(&request.body) else {
+            return Outcome::original(NotTracked::Unusual);
+        };
+        let [_, target, _] = &request.head.first;
+        let image = match check(&body, target) {
+            Ok(image) => image.to_owned(),
+            Err(why) => return Outcome::original(why),
+        };
+        if let Some(why) = *self.refusal.get_or_init(|| daemon_refusal(&self.socket)) {
+            return Outcome::original(why);
+        }
+        let reply = daemon::get(&self.socket, &format!("/images/{image}/json"));
+        // Without the image, the client loads it, and asks again.
+        let Some(found) = reply.as_ref().filter(|reply| reply.status == 200).and_then(Reply::json) else {
+            return Outcome::Original(None);
+        };
+        if found.get("Os") != Some(&json!("linux"))
+            || found.get("Architecture") != Some(&json!(architecture()))
+        {
+            return Outcome::original(NotTracked::Platform);
+        }
+        let of_image = variable(found.pointer("/Config/Env"), ENV_PRELOAD).unwrap_or_default();
+        let Some(()) = edit(&mut body, &self.shim, &self.segment, &of_image) else {
+            return Outcome::original(NotTracked::Unusual);
+        };
+        let Ok(body) = serde_json::to_vec(&body) else { return Outcome::original(NotTracked::Unusual) };
+        let edited = [request.head.with_length(body.len()), body].concat();
+        match daemon::send(&self.socket, &edited) {
+            Ok(reply) if reply.status == 201 => {
+                let id = reply.json().and_then(|json| Some(json.get("Id")?.as_str()?.to_owned()));
+                Outcome::Created(reply.bytes, id.map(ContainerNote::Tracked))
+            }
+            // It may refuse the original, too: that is for the client to see.
+            Ok(Reply { status: 404 | 409, .. }) => Outcome::Original(None),
+            Ok(_) | Err(NoReply::NotAsked) => Outcome::original(NotTracked::Refused),
+            Err(NoReply::Lost) => Outcome::Lost,
+        }
+    }
+}
+
+/// This machine, as docker calls it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Why no container of the daemon at this socket can be edited. `None`: they can.
+fn daemon_refusal(socket: &Path) -> Option<NotTracked> {
+    let info =
+        daemon::get(socket, "/info").filter(|reply| reply.status == 200).and_then(|reply| reply.json());
+    let Some(info) = info else { return Some(NotTracked::DaemonUnknown) };
+    let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let is_here = text("OSType") == "linux" && text("KernelVersion") == kernel.trim();
+    let options = info.get("SecurityOptions").and_then(Value::as_array).into_iter().flatten();
+    let has_selinux = options.filter_map(Value::as_str).any(|option| option.starts_with("name=selinux"));
+    if !is_here {
+        // Such as Docker Desktop's virtual machine, or a socket that ssh forwards.
+        Some(NotTracked::OtherMachine)
+    } else if has_selinux {
+        // Each program would write that the shim can't be preloaded.
+        Some(NotTracked::SeLinux)
+    } else {
+        (!is_known_runtime(text("DefaultRuntime"))).then_some(NotTracked::Runtime)
+    }
+}
+
+/// Whether a runtime starts containers by the kernel of this machine. Others (gVisor, Kata) can't share memory with it.
+fn is_known_runtime(name: &str) -> bool {
+    matches!(
+        name,
+        "" | "runc"
+            | "crun"
+            | "youki"
+            | "nvidia"
+            | "io.containerd.runc.v2"
+            | "io.containerd.runtime.v1.linux"
+    )
+}
+
+/// The value of a key in a request, whose keys docker reads in any case.
+///
+/// # Errors
+/// If the key is written in another way: the daemon would then see two.
+fn value<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a Value, NotTracked> {
+    if object.keys().any(|known| known.eq_ignore_ascii_case(key) && known != key) {
+        return Err(NotTracked::Unusual);
+    }
+    Ok(object.get(key).unwrap_or(&Value::Null))
+}
+
+/// Whether a container may be edited. Returns its image.
+///
+/// # Errors
+/// If not: why.
+fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
+    let unusual = NotTracked::Unusual;
+    let body = body.as_object().ok_or(unusual)?;
+    let host = value(body, "HostConfig")?.as_object().ok_or(NotTracked::Kept)?;
+    if value(host, "AutoRemove")? != &Value::Bool(true) {
+        return Err(NotTracked::Kept);
+    }
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    let platform = query.split('&').find_map(|pair| pair.strip_prefix("platform="));
+    if platform.is_some_and(|platform| !platform.is_empty()) {
+        return Err(NotTracked::Platform);
+    }
+    if !is_known_runtime(value(host, "Runtime")?.as_str().unwrap_or_default()) {
+        return Err(NotTracked::Runtime);
+    }
+    let list = |value: &'a Value| match value {
+        Value::Null => Ok(&[][..]),
+        Value::Array(list) => Ok(list.as_slice()),
+        _ => Err(unusual),
+    };
+    let keys = |value: &'a Value| value.as_object().into_iter().flat_map(|object| object.keys());
+    let mut targets: Vec<&str> =
+        keys(value(body, "Volumes")?).chain(keys(value(host, "Tmpfs")?)).map(String::as_str).collect();
+    for mount in list(value(host, "Mounts")?)? {
+        targets.push(value(mount.as_object().ok_or(unusual)?, "Target")?.as_str().ok_or(unusual)?);
+    }
+    for bind in list(value(host, "Binds")?)? {
+        targets.push(bind.as_str().and_then(|bind| bind.split(':').nth(1)).ok_or(unusual)?);
+    }
+    if targets.into_iter().any(hides_directory) {
+        return Err(NotTracked::Mounts);
+    }
+    for entry in list(value(body, "Env")?)? {
+        entry.as_str().ok_or(unusual)?;
+    }
+    let image = value(body, "Image")?.as_str().ok_or(unusual)?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"./:@_-".contains(&byte);
+    let is_name = !image.is_empty()
+        && image.bytes().all(is_plain)
+        && !image.split('/').any(|part| part.starts_with('.'));
+    if is_name { Ok(image) } else { Err(unusual) }
+}
+
+/// Whether something that is mounted here would hide the files of [`DIRECTORY`], or be hidden by them. /dev/shm would not.
+fn hides_directory(target: &str) -> bool {
+    let target = Path::new(target);
+    let mut normal = target.components().filter(|part| matches!(part, std::path::Component::Normal(_)));
+    let is_unusual = target.components().any(|part| part == std::path::Component::ParentDir);
+    let (first, second) = (normal.next(), normal.next());
+    let name = |part: std::path::Component| part.as_os_str().to_owned();
+    is_unusual
+        || first.is_none()
+        || (first.map(name).as_deref() == Some(OsStr::new("dev"))
+            && second.map(name).is_none_or(|name| Path::new(DIRECTORY).file_name() == Some(&name)))
+}
+
+/// The value of a variable in a list of `NAME=VALUE`, of which the last one counts.
+fn variable(list: Option<&Value>, name: &str) -> Option<String> {
+    let entries = list?.as_array()?.iter().filter_map(Value::as_str);
+    let of_name = |entry: &str| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+    entries.filter_map(of_name).last()
+}
+
+/// Edits a request that passed [`check`]. `of_image`: the LD_PRELOAD of the image. `None`: the files have names that can't be written
+/// in it.
+fn edit(body: &mut Value, shim: &Path, segment: &Path, of_image: &str) -> Option<()> {
+    let inside = |path: &Path| Some(format!("{DIRECTORY}/{}", path.file_name()?.to_str()?));
+    let (shim_inside, segment_inside) = (inside(shim)?, inside(segment)?);
+    if segment_inside.len() > MAX_PATH {
+        return None;
+    }
+    let mount = |source: &Path, target: &str, is_read_only: bool| {
+        Some(json!({"Type": "bind", "Source": source.to_str()?, "Target": target, "ReadOnly": is_read_only}))
+    };
+    let mounts = [mount(shim, &shim_inside, true)?, mount(segment, &segment_inside, false)?];
+    let given = variable(body.get("Env"), ENV_PRELOAD).unwrap_or_else(|| of_image.to_owned());
+    // `docker run -e LD_PRELOAD` hands on the run's own, whose path is not in the container.
+    let given = match around_shim(given.as_bytes()) {
+        Some((before, after)) => [before, after].concat(),
+        None => given.into_bytes(),
+    };
+    let colon = if given.is_empty() { "" } else { ":" };
+    let preload = format!("{shim_inside}{colon}{}", OsStr::from_bytes(&given).to_str()?);
+    append(body.get_mut("HostConfig")?, "Mounts", mounts)?;
+    if let Some(Value::Array(env)) = body.get_mut("Env") {
+        let is_ours = |entry: &str| {
+            [ENV_PRELOAD, ENV_SESSION].iter().any(|name| {
+                entry.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            })
+        };
+        env.retain(|entry| !entry.as_str().is_some_and(is_ours));
+    }
+    let variables = [format!("{ENV_PRELOAD}={preload}"), format!("{ENV_SESSION}={segment_inside}")];
+    append(body, "Env", variables.map(Value::String))
+}
+
+/// Appends to the list of this key, which may be missing.
+fn append(object: &mut Value, key: &str, new: impl IntoIterator<Item = Value>) -> Option<()> {
+    let list = object.as_object_mut()?.entry(key).or_insert(Value::Null);
+    if list.is_null() {
+        *list = Value::Array(Vec::new());
+    }
+    list.as_array_mut()?.extend(new);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::preload::SHIM_PREFIX;
+
+    use super::*;
+
+    fn request(host: &Value, rest: &Value) -> Value {
+        let mut body = json!({"Image": "a/b:c", "HostConfig": {"AutoRemove": true}});
+        for (into, from) in [(&mut body["HostConfig"], host)] {
+            into.as_object_mut().unwrap().extend(from.as_object().unwrap().clone());
+        }
+        body.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        body
+    }
+
+    // Requirement: SEE-139
+    #[test]
+    fn only_containers_that_are_removed_at_their_end_and_hide_nothing_are_edited() {
+        let checked = |host: Value, rest: Value| {
+            check(&request(&host, &rest), "/containers/create?name=x").map(str::to_owned)
+        };
+        let image = || Ok("a/b:c".to_owned());
+        assert_eq!(checked(json!({}), json!({})), image());
+        assert_eq!(
+            checked(
+                json!({"Binds": ["/x:/dev/shm", "v:/data:ro"], "Tmpfs": {"/tmp": ""}}),
+                json!({"Volumes": {"/v": {}}})
+            ),
+            image()
+        );
+        for (host, rest, why) in [
+            (json!({"AutoRemove": false}), json!({}), NotTracked::Kept),
+            (json!({"AutoRemove": null}), json!({}), NotTracked::Kept),
+            (json!({"autoRemove": true}), json!({}), NotTracked::Unusual),
+            (json!({"Runtime": "runsc"}), json!({}), NotTracked::Runtime),
+            (json!({"Binds": ["/dev:/dev"]}), json!({}), NotTracked::Mounts),
+            (json!({"Binds": ["/x:/dev/shm/../gpu-track"]}), json!({}), NotTracked::Mounts),
+            (
+                json!({"Mounts": [{"Type": "bind", "Source": "/", "Target": "/"}]}),
+                json!({}),
+                NotTracked::Mounts,
+            ),
+            (
+                json!({"Mounts": [{"Type": "bind", "Target": "/dev/gpu-track/x"}]}),
+                json!({}),
+                NotTracked::Mounts,
+            ),
+            (json!({"Tmpfs": {"//dev/": ""}}), json!({}), NotTracked::Mounts),
+            (json!({"Mounts": "x"}), json!({}), NotTracked::Unusual),
+            (json!({"Binds": [7]}), json!({}), NotTracked::Unusual),
+            (json!({}), json!({"Env": [7]}), NotTracked::Unusual),
+            (json!({}), json!({"env": []}), NotTracked::Unusual),
+            (json!({}), json!({"Image": "../x"}), NotTracked::Unusual),
+            (json!({}), json!({"Image": "a b"}), NotTracked::Unusual),
+            (json!({}), json!({"Image": ""}), NotTracked::Unusual),
+            (json!({}), json!({"Volumes": {"/dev": {}}}), NotTracked::Mounts),
+        ] {
+            assert_eq!(checked(host.clone(), rest.clone()), Err(why), "{host} {rest}");
+        }
+        let body = request(&json!({}), &json!({}));
+        assert_eq!(check(&body, "/containers/create?platform=linux%2Farm64"), Err(NotTracked::Platform));
+        assert!(check(&body, "/containers/create?platform=&name=x").is_ok());
+        for body in [json!([]), json!({}), json!({"Image": "a"})] {
+            assert!(check(&body, "/containers/create").is_err());
+        }
+    }
+
+    // Requirement: SEE-139
+    #[test]
+    fn edits_keep_all_else_and_the_libraries_that_call_and_image_preload() {
+        let shim = format!("/cache/{SHIM_PREFIX}0.so");
+        let inside = format!("{DIRECTORY}/{SHIM_PREFIX}0.so");
+        let edited = |rest: Value, of_image: &str| {
+            let mut body =
+                request(&json!({"Memory": 12345678901234567_u64, "Mounts": [{"Target": "/m"}]}), &rest);
+            edit(&mut body, Path::new(&shim), Path::new("/dev/shm/s.d/s"), of_image).unwrap();
+            body
+        };
+        let body = edited(json!({"Cmd": ["x"], "Env": ["A=1", "LD_PRELOADED=x"]}), "");
+        assert_eq!(
+            (&body["HostConfig"]["Memory"], &body["Cmd"]),
+            (&json!(12345678901234567_u64), &json!(["x"]))
+        );
+        let mounts = json!([
+            {"Target": "/m"},
+            {"Type": "bind", "Source": shim, "Target": inside, "ReadOnly": true},
+            {"Type": "bind", "Source": "/dev/shm/s.d/s", "Target": "/dev/gpu-track/s", "ReadOnly": false},
+        ]);
+        assert_eq!(body["HostConfig"]["Mounts"], mounts);
+        let session = "GPU_TRACK_SESSION=/dev/gpu-track/s";
+        assert_eq!(body["Env"], json!(["A=1", "LD_PRELOADED=x", format!("LD_PRELOAD={inside}"), session]));
+        for (env, of_image, preload) in [
+            (json!(null), "/j.so", format!("{inside}:/j.so")),
+            (json!(["LD_PRELOAD=/a.so", "LD_PRELOAD=/b.so"]), "/j.so", format!("{inside}:/b.so")),
+            (json!(["LD_PRELOAD="]), "/j.so", inside.clone()),
+            (
+                json!([format!("LD_PRELOAD={shim}:/c.so"), "GPU_TRACK_SESSION=/x"]),
+                "",
+                format!("{inside}:/c.so"),
+            ),
+        ] {
+            assert_eq!(
+                edited(json!({"Env": env}), of_image)["Env"],
+                json!([format!("LD_PRELOAD={preload}"), session])
+            );
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The proxy of docker's daemon: a process that passes on what clients and daemon say to each other, and edits the requests that create
+//! containers ([`create`]).
+//!
+//! The launcher holds the listening socket, too. So if the proxy is killed, clients wait until another proxy accepts them. When the
+//! launcher ends, the proxy lets new clients find the daemon's own socket, serves those that it has, and ends.
+
+mod connection;
+pub(crate) mod create;
+mod daemon;
+mod http;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_track_collector::model::containers::ContainerNote;
+use gpu_track_collector::run_directory::NOTES;
+use gpu_track_collector::safe_path::User;
+use gpu_track_collector::{RunDirectory, container_socket};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::FileType;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use self::connection::Connection;
+use self::create::{Editor, Outcome};
+use self::requests::CreateRequest;
+use crate::process::before_main::is_open;
+
+/// The name of a proxy. Its arguments are the segment; descriptors of the listening socket, of a pipe that closes when the launcher ends,
+/// and of the lock of the run's directory; the daemon's socket, and the shim.
+pub(crate) const PROXY: &str = "gpu-track-docker";
+/// Where no client can be accepted (too many descriptors are open), it is tried again after this time.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// The stack of the thread that creates a container, bytes.
+const STACK: usize = 256 << 10;
+/// Maximum number of bytes of the file of notes.
+const MOST_OF_NOTES: u64 = 1 << 20;
+
+/// Runs this process as a proxy, and returns its exit status. `None`: it lacks the arguments or the descriptors of one.
+pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
+    let [segment, listener, life, lock, socket, shim] = args else { return None };
+    let number = |arg: &OsString| arg.to_str().and_then(|arg| arg.parse().ok());
+    let (listener, life, lock) = (number(listener)?, number(life)?, number(lock)?);
+    let kinds = [(listener, FileType::Socket), (life, FileType::Fifo), (lock, FileType::Directory)];
+    if !kinds.into_iter().all(|(fd, kind)| is_open(fd, kind)) {
+        return None;
+    }
+    // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
+    let [listener, life, lock] = [listener, life, lock].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    for fd in [&listener, &life, &lock] {
+        let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
+    }
+    // The loop must not wait where another proxy has accepted the client.
+    rustix::io::ioctl_fionbio(&listener, true).ok()?;
+    rustix::thread::set_name(c"gpu-track-dock").ok();
+    raise_descriptors();
+    let segment = PathBuf::from(segment);
+    let directory = RunDirectory::of_segment(&segment)?;
+    let editor = Editor { socket: socket.into(), shim: shim.into(), segment, refusal: OnceLock::new() };
+    Proxy::new(directory, editor, listener, life)?.work();
+    drop(lock);
+    Some(0)
+}
+
+/// Each client needs two descriptors, and 1,024 are the usual soft limit.
+fn raise_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// What a thread has done for the request of a client.
+struct Answer {
+    client: u64,
+    request: CreateRequest,
+    outcome: Outcome,
+}
+
+struct Proxy {
+    directory: RunDirectory,
+    editor: Arc<Editor>,
+    /// `None`: no new clients are accepted.
+    listener: Option<OwnedFd>,
+    /// Closes when the launcher ends. `None`: it has.
+    life: Option<OwnedFd>,
+    accepts_from: Option<Instant>,
+    clients: BTreeMap<u64, Connection>,
+    /// The number of the next client.
+    next: u64,
+    answers: (Sender<Answer>, Receiver<Answer>),
+    /// Tells the loop of an answer.
+    wake: Arc<OwnedFd>,
+    notes: Option<File>,
+}
+
+/// Whose descriptor is ready.
+#[derive(Clone, Copy)]
+enum Of {
+    Listener,
+    Life,
+    Answers,
+    Client(u64),
+    Daemon(u64),
+}
+
+impl Proxy {
+    fn new(directory: RunDirectory, editor: Editor, listener: OwnedFd, life: OwnedFd) -> Option<Self> {
+        let mut notes = OpenOptions::new();
+        notes.append(true).create(true).mode(0o600);
+        let notes = notes.open(directory.file(NOTES)).ok();
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Some(Self {
+            directory,
+            editor: Arc::new(editor),
+            listener: Some(listener),
+            life: Some(life),
+            accepts_from: None,
+            clients: BTreeMap::new(),
+            next: 0,
+            answers: channel(),
+            wake: Arc::new(eventfd(0, flags).ok()?),
+            notes,
+        })
+    }
+
+    /// Serves clients until the launcher has ended and all of them are done.
+    fn work(&mut self) {
+        while self.listener.is_some() || !self.clients.is_empty() {
+            for (of, flags) in self.wait() {
+                match of {
+                    Of::Listener => self.accept(),
+                    Of::Life => self.stand_back(),
+                    Of::Answers => self.take_answers(),
+                    Of::Client(client) => {
+                        self.turn(client, flags.intersects(PollFlags::HUP | PollFlags::ERR));
+                    }
+                    Of::Daemon(client) => self.turn(client, false),
+                }
+            }
+        }
+    }
+
+    /// Waits until something is ready.
+    fn wait(&mut self) -> Vec<(Of, PollFlags)> {
+        let now = Instant::now();
+        let pause =
+            self.accepts_from.map(|from| from.saturating_duration_since(now)).filter(|left| !left.is_zero());
+        let mut waited: Vec<(Of, BorrowedFd, PollFlags)> =
+            vec![(Of::Answers, self.wake.as_fd(), PollFlags::IN)];
+        if let Some(listener) = self.listener.as_ref().filter(|_| pause.is_none()) {
+            waited.push((Of::Listener, listener.as_fd(), PollFlags::IN));
+        }
+        waited.extend(self.life.iter().map(|life| (Of::Life, life.as_fd(), PollFlags::IN)));
+        for (number, connection) in &self.clients {
+            let [client, daemon] = connection.wanted();
+            waited.extend(client.map(|(fd, flags)| (Of::Client(*number), fd, flags)));
+            waited.extend(daemon.map(|(fd, flags)| (Of::Daemon(*number), fd, flags)));
+        }
+        let mut fds: Vec<PollFd> =
+            waited.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let timeout = pause.and_then(|pause| Timespec::try_from(pause).ok());
+        if poll(&mut fds, timeout.as_ref()).is_err_and(|error| error != Errno::INTR) {
+            // Only for want of memory. The loop must not spin.
+            thread::sleep(ACCEPT_AGAIN);
+            return Vec::new();
+        }
+        let ready = waited.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|((of, ..), fd)| (*of, fd.revents())).collect()
+    }
+
+    /// Accepts the clients that wait.
+    fn accept(&mut self) {
+        while let Some(listener) = &self.listener {
+            match accept_with(listener, SocketFlags::CLOEXEC) {
+                Ok(client) => self.add(client),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(_) => {
+                    self.accepts_from = Some(Instant::now() + ACCEPT_AGAIN);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Connects a client with the daemon. Without a daemon, the client's connection is closed.
+    fn add(&mut self, client: OwnedFd) {
+        let Ok(daemon) = container_socket::open(&self.editor.socket, User::this()) else { return };
+        let number = self.next;
+        self.next += 1;
+        self.clients.insert(number, Connection::new(client, daemon));
+        self.turn(number, false);
+    }
+
+    /// Passes on what a client and the daemon have sent to each other.
+    fn turn(&mut self, number: u64, is_client_gone: bool) {
+        let Some(connection) = self.clients.get_mut(&number) else { return };
+        let request = connection.turn(is_client_gone);
+        self.go_on(number, request);
+    }
+
+    /// Begins to answer a request if there is one, and forgets a client that is done.
+    fn go_on(&mut self, number: u64, mut request: Option<CreateRequest>) {
+        while let Some(create) = request {
+            request = self.answer(number, create);
+        }
+        if self.clients.get(&number).is_some_and(Connection::is_over) {
+            self.clients.remove(&number);
+        }
+    }
+
+    /// Has a thread create a container. Where none can be made, passes the request on, and returns what follows it.
+    fn answer(&mut self, client: u64, request: CreateRequest) -> Option<CreateRequest> {
+        let (editor, sender, wake) =
+            (Arc::clone(&self.editor), self.answers.0.clone(), Arc::clone(&self.wake));
+        let of_thread = request.clone();
+        let work = move || {
+            let outcome = editor.create(&of_thread);
+            let _ = sender.send(Answer { client, request: of_thread, outcome });
+            let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
+        };
+        match thread::Builder::new().stack_size(STACK).spawn(work) {
+            Ok(_) => None,
+            Err(_) => self.clients.get_mut(&client)?.pass_on(&request),
+        }
+    }
+
+    fn take_answers(&mut self) {
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        while let Ok(Answer { client, request, outcome }) = self.answers.1.try_recv() {
+            if let Outcome::Created(_, Some(note)) | Outcome::Original(Some(note)) = &outcome {
+                self.note(note);
+            }
+            let Some(connection) = self.clients.get_mut(&client) else { continue };
+            let next = match outcome {
+                Outcome::Created(reply, _) => connection.answer(&reply),
+                Outcome::Original(_) => connection.pass_on(&request),
+                Outcome::Lost => {
+                    self.clients.remove(&client);
+                    continue;
+                }
+            };
+            self.go_on(client, next);
+        }
+    }
+
+    /// Notes for the report what came of a container.
+    fn note(&mut self, note: &ContainerNote) {
+        let Some(notes) = &mut self.notes else { return };
+        let has_room = notes.metadata().is_ok_and(|found| found.len() < MOST_OF_NOTES);
+        if let Some(mut line) = serde_json::to_vec(note).ok().filter(|_| has_room) {
+            line.push(b'\n');
+            let _ = notes.write_all(&line);
+        }
+    }
+
+    /// The launcher has ended. New clients find the daemon's own socket, and those that wait are accepted.
+    fn stand_back(&mut self) {
+        self.life = None;
+        self.directory.stand_back();
+        self.accept();
+        self.listener = None;
+    }
+}
