@@ -37,6 +37,7 @@ use crate::sources::stalls::StallReader;
 use crate::sources::thread_states::ThreadReader;
 use crate::sources::waited_for::WaitLookup;
 use crate::store::replay_journal::JournaledRun;
+use crate::store::run_directory::{NOTES, RunDirectory};
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
 use crate::sys::proc_fs::{self, ProcRoot};
@@ -136,7 +137,11 @@ impl Readers {
                 host.allowed.job().id(),
             ),
             segment_name: SegmentName::new(Arc::clone(segment)),
-            containers: ContainerMonitor::new(root.clone(), config.start.realtime_ns),
+            containers: ContainerMonitor::new(
+                root.clone(),
+                config.start.realtime_ns,
+                RunDirectory::of_segment(segment.named().path()).map(|directory| directory.file(NOTES)),
+            ),
             root,
         }
     }
@@ -198,6 +203,9 @@ impl Readers {
 
     /// Tells the core what is known by now of containers that the tree has asked a daemon for.
     pub(super) fn follow_containers(&mut self, run: &mut JournaledRun) {
+        if let Some(notes) = self.containers.notes(run.containers.notes_bytes()) {
+            run.apply_now(notes);
+        }
         let known = |daemon| run.containers.of_daemon(daemon).cloned().collect();
         for seen in self.containers.exchange(run.asked_daemons(), known) {
             run.apply_now(seen);

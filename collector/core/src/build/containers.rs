@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Inputs;
 use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
+use crate::run::elsewhere::ContainerPlace;
 use crate::run::elsewhere::containers::{Act, ContainerCall};
 
 /// How far a daemon's event may be outside of its call, nanoseconds: its time is converted to another clock. A client asks for a container
@@ -19,8 +20,8 @@ const TOLERANCE_NS: u64 = 5_000_000;
 pub(super) struct Found {
     /// The containers, in the order of their starts.
     pub(super) list: Vec<ContainerUsage>,
-    /// For each call, why its containers are not known. `None`: they are.
-    pub(super) unseen: Vec<Option<String>>,
+    /// For each call, where the figures of its containers are.
+    pub(super) places: Vec<ContainerPlace>,
 }
 
 /// The calls that a container can be of.
@@ -84,10 +85,37 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
             }
         }
     }
+    let of_proxy = inputs.run.containers.in_tree();
+    let asked: BTreeMap<&str, ContainerCall> =
+        of_proxy.iter().map(|(id, client)| (id.as_str(), ContainerCall::of_client(client))).collect();
+    for (id, call) in &asked {
+        let claim = Claim { call, certainty: ContainerCertainty::Certain, among: (1, 1) };
+        match claims.entry(id) {
+            Entry::Occupied(mut known) if known.get().call.act != Act::Exec => {
+                let call = known.get().call;
+                known.insert(Claim { call, ..claim });
+            }
+            Entry::Occupied(mut known) => _ = known.insert(claim),
+            Entry::Vacant(free) => _ = free.insert(claim),
+        }
+    }
+    let places = calls.iter().zip(unseen).enumerate().map(|(at, (call, unseen))| {
+        let own = claims.iter().filter(|(_, claim)| std::ptr::eq(claim.call, *call)).map(|(id, _)| *id);
+        // Containers that match several calls are claimed by one of them.
+        let of_group =
+            matched.iter().filter(|(of, _)| *of == at).flat_map(|(_, candidates)| candidates.iter().copied());
+        let mut all = own.chain(of_group).peekable();
+        match unseen {
+            Some(reason) => ContainerPlace::Unseen(reason),
+            None if all.peek().is_some() && all.all(|id| of_proxy.contains_key(id)) => ContainerPlace::InTree,
+            None => ContainerPlace::Listed,
+        }
+    });
+    let places = places.collect();
     let seen = inputs.run.containers.all().filter_map(|seen| Some((seen, claims.get(seen.id.as_str())?)));
     let mut list: Vec<ContainerUsage> = seen.map(|(seen, claim)| usage(inputs, seen, claim)).collect();
     list.sort_by(|a, b| f64::total_cmp(&a.start_s.unwrap_or(f64::MAX), &b.start_s.unwrap_or(f64::MAX)));
-    Found { list, unseen }
+    Found { list, places }
 }
 
 /// How many calls could be matched with each other's containers, and these.
@@ -248,6 +276,7 @@ fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage
         id: seen.id.clone(),
         image: seen.image.clone(),
         certainty: claim.certainty,
+        in_tree: inputs.run.containers.in_tree().contains_key(&seen.id),
         start_s: started_ns.map(|at_ns| (i128::from(at_ns) - i128::from(run_start_ns)) as f64 / 1e9),
         wall_s: wall_ns.map(|wall_ns| wall_ns as f64 / 1e9),
         cpu_s: cpu_us.map(|us| us as f64 / 1e6),
@@ -283,7 +312,7 @@ fn among_in_words(claim: &Claim) -> Option<String> {
 mod tests {
     use super::*;
     use crate::build::nulls::report_of;
-    use crate::model::containers::{ContainerDaemon, ContainerExecs};
+    use crate::model::containers::{ContainerDaemon, ContainerExecs, ContainerNote, NotTracked};
     use crate::model::observation::Observation;
     use crate::model::report::Report;
     use crate::run::RunState;
@@ -388,6 +417,53 @@ mod tests {
             listed(&report),
             ["a", "b", "c"].map(|digit| format!("name_{digit} matched: 2 calls and 3 containers match"))
         );
+    }
+
+    // Requirement: SEE-140
+    #[test]
+    fn container_that_the_proxy_has_edited_is_in_the_tree_and_that_of_a_library_has_a_line() {
+        let of = |calls: &[(&str, u64, u64)], notes: &dyn Fn(&RunState) -> Vec<ContainerNote>| {
+            let (mut run, at_ns) = random_runs(1).next().unwrap();
+            run.totals.elsewhere = Default::default();
+            for (line, start_s, end_s) in calls {
+                let args = line.split(' ').map(str::to_owned).collect();
+                let [start_ns, end_ns] = [start_s, end_s].map(|at_s| run.start_ns + at_s * S);
+                let call = ClientCall { args, started_by: Vec::new() };
+                run.totals.elsewhere.add(&call, (start_ns, Some(end_ns)));
+            }
+            let daemon = ContainerDaemon::Docker;
+            run.apply(at_ns, &Observation::ContainerDaemon { daemon, state: Ok(SOCKET.to_owned()) });
+            let notes = notes(&run);
+            run.apply(at_ns, &Observation::ContainerNotes { read_bytes: 9, notes });
+            for digit in ["a", "b"] {
+                let seen = seen(&run, digit, "i", [2, 3, 4]);
+                run.apply(at_ns, &Observation::Container(Box::new(seen)));
+            }
+            assert_eq!((run.containers.notes_bytes(), run.asked_daemons().0), (9, &[daemon][..]));
+            report_of(&run, at_ns)
+        };
+        let tracked = |digit: &str, client: &str| ContainerNote::Tracked {
+            id: digit.repeat(64),
+            client: client.to_owned(),
+        };
+        let both = of(&[("docker run i", 1, 9), ("docker run i", 1, 9)], &|_| {
+            vec![tracked("a", "docker"), tracked("b", "docker")]
+        });
+        assert_eq!(listed(&both), ["name_a certain", "name_b certain"]);
+        assert!(both.containers.iter().all(|container| container.in_tree));
+        let elsewhere = &both.coverage.elsewhere[0];
+        assert_eq!((elsewhere.count, elsewhere.followed, elsewhere.in_tree), (2, 2, 2));
+        let of_library =
+            of(&[], &|_| vec![tracked("b", "python3"), ContainerNote::NotTracked(NotTracked::Kept)]);
+        assert_eq!(listed(&of_library), ["name_b certain"]);
+        assert_eq!(of_library.containers[0].client, "python3");
+        let warning =
+            of_library.warnings.iter().find(|warning| warning.text.starts_with("--containers: 1 container"));
+        assert!(warning.unwrap().text.contains("1 without --rm"));
+        // The other call's container is one of several that its image and time match.
+        let one = of(&[("docker run i", 1, 9), ("docker run i", 1, 9)], &|_| vec![tracked("a", "docker")]);
+        assert_eq!(one.containers.iter().filter(|container| container.in_tree).count(), 1);
+        assert!(one.coverage.elsewhere[0].in_tree < 2);
     }
 
     // Requirement: SEE-131

@@ -93,7 +93,8 @@ fn not_in_report(report: &Report) -> Option<String> {
     if let Some(ranks) = coverage.ranks.filter(|_| is_whole_run) {
         return Some(format!("{} of {} ranks are not in this report", ranks.unseen, ranks.expected));
     }
-    let missing = coverage.elsewhere.iter().filter(|entry| is_whole_run || entry.kind != ElsewhereKind::Node);
+    let missing = coverage.elsewhere.iter().filter(|entry| entry.in_tree < entry.count);
+    let missing = missing.filter(|entry| is_whole_run || entry.kind != ElsewhereKind::Node);
     let missing: Vec<_> = missing.collect();
     let programs: BTreeSet<&str> = missing.iter().map(|entry| entry.program.as_str()).collect();
     let programs = Vec::from_iter(programs).join(", ");
@@ -553,6 +554,7 @@ mod tests {
             count: 1,
             followed: 0,
             reason: None,
+            in_tree: 0,
             is_tracked: false,
         };
         let judged = |report: &Report| {

@@ -275,7 +275,7 @@ fn coverage(inputs: &Inputs, containers: &containers::Found) -> Coverage {
             // A connector that is absent by now may have been given up after it had found some.
             connector: (absent.is_none() || connector > 0).then_some(connector),
         },
-        elsewhere: inputs.run.totals.elsewhere.list(&here, &containers.unseen),
+        elsewhere: inputs.run.totals.elsewhere.list(&here, &containers.places),
         other_users: inputs.run.totals.other_users.iter().map(other_user).collect(),
         nodes: inputs.run.totals.elsewhere.nodes.unseen(&here),
         // An interim report leaves this out: ranks may not have started.

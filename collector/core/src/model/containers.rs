@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of containers of a run that are kept. Those of other users of the daemon count, too.
 pub const MOST_CONTAINERS: usize = 1000;
 
+/// Maximum number of bytes of the file of [`ContainerNote`]s.
+pub const MOST_OF_NOTES: u64 = 1 << 20;
+
 /// How many of the last events of a container are remembered.
 const MOST_APPLIED: usize = 16;
 
@@ -111,8 +114,13 @@ pub enum MissingFigures {
 /// What came of a container that a client of the tree asked for, with `--containers`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerNote {
-    /// The container with this id was created so that its programs carry the shim.
-    Tracked(String),
+    /// A container was created so that its programs carry the shim.
+    Tracked {
+        /// Its id, hexadecimal digits.
+        id: String,
+        /// The name of the process that asked for it.
+        client: String,
+    },
     /// A container was created as the client asked for.
     NotTracked(NotTracked),
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::alert::AlertCommandFailure;
 use super::attached::{Attached, UsedBefore};
-use super::containers::{ContainerDaemon, ContainerSeen, DaemonState};
+use super::containers::{ContainerDaemon, ContainerNote, ContainerSeen, DaemonState};
 use super::exit_account::{ExitAccount, Remains, StatCounts};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
@@ -198,6 +198,13 @@ pub enum Observation {
     },
     /// What is known by now of a container that a daemon runs.
     Container(Box<ContainerSeen>),
+    /// What came of containers that docker's proxy was asked for.
+    ContainerNotes {
+        /// How many bytes of the notes are read by now.
+        read_bytes: u64,
+        /// The new ones.
+        notes: Vec<ContainerNote>,
+    },
     /// Whether the containers of a daemon can be followed.
     ContainerDaemon {
         /// The daemon.

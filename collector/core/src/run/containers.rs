@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState, MOST_CONTAINERS};
+use crate::model::containers::{
+    ContainerDaemon, ContainerNote, ContainerSeen, DaemonState, MOST_CONTAINERS, NotTracked,
+};
 
 /// See the module.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Containers {
     seen: BTreeMap<String, ContainerSeen>,
     daemons: BTreeMap<ContainerDaemon, DaemonState>,
+    /// The containers whose processes are in the tree, by id: the client that asked for each.
+    in_tree: BTreeMap<String, String>,
+    /// How many containers were created as their clients asked for, and why.
+    not_tracked: BTreeMap<NotTracked, u64>,
+    /// How many bytes of the proxy's notes are read.
+    notes_bytes: u64,
 }
 
 impl Containers {
@@ -30,6 +38,35 @@ impl Containers {
     /// Notes whether the containers of a daemon can be followed.
     pub(super) fn note_daemon(&mut self, daemon: ContainerDaemon, state: &DaemonState) {
         self.daemons.insert(daemon, state.clone());
+    }
+
+    /// Takes in what came of containers that docker's proxy was asked for. `read_bytes`: as the field.
+    pub(super) fn note_created(&mut self, read_bytes: u64, notes: &[ContainerNote]) {
+        self.notes_bytes = read_bytes;
+        for note in notes {
+            match note {
+                ContainerNote::Tracked { id, client } if self.in_tree.len() < MOST_CONTAINERS => {
+                    self.in_tree.insert(id.clone(), client.clone());
+                }
+                ContainerNote::Tracked { .. } => {}
+                ContainerNote::NotTracked(why) => *self.not_tracked.entry(*why).or_default() += 1,
+            }
+        }
+    }
+
+    /// How many bytes of the proxy's notes are read.
+    pub fn notes_bytes(&self) -> u64 {
+        self.notes_bytes
+    }
+
+    /// The containers whose processes are in the tree, and the client that asked for each.
+    pub(crate) fn in_tree(&self) -> &BTreeMap<String, String> {
+        &self.in_tree
+    }
+
+    /// How many containers were created as their clients asked for, and why.
+    pub(crate) fn not_tracked(&self) -> &BTreeMap<NotTracked, u64> {
+        &self.not_tracked
     }
 
     /// All containers of a daemon, by id.

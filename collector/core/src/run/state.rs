@@ -354,6 +354,11 @@ impl RunState {
             }
             Observation::Container(seen) => self.containers.add(seen),
             Observation::ContainerDaemon { daemon, state } => self.containers.note_daemon(*daemon, state),
+            Observation::ContainerNotes { read_bytes, notes } => {
+                // A client that is a library has no call in the tree.
+                self.tree.asked_daemons.add(ContainerDaemon::Docker);
+                self.containers.note_created(*read_bytes, notes);
+            }
             Observation::FinalizeAll => self.finalize_all(now_ns),
             Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
             Observation::SinkFailed { sink, error } => self.health.sinks.failed(sink, error),

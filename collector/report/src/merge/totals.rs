@@ -392,6 +392,7 @@ fn add_elsewhere(all: &mut Vec<StartedElsewhere>, started: &StartedElsewhere) {
             let known = &mut all[place];
             known.count = known.count.saturating_add(started.count);
             known.followed = known.followed.saturating_add(started.followed);
+            known.in_tree = known.in_tree.saturating_add(started.in_tree);
             known.reason = known.reason.take().or(started.reason);
         }
         None if all.len() < MOST_ELSEWHERE + MOST_PROGRAMS_ELSEWHERE => all.push(started),

@@ -41,7 +41,7 @@ pub(super) fn section(report: &Report, units: Units, most: usize) -> Section {
     };
     table.tips = shown.iter().map(|container| notes(container).unwrap_or_default()).collect();
     let notes = Section::list("Notes on containers", shown.iter().filter_map(notes).collect());
-    Section::new("Containers (peak with page cache; in no sum)").table(table).section(notes)
+    Section::new("Containers (peak with page cache; these figures are in no sum)").table(table).section(notes)
 }
 
 /// Makes the summary's lines, one for each of the first containers, in at most `most_lines` lines.
@@ -68,6 +68,7 @@ fn in_words(container: &ContainerUsage, units: Units) -> String {
         container.exit_code.map(|code| format!("exit {code}")),
         (container.oom_killed == Some(true)).then(|| "out of memory".to_owned()),
         is_matched.then(|| "matched".to_owned()),
+        container.in_tree.then(|| "in the tree".to_owned()),
         container.reason.clone(),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -82,6 +83,9 @@ fn title(container: &ContainerUsage) -> String {
 }
 
 fn certainty(container: &ContainerUsage) -> &'static str {
+    if container.in_tree {
+        return "in the tree";
+    }
     match container.certainty {
         ContainerCertainty::Certain => "certain",
         ContainerCertainty::Matched => "matched",

@@ -10,7 +10,7 @@ fn place_of_left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
 
 /// Says what was started elsewhere, and how often: `docker: container alpine, 2 times`.
 fn started(entry: &StartedElsewhere) -> String {
-    let StartedElsewhere { kind, program, target, count, followed, reason, is_tracked } = entry;
+    let StartedElsewhere { kind, program, target, count, followed, in_tree, reason, is_tracked } = entry;
     let kind = match kind {
         ElsewhereKind::Container => "container",
         ElsewhereKind::Host => "host",
@@ -23,8 +23,9 @@ fn started(entry: &StartedElsewhere) -> String {
     let times = if *count == 1 { String::new() } else { format!(", {count} times") };
     let tracked = if *is_tracked { ", with a report of its own" } else { "" };
     let followed = if *followed > 0 { format!(", {followed} with figures") } else { String::new() };
+    let in_tree = if *in_tree > 0 { format!(", {in_tree} in the tree") } else { String::new() };
     let reason = reason.as_ref().map(|reason| format!(", not seen: {reason}")).unwrap_or_default();
-    format!("{program}: {kind}{target}{times}{tracked}{followed}{reason}")
+    format!("{program}: {kind}{target}{times}{tracked}{followed}{in_tree}{reason}")
 }
 
 /// Makes the section that says how the figures are known. A count of exact ones is left out if it is that of all processes.

@@ -7,10 +7,12 @@
 mod event;
 mod followed;
 mod follower;
+mod notes;
 mod reply;
 mod shared;
 pub mod socket;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,8 @@ pub(crate) struct ContainerMonitor {
     root: ProcRoot,
     /// When the run began, nanoseconds since 1970.
     since_ns: u64,
+    /// The notes of docker's proxy, if there is one.
+    notes: Option<PathBuf>,
     workers: Vec<Worker>,
 }
 
@@ -46,9 +50,14 @@ struct Worker {
 }
 
 impl ContainerMonitor {
-    /// Prepares to follow containers since this time, nanoseconds since 1970.
-    pub(crate) fn new(root: ProcRoot, since_ns: u64) -> Self {
-        Self { root, since_ns, workers: Vec::new() }
+    /// Prepares to follow containers since this time, nanoseconds since 1970. `notes`: as the field.
+    pub(crate) fn new(root: ProcRoot, since_ns: u64, notes: Option<PathBuf>) -> Self {
+        Self { root, since_ns, notes, workers: Vec::new() }
+    }
+
+    /// Reads the new notes of docker's proxy. `read_bytes`: how many bytes of them were read before.
+    pub(crate) fn notes(&self, read_bytes: u64) -> Option<Observation> {
+        notes::after(self.notes.as_deref()?, read_bytes)
     }
 
     /// Follows the daemons that the tree has asked by now. Returns what was seen since the last call. `cidfiles`: files into which

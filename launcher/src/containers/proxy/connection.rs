@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::requests::{CreateRequest, Requests};
@@ -107,6 +108,13 @@ impl Connection {
             is_client_gone: false,
             is_broken: false,
         }
+    }
+
+    /// The name of the client's process. `None`: it is gone, or in another pid namespace.
+    pub(super) fn client_name(&self) -> Option<String> {
+        let pid = socket_peercred(&self.client).ok()?.pid.as_raw_nonzero();
+        let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+        Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
     }
 
     /// What is waited for at the client's end and at the daemon's. `None`: nothing can come of it.

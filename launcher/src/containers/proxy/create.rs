@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use gpu_track_abi::preload::around_shim;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH};
-use gpu_track_collector::model::containers::{ContainerNote, NotTracked};
+use gpu_track_collector::model::containers::NotTracked;
 use serde_json::{Map, Value, json};
 
 use super::daemon::{self, NoReply, Reply};
@@ -36,17 +36,17 @@ pub(super) struct Editor {
 /// What becomes of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The daemon has created the edited container, and replied so.
-    Created(Vec<u8>, Option<ContainerNote>),
-    /// The request passes on as it was sent.
-    Original(Option<ContainerNote>),
+    /// The daemon has created the edited container with this id, and replied so.
+    Created(Vec<u8>, Option<String>),
+    /// The request passes on as it was sent. `None`: it has no container, as far as known.
+    Original(Option<NotTracked>),
     /// The daemon did not reply. Whether it has created the container is not known.
     Lost,
 }
 
 impl Outcome {
     fn original(why: NotTracked) -> Self {
-        Self::Original(Some(ContainerNote::NotTracked(why)))
+        Self::Original(Some(why))
     }
 }
 
@@ -83,7 +83,7 @@ impl Editor {
         match daemon::send(&self.socket, &edited) {
             Ok(reply) if reply.status == 201 => {
                 let id = reply.json().and_then(|json| Some(json.get("Id")?.as_str()?.to_owned()));
-                Outcome::Created(reply.bytes, id.map(ContainerNote::Tracked))
+                Outcome::Created(reply.bytes, id)
             }
             // It may refuse the original, too: that is for the client to see.
             Ok(Reply { status: 404 | 409, .. }) => Outcome::Original(None),

@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::model::containers::ContainerNote;
+use gpu_track_collector::model::containers::{ContainerNote, MOST_OF_NOTES};
 use gpu_track_collector::run_directory::NOTES;
 use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{RunDirectory, container_socket};
@@ -44,8 +44,6 @@ pub(crate) const PROXY: &str = "gpu-track-docker";
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The stack of the thread that creates a container, bytes.
 const STACK: usize = 256 << 10;
-/// Maximum number of bytes of the file of notes.
-const MOST_OF_NOTES: u64 = 1 << 20;
 
 /// Runs this process as a proxy, and returns its exit status. `None`: it lacks the arguments or the descriptors of one.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
@@ -239,8 +237,14 @@ impl Proxy {
     fn take_answers(&mut self) {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         while let Ok(Answer { client, request, outcome }) = self.answers.1.try_recv() {
-            if let Outcome::Created(_, Some(note)) | Outcome::Original(Some(note)) = &outcome {
-                self.note(note);
+            match &outcome {
+                Outcome::Created(_, Some(id)) => {
+                    let client =
+                        self.clients.get(&client).and_then(Connection::client_name).unwrap_or_default();
+                    self.note(&ContainerNote::Tracked { id: id.clone(), client });
+                }
+                Outcome::Original(Some(why)) => self.note(&ContainerNote::NotTracked(*why)),
+                Outcome::Created(_, None) | Outcome::Original(None) | Outcome::Lost => {}
             }
             let Some(connection) = self.clients.get_mut(&client) else { continue };
             let next = match outcome {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use super::MOST_NAMED;
 use crate::build::Inputs;
 use crate::model::batch::Job;
+use crate::model::containers::NotTracked;
 use crate::model::report::{ElsewhereKind, Report};
 
 /// Maximum number of characters of all names in a warning, so that the advice after them is in the lines of the summary. The report's
@@ -65,6 +66,30 @@ pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
         });
         format!("see them by {inspect}gpu-track-run inside. A daemon runs them{why}")
     })
+}
+
+/// Warns of containers that `--containers` could not bring into the tree.
+pub(super) fn containers_as_they_are(inputs: &Inputs, _: &Report) -> Option<String> {
+    let all = inputs.run.containers.not_tracked();
+    let count: u64 = all.values().sum();
+    let reasons: Vec<String> = all.iter().map(|(why, count)| format!("{count} {}", in_words(*why))).collect();
+    let containers = if count == 1 { "1 container is".to_owned() } else { format!("{count} containers are") };
+    (count > 0)
+        .then(|| format!("--containers: {containers} not in the tree's figures: {}.", reasons.join("; ")))
+}
+
+fn in_words(why: NotTracked) -> &'static str {
+    match why {
+        NotTracked::Kept => "without --rm, which could be started after the run",
+        NotTracked::Mounts => "with mounts over /dev",
+        NotTracked::Platform => "for another platform",
+        NotTracked::Runtime => "of a runtime other than runc",
+        NotTracked::Unusual => "by a request that is not understood",
+        NotTracked::DaemonUnknown => "of a daemon that does not say what it is",
+        NotTracked::OtherMachine => "on another machine",
+        NotTracked::SeLinux => "under SELinux, which lets no program there load the shim",
+        NotTracked::Refused => "where the daemon refused the shim",
+    }
 }
 
 /// Warns of commands on other hosts. Programs such as pdsh run them on several, so the advice has a file (%h) for each host.

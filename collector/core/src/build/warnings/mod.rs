@@ -27,6 +27,7 @@ const CAUSES: &[(Topic, CauseCheck)] = &[
     (Topic::Figures, no_cgroup),
     (Topic::OtherNodes, elsewhere::unseen_nodes),
     (Topic::Elsewhere, elsewhere::containers),
+    (Topic::Elsewhere, elsewhere::containers_as_they_are),
     (Topic::Elsewhere, elsewhere::hosts),
     (Topic::Elsewhere, elsewhere::units),
     (Topic::Elsewhere, elsewhere::pods),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a container used that a call of the tree had a daemon run. In no other figure.
+/// What a container used that a call of the tree had a daemon run, by its cgroup.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContainerUsage {
@@ -16,6 +16,8 @@ pub struct ContainerUsage {
     pub image: String,
     /// How it is known to be of the call.
     pub certainty: ContainerCertainty,
+    /// Its processes are in the tree (`--containers`). Else they are in no other figure.
+    pub in_tree: bool,
     /// When it was started, seconds after the command's start.
     pub start_s: Option<f64>,
     /// From then to its end, or to the end of the run, seconds.

@@ -75,6 +75,9 @@ pub struct StartedElsewhere {
     /// Calls whose containers are in `containers`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub followed: u64,
+    /// Those of `followed` whose processes are in the tree.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub in_tree: u64,
     /// Why others are not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -67,6 +67,23 @@ const MOST_OF_NAME: usize = 300;
 const MOST_OF_PATH: usize = 4096;
 
 impl ContainerCall {
+    /// A call of this client of which only the container is known.
+    pub(crate) fn of_client(client: &str) -> Self {
+        Self {
+            daemon: ContainerDaemon::Docker,
+            act: Act::Run,
+            program: client.to_owned(),
+            targets: Vec::new(),
+            name: None,
+            cidfile: None,
+            project: None,
+            daemon_at: None,
+            is_compose: false,
+            start_ns: 0,
+            end_ns: None,
+        }
+    }
+
     /// Remembers a call of this client. `lifetime`: its start and end, as in the fields.
     pub(super) fn new(program: &str, call: &Call, lifetime: (u64, Option<u64>)) -> Self {
         let bounded = |text: Option<&str>, most| {
@@ -108,6 +125,13 @@ pub(crate) struct AskedDaemons {
 const MOST_CIDFILES: usize = 100;
 
 impl AskedDaemons {
+    /// Notes that a process of the tree asks this daemon for a container.
+    pub(crate) fn add(&mut self, daemon: ContainerDaemon) {
+        if !self.daemons.contains(&daemon) {
+            self.daemons.push(daemon);
+        }
+    }
+
     /// Notes the daemon that a process with these arguments asks for a container, if it does.
     pub(crate) fn note(&mut self, args: &[String]) {
         let Some((program, args)) = client(args) else { return };
@@ -117,10 +141,7 @@ impl AskedDaemons {
         if call.is_none() && !is_likely() {
             return;
         }
-        let daemon = daemon_of(program);
-        if !self.daemons.contains(&daemon) {
-            self.daemons.push(daemon);
-        }
+        self.add(daemon_of(program));
         let cidfile = call.and_then(|call| call.cidfile);
         let cidfile = cidfile.filter(|path| path.starts_with('/') && path.len() <= MOST_OF_PATH);
         if let Some(path) = cidfile

@@ -56,6 +56,17 @@ struct ClientEntry {
     is_tracked: bool,
 }
 
+/// Where the figures of a call's containers are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ContainerPlace {
+    /// They are not known: why.
+    Unseen(String),
+    /// In lines of their own.
+    Listed,
+    /// In lines of their own, and in the figures of the tree, to which their processes belong.
+    InTree,
+}
+
 impl Elsewhere {
     /// Counts what the call of a client started elsewhere, if it started something, and no other client's call stands for it.
     /// `lifetime`: when the client started, and when it had ended, CLOCK_MONOTONIC nanoseconds; `None`: it still runs.
@@ -91,20 +102,24 @@ impl Elsewhere {
         self.containers.iter().map(|(_, call)| call)
     }
 
-    /// Lists all that was started elsewhere. `unseen` says, for each of [`Self::container_calls`], why its containers are not known;
-    /// `None`: they are.
-    pub(crate) fn list(&self, here: &Here, unseen: &[Option<String>]) -> Vec<StartedElsewhere> {
+    /// Lists all that was started elsewhere. `places` has the place for each of [`Self::container_calls`].
+    pub(crate) fn list(&self, here: &Here, places: &[ContainerPlace]) -> Vec<StartedElsewhere> {
         let calls_of = |entry| {
-            let calls = self.containers.iter().zip(unseen).filter(move |((of, _), _)| of == entry);
-            calls.map(|(_, unseen)| unseen)
+            let calls = self.containers.iter().zip(places).filter(move |((of, _), _)| of == entry);
+            calls.map(|(_, place)| place)
+        };
+        let reason_of = |place: &ContainerPlace| match place {
+            ContainerPlace::Unseen(reason) => Some(reason.clone()),
+            ContainerPlace::Listed | ContainerPlace::InTree => None,
         };
         let of_clients = self.clients.iter().map(|(entry, count)| StartedElsewhere {
             kind: entry.kind,
             program: entry.program.clone(),
             target: entry.target.clone(),
             count: *count,
-            followed: calls_of(entry).filter(|unseen| unseen.is_none()).count() as u64,
-            reason: calls_of(entry).flatten().next().cloned(),
+            followed: calls_of(entry).filter(|place| reason_of(place).is_none()).count() as u64,
+            in_tree: calls_of(entry).filter(|place| **place == ContainerPlace::InTree).count() as u64,
+            reason: calls_of(entry).find_map(reason_of),
             is_tracked: entry.is_tracked,
         });
         of_clients.chain(self.nodes.list(here)).collect()

@@ -148,6 +148,7 @@ impl RemoteStarts {
                 count,
                 followed: 0,
                 reason: None,
+                in_tree: 0,
                 is_tracked: daemon.is_some_and(|daemon| daemon.is_tracked),
             }
         };

@@ -412,6 +412,7 @@ fn what_was_started_elsewhere_adds_up_without_nodes_that_have_a_report() {
         count,
         followed: 0,
         reason: None,
+        in_tree: 0,
         is_tracked: false,
     };
     let docker = |count| entry(ElsewhereKind::Container, "docker", "alpine", count);
