@@ -32,6 +32,7 @@ use crate::attach::Attachment;
 use crate::attach::ready_fd::ReadyFd;
 use crate::cli::{Options, PatternValues, Request, UsageError};
 use crate::companion::{gpu_list, last, recover};
+use crate::containers::podman::{self, HOOK};
 use crate::containers::proxy::{self, PROXY};
 use crate::nodes::{NodeRun, RankLock};
 use crate::process::{exit, own_stack};
@@ -77,6 +78,7 @@ fn serve_helper(line: &[OsString]) -> i32 {
         KEEPER => keep::serve(args),
         ENDER => serve_ender(args),
         PROXY => proxy::serve(args),
+        HOOK => podman::serve_hook(args),
         runner::RUNNER => runner::serve(args),
         name if name::is_collector(name) => collector_process::serve(args, nodes::make_joint_report),
         _ => None,

@@ -27,6 +27,8 @@ const NEW: &str = ".new";
 pub const DOCKER_SOCKET: &str = "docker.sock";
 /// The file of CONTAINERS_CONF_OVERRIDE.
 pub const PODMAN_CONFIGURATION: &str = "containers.conf";
+/// The directory of podman's hook.
+pub const HOOKS: &str = "hooks.d";
 /// A line of JSON for each container that was to be created.
 pub const NOTES: &str = "containers.jsonl";
 /// Start of the names of what takes the place of the files above.
@@ -104,7 +106,7 @@ impl RunDirectory {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if !is_used || !(name == DOCKER_SOCKET || name == PODMAN_CONFIGURATION) {
-                let _ = fs::remove_file(entry.path());
+                let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
             }
         }
         let _ = fs::remove_dir(&self.path);

@@ -1,9 +1,11 @@
 //! `--containers`: programs in containers carry the shim, so that they count as those of the tree.
 //!
-//! Each client is told in its own way, by variables of the command: docker by DOCKER_HOST, which names the socket of a [`proxy`]. The files
-//! for that are in the [run's directory](RunDirectory).
+//! Each client is told in its own way, by variables of the command: docker by DOCKER_HOST, which names the socket of a [`proxy`], [`podman`] by
+//! a configuration with a hook, and [`apptainer`] by what it is to bind. The files for that are in the [run's directory](RunDirectory).
 
+mod apptainer;
 mod docker;
+pub(crate) mod podman;
 pub(crate) mod proxy;
 
 use std::ffi::OsString;
@@ -25,21 +27,29 @@ impl Containers {
     /// in the report.
     pub(crate) fn prepare(session: &mut Session, env: &mut Environment) -> Self {
         let Some((directory, shim)) = session.for_containers() else { return Self::default() };
-        match DockerProxy::start(directory, shim, session.segment_path()) {
-            Ok(docker) => {
-                if let Some(docker) = &docker {
-                    set(env, "DOCKER_HOST", docker.host());
-                }
-                Self { docker }
-            }
-            Err(error) => {
-                directory.stand_back();
-                session.warn(format!(
-                    "--containers has no effect on docker: its proxy could not be started ({error})."
-                ));
-                Self::default()
-            }
+        let segment = session.segment_path();
+        let mut failed = Vec::new();
+        let docker = DockerProxy::start(directory, shim, segment).unwrap_or_else(|error| {
+            failed.push(format!("docker: its proxy could not be started ({error})"));
+            None
+        });
+        let podman = podman::prepare(directory, shim, segment).unwrap_or_else(|error| {
+            failed.push(format!("podman: its configuration could not be copied ({error})"));
+            None
+        });
+        if let Some(docker) = &docker {
+            set(env, "DOCKER_HOST", docker.host());
         }
+        if let Some((name, value)) = podman {
+            set(env, name, value);
+        }
+        for (name, value) in apptainer::variables(shim, |name| std::env::var_os(name)) {
+            set(env, name, value);
+        }
+        for why in failed {
+            session.warn(format!("--containers has no effect on {why}."));
+        }
+        Self { docker }
     }
 
     /// Whether this child of the launcher is one of those that serve.

@@ -83,7 +83,8 @@ pub fn is_helper(command: &str) -> bool {
             "compare" | "export" | "gpus" | "merge" | "metrics" | "record" | "report" | "sub-track" | "watch"
         ),
         Some(("sh", script)) => script == "gpu-track-background",
-        _ => false,
+        // What podman asks with `--containers`.
+        _ => command == "gpu-track-container",
     }
 }
 

@@ -208,7 +208,7 @@ fn hides_directory(target: &str) -> bool {
 }
 
 /// The value of a variable in a list of `NAME=VALUE`, of which the last one counts.
-fn variable(list: Option<&Value>, name: &str) -> Option<String> {
+pub(in crate::containers) fn variable(list: Option<&Value>, name: &str) -> Option<String> {
     let entries = list?.as_array()?.iter().filter_map(Value::as_str);
     let of_name = |entry: &str| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     entries.filter_map(of_name).last()
@@ -217,25 +217,42 @@ fn variable(list: Option<&Value>, name: &str) -> Option<String> {
 /// Edits a request that passed [`check`]. `of_image`: the LD_PRELOAD of the image. `None`: the files have names that can't be written
 /// in it.
 fn edit(body: &mut Value, shim: &Path, segment: &Path, of_image: &str) -> Option<()> {
-    let inside = |path: &Path| Some(format!("{DIRECTORY}/{}", path.file_name()?.to_str()?));
     let (shim_inside, segment_inside) = (inside(shim)?, inside(segment)?);
-    if segment_inside.len() > MAX_PATH {
-        return None;
-    }
     let mount = |source: &Path, target: &str, is_read_only: bool| {
         Some(json!({"Type": "bind", "Source": source.to_str()?, "Target": target, "ReadOnly": is_read_only}))
     };
     let mounts = [mount(shim, &shim_inside, true)?, mount(segment, &segment_inside, false)?];
     let given = variable(body.get("Env"), ENV_PRELOAD).unwrap_or_else(|| of_image.to_owned());
+    let preload = merged_preload(&shim_inside, &given)?;
+    append(body.get_mut("HostConfig")?, "Mounts", mounts)?;
+    set_variables(body, "Env", &preload, &segment_inside)
+}
+
+/// Where a file of this machine is in a container. `None`: its path can't be written in JSON, or would be too long.
+pub(in crate::containers) fn inside(path: &Path) -> Option<String> {
+    let inside = format!("{DIRECTORY}/{}", path.file_name()?.to_str()?);
+    (inside.len() <= MAX_PATH).then_some(inside)
+}
+
+/// An LD_PRELOAD with the shim before what was `given`.
+pub(in crate::containers) fn merged_preload(shim_inside: &str, given: &str) -> Option<String> {
     // `docker run -e LD_PRELOAD` hands on the run's own, whose path is not in the container.
     let given = match around_shim(given.as_bytes()) {
         Some((before, after)) => [before, after].concat(),
-        None => given.into_bytes(),
+        None => given.as_bytes().to_vec(),
     };
     let colon = if given.is_empty() { "" } else { ":" };
-    let preload = format!("{shim_inside}{colon}{}", OsStr::from_bytes(&given).to_str()?);
-    append(body.get_mut("HostConfig")?, "Mounts", mounts)?;
-    if let Some(Value::Array(env)) = body.get_mut("Env") {
+    Some(format!("{shim_inside}{colon}{}", OsStr::from_bytes(&given).to_str()?))
+}
+
+/// Puts the two variables into the list of this key, in place of others of their names. The list may be missing.
+pub(in crate::containers) fn set_variables(
+    object: &mut Value,
+    key: &str,
+    preload: &str,
+    segment_inside: &str,
+) -> Option<()> {
+    if let Some(Value::Array(env)) = object.get_mut(key) {
         let is_ours = |entry: &str| {
             [ENV_PRELOAD, ENV_SESSION].iter().any(|name| {
                 entry.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
@@ -244,11 +261,15 @@ fn edit(body: &mut Value, shim: &Path, segment: &Path, of_image: &str) -> Option
         env.retain(|entry| !entry.as_str().is_some_and(is_ours));
     }
     let variables = [format!("{ENV_PRELOAD}={preload}"), format!("{ENV_SESSION}={segment_inside}")];
-    append(body, "Env", variables.map(Value::String))
+    append(object, key, variables.map(Value::String))
 }
 
 /// Appends to the list of this key, which may be missing.
-fn append(object: &mut Value, key: &str, new: impl IntoIterator<Item = Value>) -> Option<()> {
+pub(in crate::containers) fn append(
+    object: &mut Value,
+    key: &str,
+    new: impl IntoIterator<Item = Value>,
+) -> Option<()> {
     let list = object.as_object_mut()?.entry(key).or_insert(Value::Null);
     if list.is_null() {
         *list = Value::Array(Vec::new());
