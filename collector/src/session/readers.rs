@@ -20,6 +20,7 @@ use crate::model::io_calls::IoTarget;
 use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::run::RunState;
 use crate::sample_passes::Passes;
+use crate::sources::container_processes::ContainerProcesses;
 use crate::sources::containers::ContainerMonitor;
 use crate::sources::disks::FreeSpaces;
 use crate::sources::exit_accounts::ExitAccounts;
@@ -86,6 +87,7 @@ pub(super) struct Readers {
     stalls: StallReader,
     segment_name: SegmentName,
     containers: ContainerMonitor,
+    container_processes: ContainerProcesses,
 }
 
 impl Readers {
@@ -142,6 +144,7 @@ impl Readers {
                 config.start.realtime_ns,
                 RunDirectory::of_segment(segment.named().path()).map(|directory| directory.file(NOTES)),
             ),
+            container_processes: ContainerProcesses::default(),
             root,
         }
     }
@@ -259,8 +262,23 @@ impl Readers {
             let unreported = run.tree.unawaited().filter_map(|process| process.target());
             self.exits.watch(unreported, &self.root, &std::thread::current());
         }
+        self.find_container_processes(run);
         // The sample must know which processes still run in their parent's memory, to count that once.
         self.answer(run, u64::MAX, now_ns);
+    }
+
+    /// Tells the core the pids here of processes in containers that are in the tree.
+    fn find_container_processes(&mut self, run: &mut JournaledRun) {
+        if !self.scans {
+            return;
+        }
+        let user = (&self.root, rustix::process::getuid().as_raw());
+        let pids = self.container_processes.unknown(run.containers.running_in_tree(), &run.tree, user);
+        for pid in pids {
+            if let Some(news) = self.container_processes.news(&self.scanner, &run.tree, pid) {
+                run.apply_now(news);
+            }
+        }
     }
 
     /// If the scan layer stands in for the connector, which tells of execs: reads the programs of processes that the sample found

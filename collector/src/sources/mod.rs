@@ -4,6 +4,7 @@ pub(crate) mod allowed;
 pub mod cgroup;
 pub mod connector;
 pub(crate) mod connector_queue;
+pub(crate) mod container_processes;
 pub(crate) mod containers;
 pub(crate) mod disks;
 pub(crate) mod exit_accounts;

@@ -266,6 +266,46 @@ impl Scanner {
         }))
     }
 
+    /// What is new to the table about a process of a container, which is no descendant of the tree's: its pid in this namespace, or that it
+    /// exists. `None`: the table knows it, or it is gone.
+    pub(crate) fn news_of_joined(&self, table: &impl ProcessLookup, pid: u32) -> Option<Observation> {
+        let here = Key { pid_ns: table.pid_ns(), pid };
+        let seen_ns = clock::monotonic_ns();
+        let stat = self.root.stat(pid).filter(|stat| !stat.is_over())?;
+        let alive = table.live_by_key(here).and_then(|id| table.target(id));
+        if alive.is_some_and(|target| self.is_shown(&target, &stat)) {
+            return None;
+        }
+        let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
+        let inside = *self.root.status(pid)?.ns_pids.last()?;
+        // Of another user's process, the namespace can't be read.
+        let key = self.key(here);
+        let known = match key {
+            Some(key) => table.live_by_key(key),
+            None => table.live_by_inode(pidfd_inode, inside),
+        };
+        if let Some(id) = known {
+            return Some(Observation::HostPid { id, pid });
+        }
+        let tick_ns = self.tick_us.saturating_mul(1000);
+        let shown_ns = stat.start_ns(self.tick_us);
+        // The runtime's own processes are in the container's cgroup, but in this namespace.
+        let is_new = |key: &Key| *key != here && !table.is_known(*key, pidfd_inode, shown_ns);
+        let key = key.filter(is_new)?;
+        let (earliest_start_ns, start_ns) =
+            ChildSeen::starts(shown_ns, tick_ns, seen_ns, table.session_start_ns());
+        Some(Observation::Child(ChildSeen {
+            key,
+            host_pid: pid,
+            parent: Parent::Unknown,
+            earliest_start_ns,
+            start_ns,
+            pidfd_inode,
+            seen_ns,
+            before: None,
+        }))
+    }
+
     /// Whether a child of the launcher is a helper of the run, or may be about to become one.
     fn is_helper(&self, pid: u32) -> bool {
         let is_helper = |helpers: &Helpers| helpers.is_helper(&self.root, pid);

@@ -17,6 +17,9 @@ pub trait ProcessLookup {
     /// known yet, this is the youngest.
     fn live_by_key(&self, key: Key) -> Option<ProcessId>;
 
+    /// Finds the live process with this pidfd inode and this pid in its own pid namespace, whose pid in the collector's is not known.
+    fn live_by_inode(&self, pidfd_inode: u64, pid: u32) -> Option<ProcessId>;
+
     /// Whether this pid and pidfd inode belong to a process whose figures are not final, dead or alive. The process started
     /// at about this time, CLOCK_MONOTONIC nanoseconds.
     fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool;

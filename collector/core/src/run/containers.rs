@@ -69,6 +69,12 @@ impl Containers {
         &self.not_tracked
     }
 
+    /// The ids of those in the tree that have not ended, as far as known.
+    pub fn running_in_tree(&self) -> impl Iterator<Item = &str> {
+        let has_ended = |id: &String| self.seen.get(id).is_some_and(|seen| seen.ended_ns.is_some());
+        self.in_tree.keys().filter(move |id| !has_ended(id)).map(String::as_str)
+    }
+
     /// All containers of a daemon, by id.
     pub fn of_daemon(&self, daemon: ContainerDaemon) -> impl Iterator<Item = &ContainerSeen> {
         self.seen.values().filter(move |seen| seen.daemon == daemon)

@@ -21,6 +21,14 @@ impl ProcessLookup for Tree {
         self.youngest_alive(key)
     }
 
+    fn live_by_inode(&self, pidfd_inode: u64, pid: u32) -> Option<ProcessId> {
+        let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
+        let mut unplaced = inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none());
+        let is_it =
+            |process: &&super::Process| process.ids.pidfd_inode == pidfd_inode && process.ids.key.pid == pid;
+        unplaced.find(is_it).filter(|_| pidfd_inode != 0).map(|process| process.ids.id)
+    }
+
     fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
         self.knows(key, pidfd_inode, start_ns)
     }
