@@ -16,6 +16,7 @@ mod companion;
 mod completions;
 mod connector;
 mod containers;
+mod containers_in_tree;
 mod contention;
 mod counts;
 mod coverage;

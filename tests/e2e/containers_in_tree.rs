@@ -1,0 +1,372 @@
+//! `--containers`: programs in containers count as those of the tree. A fake daemon and client, and real ones where they are.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::leftovers::segments;
+use crate::support::run::Tracked;
+use crate::support::{installed, or_skip, skip, tracked, wait_until};
+
+/// Sends requests on one connection to the socket of DOCKER_HOST, as the words say, and prints what comes back:
+/// - `create NAME JSON`: creates a container, and prints the status and the body
+/// - `load N`: sends N bytes in chunks, and prints the body
+/// - `stream TEXT`: upgrades, sends the text, ends its side, and prints all that comes
+/// - `new`: goes on with another connection
+const CLIENT: &str = r#"
+import os, socket, sys
+def connect():
+    s = socket.socket(socket.AF_UNIX); s.connect(os.environ["DOCKER_HOST"][7:]); return s, s.makefile("rb")
+def reply(f):
+    status = f.readline().split()[1].decode(); length = 0
+    while (line := f.readline().strip()):
+        name, value = line.split(b": ")
+        if name.lower() == b"content-length": length = int(value)
+    return status + " " + f.read(length).decode()
+words = sys.argv[1:]; s, f = connect()
+while words:
+    word = words.pop(0)
+    if word == "create":
+        name, body = words.pop(0), words.pop(0).encode()
+        s.sendall(b"POST /v1.41/containers/create?name=%s HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n" % (name.encode(), len(body)) + body)
+        print(reply(f), flush=True)
+    elif word == "load":
+        s.sendall(b"POST /v1.41/images/load HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n")
+        left = int(words.pop(0))
+        while left > 0:
+            part = b"x" * min(left, 100000); left -= len(part)
+            s.sendall(b"%x\r\n" % len(part) + part + b"\r\n")
+        s.sendall(b"0\r\n\r\n"); print(reply(f), flush=True)
+    elif word == "stream":
+        s.sendall(b"POST /v1.41/containers/x/attach HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n" + words.pop(0).encode())
+        s.shutdown(socket.SHUT_WR); print(f.read().decode(), flush=True)
+    elif word == "new": s.close(); s, f = connect()
+"#;
+
+/// What a daemon was asked.
+#[derive(Default)]
+struct Asked {
+    /// The requests that create containers: name, and body.
+    creates: Vec<(String, Value)>,
+    loaded_bytes: usize,
+}
+
+/// A daemon with one image, `pre`, whose programs preload /image.so. It refuses to mount anything into a container named `refused`.
+#[derive(Clone, Default)]
+struct Daemon(Arc<Mutex<Asked>>);
+
+impl Daemon {
+    fn at(socket: &Path) -> Self {
+        let daemon = Self::default();
+        let listener = UnixListener::bind(socket).unwrap();
+        let of_thread = daemon.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let of_client = of_thread.clone();
+                std::thread::spawn(move || of_client.serve(stream));
+            }
+        });
+        daemon
+    }
+
+    /// Answers the requests of a connection until it closes.
+    fn serve(&self, mut stream: UnixStream) -> Option<()> {
+        loop {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).ok()?;
+                head.extend(byte);
+            }
+            let head = String::from_utf8(head).unwrap().to_lowercase();
+            let target = head.split(' ').nth(1).unwrap().to_owned();
+            let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name).map(str::trim));
+            if header("upgrade:").is_some() {
+                stream.write_all(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n").ok()?;
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).ok()?;
+                // Only after the client's end.
+                stream.write_all(&all).ok()?;
+                return None;
+            }
+            let mut body = Vec::new();
+            if header("transfer-encoding:").is_some() {
+                while !body.ends_with(b"\r\n0\r\n\r\n") {
+                    let mut part = [0; 4096];
+                    let length = stream.read(&mut part).ok().filter(|length| *length > 0)?;
+                    body.extend_from_slice(&part[..length]);
+                }
+                self.0.lock().unwrap().loaded_bytes = body.iter().filter(|byte| **byte == b'x').count();
+            } else if let Some(length) = header("content-length:") {
+                body = vec![0; length.parse().unwrap()];
+                stream.read_exact(&mut body).ok()?;
+            }
+            let (status, reply) = self.reply(&target, &body);
+            let reply = reply.to_string();
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n", reply.len());
+            stream.write_all(format!("{head}{reply}").as_bytes()).ok()?;
+        }
+    }
+
+    fn reply(&self, target: &str, body: &[u8]) -> (u16, Value) {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let architecture = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
+        if target == "/info" {
+            return (
+                200,
+                json!({"OSType": "linux", "KernelVersion": kernel.trim(), "DefaultRuntime": "runc"}),
+            );
+        }
+        if target == "/images/pre/json" {
+            let config = json!({"Env": ["LD_PRELOAD=/image.so"]});
+            return (200, json!({"Os": "linux", "Architecture": architecture, "Config": config}));
+        }
+        if let Some(name) = target.strip_prefix("/v1.41/containers/create?name=") {
+            let body: Value = serde_json::from_slice(body).unwrap();
+            let mut asked = self.0.lock().unwrap();
+            asked.creates.push((name.to_owned(), body.clone()));
+            if name == "refused" && !body["HostConfig"]["Mounts"].is_null() {
+                return (400, json!({"message": "no mounts"}));
+            }
+            return (201, json!({"Id": format!("{:064x}", asked.creates.len())}));
+        }
+        if target.starts_with("/events") { (404, json!({})) } else { (200, json!("loaded")) }
+    }
+
+    fn creates(&self) -> Vec<(String, Value)> {
+        self.0.lock().unwrap().creates.clone()
+    }
+}
+
+/// A directory with a client and a daemon.
+struct Docker {
+    directory: tempfile::TempDir,
+    daemon: Daemon,
+}
+
+impl Docker {
+    fn new() -> Result<Self, String> {
+        installed("python3").ok_or("python3 is not installed")?;
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("client.py"), CLIENT).unwrap();
+        let daemon = Daemon::at(&directory.path().join("daemon.sock"));
+        Ok(Self { directory, daemon })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A run with `--containers` of this client, which does what the words say.
+    fn tracked(&self, words: &[&str]) -> Tracked {
+        let client = self.path("client.py").into_os_string().into_string().unwrap();
+        let command = ["python3", &client].into_iter().chain(words.iter().copied());
+        self.with_daemon(tracked(command.map(str::to_owned)))
+    }
+
+    fn with_daemon(&self, run: Tracked) -> Tracked {
+        let host = format!("unix://{}", self.path("daemon.sock").display());
+        let out = fs::File::create(self.path("out")).unwrap();
+        run.options(&["--containers"]).with(move |command| command.env("DOCKER_HOST", host).stdout(out))
+    }
+
+    fn output(&self) -> String {
+        fs::read_to_string(self.path("out")).unwrap()
+    }
+}
+
+/// The body of a request for a container with this image.
+fn container(image: &str, is_removed: bool) -> String {
+    json!({"Image": image, "Env": ["A=1"], "Big": 12345678901234567_u64, "HostConfig": {"AutoRemove": is_removed}}).to_string()
+}
+
+// Requirement: SEE-139, SEE-140
+#[test]
+fn proxy_edits_requests_for_containers_and_passes_all_else_on() {
+    let docker = or_skip!(Docker::new());
+    let [removed, kept] = [container("pre", true), container("pre", false)];
+    let words =
+        ["create", "one", &removed, "load", "3000000", "create", "two", &kept, "create", "refused", &removed];
+    let words = words.into_iter().chain(["create", "none", "{}", "new", "stream", "to and fro"]);
+    let run = docker.tracked(&words.collect::<Vec<_>>()).run();
+    let report = run.assert_clean(0);
+    let id = |number: usize| format!("201 {{\"Id\":\"{number:064x}\"}}\n");
+    let expected =
+        [id(1), "200 \"loaded\"\n".to_owned(), id(2), id(4), id(5), "HTTP/1.1 101 UPGRADED\r\n".to_owned()];
+    let output = docker.output();
+    assert!(output.starts_with(&expected.concat()) && output.trim_end().ends_with("to and fro"), "{output}");
+    assert_eq!(docker.daemon.0.lock().unwrap().loaded_bytes, 3_000_000);
+    let creates = docker.daemon.creates();
+    let names: Vec<&str> = creates.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["one", "two", "refused", "refused", "none"]);
+    let edited = &creates[0].1;
+    let mounts = edited["HostConfig"]["Mounts"].as_array().unwrap();
+    assert!(mounts.iter().all(|mount| mount["Target"].as_str().unwrap().starts_with("/dev/gpu-track/")));
+    assert_eq!((mounts.len(), &edited["Big"]), (2, &json!(12345678901234567_u64)));
+    let preload = edited["Env"][1].as_str().unwrap();
+    assert!(
+        preload.starts_with("LD_PRELOAD=/dev/gpu-track/") && preload.ends_with(":/image.so"),
+        "{preload}"
+    );
+    // Those that are not edited are as the client sent them.
+    let sent = [&kept, &removed].map(|text| serde_json::from_str::<Value>(text).unwrap());
+    assert_eq!([&creates[1].1, &creates[3].1], [&sent[0], &sent[1]]);
+    let warnings = report.warnings();
+    assert!(
+        warnings.contains("--containers: 3 containers are not in the tree's figures: 2 without --rm"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("1 where the daemon refused the shim"), "{warnings}");
+}
+
+/// The proxies below a launcher.
+fn proxies(launcher: u32) -> Vec<u32> {
+    let children =
+        fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap_or_default();
+    let is_proxy = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "gpu-track-dock")
+    };
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(is_proxy).collect()
+}
+
+// Requirement: SEE-142
+#[test]
+fn killed_proxy_is_replaced_and_clients_wait_for_the_next() {
+    let docker = or_skip!(Docker::new());
+    let removed = container("pre", true);
+    assert!(Command::new("mkfifo").arg(docker.path("next")).status().unwrap().success());
+    let at = docker.directory.path().display();
+    let script = format!("read -r _ <{at}/next; exec python3 {at}/client.py create one '{removed}'");
+    let run = docker.with_daemon(tracked(["sh", "-c", &script])).start();
+    let launcher = run.pid();
+    wait_until("a proxy", || !proxies(launcher).is_empty());
+    let first = proxies(launcher)[0];
+    crate::support::kill(first, libc::SIGKILL);
+    fs::write(docker.path("next"), "go\n").unwrap();
+    let run = run.wait();
+    run.assert_clean(0);
+    assert!(docker.output().starts_with("201 "), "{}", docker.output());
+    assert!(docker.daemon.creates()[0].1["HostConfig"]["Mounts"].is_array(), "the next proxy edits, too");
+}
+
+// Requirement: SEE-138
+#[test]
+fn daemon_is_found_without_the_proxy_when_the_launcher_is_gone() {
+    let docker = or_skip!(Docker::new());
+    let removed = container("pre", true);
+    let at = docker.directory.path().display();
+    let script = format!(
+        "s=${{DOCKER_HOST#unix://}}; while ! test -S \"$s\"; do :; done; kill -9 $PPID; while ! test -L \"$s\"; do :; done; \
+         python3 {at}/client.py create one '{removed}'; readlink \"$s\""
+    );
+    let run = docker.with_daemon(tracked(["sh", "-c", &script])).start();
+    wait_until("the client's end", || docker.output().ends_with("daemon.sock\n"));
+    assert!(docker.output().starts_with("201 "), "{}", docker.output());
+    assert_eq!(docker.daemon.creates()[0].1, serde_json::from_str::<Value>(&removed).unwrap());
+    wait_until("the collector's end", || segments(run.pid()).is_empty());
+    run.wait();
+}
+
+// Requirement: SEE-138
+#[test]
+fn nothing_is_told_to_clients_without_the_option_or_without_a_daemon() {
+    let docker = or_skip!(Docker::new());
+    let host = format!("unix://{}", docker.path("nowhere").display());
+    let out = fs::File::create(docker.path("out")).unwrap();
+    let expected = format!("{host}\n");
+    let run = tracked(["sh", "-c", "echo \"$DOCKER_HOST\""]).options(&["--containers"]);
+    run.with(move |command| command.env("DOCKER_HOST", host).stdout(out)).run().assert_clean(0);
+    assert_eq!(docker.output(), expected);
+    let run =
+        tracked(["sh", "-c", "echo \"${DOCKER_HOST-none} ${CONTAINERS_CONF-none} ${APPTAINER_BIND-none}\""]);
+    let out = fs::File::create(docker.path("out")).unwrap();
+    let clear = |command: &mut Command| {
+        _ = ["DOCKER_HOST", "CONTAINERS_CONF", "APPTAINER_BIND"].map(|name| _ = command.env_remove(name))
+    };
+    let run = run.with(move |command| {
+        clear(command);
+        command.stdout(out)
+    });
+    run.run().assert_clean(0);
+    assert_eq!(docker.output(), "none none none\n");
+}
+
+/// Whether a real docker can be used: its daemon answers, and it has the image `local/glibc`. Otherwise the reason.
+fn real(client: &str) -> Result<String, String> {
+    let path = installed(client).ok_or(format!("{client} is not installed"))?;
+    let mut inspect = Command::new(&path);
+    inspect.args(["image", "inspect", "local/glibc"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let is_there = inspect.status().is_ok_and(|status| status.success());
+    let path = path.into_os_string().into_string().unwrap();
+    if is_there { Ok(path) } else { Err(format!("{client} has no image local/glibc")) }
+}
+
+/// Holds 60 MB and computes for half a second, beside three short children.
+const WORK: &str = "for i in 1 2 3; do /bin/true; done; perl -e '\
+    my $x = \"a\" x 60000000; my $end = 0.5; while ((times)[0] < $end) { for (my $i = 0; $i < 1000; $i++) {} }'; exit 3";
+
+/// Checks that the work of a container is in the tree's figures, each process once.
+fn assert_in_tree(report: &crate::support::report::Report) {
+    let commands = report.at("processes.by_command").as_array().unwrap();
+    let count = |name: &str| {
+        commands
+            .iter()
+            .find(|command| command["command"] == name)
+            .map_or(0, |command| command["count"].as_u64().unwrap())
+    };
+    assert_eq!((count("true"), count("perl")), (3, 1), "{commands:?}");
+    assert!(report.at("max_ram_bytes.combined.total_rss").as_u64().unwrap() > 60_000_000);
+}
+
+// Requirement: SEE-139, SEE-140
+#[test]
+fn processes_of_real_containers_are_in_the_tree() {
+    let docker = or_skip!(real("docker"));
+    for options in
+        [&["--network=none"][..], &["--network=none", "--read-only", "--cap-drop=all", "--user=1234:1234"]]
+    {
+        let words =
+            [&[docker.as_str(), "run", "--rm"][..], options, &["local/glibc", "bash", "-c", WORK]].concat();
+        let run = tracked(words).options(&["--containers"]).run();
+        let report = run.assert_clean(3);
+        assert_in_tree(report);
+        assert_eq!(
+            (report.at("containers.0.in_tree"), report.at("containers.0.certainty")),
+            (&json!(true), &json!("certain"))
+        );
+        if !report.at("containers.0.reason").is_null() {
+            // A lower bound: the container's end was missed, as on a busy machine.
+            continue;
+        }
+        let cgroup_s = report.at("containers.0.cpu_s").as_f64().unwrap();
+        let by_command = report.at("processes.by_command").as_array().unwrap();
+        let of_client = by_command.iter().find(|command| command["command"] == "docker").unwrap();
+        let inside_s = report.at("cpu_time.total_s").as_f64().unwrap() - of_client["cpu_s"].as_f64().unwrap();
+        assert!(
+            (inside_s - cgroup_s).abs() < 0.02 + cgroup_s * 0.01,
+            "{inside_s} s, and the cgroup counted {cgroup_s} s"
+        );
+    }
+}
+
+// Requirement: SEE-141
+#[test]
+fn processes_of_real_podman_containers_are_in_the_tree() {
+    let podman = or_skip!(real("podman"));
+    let plain = [podman.as_str(), "run", "--rm", "--network=none", "local/glibc"];
+    let mut works = Command::new(plain[0]);
+    works.args(&plain[1..]).arg("true").stdout(Stdio::null()).stderr(Stdio::null());
+    if !works.status().is_ok_and(|status| status.success()) {
+        skip!("podman can't run a container here");
+    }
+    let run = tracked(plain.iter().copied().chain(["bash", "-c", WORK])).options(&["--containers"]).run();
+    let report = run.assert_clean(3);
+    assert_in_tree(report);
+    let commands = report.at("processes.by_command").as_array().unwrap();
+    assert!(commands.iter().all(|command| command["command"] != "gpu-track-container"), "{commands:?}");
+}
