@@ -122,6 +122,11 @@ impl DockerProxy {
 
 /// The socket of the daemon that docker's client would use, if it can be used.
 fn daemon_socket() -> Option<PathBuf> {
+    // With these, the client asks for TLS, and at a port unless it is told otherwise.
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("DOCKER_TLS") || is_set("DOCKER_TLS_VERIFY") {
+        return None;
+    }
     let paths = container_socket::paths(ContainerDaemon::Docker, |name| std::env::var_os(name)).ok()?;
     paths.into_iter().find(|path| container_socket::open(path, User::this()).is_ok())
 }

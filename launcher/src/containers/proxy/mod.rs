@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod create;
 mod daemon;
 mod http;
+mod refusal;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -88,6 +89,8 @@ struct Answer {
 struct Proxy {
     directory: RunDirectory,
     editor: Arc<Editor>,
+    /// The user named no daemon by DOCKER_HOST, so docker's contexts would count without the proxy.
+    hides_contexts: bool,
     /// `None`: no new clients are accepted.
     listener: Option<OwnedFd>,
     /// Closes when the launcher ends. `None`: it has.
@@ -121,6 +124,7 @@ impl Proxy {
         Some(Self {
             directory,
             editor: Arc::new(editor),
+            hides_contexts: std::env::var_os("DOCKER_HOST").is_none_or(|host| host.is_empty()),
             listener: Some(listener),
             life: Some(life),
             accepts_from: None,
@@ -192,9 +196,21 @@ impl Proxy {
         }
     }
 
-    /// Connects a client with the daemon. Without a daemon, the client's connection is closed.
+    /// Connects a client with the daemon. A client of another daemon is refused. Without a daemon, it is told so in docker's words.
     fn add(&mut self, client: OwnedFd) {
-        let Ok(daemon) = container_socket::open(&self.editor.socket, User::this()) else { return };
+        let socket = &self.editor.socket;
+        if let Some(why) = self.hides_contexts.then(|| refusal::means_another(&client, socket)).flatten() {
+            refusal::refuse(client, &why);
+            return;
+        }
+        let Ok(daemon) = container_socket::open(socket, User::this()) else {
+            let place = socket.display();
+            let why = format!(
+                "Cannot connect to the Docker daemon at unix://{place}. Is the docker daemon running?"
+            );
+            refusal::refuse(client, &why);
+            return;
+        };
         let number = self.next;
         self.next += 1;
         self.clients.insert(number, Connection::new(client, daemon));
