@@ -30,6 +30,10 @@ The shim goes to the first of these directories that no other user can write to.
 DOCKER_HOST, DOCKER_CONTEXT, CONTAINER_HOST, XDG_RUNTIME_DIR
 The socket of the daemon whose containers are followed once COMMAND starts one by docker or podman-remote.
 
+DOCKER_TLS, DOCKER_TLS_VERIFY, CONTAINERS_CONF, XDG_CONFIG_HOME, APPTAINER_BIND, SINGULARITY_BIND
+With --containers: COMMAND gets DOCKER_HOST, unless docker is to use TLS, and CONTAINERS_CONF, APPTAINER_BIND and \
+SINGULARITY_BIND with what they have.
+
 XDG_STATE_HOME, HOME
 The reports that are kept for --last are there, and those that can't be written to FILE.
 
