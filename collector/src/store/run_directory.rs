@@ -103,10 +103,11 @@ impl RunDirectory {
         self.stand_back();
         // The lock of another process, such as the proxy that still serves, does not show here: it may use the directory, too.
         let is_used = self.is_used(root);
+        let _ = fs::remove_dir_all(self.file(HOOKS));
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if !is_used || !(name == DOCKER_SOCKET || name == PODMAN_CONFIGURATION) {
-                let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
+                let _ = fs::remove_file(entry.path());
             }
         }
         let _ = fs::remove_dir(&self.path);
@@ -129,19 +130,25 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 
 /// The directories in which sessions of a user can have their files: this one, and those of runs with `--containers`.
 pub fn of_sessions(directory: &Path, uid: u32) -> Vec<PathBuf> {
-    let prefix = stale::prefix(uid);
-    let is_own =
-        |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == uid);
     let names = fs::read_dir(directory).into_iter().flatten().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let of_runs = names.filter(|name| name.starts_with(&prefix) && name.ends_with(SUFFIX));
-    let of_runs = of_runs.map(|name| directory.join(name)).filter(|path| is_own(path));
-    std::iter::once(directory.to_owned()).chain(of_runs).collect()
+    let names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    std::iter::once(directory.to_owned()).chain(among(directory, &names, uid)).collect()
 }
 
-/// Removes this user's directories in `directory` that no run uses.
-pub(super) fn remove_left(directory: &Path, uid: u32) {
-    for path in of_sessions(directory, uid).into_iter().skip(1) {
+/// The directories of this user's runs among these names in `directory`.
+pub(super) fn among(directory: &Path, names: &[String], uid: u32) -> impl Iterator<Item = PathBuf> {
+    let prefix = stale::prefix(uid);
+    // Anybody can make a directory with this user's id in its name, or a link.
+    let is_own = move |path: &PathBuf| {
+        fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == uid)
+    };
+    let names = names.iter().filter(move |name| name.starts_with(&prefix) && name.ends_with(SUFFIX));
+    names.map(|name| directory.join(name)).filter(is_own)
+}
+
+/// Removes those of these directories of this user that no run uses.
+pub(super) fn remove_left(directories: Vec<PathBuf>, uid: u32) {
+    for path in directories {
         let lock = open_directory(&path).ok();
         let is_left = lock.is_some_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok());
         // Without a launcher, a collector holds the locks of its session's files.
@@ -220,7 +227,7 @@ mod tests {
         drop(left);
         // A child of another test holds a copy of each lock until its exec.
         stale::once_unlocked(|| {
-            remove_left(top.path(), uid());
+            remove_left(of_sessions(top.path(), uid()).split_off(1), uid());
             (!left_path.exists()).then_some(())
         });
         assert!(locked.path.exists() && with_session.exists());

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 
 use gpu_track_abi::live;
 
-use super::run_directory;
+use super::run_directory::{self, RunDirectory};
+use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::NamedFile;
 
 const STATE_SUFFIX: &str = ".state";
@@ -51,25 +52,28 @@ impl Stale {
     /// Finds all stale sessions of this user in `dir`, and in directories of runs there. Locks them. They are sorted by when they were last
     /// written to, oldest first.
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
-        let directories = run_directory::of_sessions(dir, uid);
-        let mut all: Vec<Self> = directories.iter().flat_map(|dir| Self::all_in(dir, uid)).collect();
-        all.sort_by_key(|stale| stale.written_at);
-        all
+        Self::all_and_directories(dir, uid).0
     }
 
-    /// Finds all stale sessions of this user whose files are in `dir`, and locks them.
-    fn all_in(dir: &Path, uid: u32) -> Vec<Self> {
-        let prefix = prefix(uid);
+    /// As [`Self::all`], with the directories of this user's runs in `dir`.
+    fn all_and_directories(dir: &Path, uid: u32) -> (Vec<Self>, Vec<PathBuf>) {
+        let names = own_names(dir, uid);
+        let directories: Vec<PathBuf> = run_directory::among(dir, &names, uid).collect();
+        let mut all = Self::all_in(dir, names, uid);
+        all.extend(directories.iter().flat_map(|dir| Self::all_in(dir, own_names(dir, uid), uid)));
+        all.sort_by_key(|stale| stale.written_at);
+        (all, directories)
+    }
+
+    /// Finds all stale sessions of this user in `dir`, in which these names are the user's, and locks them.
+    fn all_in(dir: &Path, names: Vec<String>, uid: u32) -> Vec<Self> {
         // A session has up to three files: the segment, and state file and live file, whose names have a suffix.
-        let mut names = BTreeSet::new();
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with(&prefix) {
-                let session = name.strip_suffix(STATE_SUFFIX).or(name.strip_suffix(live::SUFFIX));
-                names.insert(session.unwrap_or(&name).to_owned());
-            }
-        }
-        names.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect()
+        let session = |name: String| {
+            let session = name.strip_suffix(STATE_SUFFIX).or(name.strip_suffix(live::SUFFIX));
+            session.map_or(name.clone(), str::to_owned)
+        };
+        let sessions: BTreeSet<String> = names.into_iter().map(session).collect();
+        sessions.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect()
     }
 
     /// Opens and locks the files of the session whose segment is `dir`/`name`. Fails if there is none, or a process has one of them
@@ -94,19 +98,31 @@ impl Stale {
         self.path.file_name()?.to_str()?.rsplit('.').nth(1)?.parse().ok()
     }
 
-    /// Removes the session's files.
+    /// Removes the session's files, and the directory of its run.
     pub fn remove(&self) {
         for file in [&self.live, &self.segment, &self.state].into_iter().flatten() {
             // An error means that the file is gone or may not be removed.
             let _ = file.unlink();
         }
+        if let Some(directory) = RunDirectory::of_segment(&self.path) {
+            directory.leave(&ProcRoot::default());
+        }
     }
+}
+
+/// The names in `dir` that are those of this user's sessions and runs.
+fn own_names(dir: &Path, uid: u32) -> Vec<String> {
+    let prefix = prefix(uid);
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&prefix)).collect()
 }
 
 /// Removes the files of all stale sessions of this user in `dir`, even if no report was made of them, and directories that runs left.
 pub fn remove_all(dir: &Path, uid: u32) {
-    Stale::all(dir, uid).iter().for_each(Stale::remove);
-    run_directory::remove_left(dir, uid);
+    let (all, directories) = Stale::all_and_directories(dir, uid);
+    all.iter().for_each(Stale::remove);
+    run_directory::remove_left(directories, uid);
 }
 
 /// For tests: repeats `ask` until it answers. A child of another test holds a copy of each lock until its exec.

@@ -148,7 +148,8 @@ fn name_hooks(configuration: &mut Table, hooks: &Path, is_root: bool) -> io::Res
     Ok(())
 }
 
-/// A hook that podman asks before it creates a container (oci-hooks(5)). It reports to the run, which leaves it out.
+/// A hook that podman asks before it creates a container (oci-hooks(5)). It reports to the run, which leaves it out. A hook that fails, or
+/// takes longer than it may, would keep the container from starting; one that is missing would not.
 fn hook(program: &Path, shim: &Path, segment: &Path) -> Value {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     json!({
@@ -157,7 +158,6 @@ fn hook(program: &Path, shim: &Path, segment: &Path) -> Value {
             "path": program,
             "args": [HOOK, format!("--as={HOOK}"), text(shim), text(segment)],
             "env": [format!("{ENV_PRELOAD}={}", text(shim)), format!("{ENV_SESSION}={}", text(segment))],
-            "timeout": 10,
         },
         "when": {"always": true},
         "stages": ["precreate"],
