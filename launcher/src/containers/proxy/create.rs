@@ -211,7 +211,7 @@ fn hides_directory(target: &str) -> bool {
 pub(in crate::containers) fn variable(list: Option<&Value>, name: &str) -> Option<String> {
     let entries = list?.as_array()?.iter().filter_map(Value::as_str);
     let of_name = |entry: &str| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned());
-    entries.filter_map(of_name).last()
+    entries.filter_map(of_name).next_back()
 }
 
 /// Edits a request that passed [`check`]. `of_image`: the LD_PRELOAD of the image. `None`: the files have names that can't be written
@@ -286,9 +286,7 @@ mod tests {
 
     fn request(host: &Value, rest: &Value) -> Value {
         let mut body = json!({"Image": "a/b:c", "HostConfig": {"AutoRemove": true}});
-        for (into, from) in [(&mut body["HostConfig"], host)] {
-            into.as_object_mut().unwrap().extend(from.as_object().unwrap().clone());
-        }
+        body["HostConfig"].as_object_mut().unwrap().extend(host.as_object().unwrap().clone());
         body.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
         body
     }
