@@ -18,6 +18,7 @@ use crate::support::{installed, or_skip, skip, tracked, wait_until};
 /// - `load N`: sends N bytes in chunks, and prints the body
 /// - `stream TEXT`: upgrades, sends the text, ends its side, and prints all that comes
 /// - `new`: goes on with another connection
+/// - `hostile`: opens connections that send garbage, an endless head, half of a request, or nothing, and leaves them open
 const CLIENT: &str = r#"
 import os, socket, sys
 def connect():
@@ -46,6 +47,16 @@ while words:
         s.sendall(b"POST /v1.41/containers/x/attach HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n" + words.pop(0).encode())
         s.shutdown(socket.SHUT_WR); print(f.read().decode(), flush=True)
     elif word == "new": s.close(); s, f = connect()
+    elif word == "hostile":
+        create = b"POST /containers/create HTTP/1.1\r\nContent-Length: "
+        parts = [b"", b"x" * 70000, b"\0\r\n\r\n", create, create + b"4000000\r\n\r\n{", create + b"9\r\n\r\n[[[[[[[[[",
+            b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n", create + b"99999999999999999999\r\n\r\n"]
+        left_open = [connect() for _ in range(300)]
+        for number, (one, _) in enumerate(left_open):
+            one.setblocking(False)
+            try: one.send(parts[number % len(parts)])
+            except OSError: pass
+            if number % 3 == 0: one.close()
 "#;
 
 /// What a daemon was asked.
@@ -83,8 +94,8 @@ impl Daemon {
                 stream.read_exact(&mut byte).ok()?;
                 head.extend(byte);
             }
-            let head = String::from_utf8(head).unwrap().to_lowercase();
-            let target = head.split(' ').nth(1).unwrap().to_owned();
+            let head = String::from_utf8(head).ok()?.to_lowercase();
+            let target = head.split(' ').nth(1)?.to_owned();
             let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name).map(str::trim));
             if header("upgrade:").is_some() {
                 stream.write_all(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n").ok()?;
@@ -103,7 +114,7 @@ impl Daemon {
                 }
                 self.0.lock().unwrap().loaded_bytes = body.iter().filter(|byte| **byte == b'x').count();
             } else if let Some(length) = header("content-length:") {
-                body = vec![0; length.parse().unwrap()];
+                body = vec![0; length.parse().ok()?];
                 stream.read_exact(&mut body).ok()?;
             }
             let (status, reply) = self.reply(&target, &body);
@@ -127,7 +138,7 @@ impl Daemon {
             return (200, json!({"Os": "linux", "Architecture": architecture, "Config": config}));
         }
         if let Some(name) = target.strip_prefix("/v1.41/containers/create?name=") {
-            let body: Value = serde_json::from_slice(body).unwrap();
+            let Ok(body) = serde_json::from_slice::<Value>(body) else { return (400, json!({})) };
             let mut asked = self.0.lock().unwrap();
             asked.creates.push((name.to_owned(), body.clone()));
             if name == "refused" && !body["HostConfig"]["Mounts"].is_null() {
@@ -222,6 +233,18 @@ fn proxy_edits_requests_for_containers_and_passes_all_else_on() {
         "{warnings}"
     );
     assert!(warnings.contains("1 where the daemon refused the shim"), "{warnings}");
+}
+
+// Requirement: SEE-142
+#[test]
+fn hostile_clients_keep_no_other_from_a_container() {
+    let docker = or_skip!(Docker::new());
+    let removed = container("pre", true);
+    docker.tracked(&["hostile", "create", "one", &removed]).run().assert_clean(0);
+    assert!(docker.output().starts_with("201 "), "{}", docker.output());
+    let creates = docker.daemon.creates();
+    let one = creates.iter().find(|(name, _)| name == "one").unwrap();
+    assert!(one.1["HostConfig"]["Mounts"].is_array());
 }
 
 /// The proxies below a launcher.

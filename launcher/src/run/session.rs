@@ -114,6 +114,10 @@ impl Session {
             Some(_) => with_directory(path, &mut config),
             None => (None, path),
         };
+        if options.preparations.containers && preload.is_none() {
+            let warning = "--containers has no effect without the layer preload.";
+            config.report.warnings.push(warning.to_owned());
+        }
         let state_path = stale::state_name(&path);
         let segment = Segment::create(&path, &new).inspect_err(|_| leave(directory.as_ref()))?;
         let state = StateFile::create(&state_path).map_err(|source| {

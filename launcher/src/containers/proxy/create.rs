@@ -61,7 +61,7 @@ impl Editor {
             Ok(image) => image.to_owned(),
             Err(why) => return Outcome::original(why),
         };
-        if let Some(why) = *self.refusal.get_or_init(|| daemon_refusal(&self.socket)) {
+        if let Some(why) = self.daemon_refusal() {
             return Outcome::original(why);
         }
         let reply = daemon::get(&self.socket, &format!("/images/{image}/json"));
@@ -93,6 +93,18 @@ impl Editor {
     }
 }
 
+impl Editor {
+    /// Why no container of this daemon can be edited. `None`: they can. A daemon that did not answer is asked again.
+    fn daemon_refusal(&self) -> Option<NotTracked> {
+        if let Some(known) = self.refusal.get() {
+            return *known;
+        }
+        let reply = daemon::get(&self.socket, "/info").filter(|reply| reply.status == 200);
+        let Some(info) = reply.and_then(|reply| reply.json()) else { return Some(NotTracked::DaemonUnknown) };
+        *self.refusal.get_or_init(|| refusal_of(&info))
+    }
+}
+
 /// This machine, as docker calls it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
@@ -102,11 +114,8 @@ fn architecture() -> &'static str {
     }
 }
 
-/// Why no container of the daemon at this socket can be edited. `None`: they can.
-fn daemon_refusal(socket: &Path) -> Option<NotTracked> {
-    let info =
-        daemon::get(socket, "/info").filter(|reply| reply.status == 200).and_then(|reply| reply.json());
-    let Some(info) = info else { return Some(NotTracked::DaemonUnknown) };
+/// Why no container can be edited of a daemon that says this of itself. `None`: they can.
+fn refusal_of(info: &Value) -> Option<NotTracked> {
     let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let is_here = text("OSType") == "linux" && text("KernelVersion") == kernel.trim();
@@ -340,6 +349,27 @@ mod tests {
         assert!(check(&body, "/containers/create?platform=&name=x").is_ok());
         for body in [json!([]), json!({}), json!({"Image": "a"})] {
             assert!(check(&body, "/containers/create").is_err());
+        }
+    }
+
+    // Requirement: SEE-139
+    #[test]
+    fn daemon_of_another_machine_or_kernel_gets_no_edits() {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let info = |key: &str, value: Value| {
+            let mut info =
+                json!({"OSType": "linux", "KernelVersion": kernel.trim(), "DefaultRuntime": "runc"});
+            info[key] = value;
+            refusal_of(&info)
+        };
+        assert_eq!(info("SecurityOptions", json!(["name=seccomp,profile=default", "name=rootless"])), None);
+        for (key, value, why) in [
+            ("OSType", json!("windows"), NotTracked::OtherMachine),
+            ("KernelVersion", json!("6.1-linuxkit"), NotTracked::OtherMachine),
+            ("SecurityOptions", json!(["name=selinux"]), NotTracked::SeLinux),
+            ("DefaultRuntime", json!("runsc"), NotTracked::Runtime),
+        ] {
+            assert_eq!(info(key, value), Some(why), "{key}");
         }
     }
 

@@ -16,7 +16,7 @@ use super::http::{Body, Head, MOST_OF_HEAD, end_of_head};
 /// Maximum number of bytes of a reply's body.
 const MOST_OF_BODY: usize = 16 << 20;
 /// How long a reply about the daemon or an image is waited for.
-const LONGEST_ANSWER: Duration = Duration::from_secs(2);
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 /// A reply.
 #[derive(Debug)]
