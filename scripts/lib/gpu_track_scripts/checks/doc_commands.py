@@ -43,6 +43,7 @@ NOT_RUN = {
     "tar -xzf gpu-track": "needs a release; scripts/release tries its packages",
     "tar -xzf gpu-check": "needs a release, and a GPU; scripts/release tries the package",
     "docker run": "needs Docker and an image",
+    "gpu-track-run --containers": "needs Docker and an image; tests/e2e/containers_in_tree.rs runs the option",
     "apptainer exec": "needs Apptainer and an image",
     "cat ": "shows what the command before it wrote",
     "gpu-track-run -q --trace-gpu gpus.csv,every=5s": "takes an hour; tests/e2e/gpu_trace.rs runs the option",
