@@ -55,7 +55,10 @@ pub(super) fn prepare(
     write(&directory.without_run(PODMAN_CONFIGURATION), &configuration)?;
     let hooks = directory.file(HOOKS);
     fs::create_dir(&hooks)?;
-    fs::write(hooks.join("gpu-track.json"), hook(&std::env::current_exe()?, shim, segment).to_string())?;
+    // Of two hooks of one name, podman takes the last. A run around this one has its own.
+    let mut name = segment.file_name().unwrap_or_default().to_owned();
+    name.push(".json");
+    fs::write(hooks.join(name), hook(&std::env::current_exe()?, shim, segment).to_string())?;
     name_hooks(&mut configuration, &hooks, is_root)?;
     let path = directory.file(PODMAN_CONFIGURATION);
     write(&path, &configuration)?;
@@ -188,6 +191,7 @@ fn edited(spec: &[u8], shim: &Path, segment: &Path) -> Option<Vec<u8>> {
         mount.get("destination") == Some(&json!("/dev")) && mount.get("type") == Some(&json!("tmpfs"))
     };
     let is_ours = |mount: &Value| mount.get("destination") == Some(&json!(segment_inside));
+    let has_shim = mounts.iter().any(|mount| mount.get("destination") == Some(&json!(shim_inside)));
     if !mounts.iter().any(has_own_dev) || mounts.iter().any(is_ours) {
         return None;
     }
@@ -196,7 +200,11 @@ fn edited(spec: &[u8], shim: &Path, segment: &Path) -> Option<Vec<u8>> {
             json!({"destination": target, "type": "bind", "source": source.to_str()?, "options": ["bind", mode, "private"]}),
         )
     };
-    let mounts = [mount(shim, &shim_inside, "ro")?, mount(segment, &segment_inside, "rw")?];
+    let mut mounts = vec![mount(segment, &segment_inside, "rw")?];
+    // A run around this one has done so.
+    if !has_shim {
+        mounts.push(mount(shim, &shim_inside, "ro")?);
+    }
     let process = spec.get_mut("process")?;
     let given = variable(process.get("env"), ENV_PRELOAD).unwrap_or_default();
     let preload = merged_preload(&shim_inside, &given)?;
@@ -263,8 +271,8 @@ mod tests {
         let preload = format!("LD_PRELOAD=/dev/gpu-track/{SHIM_PREFIX}0.so:/j.so");
         assert_eq!(result["process"]["env"], json!(["A=1", preload, "GPU_TRACK_SESSION=/dev/gpu-track/s"]));
         assert_eq!((&result["ociVersion"], &result["process"]["args"]), (&json!("1"), &json!(["x"])));
-        assert_eq!(result["mounts"][2]["source"], "/dev/shm/s.d/s");
-        assert_eq!(result["mounts"][1]["options"], json!(["bind", "ro", "private"]));
+        assert_eq!(result["mounts"][1]["source"], "/dev/shm/s.d/s");
+        assert_eq!(result["mounts"][2]["options"], json!(["bind", "ro", "private"]));
         assert_eq!(edit(&result), None, "it is edited once");
         let mut of_host = spec.clone();
         of_host["mounts"][0]["type"] = json!("bind");

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use gpu_track_abi::preload::around_shim;
+use gpu_track_abi::preload::{SHIM_PREFIX, around_shim};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH};
 use gpu_track_collector::model::containers::NotTracked;
 use serde_json::{Map, Value, json};
@@ -189,7 +189,7 @@ fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
     for bind in list(value(host, "Binds")?)? {
         targets.push(bind.as_str().and_then(|bind| bind.split(':').nth(1)).ok_or(unusual)?);
     }
-    if targets.into_iter().any(hides_directory) {
+    if targets.into_iter().any(|target| hides_directory(target) && !is_of_run(target)) {
         return Err(NotTracked::Mounts);
     }
     for entry in list(value(body, "Env")?)? {
@@ -216,6 +216,14 @@ fn hides_directory(target: &str) -> bool {
             && second.map(name).is_none_or(|name| Path::new(DIRECTORY).file_name() == Some(&name)))
 }
 
+/// Whether a mount is that of a shim or a segment, as a run within this one makes it.
+fn is_of_run(target: &str) -> bool {
+    let name = target.strip_prefix(DIRECTORY).and_then(|rest| rest.strip_prefix('/'));
+    name.is_some_and(|name| {
+        !name.contains('/') && (name.starts_with(SHIM_PREFIX) || name.starts_with("gpu-track."))
+    })
+}
+
 /// The value of a variable in a list of `NAME=VALUE`, of which the last one counts.
 pub(in crate::containers) fn variable(list: Option<&Value>, name: &str) -> Option<String> {
     let entries = list?.as_array()?.iter().filter_map(Value::as_str);
@@ -230,7 +238,12 @@ fn edit(body: &mut Value, shim: &Path, segment: &Path, of_image: &str) -> Option
     let mount = |source: &Path, target: &str, is_read_only: bool| {
         Some(json!({"Type": "bind", "Source": source.to_str()?, "Target": target, "ReadOnly": is_read_only}))
     };
-    let mounts = [mount(shim, &shim_inside, true)?, mount(segment, &segment_inside, false)?];
+    let mut mounts = vec![mount(segment, &segment_inside, false)?];
+    let known = body.pointer("/HostConfig/Mounts").and_then(Value::as_array).into_iter().flatten();
+    // A run within this one has done so.
+    if !known.filter_map(|mount| mount.get("Target")).any(|target| *target == json!(shim_inside)) {
+        mounts.push(mount(shim, &shim_inside, true)?);
+    }
     let given = variable(body.get("Env"), ENV_PRELOAD).unwrap_or_else(|| of_image.to_owned());
     let preload = merged_preload(&shim_inside, &given)?;
     append(body.get_mut("HostConfig")?, "Mounts", mounts)?;
@@ -254,13 +267,18 @@ pub(in crate::containers) fn merged_preload(shim_inside: &str, given: &str) -> O
     Some(format!("{shim_inside}{colon}{}", OsStr::from_bytes(&given).to_str()?))
 }
 
-/// Puts the two variables into the list of this key, in place of others of their names. The list may be missing.
+/// Puts the two variables into the list of this key, in place of others of their names. The list may be missing. Sessions of other runs
+/// that are mounted, too, stay.
 pub(in crate::containers) fn set_variables(
     object: &mut Value,
     key: &str,
     preload: &str,
     segment_inside: &str,
 ) -> Option<()> {
+    let sessions = variable(object.get(key), ENV_SESSION).unwrap_or_default();
+    let mut sessions: Vec<&str> = sessions.split(':').filter(|path| is_of_run(path)).collect();
+    sessions.push(segment_inside);
+    let sessions = sessions.join(":");
     if let Some(Value::Array(env)) = object.get_mut(key) {
         let is_ours = |entry: &str| {
             [ENV_PRELOAD, ENV_SESSION].iter().any(|name| {
@@ -269,7 +287,7 @@ pub(in crate::containers) fn set_variables(
         };
         env.retain(|entry| !entry.as_str().is_some_and(is_ours));
     }
-    let variables = [format!("{ENV_PRELOAD}={preload}"), format!("{ENV_SESSION}={segment_inside}")];
+    let variables = [format!("{ENV_PRELOAD}={preload}"), format!("{ENV_SESSION}={sessions}")];
     append(object, key, variables.map(Value::String))
 }
 
@@ -289,8 +307,6 @@ pub(in crate::containers) fn append(
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_abi::preload::SHIM_PREFIX;
-
     use super::*;
 
     fn request(host: &Value, rest: &Value) -> Value {
@@ -391,8 +407,8 @@ mod tests {
         );
         let mounts = json!([
             {"Target": "/m"},
-            {"Type": "bind", "Source": shim, "Target": inside, "ReadOnly": true},
             {"Type": "bind", "Source": "/dev/shm/s.d/s", "Target": "/dev/gpu-track/s", "ReadOnly": false},
+            {"Type": "bind", "Source": shim, "Target": inside, "ReadOnly": true},
         ]);
         assert_eq!(body["HostConfig"]["Mounts"], mounts);
         let session = "GPU_TRACK_SESSION=/dev/gpu-track/s";
@@ -412,5 +428,20 @@ mod tests {
                 json!([format!("LD_PRELOAD={preload}"), session])
             );
         }
+    }
+
+    // Requirement: SEE-139
+    #[test]
+    fn container_of_a_run_within_this_one_is_in_both() {
+        let shim = format!("/cache/{SHIM_PREFIX}0.so");
+        let mut body = request(&json!({}), &json!({}));
+        for segment in ["gpu-track.0.2.b", "gpu-track.0.1.a"] {
+            assert!(check(&body, "/containers/create").is_ok(), "{body}");
+            edit(&mut body, Path::new(&shim), &Path::new("/dev/shm/x.d").join(segment), "").unwrap();
+        }
+        let sessions = "GPU_TRACK_SESSION=/dev/gpu-track/gpu-track.0.2.b:/dev/gpu-track/gpu-track.0.1.a";
+        let preload = format!("LD_PRELOAD={DIRECTORY}/{SHIM_PREFIX}0.so");
+        assert_eq!(body["Env"], json!([preload, sessions]));
+        assert_eq!(body["HostConfig"]["Mounts"].as_array().unwrap().len(), 3);
     }
 }

@@ -17,6 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -240,7 +241,9 @@ impl Proxy {
             (Arc::clone(&self.editor), self.answers.0.clone(), Arc::clone(&self.wake));
         let of_thread = request.clone();
         let work = move || {
-            let outcome = editor.create(&of_thread);
+            // The client waits for an answer, whatever happens here.
+            let created = panic::catch_unwind(AssertUnwindSafe(|| editor.create(&of_thread)));
+            let outcome = created.unwrap_or(Outcome::Lost);
             let _ = sender.send(Answer { client, request: of_thread, outcome });
             let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
         };
