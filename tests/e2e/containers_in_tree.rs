@@ -17,6 +17,7 @@ use crate::support::{installed, or_skip, skip, tracked, wait_until};
 /// - `create NAME JSON`: creates a container, and prints the status and the body
 /// - `load N`: sends N bytes in chunks, and prints the body
 /// - `stream TEXT`: upgrades, sends the text, ends its side, and prints all that comes
+/// - `hold FIFO TEXT`: upgrades, sends the text, reads the FIFO to its end, and does as `stream` with what was read
 /// - `new`: goes on with another connection
 /// - `hostile`: opens connections that send garbage, an endless head, half of a request, or nothing, and leaves them open
 const CLIENT: &str = r#"
@@ -46,6 +47,10 @@ while words:
     elif word == "stream":
         s.sendall(b"POST /v1.41/containers/x/attach HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n" + words.pop(0).encode())
         s.shutdown(socket.SHUT_WR); print(f.read().decode(), flush=True)
+    elif word == "hold":
+        fifo = words.pop(0)
+        s.sendall(b"POST /v1.41/containers/x/attach HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n" + words.pop(0).encode())
+        s.sendall(open(fifo, "rb").read()); s.shutdown(socket.SHUT_WR); print(f.read().decode(), flush=True)
     elif word == "new": s.close(); s, f = connect()
     elif word == "hostile":
         create = b"POST /containers/create HTTP/1.1\r\nContent-Length: "
@@ -65,6 +70,8 @@ struct Asked {
     /// The requests that create containers: name, and body.
     creates: Vec<(String, Value)>,
     loaded_bytes: usize,
+    /// How many bytes have come in streams.
+    streamed_bytes: usize,
 }
 
 /// A daemon with one image, `pre`, whose programs preload /image.so. It refuses to mount anything into a container named `refused`.
@@ -100,7 +107,11 @@ impl Daemon {
             if header("upgrade:").is_some() {
                 stream.write_all(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n").ok()?;
                 let mut all = Vec::new();
-                stream.read_to_end(&mut all).ok()?;
+                let mut byte = [0];
+                while stream.read(&mut byte).ok()? > 0 {
+                    all.extend(byte);
+                    self.0.lock().unwrap().streamed_bytes += 1;
+                }
                 // Only after the client's end.
                 stream.write_all(&all).ok()?;
                 return None;
@@ -245,6 +256,33 @@ fn hostile_clients_keep_no_other_from_a_container() {
     let creates = docker.daemon.creates();
     let one = creates.iter().find(|(name, _)| name == "one").unwrap();
     assert!(one.1["HostConfig"]["Mounts"].is_array());
+}
+
+// Requirement: SEE-142
+#[test]
+fn stream_goes_on_when_the_proxy_is_killed() {
+    let docker = or_skip!(Docker::new());
+    let fifo = docker.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let run = docker.tracked(&["hold", fifo.to_str().unwrap(), "before, "]).start();
+    wait_until("the stream", || docker.daemon.0.lock().unwrap().streamed_bytes == "before, ".len());
+    let mut writer = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    for _ in 0..2 {
+        let first = proxies(run.pid())[0];
+        // It has passed all on, and waits for more.
+        wait_until("the proxy's sleep", || is_asleep(first));
+        crate::support::kill(first, libc::SIGKILL);
+        wait_until("another proxy", || proxies(run.pid()).first().is_some_and(|pid| *pid != first));
+    }
+    writer.write_all(b"after").unwrap();
+    drop(writer);
+    run.wait().assert_clean(0);
+    assert!(docker.output().ends_with("before, after\n"), "{}", docker.output());
+}
+
+fn is_asleep(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 /// The proxies below a launcher.

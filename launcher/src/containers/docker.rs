@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{self, PipeReader, PipeWriter};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,6 +15,7 @@ use gpu_track_collector::model::containers::ContainerDaemon;
 use gpu_track_collector::run_directory::DOCKER_SOCKET;
 use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{RunDirectory, container_socket, own_program};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::containers::proxy::PROXY;
@@ -36,6 +37,8 @@ pub(super) struct DockerProxy {
     life: (PipeReader, PipeWriter),
     /// The lock of the run's directory.
     lock: OwnedFd,
+    /// What keeps the connections of a killed proxy: a pair of sockets, and a file.
+    parking: [OwnedFd; 3],
     /// The socket that clients are told.
     path: PathBuf,
     /// The daemon's own.
@@ -61,7 +64,11 @@ impl DockerProxy {
         let lock = directory.lock().ok_or(io::ErrorKind::NotFound)?.try_clone_to_owned()?;
         let (shim, segment) = (shim.to_owned(), segment.to_owned());
         let life = io::pipe()?;
-        let mut proxy = Self { listener, life, lock, path, socket, shim, segment, pid: None, starts: 0 };
+        let (one, other) = UnixStream::pair()?;
+        let states = memfd_create("gpu-track-docker", MemfdFlags::CLOEXEC)?;
+        let parking = [one.into(), other.into(), states];
+        let mut proxy =
+            Self { listener, life, lock, parking, path, socket, shim, segment, pid: None, starts: 0 };
         proxy.start_process()?;
         Ok(Some(proxy))
     }
@@ -85,17 +92,23 @@ impl DockerProxy {
 
     fn start_process(&mut self) -> io::Result<()> {
         self.starts += 1;
-        let inherited = [self.listener.as_raw_fd(), self.life.0.as_raw_fd(), self.lock.as_raw_fd()];
+        let own = [self.listener.as_raw_fd(), self.life.0.as_raw_fd(), self.lock.as_raw_fd()];
+        let parking = self.parking.iter().map(AsRawFd::as_raw_fd);
+        let inherited: Vec<RawFd> = own.into_iter().chain(parking).collect();
         let mut proxy = own_program::command(PROXY);
-        proxy.arg(&self.segment).args(inherited.map(|fd| fd.to_string())).arg(&self.socket).arg(&self.shim);
+        proxy
+            .arg(&self.segment)
+            .args(inherited.iter().map(RawFd::to_string))
+            .arg(&self.socket)
+            .arg(&self.shim);
         // A batch system waits until all processes of a task have closed its streams.
         proxy.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: setsid(2) and fcntl(2) are async-signal-safe, and the descriptors are open until the process is spawned.
         unsafe {
             proxy.pre_exec(move || {
                 libc::setsid();
-                for fd in inherited {
-                    if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
+                for fd in &inherited {
+                    if libc::fcntl(*fd, libc::F_SETFD, 0) == -1 {
                         return Err(io::Error::last_os_error());
                     }
                 }

@@ -110,6 +110,22 @@ impl Connection {
         }
     }
 
+    /// Goes on with a connection of a killed proxy, of which all that had come was passed on.
+    pub(super) fn of_killed_proxy(client: OwnedFd, daemon: OwnedFd) -> Self {
+        Self { requests: Requests::of_killed_proxy(), ..Self::new(client, daemon) }
+    }
+
+    /// Its ends: the client's and the daemon's.
+    pub(super) fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        [self.client.as_fd(), self.daemon.as_fd()]
+    }
+
+    /// Whether all that has come is passed on, ends included.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_done = |flow: &Flow| flow.waiting.is_empty() && flow.is_over == flow.is_shut;
+        !self.is_held && self.requests.is_passed_on() && is_done(&self.up) && is_done(&self.down)
+    }
+
     /// The name of the client's process. `None`: it is gone, or in another pid namespace.
     pub(super) fn client_name(&self) -> Option<String> {
         let pid = socket_peercred(&self.client).ok()?.pid.as_raw_nonzero();

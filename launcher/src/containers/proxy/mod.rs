@@ -1,13 +1,14 @@
 //! The proxy of docker's daemon: a process that passes on what clients and daemon say to each other, and edits the requests that create
 //! containers ([`create`]).
 //!
-//! The launcher holds the listening socket, too. So if the proxy is killed, clients wait until another proxy accepts them. When the
-//! launcher ends, the proxy lets new clients find the daemon's own socket, serves those that it has, and ends.
+//! The launcher holds the listening socket, too. So if the proxy is killed, clients wait until another proxy accepts them, and that goes on
+//! with [connections that were idle](parking). When the launcher ends, the proxy lets new clients find the daemon's own socket, serves those that it has, and ends.
 
 mod connection;
 pub(crate) mod create;
 mod daemon;
 mod http;
+mod parking;
 mod refusal;
 mod requests;
 
@@ -36,11 +37,12 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use self::connection::Connection;
 use self::create::{Editor, Outcome};
+use self::parking::{Parking, State};
 use self::requests::CreateRequest;
 use crate::process::before_main::is_open;
 
 /// The name of a proxy. Its arguments are the segment; descriptors of the listening socket, of a pipe that closes when the launcher ends,
-/// and of the lock of the run's directory; the daemon's socket, and the shim.
+/// of the lock of the run's directory, and of the [parking](Parking); the daemon's socket, and the shim.
 pub(crate) const PROXY: &str = "gpu-track-docker";
 /// Where no client can be accepted (too many descriptors are open), it is tried again after this time.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -49,18 +51,26 @@ const STACK: usize = 256 << 10;
 
 /// Runs this process as a proxy, and returns its exit status. `None`: it lacks the arguments or the descriptors of one.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
-    let [segment, listener, life, lock, socket, shim] = args else { return None };
-    let number = |arg: &OsString| arg.to_str().and_then(|arg| arg.parse().ok());
-    let (listener, life, lock) = (number(listener)?, number(life)?, number(lock)?);
-    let kinds = [(listener, FileType::Socket), (life, FileType::Fifo), (lock, FileType::Directory)];
-    if !kinds.into_iter().all(|(fd, kind)| is_open(fd, kind)) {
+    const KINDS: [FileType; 6] = [
+        FileType::Socket,
+        FileType::Fifo,
+        FileType::Directory,
+        FileType::Socket,
+        FileType::Socket,
+        FileType::RegularFile,
+    ];
+    let [segment, fds @ .., socket, shim] = args else { return None };
+    let fds: Vec<i32> = fds.iter().filter_map(|arg| arg.to_str()?.parse().ok()).collect();
+    let fds: [i32; KINDS.len()] = fds.try_into().ok()?;
+    if !fds.iter().zip(KINDS).all(|(fd, kind)| is_open(*fd, kind)) {
         return None;
     }
     // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
-    let [listener, life, lock] = [listener, life, lock].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-    for fd in [&listener, &life, &lock] {
+    let fds = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    for fd in &fds {
         let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
     }
+    let [listener, life, lock, parking @ ..] = fds;
     // The loop must not wait where another proxy has accepted the client.
     rustix::io::ioctl_fionbio(&listener, true).ok()?;
     rustix::thread::set_name(c"gpu-track-dock").ok();
@@ -68,7 +78,7 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let segment = PathBuf::from(segment);
     let directory = RunDirectory::of_segment(&segment)?;
     let editor = Editor { socket: socket.into(), shim: shim.into(), segment, refusal: OnceLock::new() };
-    Proxy::new(directory, editor, listener, life)?.work();
+    Proxy::new(directory, editor, (listener, life), Parking::new(parking))?.work();
     drop(lock);
     Some(0)
 }
@@ -104,6 +114,7 @@ struct Proxy {
     /// Tells the loop of an answer.
     wake: Arc<OwnedFd>,
     notes: Option<File>,
+    parking: Parking,
 }
 
 /// Whose descriptor is ready.
@@ -117,12 +128,19 @@ enum Of {
 }
 
 impl Proxy {
-    fn new(directory: RunDirectory, editor: Editor, listener: OwnedFd, life: OwnedFd) -> Option<Self> {
+    /// Goes on with the connections of a killed proxy.
+    fn new(
+        directory: RunDirectory,
+        editor: Editor,
+        (listener, life): (OwnedFd, OwnedFd),
+        mut parking: Parking,
+    ) -> Option<Self> {
+        let left = parking.take_all();
         let mut notes = OpenOptions::new();
         notes.append(true).create(true).mode(0o600);
         let notes = notes.open(directory.file(NOTES)).ok();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Some(Self {
+        let mut proxy = Self {
             directory,
             editor: Arc::new(editor),
             hides_contexts: std::env::var_os("DOCKER_HOST").is_none_or(|host| host.is_empty()),
@@ -134,7 +152,19 @@ impl Proxy {
             answers: channel(),
             wake: Arc::new(eventfd(0, flags).ok()?),
             notes,
-        })
+            parking,
+        };
+        for parked in left {
+            proxy.next = proxy.next.max(parked.number + 1);
+            if parked.is_idle {
+                let connection = Connection::of_killed_proxy(parked.client, parked.daemon);
+                proxy.parking.park(parked.number, connection.ends());
+                proxy.clients.insert(parked.number, connection);
+            } else {
+                parking::close([parked.client.as_fd(), parked.daemon.as_fd()]);
+            }
+        }
+        Some(proxy)
     }
 
     /// Serves clients until the launcher has ended and all of them are done.
@@ -214,13 +244,22 @@ impl Proxy {
         };
         let number = self.next;
         self.next += 1;
-        self.clients.insert(number, Connection::new(client, daemon));
+        let connection = Connection::new(client, daemon);
+        if self.parking.is_crowded(self.clients.len()) {
+            drop(self.parking.take_all());
+            self.clients
+                .iter()
+                .for_each(|(number, connection)| self.parking.park(*number, connection.ends()));
+        }
+        self.parking.park(number, connection.ends());
+        self.clients.insert(number, connection);
         self.turn(number, false);
     }
 
     /// Passes on what a client and the daemon have sent to each other.
     fn turn(&mut self, number: u64, is_client_gone: bool) {
         let Some(connection) = self.clients.get_mut(&number) else { return };
+        self.parking.note(number, State::Busy);
         let request = connection.turn(is_client_gone);
         self.go_on(number, request);
     }
@@ -230,8 +269,19 @@ impl Proxy {
         while let Some(create) = request {
             request = self.answer(number, create);
         }
-        if self.clients.get(&number).is_some_and(Connection::is_over) {
-            self.clients.remove(&number);
+        let Some(connection) = self.clients.get(&number) else { return };
+        if connection.is_over() {
+            self.forget(number);
+        } else if connection.is_idle() {
+            self.parking.note(number, State::Idle);
+        }
+    }
+
+    /// Closes the connection of a client.
+    fn forget(&mut self, number: u64) {
+        self.parking.note(number, State::Closed);
+        if let Some(connection) = self.clients.remove(&number) {
+            parking::close(connection.ends());
         }
     }
 
@@ -270,7 +320,7 @@ impl Proxy {
                 Outcome::Created(reply, _) => connection.answer(&reply),
                 Outcome::Original(_) => connection.pass_on(&request),
                 Outcome::Lost => {
-                    self.clients.remove(&client);
+                    self.forget(client);
                     continue;
                 }
             };

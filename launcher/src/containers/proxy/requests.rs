@@ -47,6 +47,16 @@ impl Requests {
         Self { stage: Stage::Head, input: Vec::new(), is_replied: true }
     }
 
+    /// Passes all on: what comes may begin in the middle of a request.
+    pub(super) fn of_killed_proxy() -> Self {
+        Self { stage: Stage::Rest, ..Self::new() }
+    }
+
+    /// Whether all that has come is passed on.
+    pub(super) fn is_passed_on(&self) -> bool {
+        self.input.is_empty() && !matches!(self.stage, Stage::Create(..))
+    }
+
     /// Notes that the daemon has sent something.
     pub(super) fn note_reply(&mut self) {
         self.is_replied = true;
