@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::TreeToEnd;
 use crate::sources::helpers::{Helpers, runs_own_program};
 use crate::sources::membership::Membership;
+use crate::store::run_directory::RunDirectory;
 use crate::sys::proc_fs::{ProcRoot, Stat};
 
 /// A process. The start tells it from a later process with the same pid.
@@ -31,6 +32,8 @@ pub(super) struct Members<'a> {
     membership: Membership,
     /// Recognizes the run's own helpers. `None`: the run has no segment.
     helpers: Option<Helpers>,
+    /// Processes of containers can report to the session. They are no descendants of the launcher.
+    has_containers: bool,
     /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
     /// Processes that were found, or named by the starter of the ender, and lived at the last call of [`Self::find_live`].
@@ -47,6 +50,10 @@ impl<'a> Members<'a> {
             // Only `has_joined` is asked, which does not use the launcher's pid.
             membership: Membership::new(root.clone(), tree.segment.clone(), tree.launcher.unwrap_or(0)),
             launcher: tree.launcher.and_then(|pid| Member::read(root, pid)),
+            has_containers: tree
+                .segment
+                .as_ref()
+                .is_some_and(|segment| RunDirectory::of_segment(&segment.path).is_some()),
             helpers: tree.segment.as_ref().map(|segment| Helpers::new(&segment.path)),
             known: tree.known.iter().copied().collect(),
             own: std::process::id(),
@@ -56,7 +63,7 @@ impl<'a> Members<'a> {
     /// Finds the processes of the run that live now, each with the pid of its parent.
     ///
     /// They are the known ones, the launcher's children, and all descendants of these. If the launcher is gone, or inherits no
-    /// orphans, processes that have joined the session are found, too. The run's own helpers are left out with what they started. The
+    /// orphans, processes that have joined the session are found, too. With `--containers`, those in other pid namespaces are. The run's own helpers are left out with what they started. The
     /// launcher itself is left out, too.
     pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
@@ -76,6 +83,11 @@ impl<'a> Members<'a> {
         }
         if launcher.is_none() || !self.tree.inherits_orphans {
             next.extend(all.keys().copied().filter(|pid| self.membership.has_joined(*pid)));
+        } else if self.has_containers {
+            // Programs that look at the run from outside, such as `gpu-track record`, map the segment, too.
+            let is_inside = |pid: &u32| self.root.status(*pid).is_some_and(|status| status.ns_pids.len() > 1);
+            let inside = all.keys().copied().filter(is_inside);
+            next.extend(inside.filter(|pid| self.membership.has_joined(*pid)));
         }
         // Dead processes are searched as well: one that died while /proc was read can still be named as a parent.
         let mut found = BTreeMap::new();
@@ -186,6 +198,27 @@ mod tests {
         let tree = tree(Some(LAUNCHER), &[]);
         let mut members = Members::new(&machine.root, &tree);
         assert_eq!(pids(&mut members), [51, 52, 55, 56]);
+    }
+
+    // Requirement: LIMIT-4
+    #[test]
+    fn processes_of_containers_that_report_to_the_session_are_found() {
+        let machine = Machine::new();
+        machine.has(51, LAUNCHER, 'S', "");
+        for (pid, namespaces, maps) in [(60, "60\t1", MAPPED), (61, "61", MAPPED), (62, "62\t1", OF_ITS_NAME)]
+        {
+            machine.has(pid, 1, 'S', maps);
+            std::fs::write(
+                machine.proc.path().join(format!("{pid}/status")),
+                format!("Name:\ta\nUid:\t0\t0\t0\t0\nNSpid:\t{namespaces}\nThreads:\t1\n"),
+            )
+            .unwrap();
+        }
+        let mut tree = tree(Some(LAUNCHER), &[]);
+        assert_eq!(pids(&mut Members::new(&machine.root, &tree)), [51]);
+        let name = SEGMENT.rsplit_once('/').unwrap().1;
+        tree.segment.as_mut().unwrap().path = format!("{SEGMENT}.d/{name}").into();
+        assert_eq!(pids(&mut Members::new(&machine.root, &tree)), [51, 60]);
     }
 
     // Requirement: LIMIT-6
