@@ -333,6 +333,33 @@ fn daemon_is_found_without_the_proxy_when_the_launcher_is_gone() {
     run.wait();
 }
 
+// Requirement: SEE-143
+#[test]
+fn socket_is_not_in_shared_memory_and_serves_only_namespaces_with_the_daemons() {
+    let docker = or_skip!(Docker::new());
+    let at = docker.directory.path().display();
+    // /dev/shm of its own is no hindrance. A mount that hides the daemon's socket is.
+    let script = format!(
+        "echo $DOCKER_HOST; c='python3 {at}/client.py create one {{}}'; mount -t tmpfs none /dev/shm && $c; \
+         mkdir -p {at}/over && mount --bind {at}/over {at}/hidden && exec $c"
+    );
+    fs::create_dir(docker.path("hidden")).unwrap();
+    let daemon = docker.path("hidden/daemon.sock");
+    let _daemon = Daemon::at(&daemon);
+    let host = format!("unix://{}", daemon.display());
+    let mut tries = Command::new("unshare");
+    tries.args(["-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]).stderr(Stdio::null());
+    if !tries.status().is_ok_and(|status| status.success()) {
+        skip!("no mount namespace can be made here");
+    }
+    let run = tracked(["unshare", "-m", "sh", "-c", &script]);
+    docker.with_daemon(run).with(|command| command.env("DOCKER_HOST", host)).run().assert_clean(0);
+    let output = docker.output();
+    let lines: Vec<&str> = output.lines().collect();
+    assert!(lines[0].starts_with("unix:///") && !lines[0].contains("/dev/shm"), "{output}");
+    assert!(lines[1].starts_with("201 ") && lines[2].starts_with("503 "), "{output}");
+}
+
 // Requirement: SEE-138
 #[test]
 fn nothing_is_told_to_clients_without_the_option_or_without_a_daemon() {

@@ -122,7 +122,7 @@ fn own_names(dir: &Path, uid: u32) -> Vec<String> {
 pub fn remove_all(dir: &Path, uid: u32) {
     let (all, directories) = Stale::all_and_directories(dir, uid);
     all.iter().for_each(Stale::remove);
-    run_directory::remove_left(directories, uid);
+    run_directory::remove_left(directories);
 }
 
 /// For tests: repeats `ask` until it answers. A child of another test holds a copy of each lock until its exec.

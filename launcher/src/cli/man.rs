@@ -25,7 +25,8 @@ LD_AUDIT
 For gpu-track-run and COMMAND, and not for the collector.
 
 XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR
-The shim goes to the first of these directories that no other user can write to. Root uses none of them.
+The shim goes to the first of these directories that no other user can write to. Root uses none of them. With \
+--containers, files for docker and podman go there, too.
 
 DOCKER_HOST, DOCKER_CONTEXT, CONTAINER_HOST, XDG_RUNTIME_DIR
 The socket of the daemon whose containers are followed once COMMAND starts one by docker or podman-remote.
@@ -108,6 +109,9 @@ removed.
 
 /var/cache/gpu-track, /run/gpu-track, /dev/shm/gpu-track-0, /tmp/gpu-track-0
 The same for root.
+
+gpu-track/gpu-track.UID.PID.*.d in $XDG_RUNTIME_DIR, $XDG_CACHE_HOME, ~/.cache, for root in /run or /var/cache
+With --containers: what docker and podman are told to use. It stays while a process that outlives the run names it.
 
 $XDG_STATE_HOME/gpu-track, ~/.local/state/gpu-track
 The reports of the last runs, as JSON: what --last shows.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl DockerProxy {
         let path = directory.file(DOCKER_SOCKET);
         symlink(&socket, directory.without_run(DOCKER_SOCKET))?;
         let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        open_to_users_of(&socket, &path)?;
         let lock = directory.lock().ok_or(io::ErrorKind::NotFound)?.try_clone_to_owned()?;
         let (shim, segment) = (shim.to_owned(), segment.to_owned());
         let life = io::pipe()?;
@@ -133,6 +133,21 @@ impl DockerProxy {
     }
 }
 
+/// Has those users connect to the socket at `path` that can connect to the daemon's: a program of the tree can become another user.
+fn open_to_users_of(socket: &Path, path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    let socket = fs::canonicalize(socket)?;
+    let is_entered = |directory: &Path| fs::metadata(directory).is_ok_and(|found| found.mode() & 0o001 != 0);
+    let found = fs::metadata(&socket)?;
+    // With an ACL, the bits of the group are those of its mask.
+    let has_acl = rustix::fs::lgetxattr(&socket, "system.posix_acl_access", &mut [0_u8; 0]).is_ok();
+    if !has_acl && socket.ancestors().skip(1).all(is_entered) && chown(path, None, Some(found.gid())).is_ok()
+    {
+        fs::set_permissions(path, Permissions::from_mode(0o600 | (found.mode() & 0o066)))?;
+    }
+    Ok(())
+}
+
 /// The socket of the daemon that docker's client would use, if it can be used.
 fn daemon_socket() -> Option<PathBuf> {
     // With these, the client asks for TLS, and at a port unless it is told otherwise.
@@ -142,4 +157,30 @@ fn daemon_socket() -> Option<PathBuf> {
     }
     let paths = container_socket::paths(ContainerDaemon::Docker, |name| std::env::var_os(name)).ok()?;
     paths.into_iter().find(|path| container_socket::open(path, User::this()).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: SEE-143
+    #[test]
+    fn users_of_the_daemon_can_use_the_proxy() {
+        let directory = tempfile::tempdir().unwrap();
+        let [closed, path] = ["closed", "proxy.sock"].map(|name| directory.path().join(name));
+        fs::create_dir(&closed).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let _proxy = UnixListener::bind(&path).unwrap();
+        for (of_directories, of_socket, expected) in
+            [(0o755, 0o660, 0o660), (0o711, 0o666, 0o666), (0o755, 0o600, 0o600), (0o700, 0o666, 0o600)]
+        {
+            fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+            fs::set_permissions(&closed, Permissions::from_mode(of_directories)).unwrap();
+            let socket = closed.join(format!("{of_directories}{of_socket}"));
+            let _daemon = UnixListener::bind(&socket).unwrap();
+            fs::set_permissions(&socket, Permissions::from_mode(of_socket)).unwrap();
+            open_to_users_of(&socket, &path).unwrap();
+            assert_eq!(mode(&path), expected, "{of_directories:o} {of_socket:o}");
+        }
+    }
 }

@@ -5,13 +5,15 @@
 //! it is.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use gpu_track_collector::run_directory::{HOOKS, PODMAN_CONFIGURATION};
 use gpu_track_collector::{RunDirectory, given_file};
+use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 use toml::{Table, Value as Setting};
 
@@ -42,27 +44,49 @@ pub(super) fn prepare(
         return Ok(None);
     }
     let is_root = rustix::process::geteuid().is_root();
+    let program = std::env::current_exe()?;
+    // Another user's podman fails with a hook that it can't read or execute. A configuration may be the user's secret.
+    let mut is_for_all = is_root && can_all_read(&program, 0o005);
     let mut configuration = Table::new();
     for file in files(is_root, |name| std::env::var_os(name)) {
         match given_file::read(&file, MOST_OF_FILE) {
-            Ok(text) => merge(&mut configuration, parsed(&text)?),
+            Ok(text) => {
+                is_for_all &= can_all_read(&file, 0o004);
+                merge(&mut configuration, parsed(&text)?);
+            }
             // The user's choice is podman's to complain of.
             Err(_) if std::env::var_os(CONFIGURATION).is_some() => return Ok(None),
             Err(_) => {}
         }
     }
-    let write = |name: &Path, configuration: &Table| fs::write(name, text_of(configuration));
+    let mode = if is_for_all { 0o755 } else { 0o700 };
+    let write = |name: &Path, configuration: &Table| write(name, &text_of(configuration), mode & 0o644);
     write(&directory.without_run(PODMAN_CONFIGURATION), &configuration)?;
     let hooks = directory.file(HOOKS);
     fs::create_dir(&hooks)?;
+    fs::set_permissions(&hooks, Permissions::from_mode(mode))?;
     // Of two hooks of one name, podman takes the last. A run around this one has its own.
     let mut name = segment.file_name().unwrap_or_default().to_owned();
     name.push(".json");
-    fs::write(hooks.join(name), hook(&std::env::current_exe()?, shim, segment).to_string())?;
+    let hook = hook(&program, shim, segment).to_string();
+    self::write(&hooks.join(name), &hook, mode & 0o644)?;
     name_hooks(&mut configuration, &hooks, is_root)?;
     let path = directory.file(PODMAN_CONFIGURATION);
     write(&path, &configuration)?;
     Ok(Some((CONFIGURATION, path.into())))
+}
+
+/// Writes a new file with this mode, whatever the umask.
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    fs::write(path, text)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// Whether all users have these rights to the file, and can enter the directories of its path.
+fn can_all_read(path: &Path, rights: u32) -> bool {
+    let has = |path: &Path, rights| fs::metadata(path).is_ok_and(|found| found.mode() & rights == rights);
+    let resolved = fs::canonicalize(path);
+    resolved.is_ok_and(|path| has(&path, rights) && path.ancestors().skip(1).all(|above| has(above, 0o001)))
 }
 
 /// The files of podman's configuration, of which later ones count more (containers.conf(5)).
@@ -174,7 +198,10 @@ pub(crate) fn serve_hook(args: &[OsString]) -> Option<i32> {
     let mut given = Vec::new();
     let mut stdin = io::stdin().lock();
     let read = stdin.by_ref().take(MOST_OF_SPEC).read_to_end(&mut given);
-    let edited = read.ok().and_then(|_| edited(&given, Path::new(shim), Path::new(segment)));
+    let (shim, segment) = (Path::new(shim), Path::new(segment));
+    // Another user's podman can't mount them, so its container would not start.
+    let is_reachable = [shim, segment].iter().all(|path| access(*path, Access::READ_OK).is_ok());
+    let edited = read.ok().filter(|_| is_reachable).and_then(|_| edited(&given, shim, segment));
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(edited.as_deref().unwrap_or(&given));
     // What is left of a description that is too long.
@@ -254,6 +281,23 @@ mod tests {
         let own = files(false, |name| (name == "HOME").then(|| "/none".into()));
         assert_eq!(own.last().unwrap(), Path::new("/none/.config/containers/containers.conf"));
         assert!(!files(true, |name| (name == "HOME").then(|| "/none".into())).contains(own.last().unwrap()));
+    }
+
+    // Requirement: SEE-143
+    #[test]
+    fn what_all_users_can_read_is_known_by_the_whole_path() {
+        let top = tempfile::tempdir().unwrap();
+        let [directory, file] = ["", "file"].map(|name| top.path().join("in").join(name));
+        fs::create_dir(&directory).unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        set(top.path(), 0o755);
+        for (above, mode, expected) in [(0o711, 0o644, true), (0o700, 0o644, false), (0o755, 0o640, false)] {
+            set(&directory, 0o755);
+            write(&file, "x", mode).unwrap();
+            set(&directory, above);
+            assert_eq!(can_all_read(&file, 0o004), expected, "{above:o} {mode:o}");
+        }
+        assert!(!can_all_read(&file, 0o005) && !can_all_read(&directory.join("none"), 0o004));
     }
 
     // Requirement: SEE-141

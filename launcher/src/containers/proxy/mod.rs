@@ -227,10 +227,10 @@ impl Proxy {
         }
     }
 
-    /// Connects a client with the daemon. A client of another daemon is refused. Without a daemon, it is told so in docker's words.
+    /// Connects a client with the daemon. A client that has no right to the daemon, or means another, is refused. Without a daemon, it is told so in docker's words.
     fn add(&mut self, client: OwnedFd) {
         let socket = &self.editor.socket;
-        if let Some(why) = self.hides_contexts.then(|| refusal::means_another(&client, socket)).flatten() {
+        if let Some(why) = refusal::reason(&client, socket, self.hides_contexts) {
             refusal::refuse(client, &why);
             return;
         }
