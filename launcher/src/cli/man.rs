@@ -28,7 +28,7 @@ XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR
 The shim goes to the first of these directories that no other user can write to. Root uses none of them. With \
 --containers, files for docker and podman go there, too.
 
-DOCKER_HOST, DOCKER_CONTEXT, CONTAINER_HOST, XDG_RUNTIME_DIR
+DOCKER_HOST, DOCKER_CONTEXT, DOCKER_CONFIG, CONTAINER_HOST, XDG_RUNTIME_DIR
 The socket of the daemon whose containers are followed once COMMAND starts one by docker or podman-remote.
 
 DOCKER_TLS, DOCKER_TLS_VERIFY, CONTAINERS_CONF, XDG_CONFIG_HOME, APPTAINER_BIND, SINGULARITY_BIND

@@ -54,7 +54,9 @@ fn context(variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     if let Some(context) = variable("DOCKER_CONTEXT").filter(|context| !context.is_empty()) {
         return Some(context.to_string_lossy().into_owned());
     }
-    let file = PathBuf::from(variable("HOME")?).join(".docker/config.json");
+    let directory = variable("DOCKER_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let directory = directory.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".docker")))?;
+    let file = directory.join("config.json");
     let config: serde_json::Value =
         serde_json::from_slice(&given_file::read(&file, MOST_OF_CONFIG).ok()?).ok()?;
     config.get("currentContext")?.as_str().map(str::to_owned)
@@ -120,6 +122,8 @@ mod tests {
     fn daemon_of_another_context_is_not_followed() {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".docker")).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("config.json"), "{\"currentContext\": \"prod\"}").unwrap();
         let in_context = |configured: &str, variable: Option<&str>| {
             let config = format!("{{\"currentContext\": \"{configured}\"}}");
             std::fs::write(home.path().join(".docker/config.json"), config).unwrap();
@@ -134,6 +138,16 @@ mod tests {
         assert_eq!(in_context("rootless", None), Ok(vec!["/run/user/7/docker.sock".into()]));
         assert!(in_context("prod", None).is_err() && in_context("default", Some("prod")).is_err());
         assert_eq!(in_context("prod", Some("default")).map(|paths| paths.len()), Ok(2));
+        let with_config = |config: &Path| {
+            paths(ContainerDaemon::Docker, |name| match name {
+                "HOME" => Some(home.path().into()),
+                "DOCKER_CONFIG" => Some(config.into()),
+                _ => None,
+            })
+        };
+        in_context("default", None).unwrap();
+        assert!(with_config(other.path()).is_err());
+        assert!(with_config(Path::new("")).is_ok() && with_config(Path::new("/none")).is_ok());
     }
 
     // Requirement: SEE-135
