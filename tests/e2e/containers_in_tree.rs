@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -331,6 +333,40 @@ fn daemon_is_found_without_the_proxy_when_the_launcher_is_gone() {
     assert_eq!(docker.daemon.creates()[0].1, serde_json::from_str::<Value>(&removed).unwrap());
     wait_until("the collector's end", || segments(run.pid()).is_empty());
     run.wait();
+}
+
+// Requirement: SEE-142
+#[test]
+fn proxy_keeps_no_pipe_and_no_directory_of_its_caller() {
+    let docker = or_skip!(Docker::new());
+    let fifo = docker.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let held = writer.as_raw_fd();
+    let run = docker.tracked(&["hold", fifo.to_str().unwrap(), "x"]).with(move |command| {
+        // SAFETY: fcntl(2) is async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::fcntl(held, libc::F_SETFD, 0) == -1 {
+                    Err(std::io::Error::last_os_error())
+                } else {
+                    Ok(())
+                }
+            })
+        }
+    });
+    let run = run.start();
+    wait_until("the stream", || docker.daemon.0.lock().unwrap().streamed_bytes == 1);
+    let proxy = PathBuf::from(format!("/proc/{}", proxies(run.pid())[0]));
+    assert_eq!(fs::read_link(proxy.join("cwd")).unwrap(), Path::new("/"));
+    let ours = fs::read_link(format!("/proc/self/fd/{held}")).unwrap();
+    let files =
+        fs::read_dir(proxy.join("fd")).unwrap().map(|entry| fs::read_link(entry.unwrap().path()).unwrap());
+    assert!(files.into_iter().all(|file| file != ours));
+    drop(fs::OpenOptions::new().write(true).open(&fifo).unwrap());
+    run.wait().assert_clean(0);
+    drop(writer);
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0);
 }
 
 // Requirement: SEE-143

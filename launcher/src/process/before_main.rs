@@ -48,9 +48,15 @@ pub(crate) fn is_open(fd: RawFd, kind: FileType) -> bool {
 /// Closes what this process has inherited besides its standard streams: a reader of a pipe must see its end, however long the process
 /// lives. Nothing in it may have opened a descriptor yet.
 pub(crate) fn close_inherited() {
+    close_inherited_but(&[]);
+}
+
+/// As [`close_inherited`], without these descriptors.
+pub(crate) fn close_inherited_but(kept: &[RawFd]) {
     let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for fd in numbers.into_iter().filter(|fd| *fd > libc::STDERR_FILENO) {
+    let is_closed = |fd: &i32| *fd > libc::STDERR_FILENO && !kept.contains(fd);
+    for fd in numbers.into_iter().filter(is_closed) {
         // SAFETY: nothing in this process has a descriptor of its own yet; that of the directory above is closed.
         unsafe { libc::close(fd) };
     }

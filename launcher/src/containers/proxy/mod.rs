@@ -19,7 +19,6 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -39,7 +38,7 @@ use self::connection::Connection;
 use self::create::{Editor, Outcome};
 use self::parking::{Parking, State};
 use self::requests::CreateRequest;
-use crate::process::before_main::is_open;
+use crate::process::before_main::{close_inherited_but, is_open};
 
 /// The name of a proxy. Its arguments are the segment; descriptors of the listening socket, of a pipe that closes when the launcher ends,
 /// of the lock of the run's directory, and of the [parking](Parking); the daemon's socket, and the shim.
@@ -65,6 +64,10 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     if !fds.iter().zip(KINDS).all(|(fd, kind)| is_open(*fd, kind)) {
         return None;
     }
+    // The proxy can outlive the run: it must keep no pipe open, nor a file system in use.
+    close_inherited_but(&fds);
+    let segment = std::path::absolute(segment).ok()?;
+    std::env::set_current_dir("/").ok()?;
     // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
     let fds = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     for fd in &fds {
@@ -75,7 +78,6 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     rustix::io::ioctl_fionbio(&listener, true).ok()?;
     rustix::thread::set_name(c"gpu-track-dock").ok();
     raise_descriptors();
-    let segment = PathBuf::from(segment);
     let directory = RunDirectory::of_segment(&segment)?;
     let editor = Editor { socket: socket.into(), shim: shim.into(), segment, refusal: OnceLock::new() };
     Proxy::new(directory, editor, (listener, life), Parking::new(parking))?.work();
