@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::leftovers::segments;
+use crate::support::leftovers::{processes, segments};
 use crate::support::run::Tracked;
 use crate::support::{installed, or_skip, skip, tracked, wait_until};
 
@@ -331,7 +331,7 @@ fn daemon_is_found_without_the_proxy_when_the_launcher_is_gone() {
     wait_until("the client's end", || docker.output().ends_with("daemon.sock\n"));
     assert!(docker.output().starts_with("201 "), "{}", docker.output());
     assert_eq!(docker.daemon.creates()[0].1, serde_json::from_str::<Value>(&removed).unwrap());
-    wait_until("the collector's end", || segments(run.pid()).is_empty());
+    wait_until("the collector's end", || segments(run.pid()).is_empty() && processes(run.mark()).is_empty());
     run.wait();
 }
 
@@ -394,6 +394,29 @@ fn socket_is_not_in_shared_memory_and_serves_only_namespaces_with_the_daemons() 
     let lines: Vec<&str> = output.lines().collect();
     assert!(lines[0].starts_with("unix:///") && !lines[0].contains("/dev/shm"), "{output}");
     assert!(lines[1].starts_with("201 ") && lines[2].starts_with("503 "), "{output}");
+}
+
+// Requirement: SEE-138
+#[test]
+fn directory_goes_with_the_last_client() {
+    let docker = or_skip!(Docker::new());
+    let fifos = ["stream", "end"].map(|name| docker.path(name));
+    assert!(Command::new("mkfifo").args(&fifos).status().unwrap().success());
+    let at = docker.directory.path().display();
+    let script = format!(
+        "echo $DOCKER_HOST; setsid python3 {at}/client.py hold {at}/stream x >{at}/of_client & read -r _ <{at}/end"
+    );
+    let run = docker.with_daemon(tracked(["sh", "-c", &script]).leaves_processes()).start();
+    wait_until("the stream", || docker.daemon.0.lock().unwrap().streamed_bytes == 1);
+    fs::write(docker.path("end"), "go\n").unwrap();
+    let launcher = run.pid();
+    run.wait().assert_clean(0);
+    let output = docker.output();
+    let directory = Path::new(output.trim().strip_prefix("unix://").unwrap()).parent().unwrap();
+    assert!(directory.exists(), "the client can come again");
+    fs::write(docker.path("stream"), "y").unwrap();
+    wait_until("the proxy's end", || !directory.exists() && segments(launcher).is_empty());
+    assert!(fs::read_to_string(docker.path("of_client")).unwrap().ends_with("xy\n"));
 }
 
 // Requirement: SEE-138

@@ -78,10 +78,20 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     rustix::io::ioctl_fionbio(&listener, true).ok()?;
     rustix::thread::set_name(c"gpu-track-dock").ok();
     raise_descriptors();
-    let directory = RunDirectory::of_segment(&segment)?;
-    let editor = Editor { socket: socket.into(), shim: shim.into(), segment, refusal: OnceLock::new() };
+    let of_run = || RunDirectory::of_segment(&segment);
+    let directory = of_run()?;
+    let editor = Editor {
+        socket: socket.into(),
+        shim: shim.into(),
+        segment: segment.clone(),
+        refusal: OnceLock::new(),
+    };
     Proxy::new(directory, editor, (listener, life), Parking::new(parking))?.work();
     drop(lock);
+    // A client that outlived the run has kept the launcher from it.
+    if let Some(directory) = of_run() {
+        directory.leave_if_left();
+    }
     Some(0)
 }
 
