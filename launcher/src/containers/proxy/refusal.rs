@@ -20,6 +20,9 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(2);
 /// Maximum number of bytes of a client's environment. That of a process has 6 MiB at most, if its stack may have 24.
 const MOST_OF_ENVIRONMENT: u64 = 8 << 20;
 
+/// Maximum number of bytes of a client's arguments that are read: docker's options that count here come first.
+const MOST_OF_ARGUMENTS: u64 = 64 << 10;
+
 /// Why a client is refused. `hides_contexts`: the user named no daemon by DOCKER_HOST. `None`: it is not.
 pub(super) fn reason(client: &OwnedFd, socket: &Path, hides_contexts: bool) -> Option<String> {
     let pid = socket_peercred(client).ok()?.pid.as_raw_nonzero().get();
@@ -68,13 +71,28 @@ fn means_another(client: &OwnedFd, socket: &Path) -> Option<String> {
     if !name.starts_with(b"docker") {
         return None;
     }
-    let mut environment = Vec::new();
-    let file = File::open(format!("{process}/environ")).ok()?;
-    file.take(MOST_OF_ENVIRONMENT).read_to_end(&mut environment).ok()?;
+    let read = |file: &str, most: u64| {
+        let mut bytes = Vec::new();
+        let file = File::open(format!("{process}/{file}")).ok()?;
+        file.take(most).read_to_end(&mut bytes).ok().map(|_| bytes)
+    };
+    let line = read("cmdline", MOST_OF_ARGUMENTS)?;
+    let options = GlobalOptions::of(&line);
+    if options.name_daemon {
+        return None;
+    }
+    let environment = read("environ", MOST_OF_ENVIRONMENT)?;
+    // Its relative paths begin at its own directory.
+    let absolute =
+        |value: &[u8]| Path::new(&process).join("cwd").join(OsStr::from_bytes(value)).into_os_string();
     let variable = |name: &str| -> Option<OsString> {
-        let value = |entry: &[u8]| Some(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
+        if let Some(directory) = options.configuration.filter(|_| name == "DOCKER_CONFIG") {
+            return Some(absolute(directory));
+        }
+        let value = |entry: &'_ [u8]| Some(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
         let value = environment.split(|byte| *byte == 0).find_map(value).filter(|_| name != "DOCKER_HOST")?;
-        Some(OsStr::from_bytes(&value).to_owned())
+        let is_path = name == "DOCKER_CONFIG" && !value.is_empty();
+        Some(if is_path { absolute(&value) } else { OsStr::from_bytes(&value).to_owned() })
     };
     let is_meant = container_socket::paths(ContainerDaemon::Docker, variable)
         .is_ok_and(|paths| paths.iter().any(|path| path == socket));
@@ -83,6 +101,45 @@ fn means_another(client: &OwnedFd, socket: &Path) -> Option<String> {
          before this call, or name the context by --context"
             .to_owned()
     })
+}
+
+/// What the options of docker's client before its subcommand say.
+#[derive(Debug, Default, PartialEq)]
+struct GlobalOptions<'a> {
+    /// They name a daemon or a context. This client found the proxy in spite of them, or by them: as the default context's daemon.
+    name_daemon: bool,
+    /// The directory of the client's configuration.
+    configuration: Option<&'a [u8]>,
+}
+
+impl<'a> GlobalOptions<'a> {
+    /// Those in a command line, as in /proc/PID/cmdline.
+    fn of(line: &'a [u8]) -> Self {
+        let mut found = Self::default();
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        while let Some(word) = words.next().filter(|word| word.starts_with(b"-")) {
+            let equals = word.iter().position(|byte| *byte == b'=');
+            let (name, value) = match equals {
+                Some(at) => (word.get(..at).unwrap_or_default(), word.get(at + 1..)),
+                None => (word, None),
+            };
+            match name {
+                b"--config" => found.configuration = value.or_else(|| words.next()),
+                b"-l" | b"--log-level" | b"--tlscacert" | b"--tlscert" | b"--tlskey" if value.is_none() => {
+                    _ = words.next();
+                }
+                b"--context" | b"--host" => found.name_daemon = true,
+                // The value of a short option can follow it at once.
+                _ if name.starts_with(b"-c") || name.starts_with(b"-H") => found.name_daemon = true,
+                _ => {}
+            }
+            // What follows can be the option's value.
+            if found.name_daemon {
+                break;
+            }
+        }
+        found
+    }
 }
 
 /// Replies this message to the client's request, and closes its connection.
@@ -107,6 +164,26 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    // Requirement: SEE-142
+    #[test]
+    fn options_of_a_client_name_its_daemon() {
+        let of = |line: &str| {
+            let line = line.replace(' ', "\0");
+            let found = GlobalOptions::of(line.as_bytes());
+            let directory = found.configuration.map(|path| String::from_utf8_lossy(path).into_owned());
+            (found.name_daemon, directory)
+        };
+        for line in ["--context default info", "-c x ps", "-D --context=x ps", "-l info -Hunix:///s ps"] {
+            assert_eq!(of(&format!("docker {line}")), (true, None), "{line}");
+        }
+        for line in ["run i sh -c x", "-D run -H x", "-l -c run i", "", "--tls", "--log-level=x compose -c y"]
+        {
+            assert_eq!(of(&format!("docker {line}")), (false, None), "{line}");
+        }
+        assert_eq!(of("docker --config /d run -c x"), (false, Some("/d".into())));
+        assert_eq!(of("docker -D --config=d ps"), (false, Some("d".into())));
+    }
 
     // Requirement: SEE-143
     #[test]
