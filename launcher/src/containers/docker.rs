@@ -51,12 +51,22 @@ pub(super) struct DockerProxy {
 }
 
 impl DockerProxy {
-    /// Starts the proxy of the daemon that the environment names. `None`: there is no daemon that may be used, so clients are left alone.
+    /// Starts the proxy of the daemon that the environment names. `None`: there is no daemon, so clients are left alone.
     ///
     /// # Errors
-    /// If socket or process can't be made.
-    pub(super) fn start(directory: &RunDirectory, shim: &Path, segment: &Path) -> io::Result<Option<Self>> {
-        let Some(socket) = daemon_socket() else { return Ok(None) };
+    /// If the daemon can't be used, or socket or process can't be made: why.
+    pub(super) fn start(
+        directory: &RunDirectory,
+        shim: &Path,
+        segment: &Path,
+    ) -> Result<Option<Self>, String> {
+        let socket = daemon_socket(|name| std::env::var_os(name))?;
+        let start = |socket| Self::start_for(socket, directory, shim, segment);
+        let started = socket.map(start).transpose();
+        started.map_err(|error| format!("its proxy could not be started ({error})"))
+    }
+
+    fn start_for(socket: PathBuf, directory: &RunDirectory, shim: &Path, segment: &Path) -> io::Result<Self> {
         let path = directory.file(DOCKER_SOCKET);
         symlink(&socket, directory.without_run(DOCKER_SOCKET))?;
         let listener = UnixListener::bind(&path)?;
@@ -70,7 +80,7 @@ impl DockerProxy {
         let mut proxy =
             Self { listener, life, lock, parking, path, socket, shim, segment, pid: None, starts: 0 };
         proxy.start_process()?;
-        Ok(Some(proxy))
+        Ok(proxy)
     }
 
     /// The value of DOCKER_HOST.
@@ -148,20 +158,48 @@ fn open_to_users_of(socket: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket of the daemon that docker's client would use, if it can be used.
-fn daemon_socket() -> Option<PathBuf> {
+/// The socket of the daemon that docker's client would use. `None`: there is none.
+///
+/// # Errors
+/// If the client uses another daemon, or this socket can't be used: why.
+fn daemon_socket(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathBuf>, String> {
     // With these, the client asks for TLS, and at a port unless it is told otherwise.
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if is_set("DOCKER_TLS") || is_set("DOCKER_TLS_VERIFY") {
-        return None;
+    for name in ["DOCKER_TLS", "DOCKER_TLS_VERIFY"] {
+        if variable(name).is_some_and(|value| !value.is_empty()) {
+            return Err(format!("{name} is set"));
+        }
     }
-    let paths = container_socket::paths(ContainerDaemon::Docker, |name| std::env::var_os(name)).ok()?;
-    paths.into_iter().find(|path| container_socket::open(path, User::this()).is_ok())
+    let paths = container_socket::paths(ContainerDaemon::Docker, variable)?;
+    let Some(path) = paths.into_iter().next().filter(|path| path.exists()) else { return Ok(None) };
+    container_socket::open(&path, User::this()).map(|_| Some(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: SEE-140
+    #[test]
+    fn daemon_that_is_not_proxied_is_told_with_the_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let found = |name: &str, value: &str| {
+            let host = || format!("unix://{}", socket.display()).into();
+            daemon_socket(|asked| {
+                let is_host = asked == "DOCKER_HOST" && name != asked;
+                if is_host { Some(host()) } else { (asked == name).then(|| value.into()) }
+            })
+        };
+        assert_eq!(found("", ""), Ok(None), "there is no daemon");
+        let listener = UnixListener::bind(&socket).unwrap();
+        assert_eq!(found("DOCKER_TLS", ""), Ok(Some(socket.clone())));
+        assert_eq!(found("DOCKER_TLS_VERIFY", "1"), Err("DOCKER_TLS_VERIFY is set".to_owned()));
+        assert!(found("DOCKER_HOST", "tcp://h:1").unwrap_err().contains("no socket of this machine"));
+        drop(listener);
+        assert!(found("", "").unwrap_err().contains("can't be reached"));
+        let context = |name: &str| (name == "DOCKER_CONTEXT").then(|| "prod".into());
+        assert!(daemon_socket(context).unwrap_err().contains("context"));
+    }
 
     // Requirement: SEE-143
     #[test]

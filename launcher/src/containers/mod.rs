@@ -29,8 +29,8 @@ impl Containers {
         let Some((directory, shim)) = session.for_containers() else { return Self::default() };
         let segment = session.segment_path();
         let mut failed = Vec::new();
-        let docker = DockerProxy::start(directory, shim, segment).unwrap_or_else(|error| {
-            failed.push(format!("docker: its proxy could not be started ({error})"));
+        let docker = DockerProxy::start(directory, shim, segment).unwrap_or_else(|why| {
+            failed.push(format!("docker: {why}"));
             None
         });
         let podman = podman::prepare(directory, shim, segment).unwrap_or_else(|error| {
