@@ -206,7 +206,7 @@ impl Docker {
 
 /// The body of a request for a container with this image.
 fn container(image: &str, is_removed: bool) -> String {
-    json!({"Image": image, "Env": ["A=1"], "Big": 12345678901234567_u64, "HostConfig": {"AutoRemove": is_removed}}).to_string()
+    json!({"Image": image, "AttachStdout": true, "Env": ["A=1"], "Big": 12345678901234567_u64, "HostConfig": {"AutoRemove": is_removed}}).to_string()
 }
 
 // Requirement: SEE-139, SEE-140
@@ -214,20 +214,29 @@ fn container(image: &str, is_removed: bool) -> String {
 fn proxy_edits_requests_for_containers_and_passes_all_else_on() {
     let docker = or_skip!(Docker::new());
     let [removed, kept] = [container("pre", true), container("pre", false)];
+    let detached = removed.replace("\"AttachStdout\":true", "\"AttachStdout\":false");
     let words =
         ["create", "one", &removed, "load", "3000000", "create", "two", &kept, "create", "refused", &removed];
-    let words = words.into_iter().chain(["create", "none", "{}", "new", "stream", "to and fro"]);
+    let words = words.into_iter().chain(["create", "none", "{}", "create", "detached", &detached]);
+    let words = words.chain(["new", "stream", "to and fro"]);
     let run = docker.tracked(&words.collect::<Vec<_>>()).run();
     let report = run.assert_clean(0);
     let id = |number: usize| format!("201 {{\"Id\":\"{number:064x}\"}}\n");
-    let expected =
-        [id(1), "200 \"loaded\"\n".to_owned(), id(2), id(4), id(5), "HTTP/1.1 101 UPGRADED\r\n".to_owned()];
+    let expected = [
+        id(1),
+        "200 \"loaded\"\n".to_owned(),
+        id(2),
+        id(4),
+        id(5),
+        id(6),
+        "HTTP/1.1 101 UPGRADED\r\n".to_owned(),
+    ];
     let output = docker.output();
     assert!(output.starts_with(&expected.concat()) && output.trim_end().ends_with("to and fro"), "{output}");
     assert_eq!(docker.daemon.0.lock().unwrap().loaded_bytes, 3_000_000);
     let creates = docker.daemon.creates();
     let names: Vec<&str> = creates.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["one", "two", "refused", "refused", "none"]);
+    assert_eq!(names, ["one", "two", "refused", "refused", "none", "detached"]);
     let edited = &creates[0].1;
     let mounts = edited["HostConfig"]["Mounts"].as_array().unwrap();
     assert!(mounts.iter().all(|mount| mount["Target"].as_str().unwrap().starts_with("/dev/gpu-track/")));
@@ -238,13 +247,14 @@ fn proxy_edits_requests_for_containers_and_passes_all_else_on() {
         "{preload}"
     );
     // Those that are not edited are as the client sent them.
-    let sent = [&kept, &removed].map(|text| serde_json::from_str::<Value>(text).unwrap());
-    assert_eq!([&creates[1].1, &creates[3].1], [&sent[0], &sent[1]]);
+    let sent = [&kept, &removed, &detached].map(|text| serde_json::from_str::<Value>(text).unwrap());
+    assert_eq!([&creates[1].1, &creates[3].1, &creates[5].1], [&sent[0], &sent[1], &sent[2]]);
     let warnings = report.warnings();
     assert!(
-        warnings.contains("--containers: 3 containers are not in the tree's figures: 2 without --rm"),
+        warnings.contains("--containers: 4 containers are not in the tree's figures: 2 without --rm"),
         "{warnings}"
     );
+    assert!(warnings.contains("1 detached or only created"), "{warnings}");
     assert!(warnings.contains("1 where the daemon refused the shim"), "{warnings}");
 }
 

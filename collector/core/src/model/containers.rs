@@ -130,6 +130,8 @@ pub enum ContainerNote {
 pub enum NotTracked {
     /// It is not removed at its end, and could be started after the run.
     Kept,
+    /// No client is attached to it, so it can outlive the run, or be started first after it.
+    Detached,
     /// What is mounted in it would hide the shim.
     Mounts,
     /// Image or call are for another machine than this one.

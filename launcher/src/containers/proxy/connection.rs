@@ -126,9 +126,14 @@ impl Connection {
         !self.is_held && self.requests.is_passed_on() && is_done(&self.up) && is_done(&self.down)
     }
 
+    /// The client's process. `None`: it is in another pid namespace.
+    pub(super) fn client_pid(&self) -> Option<i32> {
+        Some(socket_peercred(&self.client).ok()?.pid.as_raw_pid()).filter(|pid| *pid > 0)
+    }
+
     /// The name of the client's process. `None`: it is gone, or in another pid namespace.
     pub(super) fn client_name(&self) -> Option<String> {
-        let pid = socket_peercred(&self.client).ok()?.pid.as_raw_nonzero();
+        let pid = self.client_pid()?;
         let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
         Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
     }

@@ -3,8 +3,9 @@
 //! Shim and segment are mounted below [`DIRECTORY`], and two variables name them. /dev is a file system of each container's own: the image
 //! and its layers stay as they are, whether the root is read-only, and /dev/shm can be shared with other containers.
 //!
-//! Only a container that docker removes at its end (`--rm`) is edited. Any other could be started again after the run, when the segment is
-//! gone, and would fail.
+//! Only a container that docker removes at its end (`--rm`) and whose client attaches to it is edited. Any other could be started after the
+//! run, when the segment is gone. Then it would fail, and docker would remove it. Where such a one is edited nevertheless (a library creates it
+//! as if to attach), the daemon makes an empty directory in place of the segment, and the shim does nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -52,7 +53,8 @@ impl Outcome {
 
 impl Editor {
     /// Has the daemon create the container with the edits, if that can be done.
-    pub(super) fn create(&self, request: &CreateRequest) -> Outcome {
+    /// `client`: its process, if that is known.
+    pub(super) fn create(&self, request: &CreateRequest, client: Option<i32>) -> Outcome {
         let Ok(mut body) = serde_json::from_slice::<Value>(&request.body) else {
             return Outcome::original(NotTracked::Unusual);
         };
@@ -61,6 +63,9 @@ impl Editor {
             Ok(image) => image.to_owned(),
             Err(why) => return Outcome::original(why),
         };
+        if client.is_some_and(only_creates) {
+            return Outcome::original(NotTracked::Detached);
+        }
         if let Some(why) = self.daemon_refusal() {
             return Outcome::original(why);
         }
@@ -103,6 +108,18 @@ impl Editor {
         let Some(info) = reply.and_then(|reply| reply.json()) else { return Some(NotTracked::DaemonUnknown) };
         *self.refusal.get_or_init(|| refusal_of(&info))
     }
+}
+
+/// Whether this process is `docker create`, which asks for the same container as `docker run`, and does not start it.
+fn only_creates(pid: i32) -> bool {
+    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    read("comm").starts_with(b"docker") && is_create(&read("cmdline"))
+}
+
+/// Whether a command line, with NUL after each word, has `create` before `run`.
+fn is_create(command_line: &[u8]) -> bool {
+    let mut words = command_line.split(|byte| *byte == 0).skip(1);
+    words.find(|word| [&b"create"[..], b"run"].contains(word)) == Some(b"create")
 }
 
 /// This machine, as docker calls it.
@@ -166,6 +183,10 @@ fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
     let host = value(body, "HostConfig")?.as_object().ok_or(NotTracked::Kept)?;
     if value(host, "AutoRemove")? != &Value::Bool(true) {
         return Err(NotTracked::Kept);
+    }
+    let is_true = |key: &str| Ok(value(body, key)? == &Value::Bool(true));
+    if !is_true("AttachStdout")? && !is_true("AttachStderr")? {
+        return Err(NotTracked::Detached);
     }
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let platform = query.split('&').find_map(|pair| pair.strip_prefix("platform="));
@@ -236,7 +257,10 @@ pub(in crate::containers) fn variable(list: Option<&Value>, name: &str) -> Optio
 fn edit(body: &mut Value, shim: &Path, segment: &Path, of_image: &str) -> Option<()> {
     let (shim_inside, segment_inside) = (inside(shim)?, inside(segment)?);
     let mount = |source: &Path, target: &str, is_read_only: bool| {
-        Some(json!({"Type": "bind", "Source": source.to_str()?, "Target": target, "ReadOnly": is_read_only}))
+        let options = json!({"CreateMountpoint": true});
+        Some(json!({
+            "Type": "bind", "Source": source.to_str()?, "Target": target, "ReadOnly": is_read_only, "BindOptions": options
+        }))
     };
     let mut mounts = vec![mount(segment, &segment_inside, false)?];
     let known = body.pointer("/HostConfig/Mounts").and_then(Value::as_array).into_iter().flatten();
@@ -310,7 +334,7 @@ mod tests {
     use super::*;
 
     fn request(host: &Value, rest: &Value) -> Value {
-        let mut body = json!({"Image": "a/b:c", "HostConfig": {"AutoRemove": true}});
+        let mut body = json!({"Image": "a/b:c", "AttachStdout": true, "HostConfig": {"AutoRemove": true}});
         body["HostConfig"].as_object_mut().unwrap().extend(host.as_object().unwrap().clone());
         body.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
         body
@@ -335,6 +359,9 @@ mod tests {
             (json!({"AutoRemove": false}), json!({}), NotTracked::Kept),
             (json!({"AutoRemove": null}), json!({}), NotTracked::Kept),
             (json!({"autoRemove": true}), json!({}), NotTracked::Unusual),
+            // `docker run -d`
+            (json!({}), json!({"AttachStdout": false, "AttachStderr": false}), NotTracked::Detached),
+            (json!({}), json!({"AttachStdout": null, "AttachStdin": true}), NotTracked::Detached),
             (json!({"Runtime": "runsc"}), json!({}), NotTracked::Runtime),
             (json!({"Binds": ["/dev:/dev"]}), json!({}), NotTracked::Mounts),
             (json!({"Binds": ["/x:/dev/shm/../gpu-track"]}), json!({}), NotTracked::Mounts),
@@ -366,6 +393,21 @@ mod tests {
         for body in [json!([]), json!({}), json!({"Image": "a"})] {
             assert!(check(&body, "/containers/create").is_err());
         }
+    }
+
+    // Requirement: SEE-139
+    #[test]
+    fn call_that_only_creates_is_told_from_one_that_runs() {
+        for (line, expected) in [
+            ("docker create --rm i run", true),
+            ("docker --log-level info container create --rm i", true),
+            ("docker run --rm i create", false),
+            ("docker compose run web create", false),
+            ("create x", false),
+        ] {
+            assert_eq!(is_create(line.replace(' ', "\0").as_bytes()), expected, "{line}");
+        }
+        assert!(!only_creates(std::process::id().cast_signed()), "another program than docker");
     }
 
     // Requirement: SEE-139
@@ -405,10 +447,11 @@ mod tests {
             (&body["HostConfig"]["Memory"], &body["Cmd"]),
             (&json!(12345678901234567_u64), &json!(["x"]))
         );
+        let options = json!({"CreateMountpoint": true});
         let mounts = json!([
             {"Target": "/m"},
-            {"Type": "bind", "Source": "/dev/shm/s.d/s", "Target": "/dev/gpu-track/s", "ReadOnly": false},
-            {"Type": "bind", "Source": shim, "Target": inside, "ReadOnly": true},
+            {"Type": "bind", "Source": "/dev/shm/s.d/s", "Target": "/dev/gpu-track/s", "ReadOnly": false, "BindOptions": options},
+            {"Type": "bind", "Source": shim, "Target": inside, "ReadOnly": true, "BindOptions": options},
         ]);
         assert_eq!(body["HostConfig"]["Mounts"], mounts);
         let session = "GPU_TRACK_SESSION=/dev/gpu-track/s";

@@ -302,9 +302,10 @@ impl Proxy {
         let (editor, sender, wake) =
             (Arc::clone(&self.editor), self.answers.0.clone(), Arc::clone(&self.wake));
         let of_thread = request.clone();
+        let pid = self.clients.get(&client).and_then(Connection::client_pid);
         let work = move || {
             // The client waits for an answer, whatever happens here.
-            let created = panic::catch_unwind(AssertUnwindSafe(|| editor.create(&of_thread)));
+            let created = panic::catch_unwind(AssertUnwindSafe(|| editor.create(&of_thread, pid)));
             let outcome = created.unwrap_or(Outcome::Lost);
             let _ = sender.send(Answer { client, request: of_thread, outcome });
             let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());

@@ -81,6 +81,7 @@ pub(super) fn containers_as_they_are(inputs: &Inputs, _: &Report) -> Option<Stri
 fn in_words(why: NotTracked) -> &'static str {
     match why {
         NotTracked::Kept => "without --rm, which could be started after the run",
+        NotTracked::Detached => "detached or only created, which could outlive the run",
         NotTracked::Mounts => "with mounts over /dev",
         NotTracked::Platform => "for another platform",
         NotTracked::Runtime => "of a runtime other than runc",

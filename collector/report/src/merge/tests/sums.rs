@@ -389,6 +389,7 @@ fn work_elsewhere_beyond_the_list_is_added_up_by_program() {
         target: Some(target),
         count,
         followed: 0,
+        in_tree: 0,
         reason: None,
         is_tracked: false,
     };
