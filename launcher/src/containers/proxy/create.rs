@@ -201,6 +201,10 @@ fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
         Value::Array(list) => Ok(list.as_slice()),
         _ => Err(unusual),
     };
+    // They can be those of another run.
+    if !list(value(host, "VolumesFrom")?)?.is_empty() {
+        return Err(NotTracked::Mounts);
+    }
     let keys = |value: &'a Value| value.as_object().into_iter().flat_map(|object| object.keys());
     let mut targets: Vec<&str> =
         keys(value(body, "Volumes")?).chain(keys(value(host, "Tmpfs")?)).map(String::as_str).collect();
@@ -376,6 +380,8 @@ mod tests {
                 NotTracked::Mounts,
             ),
             (json!({"Tmpfs": {"//dev/": ""}}), json!({}), NotTracked::Mounts),
+            (json!({"VolumesFrom": ["other"]}), json!({}), NotTracked::Mounts),
+            (json!({"VolumesFrom": "other"}), json!({}), NotTracked::Unusual),
             (json!({"Mounts": "x"}), json!({}), NotTracked::Unusual),
             (json!({"Binds": [7]}), json!({}), NotTracked::Unusual),
             (json!({}), json!({"Env": [7]}), NotTracked::Unusual),

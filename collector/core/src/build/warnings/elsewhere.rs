@@ -82,7 +82,7 @@ fn in_words(why: NotTracked) -> &'static str {
     match why {
         NotTracked::Kept => "without --rm, which could be started after the run",
         NotTracked::Detached => "detached or only created, which could outlive the run",
-        NotTracked::Mounts => "with mounts over /dev",
+        NotTracked::Mounts => "with mounts over /dev or of other containers",
         NotTracked::Platform => "for another platform",
         NotTracked::Runtime => "of a runtime other than runc",
         NotTracked::Unusual => "by a request that is not understood",
