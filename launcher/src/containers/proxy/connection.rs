@@ -214,9 +214,14 @@ impl Connection {
         }
     }
 
-    /// Sends the client this reply to the request that is held.
-    pub(super) fn answer(&mut self, reply: &[u8]) -> Option<CreateRequest> {
+    /// Sends the client this reply to the request that is held. `is_last`: then closes the connection, as daemon or client have said.
+    pub(super) fn answer(&mut self, reply: &[u8], is_last: bool) -> Option<CreateRequest> {
         self.down.waiting.extend_from_slice(reply);
+        if is_last {
+            self.is_held = false;
+            (self.up.is_over, self.down.is_over) = (true, true);
+            return self.turn(false);
+        }
         self.requests.note_reply();
         self.go_on()
     }
@@ -239,5 +244,34 @@ impl Connection {
         let is_left =
             self.is_client_gone && (self.is_held || (self.up.is_over && self.up.waiting.is_empty()));
         self.is_broken || is_left || (self.up.is_shut && self.down.is_shut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const CREATE: &[u8] = b"POST /containers/create HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+
+    /// A connection, with the client's end and the daemon's.
+    fn connection() -> (Connection, UnixStream, UnixStream) {
+        let [(client, of_client), (daemon, of_daemon)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+        (Connection::new(of_client.into(), of_daemon.into()), client, daemon)
+    }
+
+    // Requirement: SEE-142
+    #[test]
+    fn connection_closes_after_the_last_reply() {
+        let (mut connection, mut client, _daemon) = connection();
+        client.write_all(CREATE).unwrap();
+        assert!(connection.turn(false).unwrap().head.is_last());
+        assert!(connection.answer(b"HTTP/1.1 201 Created\r\n\r\n", true).is_none());
+        assert!(connection.is_over());
+        let mut all = String::new();
+        client.read_to_string(&mut all).unwrap();
+        assert_eq!(all, "HTTP/1.1 201 Created\r\n\r\n");
     }
 }

@@ -37,8 +37,8 @@ pub(super) struct Editor {
 /// What becomes of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The daemon has created the edited container with this id, and replied so.
-    Created(Vec<u8>, Option<String>),
+    /// The daemon has created the edited container with this id, and replied so. `is_last`: the connection closes after the reply.
+    Created { reply: Vec<u8>, id: Option<String>, is_last: bool },
     /// The request passes on as it was sent. `None`: it has no container, as far as known.
     Original(Option<NotTracked>),
     /// The daemon did not reply. Whether it has created the container is not known.
@@ -88,7 +88,8 @@ impl Editor {
         match daemon::send(&self.socket, &edited) {
             Ok(reply) if reply.status == 201 => {
                 let id = reply.json().and_then(|json| Some(json.get("Id")?.as_str()?.to_owned()));
-                Outcome::Created(reply.bytes, id)
+                let is_last = reply.is_last || request.head.is_last();
+                Outcome::Created { reply: reply.bytes, id, is_last }
             }
             // It may refuse the original, too: that is for the client to see.
             Ok(Reply { status: 404 | 409, .. }) => Outcome::Original(None),

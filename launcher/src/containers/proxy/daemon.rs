@@ -27,6 +27,8 @@ pub(super) struct Reply {
     /// Where the body begins.
     body_at: usize,
     is_chunked: bool,
+    /// The daemon closes its connection after it.
+    pub(super) is_last: bool,
 }
 
 impl Reply {
@@ -102,6 +104,7 @@ fn ask(connection: OwnedFd, request: &[u8]) -> Option<Reply> {
     let status = status.parse().ok()?;
     let mut body = head.body(Body::UntilClose)?;
     let is_chunked = matches!(body, Body::Chunked(_));
+    let is_last = head.is_last() || body == Body::UntilClose;
     let mut taken = body_at;
     loop {
         taken += body.take(bytes.get(taken..)?)?;
@@ -109,7 +112,7 @@ fn ask(connection: OwnedFd, request: &[u8]) -> Option<Reply> {
         let is_over = body.is_over() || (more(&mut bytes)? == 0 && body == Body::UntilClose);
         if is_over {
             bytes.truncate(taken);
-            return Some(Reply { status, bytes, body_at, is_chunked });
+            return Some(Reply { status, bytes, body_at, is_chunked, is_last });
         }
         if bytes.len() > MOST_OF_BODY || bytes.len() == taken {
             return None;

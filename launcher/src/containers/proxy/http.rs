@@ -52,6 +52,13 @@ impl Head {
         self.headers.iter().any(|(known, _)| known == name)
     }
 
+    /// Whether the connection closes after this message and the reply to it.
+    pub(super) fn is_last(&self) -> bool {
+        let mut options = self.headers.iter().filter(|(name, _)| name == "connection");
+        self.first[0] == "HTTP/1.0"
+            || options.any(|(_, value)| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")))
+    }
+
     /// What follows the head. `if_unsaid`: what follows where no header says it. `None`: not understood.
     pub(super) fn body(&self, if_unsaid: Body) -> Option<Body> {
         match (self.has("transfer-encoding"), self.has("content-length")) {
@@ -193,6 +200,8 @@ mod tests {
         assert_eq!(parsed.first, ["POST", "/a?b=c", "HTTP/1.1"]);
         assert_eq!((parsed.value("host"), parsed.value("x")), (Some("x"), Some("a: b")));
         assert_eq!(parsed.body(Body::Length(0)), Some(Body::Length(12)));
+        let is_last = |line: &str| head(&format!("GET / HTTP/1.1\n{line}\n\n")).unwrap().is_last();
+        assert!(is_last("connection: Keep-Alive, Close") && !is_last("Connection: keep-alive"));
         let longer = String::from_utf8(parsed.with_length(345)).unwrap();
         assert_eq!(longer, "POST /a?b=c HTTP/1.1\r\nhost: x\r\nx: a: b\r\ncontent-length: 345\r\n\r\n");
         for unusual in [

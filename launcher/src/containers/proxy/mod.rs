@@ -320,17 +320,17 @@ impl Proxy {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         while let Ok(Answer { client, request, outcome }) = self.answers.1.try_recv() {
             match &outcome {
-                Outcome::Created(_, Some(id)) => {
+                Outcome::Created { id: Some(id), .. } => {
                     let client =
                         self.clients.get(&client).and_then(Connection::client_name).unwrap_or_default();
                     self.note(&ContainerNote::Tracked { id: id.clone(), client });
                 }
                 Outcome::Original(Some(why)) => self.note(&ContainerNote::NotTracked(*why)),
-                Outcome::Created(_, None) | Outcome::Original(None) | Outcome::Lost => {}
+                Outcome::Created { id: None, .. } | Outcome::Original(None) | Outcome::Lost => {}
             }
             let Some(connection) = self.clients.get_mut(&client) else { continue };
             let next = match outcome {
-                Outcome::Created(reply, _) => connection.answer(&reply),
+                Outcome::Created { reply, is_last, .. } => connection.answer(&reply, is_last),
                 Outcome::Original(_) => connection.pass_on(&request),
                 Outcome::Lost => {
                     self.forget(client);
