@@ -22,6 +22,11 @@ pub(super) fn end_of_head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
 }
 
+/// Whether a line of a head ends without CR. Then programs disagree about where the head ends.
+pub(super) fn has_bare_line_feed(head: &[u8]) -> bool {
+    head.first() == Some(&b'\n') || head.windows(2).any(|two| two[1] == b'\n' && two[0] != b'\r')
+}
+
 impl Head {
     /// Reads a whole head. `None`: it is none, or has what is not understood here.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {

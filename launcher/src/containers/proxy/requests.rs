@@ -1,6 +1,6 @@
 //! The requests of a connection, of which all pass on as they are but those that create a container.
 
-use super::http::{Body, Head, MOST_OF_HEAD, end_of_head};
+use super::http::{Body, Head, MOST_OF_HEAD, end_of_head, has_bare_line_feed};
 
 /// Maximum number of bytes of the request for a container that is looked at. Docker's own are below 10 kB.
 const MOST_OF_CREATE: u64 = 4 << 20;
@@ -74,7 +74,7 @@ impl Requests {
                 }
                 Stage::Head => {
                     let Some(end) = end_of_head(&self.input) else {
-                        if self.input.len() <= MOST_OF_HEAD {
+                        if self.input.len() <= MOST_OF_HEAD && !has_bare_line_feed(&self.input) {
                             return None;
                         }
                         self.stage = Stage::Rest;
@@ -220,6 +220,14 @@ mod tests {
                 assert!(found == creates || step == text.len(), "{text} in parts of {step}");
             }
         }
+    }
+
+    #[test]
+    fn head_with_bare_line_feeds_passes_on_at_once() {
+        let (mut requests, mut output) = (Requests::new(), Vec::new());
+        let head = PING.replace('\r', "");
+        assert!(requests.take(head.as_bytes(), &mut output).is_none());
+        assert_eq!(output, head.as_bytes());
     }
 
     #[test]
