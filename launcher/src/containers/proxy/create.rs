@@ -18,6 +18,7 @@ use gpu_track_collector::model::containers::NotTracked;
 use serde_json::{Map, Value, json};
 
 use super::daemon::{self, NoReply, Reply};
+use super::json;
 use super::requests::CreateRequest;
 
 /// Where shim and segment are in a container.
@@ -55,7 +56,7 @@ impl Editor {
     /// Has the daemon create the container with the edits, if that can be done.
     /// `client`: its process, if that is known.
     pub(super) fn create(&self, request: &CreateRequest, client: Option<i32>) -> Outcome {
-        let Ok(mut body) = serde_json::from_slice::<Value>(&request.body) else {
+        let Some(mut body) = json::parse(&request.body) else {
             return Outcome::original(NotTracked::Unusual);
         };
         let [_, target, _] = &request.head.first;
@@ -168,7 +169,7 @@ fn is_known_runtime(name: &str) -> bool {
 /// # Errors
 /// If the key is written in another way: the daemon would then see two.
 fn value<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a Value, NotTracked> {
-    if object.keys().any(|known| known.eq_ignore_ascii_case(key) && known != key) {
+    if object.keys().any(|known| known != key && json::folded(known) == key.to_lowercase()) {
         return Err(NotTracked::Unusual);
     }
     Ok(object.get(key).unwrap_or(&Value::Null))

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod create;
 mod daemon;
 mod http;
+mod json;
 mod parking;
 mod refusal;
 mod requests;
