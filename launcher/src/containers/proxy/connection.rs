@@ -254,7 +254,8 @@ mod tests {
 
     use super::*;
 
-    const CREATE: &[u8] = b"POST /containers/create HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+    const CREATE: &[u8] =
+        b"POST /containers/create HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
 
     /// A connection, with the client's end and the daemon's.
     fn connection() -> (Connection, UnixStream, UnixStream) {

@@ -76,9 +76,17 @@ pub(super) fn get(socket: &Path, path: &str) -> Option<Reply> {
 
 /// Sends the daemon this request, and waits for the reply, however long it takes.
 pub(super) fn send(socket: &Path, request: &[u8]) -> Result<Reply, NoReply> {
-    let connection = container_socket::open(socket, User::this()).map_err(|_| NoReply::NotAsked)?;
-    set_socket_timeout(&connection, Timeout::Recv, None).map_err(|_| NoReply::NotAsked)?;
+    let connection = patient(socket).ok_or(NoReply::NotAsked)?;
     ask(connection, request).ok_or(NoReply::Lost)
+}
+
+/// A connection without timeouts.
+fn patient(socket: &Path) -> Option<OwnedFd> {
+    let connection = container_socket::open(socket, User::this()).ok()?;
+    for timeout in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&connection, timeout, None).ok()?;
+    }
+    Some(connection)
 }
 
 /// Sends a request, and reads the reply. `None`: it was not sent as a whole, or the reply is not understood.
@@ -116,6 +124,26 @@ fn ask(connection: OwnedFd, request: &[u8]) -> Option<Reply> {
         }
         if bytes.len() > MOST_OF_BODY || bytes.len() == taken {
             return None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use rustix::net::sockopt::socket_timeout;
+
+    use super::*;
+
+    // Requirement: SEE-142
+    #[test]
+    fn request_for_a_container_is_sent_and_answered_however_long_it_takes() {
+        let directory = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(directory.path().join("d")).unwrap();
+        let connection = patient(&directory.path().join("d")).unwrap();
+        for timeout in [Timeout::Send, Timeout::Recv] {
+            assert_eq!(socket_timeout(&connection, timeout), Ok(None));
         }
     }
 }

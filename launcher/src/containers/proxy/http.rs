@@ -61,7 +61,8 @@ impl Head {
     pub(super) fn is_last(&self) -> bool {
         let mut options = self.headers.iter().filter(|(name, _)| name == "connection");
         self.first[0] == "HTTP/1.0"
-            || options.any(|(_, value)| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")))
+            || options
+                .any(|(_, value)| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")))
     }
 
     /// What follows the head. `if_unsaid`: what follows where no header says it. `None`: not understood.
