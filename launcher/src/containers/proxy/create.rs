@@ -70,11 +70,13 @@ impl Editor {
         if let Some(why) = self.daemon_refusal() {
             return Outcome::original(why);
         }
-        let reply = daemon::get(&self.socket, &format!("/images/{image}/json"));
-        // Without the image, the client loads it, and asks again.
-        let Some(found) = reply.as_ref().filter(|reply| reply.status == 200).and_then(Reply::json) else {
-            return Outcome::Original(None);
+        let found = match daemon::get(&self.socket, &format!("/images/{image}/json")) {
+            Some(reply) if reply.status == 200 => reply.json(),
+            // The client loads the image, and asks again.
+            Some(Reply { status: 404, .. }) => return Outcome::Original(None),
+            _ => None,
         };
+        let Some(found) = found else { return Outcome::original(NotTracked::DaemonUnknown) };
         if found.get("Os") != Some(&json!("linux"))
             || found.get("Architecture") != Some(&json!(architecture()))
         {
@@ -107,7 +109,8 @@ impl Editor {
             return *known;
         }
         let reply = daemon::get(&self.socket, "/info").filter(|reply| reply.status == 200);
-        let Some(info) = reply.and_then(|reply| reply.json()) else { return Some(NotTracked::DaemonUnknown) };
+        let info = reply.and_then(|reply| reply.json()).filter(|info| info.get("KernelVersion").is_some());
+        let Some(info) = info else { return Some(NotTracked::DaemonUnknown) };
         *self.refusal.get_or_init(|| refusal_of(&info))
     }
 }
@@ -338,6 +341,7 @@ pub(in crate::containers) fn append(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::containers::proxy::requests::Requests;
 
     fn request(host: &Value, rest: &Value) -> Value {
         let mut body = json!({"Image": "a/b:c", "AttachStdout": true, "HostConfig": {"AutoRemove": true}});
@@ -401,6 +405,49 @@ mod tests {
         for body in [json!([]), json!({}), json!({"Image": "a"})] {
             assert!(check(&body, "/containers/create").is_err());
         }
+    }
+
+    /// What becomes of this many requests with a daemon that gives these replies to all that it is asked. The last one closes its socket.
+    fn outcomes(requests: usize, replies: &'static [&'static str]) -> Vec<Option<NotTracked>> {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("d");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let daemon = std::thread::spawn(move || {
+            for reply in replies {
+                let (mut client, _) = listener.accept().unwrap();
+                _ = std::io::Read::read(&mut client, &mut [0; 4096]).unwrap();
+                std::io::Write::write_all(&mut client, reply.as_bytes()).unwrap();
+            }
+        });
+        let editor =
+            Editor { socket, shim: "/shim".into(), segment: "/s.d/s".into(), refusal: OnceLock::new() };
+        let body = request(&json!({}), &json!({})).to_string();
+        let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
+        let create = Requests::read(format!("{head}{body}").as_bytes()).unwrap();
+        let outcomes = (0..requests).map(|_| match editor.create(&create, None) {
+            Outcome::Original(why) => why,
+            other => panic!("{other:?}"),
+        });
+        let outcomes = outcomes.collect();
+        daemon.join().unwrap();
+        outcomes
+    }
+
+    // Requirement: SEE-140
+    #[test]
+    fn daemon_that_fails_once_is_asked_again_and_only_a_missing_image_is_no_container() {
+        const FAILED: &str = "HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n";
+        const NONE: &str = "HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n";
+        const INFO: &str =
+            "HTTP/1.1 200 X\r\nContent-Length: 40\r\n\r\n{\"OSType\":\"windows\",\"KernelVersion\":\"x\"}";
+        let unknown = Some(NotTracked::DaemonUnknown);
+        assert_eq!(outcomes(2, &["", INFO]), [unknown, Some(NotTracked::OtherMachine)]);
+        assert_eq!(outcomes(2, &[FAILED, "HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\n{}"]), [unknown; 2]);
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let info = json!({"OSType": "linux", "KernelVersion": kernel.trim()}).to_string();
+        let here: &str = format!("HTTP/1.1 200 X\r\nContent-Length: {}\r\n\r\n{info}", info.len()).leak();
+        let replies: &[&str] = vec![here, FAILED, "", NONE].leak();
+        assert_eq!(outcomes(3, replies), [unknown, unknown, None]);
     }
 
     // Requirement: SEE-139

@@ -52,6 +52,12 @@ impl Requests {
         Self { stage: Stage::Rest, ..Self::new() }
     }
 
+    /// The request for a container that these bytes are.
+    #[cfg(test)]
+    pub(super) fn read(bytes: &[u8]) -> Option<CreateRequest> {
+        Self::new().take(bytes, &mut Vec::new())
+    }
+
     /// Whether all that has come is passed on.
     pub(super) fn is_passed_on(&self) -> bool {
         self.input.is_empty() && !matches!(self.stage, Stage::Create(..))
