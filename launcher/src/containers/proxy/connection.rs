@@ -2,11 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use gpu_track_collector::model::containers::NotTracked;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use super::created::AwaitedReply;
 use super::requests::{CreateRequest, Requests};
 
 /// Maximum number of bytes of one direction that wait until they are taken. What comes after that waits in its sender.
@@ -24,6 +26,10 @@ pub(super) struct Connection {
     /// From the daemon to the client.
     down: Flow,
     requests: Requests,
+    /// The reply to a request that passed on as it was sent.
+    awaited: Option<AwaitedReply>,
+    /// Why containers were created as the client asked for, since this was asked last.
+    created: Vec<NotTracked>,
     /// A request is answered in another way: nothing is read from the client meanwhile.
     is_held: bool,
     /// The client has closed its connection.
@@ -104,6 +110,8 @@ impl Connection {
             up: Flow::default(),
             down: Flow::default(),
             requests: Requests::new(),
+            awaited: None,
+            created: Vec::new(),
             is_held: false,
             is_client_gone: false,
             is_broken: false,
@@ -161,10 +169,12 @@ impl Connection {
         for _ in 0..MOST_TURNS {
             let mut has_done = false;
             if self.down.has_room() {
+                let before = self.down.waiting.len();
                 match read(self.daemon.as_fd(), &mut self.down.waiting) {
                     Done::Some => {
                         has_done = true;
                         self.requests.note_reply();
+                        self.look_at_reply(before);
                     }
                     Done::Nothing => {}
                     Done::Closed => self.down.is_over = true,
@@ -201,6 +211,20 @@ impl Connection {
         None
     }
 
+    /// Notes a container if the daemon says that it has created one that is waited for. Its last words are those from `at` on.
+    fn look_at_reply(&mut self, at: usize) {
+        let Some(awaited) = &mut self.awaited else { return };
+        if let Some(is_created) = awaited.take(self.down.waiting.get(at..).unwrap_or_default()) {
+            self.created.extend(is_created.then_some(awaited.why));
+            self.awaited = None;
+        }
+    }
+
+    /// Why containers were created as the client asked for, since the last call.
+    pub(super) fn take_created(&mut self) -> Vec<NotTracked> {
+        std::mem::take(&mut self.created)
+    }
+
     /// Sends the daemon what waits for it. Returns whether something was sent.
     fn send_up(&mut self) -> bool {
         match self.up.send(self.daemon.as_fd()) {
@@ -226,8 +250,13 @@ impl Connection {
         self.go_on()
     }
 
-    /// Passes the request that is held on as it was sent.
-    pub(super) fn pass_on(&mut self, request: &CreateRequest) -> Option<CreateRequest> {
+    /// Passes the request that is held on as it was sent. `why` its container is not tracked, if it is created.
+    pub(super) fn pass_on(
+        &mut self,
+        request: &CreateRequest,
+        why: Option<NotTracked>,
+    ) -> Option<CreateRequest> {
+        self.awaited = why.map(AwaitedReply::new);
         self.up.waiting.extend(request.bytes());
         self.go_on()
     }
@@ -274,5 +303,20 @@ mod tests {
         let mut all = String::new();
         client.read_to_string(&mut all).unwrap();
         assert_eq!(all, "HTTP/1.1 201 Created\r\n\r\n");
+    }
+
+    // Requirement: SEE-140
+    #[test]
+    fn container_that_passed_on_counts_once_the_daemon_has_created_it() {
+        for (status, expected) in [("201 Created", vec![NotTracked::Kept]), ("400 Bad", vec![])] {
+            let (mut connection, mut client, mut daemon) = connection();
+            client.write_all(CREATE).unwrap();
+            let request = connection.turn(false).unwrap();
+            assert!(connection.pass_on(&request, Some(NotTracked::Kept)).is_none());
+            assert_eq!(connection.take_created(), []);
+            daemon.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).unwrap();
+            assert!(connection.turn(false).is_none());
+            assert_eq!(connection.take_created(), expected);
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod connection;
 pub(crate) mod create;
+mod created;
 mod daemon;
 mod http;
 mod json;
@@ -25,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::model::containers::{ContainerNote, MOST_OF_NOTES};
+use gpu_track_collector::model::containers::{ContainerNote, MOST_OF_NOTES, NotTracked};
 use gpu_track_collector::run_directory::NOTES;
 use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{RunDirectory, container_socket};
@@ -282,6 +283,10 @@ impl Proxy {
         while let Some(create) = request {
             request = self.answer(number, create);
         }
+        let Some(connection) = self.clients.get_mut(&number) else { return };
+        for why in connection.take_created() {
+            self.note(&ContainerNote::NotTracked(why));
+        }
         let Some(connection) = self.clients.get(&number) else { return };
         if connection.is_over() {
             self.forget(number);
@@ -313,7 +318,7 @@ impl Proxy {
         };
         match thread::Builder::new().stack_size(STACK).spawn(work) {
             Ok(_) => None,
-            Err(_) => self.clients.get_mut(&client)?.pass_on(&request),
+            Err(_) => self.clients.get_mut(&client)?.pass_on(&request, Some(NotTracked::Unusual)),
         }
     }
 
@@ -326,13 +331,12 @@ impl Proxy {
                         self.clients.get(&client).and_then(Connection::client_name).unwrap_or_default();
                     self.note(&ContainerNote::Tracked { id: id.clone(), client });
                 }
-                Outcome::Original(Some(why)) => self.note(&ContainerNote::NotTracked(*why)),
-                Outcome::Created { id: None, .. } | Outcome::Original(None) | Outcome::Lost => {}
+                Outcome::Created { id: None, .. } | Outcome::Original(_) | Outcome::Lost => {}
             }
             let Some(connection) = self.clients.get_mut(&client) else { continue };
             let next = match outcome {
                 Outcome::Created { reply, is_last, .. } => connection.answer(&reply, is_last),
-                Outcome::Original(_) => connection.pass_on(&request),
+                Outcome::Original(why) => connection.pass_on(&request, why),
                 Outcome::Lost => {
                     self.forget(client);
                     continue;
