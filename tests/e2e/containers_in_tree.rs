@@ -17,6 +17,7 @@ use crate::support::{installed, or_skip, skip, tracked, wait_until};
 
 /// Sends requests on one connection to the socket of DOCKER_HOST, as the words say, and prints what comes back:
 /// - `create NAME JSON`: creates a container, and prints the status and the body
+/// - `chunked NAME JSON`: creates a container by a request in chunks, and prints the same
 /// - `load N`: sends N bytes in chunks, and prints the body
 /// - `stream TEXT`: upgrades, sends the text, ends its side, and prints all that comes
 /// - `hold FIFO TEXT`: upgrades, sends the text, reads the FIFO to its end, and does as `stream` with what was read
@@ -38,6 +39,10 @@ while words:
     if word == "create":
         name, body = words.pop(0), words.pop(0).encode()
         s.sendall(b"POST /v1.41/containers/create?name=%s HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n\r\n" % (name.encode(), len(body)) + body)
+        print(reply(f), flush=True)
+    elif word == "chunked":
+        name, body = words.pop(0), words.pop(0).encode()
+        s.sendall(b"POST /v1.41/containers/create?name=%s HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (name.encode(), len(body)) + body + b"\r\n0\r\n\r\n")
         print(reply(f), flush=True)
     elif word == "load":
         s.sendall(b"POST /v1.41/images/load HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -126,6 +131,10 @@ impl Daemon {
                     body.extend_from_slice(&part[..length]);
                 }
                 self.0.lock().unwrap().loaded_bytes = body.iter().filter(|byte| **byte == b'x').count();
+                // Of a request for a container, which has one chunk.
+                if let Some(at) = body.iter().position(|byte| *byte == b'{') {
+                    body = body[at..body.len() - b"\r\n0\r\n\r\n".len()].to_vec();
+                }
             } else if let Some(length) = header("content-length:") {
                 body = vec![0; length.parse().ok()?];
                 stream.read_exact(&mut body).ok()?;
@@ -256,6 +265,21 @@ fn proxy_edits_requests_for_containers_and_passes_all_else_on() {
     );
     assert!(warnings.contains("1 detached or only created"), "{warnings}");
     assert!(warnings.contains("1 where the daemon refused the shim"), "{warnings}");
+}
+
+// Requirement: SEE-140
+#[test]
+fn container_of_a_request_that_is_not_understood_counts_if_it_is_created() {
+    let docker = or_skip!(Docker::new());
+    let removed = container("pre", true);
+    let run = docker.tracked(&["chunked", "one", &removed, "create", "two", &removed]).run();
+    let warnings = run.assert_clean(0).warnings();
+    let creates = docker.daemon.creates();
+    assert_eq!(creates.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    assert!(
+        creates[0].1["HostConfig"]["Mounts"].is_null() && creates[1].1["HostConfig"]["Mounts"].is_array()
+    );
+    assert!(warnings.contains("1 by a request that is not understood"), "{warnings}");
 }
 
 // Requirement: SEE-142

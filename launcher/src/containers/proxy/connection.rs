@@ -190,7 +190,9 @@ impl Connection {
                 match read(self.client.as_fd(), &mut bytes) {
                     Done::Some => {
                         has_done = true;
-                        if let Some(create) = self.requests.take(&bytes, &mut self.up.waiting) {
+                        let create = self.requests.take(&bytes, &mut self.up.waiting);
+                        self.note_unusual();
+                        if let Some(create) = create {
                             self.is_held = true;
                             self.send_up();
                             return Some(create);
@@ -217,6 +219,17 @@ impl Connection {
         if let Some(is_created) = awaited.take(self.down.waiting.get(at..).unwrap_or_default()) {
             self.created.extend(is_created.then_some(awaited.why));
             self.awaited = None;
+        }
+    }
+
+    /// Notes requests for containers that passed on.
+    fn note_unusual(&mut self) {
+        for is_next in self.requests.take_unusual() {
+            if is_next {
+                self.awaited = Some(AwaitedReply::new(NotTracked::Unusual));
+            } else {
+                self.created.push(NotTracked::Unusual);
+            }
         }
     }
 
@@ -264,6 +277,7 @@ impl Connection {
     /// Takes what has come behind a request that was held. That can be another one.
     fn go_on(&mut self) -> Option<CreateRequest> {
         let next = self.requests.take(&[], &mut self.up.waiting);
+        self.note_unusual();
         self.is_held = next.is_some();
         next.or_else(|| self.turn(false))
     }

@@ -29,6 +29,8 @@ pub(super) struct Requests {
     input: Vec<u8>,
     /// The daemon has replied since the last request. A client that does not wait for that must not get the replies in another order.
     is_replied: bool,
+    /// The requests for containers that passed on, since this was asked last: whether the reply to each comes next.
+    unusual: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ enum Stage {
 
 impl Requests {
     pub(super) fn new() -> Self {
-        Self { stage: Stage::Head, input: Vec::new(), is_replied: true }
+        Self { stage: Stage::Head, input: Vec::new(), is_replied: true, unusual: Vec::new() }
     }
 
     /// Passes all on: what comes may begin in the middle of a request.
@@ -68,6 +70,11 @@ impl Requests {
         self.is_replied = true;
     }
 
+    /// The requests for containers that passed on as they were sent, since the last call. For each: whether the reply to it comes next.
+    pub(super) fn take_unusual(&mut self) -> Vec<bool> {
+        std::mem::take(&mut self.unusual)
+    }
+
     /// Takes what the client has sent. Adds what is to be passed on to `output`. Returns a request to create a container: what follows it
     /// waits for the next call.
     pub(super) fn take(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Option<CreateRequest> {
@@ -75,6 +82,9 @@ impl Requests {
         loop {
             match &mut self.stage {
                 Stage::Rest => {
+                    if is_unusual_create(&self.input) {
+                        self.unusual.push(true);
+                    }
                     output.append(&mut self.input);
                     return None;
                 }
@@ -125,7 +135,12 @@ impl Requests {
     /// Begins with the request whose head is the first `end` bytes.
     fn begin(&mut self, end: usize, output: &mut Vec<u8>) {
         let bytes: Vec<u8> = self.input.drain(..end).collect();
-        let Some(head) = Head::parse(&bytes) else {
+        let head = Head::parse(&bytes);
+        let takes = |head: &Head| self.is_replied && create_length(head).is_some();
+        if !head.as_ref().is_some_and(takes) && is_unusual_create(&bytes) {
+            self.unusual.push(self.is_replied);
+        }
+        let Some(head) = head else {
             output.extend(bytes);
             self.stage = Stage::Rest;
             return;
@@ -142,9 +157,11 @@ impl Requests {
 /// What follows the head of a request that is passed on.
 fn after(head: &Head) -> Stage {
     let [method, target, version] = &head.first;
-    let path = path_of(target);
+    let path = decoded_path(target.as_bytes());
     // The daemon takes over such a connection for a stream in both directions, with or without an upgrade.
-    let is_taken_over = head.has("upgrade") || path.ends_with("/attach") || path.starts_with("/exec/");
+    let is_exec = || path.ends_with(b"/start") && path.windows(6).any(|part| part == b"/exec/");
+    let is_taken_over =
+        head.has("upgrade") || (method == "POST" && (path.ends_with(b"/attach") || is_exec()));
     if version != "HTTP/1.1" || method == "CONNECT" || is_taken_over {
         return Stage::Rest;
     }
@@ -158,6 +175,31 @@ fn path_of(target: &str) -> &str {
     let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let version = version.filter(|(version, _)| is_version(version));
     version.and_then(|(version, _)| path.get(version.len() + 2..)).unwrap_or(path)
+}
+
+/// The path of a request without its query, and without its %-encoding.
+fn decoded_path(target: &[u8]) -> Vec<u8> {
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [byte, after @ ..] = rest {
+        let encoded = match after {
+            [high, low, after @ ..] if *byte == b'%' => digit(high).zip(digit(low)).zip(Some(after)),
+            _ => None,
+        };
+        let (byte, after) = encoded.map_or((*byte, after), |((high, low), after)| (high * 16 + low, after));
+        decoded.push(byte);
+        rest = after;
+    }
+    decoded
+}
+
+/// Whether these bytes begin with a request that creates a container, in any form that a daemon may understand.
+fn is_unusual_create(bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(b"POST ") else { return false };
+    let target = rest.split(|byte| b" \r\n".contains(byte)).next().unwrap_or_default();
+    decoded_path(target).ends_with(b"/containers/create")
 }
 
 /// The length of the body of a request that creates a container, bytes. `None`: it is another request, or one that is passed on as it is.
@@ -226,6 +268,40 @@ mod tests {
                 assert!(found == creates || step == text.len(), "{text} in parts of {step}");
             }
         }
+    }
+
+    // Requirement: SEE-140
+    #[test]
+    fn create_that_passes_on_is_told() {
+        let exec = "GET /v1.41/exec/x/json HTTP/1.1\r\n\r\n";
+        let start = "POST /v1.41/exec/x/start HTTP/1.1\r\n\r\n";
+        let chunked =
+            CREATE.replace("Content-Length: 4", "Transfer-Encoding: chunked").replace("{", "4\r\n{");
+        for (text, expected) in [
+            (CREATE.to_owned(), vec![]),
+            (format!("{exec}{CREATE}"), vec![]),
+            (format!("{start}{CREATE}"), vec![true]),
+            (chunked, vec![true]),
+            (CREATE.replace("Host: d", "Expect: 100-continue"), vec![true]),
+            (CREATE.replace("1.1\r", "1.0\r"), vec![true]),
+            (CREATE.replace("/v1.41", "http://d/v1.41"), vec![true]),
+            (CREATE.replace("create?", "cre%61te?"), vec![true]),
+            (CREATE.replace("Content-Length: 4", "Content-Length: 4194305"), vec![true]),
+            (CREATE.replace('\r', ""), vec![true]),
+            (CREATE.replace("POST", "GET"), vec![]),
+            (CREATE.replace("create?", "created?"), vec![]),
+        ] {
+            let (mut requests, mut output) = (Requests::new(), Vec::new());
+            let heads: Vec<&str> = text.split_inclusive("\r\n\r\n").collect();
+            for part in heads {
+                requests.take(part.as_bytes(), &mut output);
+                requests.note_reply();
+            }
+            assert_eq!(requests.take_unusual(), expected, "{text}");
+        }
+        let mut requests = Requests::new();
+        requests.take(format!("{PING}{CREATE}").as_bytes(), &mut Vec::new());
+        assert_eq!(requests.take_unusual(), [false], "the reply to another request comes next");
     }
 
     #[test]
