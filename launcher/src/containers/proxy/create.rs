@@ -29,6 +29,8 @@ pub(crate) const DIRECTORY: &str = "/dev/gpu-track";
 pub(super) struct Editor {
     /// The daemon's socket.
     pub(super) socket: PathBuf,
+    /// The proxy's, which is gone after the run.
+    pub(super) of_proxy: PathBuf,
     pub(super) shim: PathBuf,
     pub(super) segment: PathBuf,
     /// Why no container of this daemon can be edited, once it was asked.
@@ -103,6 +105,19 @@ impl Editor {
 }
 
 impl Editor {
+    /// Mounts the daemon's socket in place of the proxy's, as a container that is to use docker names it by DOCKER_HOST.
+    pub(super) fn name_daemon(&self, request: &mut CreateRequest) {
+        let name = self.of_proxy.file_name().unwrap_or_default().as_bytes();
+        let is_named = !name.is_empty() && request.body.windows(name.len()).any(|part| part == name);
+        let body = is_named.then(|| json::parse(&request.body)).flatten();
+        let Some((mut body, socket)) = body.zip(self.socket.to_str()) else { return };
+        if replace_sources(&mut body, &self.of_proxy, socket)
+            && let Ok(body) = serde_json::to_vec(&body)
+        {
+            request.set_body(body);
+        }
+    }
+
     /// Why no container of this daemon can be edited. `None`: they can. A daemon that did not answer is asked again.
     fn daemon_refusal(&self) -> Option<NotTracked> {
         if let Some(known) = self.refusal.get() {
@@ -259,6 +274,29 @@ pub(in crate::containers) fn variable(list: Option<&Value>, name: &str) -> Optio
     let entries = list?.as_array()?.iter().filter_map(Value::as_str);
     let of_name = |entry: &str| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     entries.filter_map(of_name).next_back()
+}
+
+/// Mounts another file wherever this one is mounted. Returns whether that is anywhere.
+fn replace_sources(body: &mut Value, from: &Path, to: &str) -> bool {
+    let mut is_replaced = false;
+    let mut list = |path: &str, replace: &dyn Fn(&mut Value) -> Option<()>| {
+        let entries = body.pointer_mut(path).and_then(Value::as_array_mut);
+        is_replaced |= entries.into_iter().flatten().filter_map(replace).count() > 0;
+    };
+    let is_it = |source: &str| (Path::new(source) == from).then_some(());
+    list("/HostConfig/Binds", &|bind: &mut Value| {
+        let (source, rest) = bind.as_str()?.split_once(':')?;
+        is_it(source)?;
+        *bind = Value::String(format!("{to}:{rest}"));
+        Some(())
+    });
+    list("/HostConfig/Mounts", &|mount: &mut Value| {
+        let source = mount.get_mut("Source")?;
+        is_it(source.as_str()?)?;
+        *source = to.into();
+        Some(())
+    });
+    is_replaced
 }
 
 /// Edits a request that passed [`check`]. `of_image`: the LD_PRELOAD of the image. `None`: the files have names that can't be written
@@ -419,8 +457,13 @@ mod tests {
                 std::io::Write::write_all(&mut client, reply.as_bytes()).unwrap();
             }
         });
-        let editor =
-            Editor { socket, shim: "/shim".into(), segment: "/s.d/s".into(), refusal: OnceLock::new() };
+        let editor = Editor {
+            socket,
+            of_proxy: "/p/docker.sock".into(),
+            shim: "/shim".into(),
+            segment: "/s.d/s".into(),
+            refusal: OnceLock::new(),
+        };
         let body = request(&json!({}), &json!({})).to_string();
         let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
         let create = Requests::read(format!("{head}{body}").as_bytes()).unwrap();
@@ -431,6 +474,31 @@ mod tests {
         let outcomes = outcomes.collect();
         daemon.join().unwrap();
         outcomes
+    }
+
+    // Requirement: SEE-139
+    #[test]
+    fn containers_get_the_daemons_own_socket() {
+        let editor = Editor {
+            socket: "/run/d.sock".into(),
+            of_proxy: "/p/docker.sock".into(),
+            shim: "/shim".into(),
+            segment: "/s.d/s".into(),
+            refusal: OnceLock::new(),
+        };
+        let named = |host: Value| {
+            let body = json!({"Image": "a", "HostConfig": host}).to_string();
+            let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
+            let mut request = Requests::read(format!("{head}{body}").as_bytes()).unwrap();
+            editor.name_daemon(&mut request);
+            let sent = request.bytes();
+            assert_eq!(Requests::read(&sent).unwrap().body, request.body);
+            serde_json::from_slice::<Value>(&request.body).unwrap()["HostConfig"].clone()
+        };
+        let of = |socket: &str| json!({"Binds": ["/a:/b", format!("{socket}:/var/run/docker.sock:ro")], "Mounts": [{"Source": socket}, {}]});
+        assert_eq!(named(of("/p//docker.sock")), of("/run/d.sock"));
+        assert_eq!(named(of("/x/docker.sock")), of("/x/docker.sock"));
+        assert_eq!(named(json!({"Binds": "docker.sock"})), json!({"Binds": "docker.sock"}));
     }
 
     // Requirement: SEE-140

@@ -27,7 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::model::containers::{ContainerNote, MOST_OF_NOTES, NotTracked};
-use gpu_track_collector::run_directory::NOTES;
+use gpu_track_collector::run_directory::{DOCKER_SOCKET, NOTES};
 use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{RunDirectory, container_socket};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -84,6 +84,7 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let directory = of_run()?;
     let editor = Editor {
         socket: socket.into(),
+        of_proxy: directory.file(DOCKER_SOCKET),
         shim: shim.into(),
         segment: segment.clone(),
         refusal: OnceLock::new(),
@@ -307,11 +308,14 @@ impl Proxy {
     fn answer(&mut self, client: u64, request: CreateRequest) -> Option<CreateRequest> {
         let (editor, sender, wake) =
             (Arc::clone(&self.editor), self.answers.0.clone(), Arc::clone(&self.wake));
-        let of_thread = request.clone();
+        let mut of_thread = request.clone();
         let pid = self.clients.get(&client).and_then(Connection::client_pid);
         let work = move || {
             // The client waits for an answer, whatever happens here.
-            let created = panic::catch_unwind(AssertUnwindSafe(|| editor.create(&of_thread, pid)));
+            let created = panic::catch_unwind(AssertUnwindSafe(|| {
+                editor.name_daemon(&mut of_thread);
+                editor.create(&of_thread, pid)
+            }));
             let outcome = created.unwrap_or(Outcome::Lost);
             let _ = sender.send(Answer { client, request: of_thread, outcome });
             let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());

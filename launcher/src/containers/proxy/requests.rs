@@ -15,7 +15,13 @@ pub(super) struct CreateRequest {
 }
 
 impl CreateRequest {
-    /// The request as it was sent.
+    /// Gives it another body.
+    pub(super) fn set_body(&mut self, body: Vec<u8>) {
+        self.head_bytes = self.head.with_length(body.len());
+        self.body = body;
+    }
+
+    /// The request as it was sent, or with the body that was set.
     pub(super) fn bytes(&self) -> Vec<u8> {
         [&self.head_bytes[..], &self.body].concat()
     }
