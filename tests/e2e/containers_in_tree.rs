@@ -284,6 +284,17 @@ fn container_of_a_request_that_is_not_understood_counts_if_it_is_created() {
 
 // Requirement: SEE-142
 #[test]
+fn client_of_a_daemon_that_is_gone_is_told_so() {
+    let docker = or_skip!(Docker::new());
+    let at = docker.directory.path().display();
+    let script = format!("rm {at}/daemon.sock; exec python3 {at}/client.py create one '{{}}'");
+    docker.with_daemon(tracked(["sh", "-c", &script])).run().assert_clean(0);
+    let output = docker.output();
+    assert!(output.starts_with("503 ") && output.contains("Is the docker daemon running?"), "{output}");
+}
+
+// Requirement: SEE-142
+#[test]
 fn hostile_clients_keep_no_other_from_a_container() {
     let docker = or_skip!(Docker::new());
     let removed = container("pre", true);

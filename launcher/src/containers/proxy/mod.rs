@@ -21,6 +21,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -105,6 +106,9 @@ fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
+/// The sockets of a client and of the daemon.
+type Ends = (OwnedFd, OwnedFd);
+
 /// What a thread has done for the request of a client.
 struct Answer {
     client: u64,
@@ -126,7 +130,11 @@ struct Proxy {
     /// The number of the next client.
     next: u64,
     answers: (Sender<Answer>, Receiver<Answer>),
-    /// Tells the loop of an answer.
+    /// Clients with connections to the daemon. `None`: a client that was refused.
+    connected: (Sender<Option<Ends>>, Receiver<Option<Ends>>),
+    /// How many clients are being connected.
+    connecting: usize,
+    /// Tells the loop of an answer or a client.
     wake: Arc<OwnedFd>,
     notes: Option<File>,
     parking: Parking,
@@ -165,6 +173,8 @@ impl Proxy {
             clients: BTreeMap::new(),
             next: 0,
             answers: channel(),
+            connected: channel(),
+            connecting: 0,
             wake: Arc::new(eventfd(0, flags).ok()?),
             notes,
             parking,
@@ -184,12 +194,12 @@ impl Proxy {
 
     /// Serves clients until the launcher has ended and all of them are done.
     fn work(&mut self) {
-        while self.listener.is_some() || !self.clients.is_empty() {
+        while self.listener.is_some() || self.connecting > 0 || !self.clients.is_empty() {
             for (of, flags) in self.wait() {
                 match of {
                     Of::Listener => self.accept(),
                     Of::Life => self.stand_back(),
-                    Of::Answers => self.take_answers(),
+                    Of::Answers => self.take_what_threads_did(),
                     Of::Client(client) => {
                         self.turn(client, flags.intersects(PollFlags::HUP | PollFlags::ERR));
                     }
@@ -231,7 +241,7 @@ impl Proxy {
     fn accept(&mut self) {
         while let Some(listener) = &self.listener {
             match accept_with(listener, SocketFlags::CLOEXEC) {
-                Ok(client) => self.add(client),
+                Ok(client) => self.connect(client),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(_) => {
@@ -242,21 +252,40 @@ impl Proxy {
         }
     }
 
-    /// Connects a client with the daemon. A client that has no right to the daemon, or means another, is refused. Without a daemon, it is told so in docker's words.
-    fn add(&mut self, client: OwnedFd) {
-        let socket = &self.editor.socket;
-        if let Some(why) = refusal::reason(&client, socket, self.hides_contexts) {
-            refusal::refuse(client, &why);
-            return;
-        }
-        let Ok(daemon) = container_socket::open(socket, User::this()) else {
-            let place = socket.display();
-            let why = format!(
-                "Cannot connect to the Docker daemon at unix://{place}. Is the docker daemon running?"
-            );
-            refusal::refuse(client, &why);
+    /// Has a thread connect a client with the daemon: a daemon that does not accept must keep no other client waiting.
+    fn connect(&mut self, client: OwnedFd) {
+        let (editor, sender, wake) =
+            (Arc::clone(&self.editor), self.connected.0.clone(), Arc::clone(&self.wake));
+        let hides_contexts = self.hides_contexts;
+        self.connecting += 1;
+        let Ok(of_thread) = client.try_clone() else {
+            let _ = sender.send(connected(client, &editor.socket, hides_contexts));
+            self.take_connected();
             return;
         };
+        let work = move || {
+            let connect = || connected(of_thread, &editor.socket, hides_contexts);
+            let _ = sender.send(panic::catch_unwind(AssertUnwindSafe(connect)).ok().flatten());
+            let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
+        };
+        if thread::Builder::new().stack_size(STACK).spawn(work).is_err() {
+            let _ = self.connected.0.send(connected(client, &self.editor.socket, hides_contexts));
+            self.take_connected();
+        }
+    }
+
+    /// Begins to serve the clients that threads have connected.
+    fn take_connected(&mut self) {
+        while let Ok(ends) = self.connected.1.try_recv() {
+            self.connecting -= 1;
+            if let Some(ends) = ends {
+                self.add(ends);
+            }
+        }
+    }
+
+    /// Begins to serve a client.
+    fn add(&mut self, (client, daemon): Ends) {
         let number = self.next;
         self.next += 1;
         let connection = Connection::new(client, daemon);
@@ -326,8 +355,13 @@ impl Proxy {
         }
     }
 
-    fn take_answers(&mut self) {
+    fn take_what_threads_did(&mut self) {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.take_connected();
+        self.take_answers();
+    }
+
+    fn take_answers(&mut self) {
         while let Ok(Answer { client, request, outcome }) = self.answers.1.try_recv() {
             match &outcome {
                 Outcome::Created { id: Some(id), .. } => {
@@ -367,4 +401,22 @@ impl Proxy {
         self.accept();
         self.listener = None;
     }
+}
+
+/// Connects a client with the daemon. A client of another daemon is refused. Without a daemon, it is told so in docker's words.
+fn connected(client: OwnedFd, socket: &Path, hides_contexts: bool) -> Option<Ends> {
+    let why = match refusal::reason(&client, socket, hides_contexts) {
+        Some(why) => why,
+        None => match container_socket::open(socket, User::this()) {
+            Ok(daemon) => return Some((client, daemon)),
+            Err(_) => {
+                let place = socket.display();
+                format!(
+                    "Cannot connect to the Docker daemon at unix://{place}. Is the docker daemon running?"
+                )
+            }
+        },
+    };
+    refusal::refuse(client, &why);
+    None
 }
