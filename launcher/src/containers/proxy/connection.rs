@@ -9,7 +9,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::created::AwaitedReply;
-use super::requests::{CreateRequest, Requests};
+use super::requests::{CreateRequest, Held, Requests};
 
 /// Maximum number of bytes of one direction that wait until they are taken. What comes after that waits in its sender.
 const MOST_WAITING: usize = 256 << 10;
@@ -103,13 +103,13 @@ fn read(from: BorrowedFd, into: &mut Vec<u8>) -> Done {
 }
 
 impl Connection {
-    pub(super) fn new(client: OwnedFd, daemon: OwnedFd) -> Self {
+    pub(super) fn new(client: OwnedFd, daemon: OwnedFd, held: Held) -> Self {
         Self {
             client,
             daemon,
             up: Flow::default(),
             down: Flow::default(),
-            requests: Requests::new(),
+            requests: Requests::new(held),
             awaited: None,
             created: Vec::new(),
             is_held: false,
@@ -120,7 +120,7 @@ impl Connection {
 
     /// Goes on with a connection of a killed proxy, of which all that had come was passed on.
     pub(super) fn of_killed_proxy(client: OwnedFd, daemon: OwnedFd) -> Self {
-        Self { requests: Requests::of_killed_proxy(), ..Self::new(client, daemon) }
+        Self { requests: Requests::of_killed_proxy(), ..Self::new(client, daemon, Held::default()) }
     }
 
     /// Its ends: the client's and the daemon's.
@@ -303,7 +303,7 @@ mod tests {
     /// A connection, with the client's end and the daemon's.
     fn connection() -> (Connection, UnixStream, UnixStream) {
         let [(client, of_client), (daemon, of_daemon)] = [(); 2].map(|()| UnixStream::pair().unwrap());
-        (Connection::new(of_client.into(), of_daemon.into()), client, daemon)
+        (Connection::new(of_client.into(), of_daemon.into(), Held::default()), client, daemon)
     }
 
     // Requirement: SEE-142

@@ -40,7 +40,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use self::connection::Connection;
 use self::create::{Editor, Outcome};
 use self::parking::{Parking, State};
-use self::requests::CreateRequest;
+use self::requests::{CreateRequest, Held};
 use crate::process::before_main::{close_inherited_but, is_open};
 
 /// The name of a proxy. Its arguments are the segment; descriptors of the listening socket, of a pipe that closes when the launcher ends,
@@ -127,6 +127,8 @@ struct Proxy {
     life: Option<OwnedFd>,
     accepts_from: Option<Instant>,
     clients: BTreeMap<u64, Connection>,
+    /// What the clients' connections hold of requests.
+    held: Held,
     /// The number of the next client.
     next: u64,
     answers: (Sender<Answer>, Receiver<Answer>),
@@ -171,6 +173,7 @@ impl Proxy {
             life: Some(life),
             accepts_from: None,
             clients: BTreeMap::new(),
+            held: Held::default(),
             next: 0,
             answers: channel(),
             connected: channel(),
@@ -288,7 +291,7 @@ impl Proxy {
     fn add(&mut self, (client, daemon): Ends) {
         let number = self.next;
         self.next += 1;
-        let connection = Connection::new(client, daemon);
+        let connection = Connection::new(client, daemon, self.held.clone());
         if self.parking.is_crowded(self.clients.len()) {
             drop(self.parking.take_all());
             self.clients

@@ -1,17 +1,51 @@
 //! The requests of a connection, of which all pass on as they are but those that create a container.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::http::{Body, Head, MOST_OF_HEAD, end_of_head, has_bare_line_feed};
 
 /// Maximum number of bytes of the request for a container that is looked at. Docker's own are below 10 kB.
 const MOST_OF_CREATE: u64 = 4 << 20;
 
+/// Maximum number of bytes of all connections' requests for containers that are held. What comes beyond them passes on as it is.
+const MOST_HELD: usize = 16 << 20;
+
+/// What all connections hold of requests for containers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Held(Arc<AtomicUsize>);
+
+/// The part of a request in [`Held`], bytes.
+#[derive(Debug)]
+struct Part {
+    held: Held,
+    bytes: usize,
+}
+
+impl Part {
+    /// Holds this many bytes. Returns whether there is room for them.
+    fn hold(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        self.bytes += more;
+        self.held.0.fetch_add(more, Relaxed) + more <= MOST_HELD
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.held.0.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 /// A request that creates a container.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct CreateRequest {
     pub(super) head: Head,
     /// The head as it was sent.
     head_bytes: Vec<u8>,
     pub(super) body: Vec<u8>,
+    _part: Arc<Part>,
 }
 
 impl CreateRequest {
@@ -37,6 +71,7 @@ pub(super) struct Requests {
     is_replied: bool,
     /// The requests for containers that passed on, since this was asked last: whether the reply to each comes next.
     unusual: Vec<bool>,
+    held: Held,
 }
 
 #[derive(Debug)]
@@ -45,25 +80,25 @@ enum Stage {
     Head,
     Body(Body),
     /// The body of a request that creates a container.
-    Create(Head, Vec<u8>),
+    Create(Head, Vec<u8>, Part),
     /// All that follows passes on: it is no longer HTTP/1.1, or not understood.
     Rest,
 }
 
 impl Requests {
-    pub(super) fn new() -> Self {
-        Self { stage: Stage::Head, input: Vec::new(), is_replied: true, unusual: Vec::new() }
+    pub(super) fn new(held: Held) -> Self {
+        Self { stage: Stage::Head, input: Vec::new(), is_replied: true, unusual: Vec::new(), held }
     }
 
     /// Passes all on: what comes may begin in the middle of a request.
     pub(super) fn of_killed_proxy() -> Self {
-        Self { stage: Stage::Rest, ..Self::new() }
+        Self { stage: Stage::Rest, ..Self::new(Held::default()) }
     }
 
     /// The request for a container that these bytes are.
     #[cfg(test)]
     pub(super) fn read(bytes: &[u8]) -> Option<CreateRequest> {
-        Self::new().take(bytes, &mut Vec::new())
+        Self::new(Held::default()).take(bytes, &mut Vec::new())
     }
 
     /// Whether all that has come is passed on.
@@ -115,15 +150,25 @@ impl Requests {
                     }
                     (self.stage, self.is_replied) = (Stage::Head, false);
                 }
-                Stage::Create(head, head_bytes) => {
+                Stage::Create(head, head_bytes, part) => {
                     let length = create_length(head)?;
+                    if !part.hold(self.input.len().min(length)) {
+                        output.append(head_bytes);
+                        self.stage = after(head);
+                        self.unusual.push(true);
+                        continue;
+                    }
                     if self.input.len() < length {
                         return None;
                     }
-                    let (head, head_bytes) = (head.clone(), std::mem::take(head_bytes));
                     let body = self.input.drain(..length).collect();
-                    (self.stage, self.is_replied) = (Stage::Head, false);
-                    return Some(CreateRequest { head, head_bytes, body });
+                    self.is_replied = false;
+                    let Stage::Create(head, head_bytes, part) =
+                        std::mem::replace(&mut self.stage, Stage::Head)
+                    else {
+                        return None;
+                    };
+                    return Some(CreateRequest { head, head_bytes, body, _part: Arc::new(part) });
                 }
             }
         }
@@ -131,7 +176,7 @@ impl Requests {
 
     /// The client sends no more: what has not passed on yet does so now.
     pub(super) fn end(&mut self, output: &mut Vec<u8>) {
-        if let Stage::Create(_, head) = &mut self.stage {
+        if let Stage::Create(_, head, _) = &mut self.stage {
             output.append(head);
         }
         output.append(&mut self.input);
@@ -152,7 +197,7 @@ impl Requests {
             return;
         };
         self.stage = if self.is_replied && create_length(&head).is_some() {
-            Stage::Create(head, bytes)
+            Stage::Create(head, bytes, Part { held: self.held.clone(), bytes: 0 })
         } else {
             output.extend(bytes);
             after(&head)
@@ -229,7 +274,7 @@ mod tests {
 
     /// What passes on of these bytes, and the requests that create a container, of which each passes on as it was sent.
     fn passed(bytes: &[u8], step: usize, is_replied: bool) -> (Vec<u8>, usize) {
-        let (mut requests, mut output, mut creates) = (Requests::new(), Vec::new(), 0);
+        let (mut requests, mut output, mut creates) = (Requests::new(Held::default()), Vec::new(), 0);
         for part in bytes.chunks(step) {
             let mut part = part;
             while let Some(create) = requests.take(part, &mut output) {
@@ -297,7 +342,7 @@ mod tests {
             (CREATE.replace("POST", "GET"), vec![]),
             (CREATE.replace("create?", "created?"), vec![]),
         ] {
-            let (mut requests, mut output) = (Requests::new(), Vec::new());
+            let (mut requests, mut output) = (Requests::new(Held::default()), Vec::new());
             let heads: Vec<&str> = text.split_inclusive("\r\n\r\n").collect();
             for part in heads {
                 requests.take(part.as_bytes(), &mut output);
@@ -305,14 +350,35 @@ mod tests {
             }
             assert_eq!(requests.take_unusual(), expected, "{text}");
         }
-        let mut requests = Requests::new();
+        let mut requests = Requests::new(Held::default());
         requests.take(format!("{PING}{CREATE}").as_bytes(), &mut Vec::new());
         assert_eq!(requests.take_unusual(), [false], "the reply to another request comes next");
     }
 
+    // Requirement: SEE-142
+    #[test]
+    fn requests_that_are_held_have_a_total() {
+        let (held, mut output) = (Held::default(), Vec::new());
+        let part =
+            [&b"POST /containers/create HTTP/1.1\r\nContent-Length: 4000000\r\n\r\n"[..], &[b'x'; 3_900_000]];
+        let part = part.concat();
+        let mut all: Vec<Requests> = (0..6).map(|_| Requests::new(held.clone())).collect();
+        for requests in &mut all {
+            assert!(requests.take(&part, &mut output).is_none());
+        }
+        let passed_on: Vec<Vec<bool>> = all.iter_mut().map(Requests::take_unusual).collect();
+        assert_eq!(passed_on, [vec![], vec![], vec![], vec![], vec![true], vec![true]]);
+        assert_eq!(output.len(), 2 * part.len());
+        all.truncate(1);
+        let create = all[0].take(&[b'x'; 100_000], &mut output).unwrap();
+        assert_eq!(held.0.load(Relaxed), 4_000_000, "one request is held");
+        drop((create, all));
+        assert_eq!(held.0.load(Relaxed), 0);
+    }
+
     #[test]
     fn head_with_bare_line_feeds_passes_on_at_once() {
-        let (mut requests, mut output) = (Requests::new(), Vec::new());
+        let (mut requests, mut output) = (Requests::new(Held::default()), Vec::new());
         let head = PING.replace('\r', "");
         assert!(requests.take(head.as_bytes(), &mut output).is_none());
         assert_eq!(output, head.as_bytes());
