@@ -107,7 +107,7 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
         let mut all = own.chain(of_group).peekable();
         match unseen {
             Some(reason) => ContainerPlace::Unseen(reason),
-            None if all.peek().is_some() && all.all(|id| of_proxy.contains_key(id)) => ContainerPlace::InTree,
+            None if all.peek().is_some() && all.all(|id| is_in_tree(inputs, id)) => ContainerPlace::InTree,
             None => ContainerPlace::Listed,
         }
     });
@@ -231,6 +231,18 @@ fn plain_image(image: &str) -> &str {
     image.strip_suffix(":latest").unwrap_or(image)
 }
 
+/// Whether a container's processes are in the tree: the proxy has edited it, and some process came from a container. They join the run.
+fn is_in_tree(inputs: &Inputs, id: &str) -> bool {
+    inputs.run.totals.coverage.joined > 0 && inputs.run.containers.in_tree().contains_key(id)
+}
+
+/// How many containers the proxy has edited whose CPU time is known, and that, seconds.
+pub(super) fn edited_cpu_s(inputs: &Inputs) -> (usize, f64) {
+    let edited =
+        inputs.run.containers.in_tree().keys().filter_map(|id| inputs.run.containers.get(id)?.cpu_us);
+    edited.fold((0, 0.0), |(count, sum_s), cpu_us| (count + 1, sum_s + cpu_us as f64 / 1e6))
+}
+
 /// What a container used, for the report.
 fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage {
     // A container that the tree has started has figures of its own, which contain those of the command in it.
@@ -276,7 +288,7 @@ fn usage(inputs: &Inputs, seen: &ContainerSeen, claim: &Claim) -> ContainerUsage
         id: seen.id.clone(),
         image: seen.image.clone(),
         certainty: claim.certainty,
-        in_tree: inputs.run.containers.in_tree().contains_key(&seen.id),
+        in_tree: is_in_tree(inputs, &seen.id),
         start_s: started_ns.map(|at_ns| (i128::from(at_ns) - i128::from(run_start_ns)) as f64 / 1e9),
         wall_s: wall_ns.map(|wall_ns| wall_ns as f64 / 1e9),
         cpu_s: cpu_us.map(|us| us as f64 / 1e6),
@@ -422,7 +434,9 @@ mod tests {
     // Requirement: SEE-140
     #[test]
     fn container_that_the_proxy_has_edited_is_in_the_tree_and_that_of_a_library_has_a_line() {
-        let of = |calls: &[(&str, u64, u64)], notes: &dyn Fn(&RunState) -> Vec<ContainerNote>| {
+        let with = |joined_with_cpu_us: (u64, u64),
+                    calls: &[(&str, u64, u64)],
+                    notes: &dyn Fn(&RunState) -> Vec<ContainerNote>| {
             let (mut run, at_ns) = random_runs(1).next().unwrap();
             run.totals.elsewhere = Default::default();
             for (line, start_s, end_s) in calls {
@@ -440,7 +454,11 @@ mod tests {
                 run.apply(at_ns, &Observation::Container(Box::new(seen)));
             }
             assert_eq!((run.containers.notes_bytes(), run.asked_daemons().0), (9, &[daemon][..]));
+            (run.totals.coverage.joined, run.totals.unattributed_us) = joined_with_cpu_us;
             report_of(&run, at_ns)
+        };
+        let of = |calls: &[(&str, u64, u64)], notes: &dyn Fn(&RunState) -> Vec<ContainerNote>| {
+            with((1, 3_000_000), calls, notes)
         };
         let tracked = |digit: &str, client: &str| ContainerNote::Tracked {
             id: digit.repeat(64),
@@ -464,6 +482,17 @@ mod tests {
         let one = of(&[("docker run i", 1, 9), ("docker run i", 1, 9)], &|_| vec![tracked("a", "docker")]);
         assert_eq!(one.containers.iter().filter(|container| container.in_tree).count(), 1);
         assert!(one.coverage.elsewhere[0].in_tree < 2);
+        // Static programs are not seen. If none of a run's is, its containers are not in the tree.
+        let calls = [("docker run i", 1, 9), ("docker run i", 1, 9)];
+        let notes = |_: &RunState| vec![tracked("a", "docker"), tracked("b", "docker")];
+        let text = "used 3.0 s of CPU time";
+        let warns = |report: &Report| report.warnings.iter().any(|warning| warning.text.contains(text));
+        let unseen = with((0, 0), &calls, &notes);
+        assert!(unseen.containers.iter().all(|container| !container.in_tree) && warns(&unseen));
+        assert_eq!(unseen.coverage.elsewhere[0].in_tree, 0);
+        let in_part = with((1, 0), &calls, &notes);
+        assert!(in_part.containers.iter().all(|container| container.in_tree) && warns(&in_part));
+        assert!(!warns(&both));
     }
 
     // Requirement: SEE-131

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::MOST_NAMED;
 use crate::build::Inputs;
+use crate::build::containers::edited_cpu_s;
 use crate::model::batch::Job;
 use crate::model::containers::NotTracked;
 use crate::model::report::{ElsewhereKind, Report};
@@ -76,6 +77,23 @@ pub(super) fn containers_as_they_are(inputs: &Inputs, _: &Report) -> Option<Stri
     let containers = if count == 1 { "1 container is".to_owned() } else { format!("{count} containers are") };
     (count > 0)
         .then(|| format!("--containers: {containers} not in the tree's figures: {}.", reasons.join("; ")))
+}
+
+/// The cgroup of a container has its runtime's start, too: about 0.03 s of CPU time.
+const OF_RUNTIME_S: f64 = 0.1;
+
+/// Warns of containers that the proxy has edited and whose programs used more than the whole tree has.
+pub(super) fn containers_in_part(inputs: &Inputs, report: &Report) -> Option<String> {
+    let (count, cpu_s) = edited_cpu_s(inputs);
+    let total_s = report.cpu_time.total_s?;
+    let is_more = count > 0 && cpu_s > total_s * 1.1 + count as f64 * OF_RUNTIME_S;
+    let containers = if count == 1 { "1 container".to_owned() } else { format!("{count} containers") };
+    is_more.then(|| {
+        format!(
+            "--containers: {containers} used {cpu_s:.1} s of CPU time, and the whole tree {total_s:.1} s. Programs there did not load the \
+             shim, as static ones: their figures are missing. As root, gpu-track-run samples them."
+        )
+    })
 }
 
 fn in_words(why: NotTracked) -> &'static str {

@@ -28,6 +28,7 @@ const CAUSES: &[(Topic, CauseCheck)] = &[
     (Topic::OtherNodes, elsewhere::unseen_nodes),
     (Topic::Elsewhere, elsewhere::containers),
     (Topic::Elsewhere, elsewhere::containers_as_they_are),
+    (Topic::Elsewhere, elsewhere::containers_in_part),
     (Topic::Elsewhere, elsewhere::hosts),
     (Topic::Elsewhere, elsewhere::units),
     (Topic::Elsewhere, elsewhere::pods),
