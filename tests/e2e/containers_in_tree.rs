@@ -155,6 +155,11 @@ impl Daemon {
                 json!({"OSType": "linux", "KernelVersion": kernel.trim(), "DefaultRuntime": "runc"}),
             );
         }
+        if let Some(id) = target.strip_prefix("/containers/").and_then(|rest| rest.strip_suffix("/json")) {
+            let number = usize::from_str_radix(id, 16).unwrap();
+            let body = &self.0.lock().unwrap().creates[number - 1].1;
+            return (200, json!({"Config": {"User": body["User"]}, "HostConfig": body["HostConfig"]}));
+        }
         if target == "/images/pre/json" {
             let config = json!({"Env": ["LD_PRELOAD=/image.so"]});
             return (200, json!({"Os": "linux", "Architecture": architecture, "Config": config}));
@@ -291,6 +296,23 @@ fn client_of_a_daemon_that_is_gone_is_told_so() {
     docker.with_daemon(tracked(["sh", "-c", &script])).run().assert_clean(0);
     let output = docker.output();
     assert!(output.starts_with("503 ") && output.contains("Is the docker daemon running?"), "{output}");
+}
+
+// Requirement: FAULT-11
+#[test]
+fn session_is_opened_to_others_only_for_a_container_of_another_user() {
+    let docker = or_skip!(Docker::new());
+    let removed = container("pre", true);
+    let of_other = removed.replacen('{', "{\"User\":\"1234\",", 1);
+    let at = docker.directory.path().display();
+    let script = format!(
+        "stat -c %a $GPU_TRACK_SESSION; python3 {at}/client.py create one '{removed}'; stat -c %a $GPU_TRACK_SESSION; \
+         python3 {at}/client.py create two '{of_other}'; stat -c %a $GPU_TRACK_SESSION"
+    );
+    docker.with_daemon(tracked(["sh", "-c", &script])).run().assert_clean(0);
+    let output = docker.output();
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!([lines[0], lines[2], lines[4]], ["600", "600", "666"], "{output}");
 }
 
 // Requirement: SEE-142

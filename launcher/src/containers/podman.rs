@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use gpu_track_collector::run_directory::{HOOKS, PODMAN_CONFIGURATION};
-use gpu_track_collector::{RunDirectory, given_file};
+use gpu_track_collector::{RunDirectory, given_file, segment};
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 use toml::{Table, Value as Setting};
@@ -202,6 +202,12 @@ pub(crate) fn serve_hook(args: &[OsString]) -> Option<i32> {
     // Another user's podman can't mount them, so its container would not start.
     let is_reachable = [shim, segment].iter().all(|path| access(*path, Access::READ_OK).is_ok());
     let edited = read.ok().filter(|_| is_reachable).and_then(|_| edited(&given, shim, segment));
+    if edited.as_deref().and_then(|spec| is_other_user(spec, rustix::process::geteuid().as_raw()))
+        == Some(true)
+    {
+        // Without it, the programs are sampled.
+        let _ = segment::open_to_all(segment);
+    }
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(edited.as_deref().unwrap_or(&given));
     // What is left of a description that is too long.
@@ -238,6 +244,22 @@ fn edited(spec: &[u8], shim: &Path, segment: &Path) -> Option<Vec<u8>> {
     set_variables(process, "env", &preload, &segment_inside)?;
     append(&mut spec, "mounts", mounts)?;
     serde_json::to_vec(&spec).ok()
+}
+
+/// Whether a container's first program is of another user than this one (runtime-spec, `uidMappings`), so that it can't open a file of this
+/// one with mode 0600.
+fn is_other_user(spec: &[u8], uid: u32) -> Option<bool> {
+    let spec: Value = serde_json::from_slice(spec).ok()?;
+    let inside = spec.pointer("/process/user/uid").map_or(Some(0), Value::as_u64)?;
+    let mappings = spec.pointer("/linux/uidMappings").and_then(Value::as_array).filter(|all| !all.is_empty());
+    let outside = |mapping: &Value| {
+        let number = |key: &str| mapping.get(key).and_then(Value::as_u64);
+        let offset =
+            inside.checked_sub(number("containerID")?).filter(|offset| Some(*offset) < number("size"))?;
+        number("hostID")?.checked_add(offset)
+    };
+    let user = mappings.map_or(Some(inside), |all| all.iter().find_map(outside));
+    Some(user != Some(u64::from(uid)))
 }
 
 #[cfg(test)]
@@ -281,6 +303,22 @@ mod tests {
         let own = files(false, |name| (name == "HOME").then(|| "/none".into()));
         assert_eq!(own.last().unwrap(), Path::new("/none/.config/containers/containers.conf"));
         assert!(!files(true, |name| (name == "HOME").then(|| "/none".into())).contains(own.last().unwrap()));
+    }
+
+    // Requirement: FAULT-11
+    #[test]
+    fn session_is_opened_only_for_containers_of_other_users() {
+        let is_other = |user: Value, mappings: Value, uid| {
+            let spec = json!({"process": {"user": {"uid": user}}, "linux": {"uidMappings": mappings}});
+            is_other_user(spec.to_string().as_bytes(), uid).unwrap()
+        };
+        assert!(!is_other(json!(0), json!(null), 0) && !is_other(json!(7), json!([]), 7));
+        assert!(is_other(json!(7), json!(null), 0));
+        let mapped = |host: u32| json!([{"containerID": 0, "hostID": host, "size": 1}, {"containerID": 1, "hostID": 1, "size": 65536}]);
+        assert!(!is_other(json!(0), mapped(0), 0) && is_other(json!(1000), mapped(0), 0));
+        assert!(is_other(json!(0), mapped(100_000), 0) && is_other(json!(70_000), mapped(0), 0));
+        assert_eq!(is_other_user(b"{}", 0), Some(false));
+        assert_eq!(is_other_user(b"x", 0), None);
     }
 
     // Requirement: SEE-143

@@ -125,13 +125,6 @@ impl Session {
             leave(directory.as_ref());
             StartError::State { path: state_path, source }
         })?;
-        if directory.is_some() && segment.open_to_all().is_err() {
-            config.report.warnings.push(
-                "--containers: the mode of the session's file can't be changed: programs of other users in containers are \
-                 not counted."
-                    .to_owned(),
-            );
-        }
         // Created last, because nothing below fails and would have to remove it.
         config.cgroups.own = options
             .preparations

@@ -16,7 +16,7 @@ use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::task::{KINDS, NAMES_BYTES};
-use rustix::fs::{FallocateFlags, Mode};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
@@ -109,6 +109,23 @@ pub struct Segment {
     base: NonNull<u8>,
 }
 
+/// Lets processes of all users open a segment's file. Only those that can enter its directory, or that it is mounted for, can find it.
+/// Not for the launcher: closing the file would drop its record lock.
+///
+/// # Errors
+/// If it is no file of this user alone, or its mode can't be changed.
+pub fn open_to_all(path: &Path) -> std::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&file)?;
+    // A container that has /dev/shm can put another file in its place.
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink == 1;
+    if !is_file || found.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(0o666))?)
+}
+
 // SAFETY: the shared state behind the pointer is atomic. Everything else is written before a second user exists.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
@@ -146,14 +163,6 @@ impl Segment {
         made.named.hold_record_lock();
         made.named.link().map_err(create)?;
         Ok(made)
-    }
-
-    /// Lets processes of all users open the file. Only those that can enter its directory can find it.
-    ///
-    /// # Errors
-    /// If the mode can't be changed.
-    pub fn open_to_all(&self) -> std::io::Result<()> {
-        Ok(rustix::fs::fchmod(self.named.file(), Mode::from_raw_mode(0o666))?)
     }
 
     /// Maps the file, and guards against its truncation.

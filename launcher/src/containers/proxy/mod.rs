@@ -13,6 +13,7 @@ mod json;
 mod parking;
 mod refusal;
 mod requests;
+mod session_access;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ use self::connection::Connection;
 use self::create::{Editor, Outcome};
 use self::parking::{Parking, State};
 use self::requests::{CreateRequest, Held};
+use self::session_access::SessionAccess;
 use crate::process::before_main::{close_inherited_but, is_open};
 
 /// The name of a proxy. Its arguments are the segment; descriptors of the listening socket, of a pipe that closes when the launcher ends,
@@ -119,6 +121,7 @@ struct Answer {
 struct Proxy {
     directory: RunDirectory,
     editor: Arc<Editor>,
+    access: Arc<SessionAccess>,
     /// The user named no daemon by DOCKER_HOST, so docker's contexts would count without the proxy.
     hides_contexts: bool,
     /// `None`: no new clients are accepted.
@@ -168,6 +171,7 @@ impl Proxy {
         let mut proxy = Self {
             directory,
             editor: Arc::new(editor),
+            access: Arc::default(),
             hides_contexts: std::env::var_os("DOCKER_HOST").is_none_or(|host| host.is_empty()),
             listener: Some(listener),
             life: Some(life),
@@ -342,6 +346,7 @@ impl Proxy {
             (Arc::clone(&self.editor), self.answers.0.clone(), Arc::clone(&self.wake));
         let mut of_thread = request.clone();
         let pid = self.clients.get(&client).and_then(Connection::client_pid);
+        let access = Arc::clone(&self.access);
         let work = move || {
             // The client waits for an answer, whatever happens here.
             let created = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -349,6 +354,9 @@ impl Proxy {
                 editor.create(&of_thread, pid)
             }));
             let outcome = created.unwrap_or(Outcome::Lost);
+            if let Outcome::Created { id: Some(id), .. } = &outcome {
+                access.let_in(&editor.socket, &editor.segment, id);
+            }
             let _ = sender.send(Answer { client, request: of_thread, outcome });
             let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
         };
