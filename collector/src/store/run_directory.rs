@@ -184,11 +184,13 @@ fn places(variable: impl Fn(&str) -> Option<OsString>, user: User) -> Vec<PathBu
 /// Creates a directory of this name in the first place that no other user can write to, and that is not in shared memory. Other users can
 /// enter it, and read what is open to all: a program of the tree can become another user.
 fn create_for_clients(name: &OsStr, places: &[PathBuf]) -> io::Result<PathBuf> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "XDG_RUNTIME_DIR and HOME are not set");
-    for place in places {
+    const SHARED: &str = "/dev/shm";
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "no directory for them is outside of /dev/shm");
+    for place in places.iter().filter(|place| !place.starts_with(SHARED)) {
         let resolved = User::this().resolve_or_create(place, 0o755).map_err(io::Error::other);
         let made = resolved.and_then(|resolved| {
-            if resolved.starts_with("/dev/shm") {
+            // By a link.
+            if resolved.starts_with(SHARED) {
                 return Err(io::Error::other(format!("{} is in shared memory", resolved.display())));
             }
             let path = resolved.join(name);
@@ -311,6 +313,10 @@ mod tests {
         let (top, name) = (tempfile::tempdir().unwrap(), OsStr::new("x.d"));
         let shared_place = shared.path().join("gpu-track");
         assert!(create_for_clients(name, std::slice::from_ref(&shared_place)).is_err());
+        assert!(!shared_place.exists());
+        let link = top.path().join("link");
+        symlink(shared.path(), &link).unwrap();
+        assert!(create_for_clients(name, &[link]).is_err());
         let made = create_for_clients(name, &[shared_place, top.path().to_owned()]).unwrap();
         assert_eq!(made, top.path().canonicalize().unwrap().join("x.d"));
         // A name that is taken is not used.
