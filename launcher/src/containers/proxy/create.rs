@@ -5,7 +5,7 @@
 //!
 //! Only a container that docker removes at its end (`--rm`) and whose client attaches to it is edited. Any other could be started after the
 //! run, when the segment is gone. Then it would fail, and docker would remove it. Where such a one is edited nevertheless (a library creates it
-//! as if to attach), the daemon makes an empty directory in place of the segment, and the shim does nothing.
+//! as if to attach), a daemon of API 1.42 or newer makes an empty directory in place of the segment, and the shim does nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
