@@ -41,6 +41,7 @@ pub use sources::containers::socket as container_socket;
 pub use sources::gpu::list::{Lister as GpuLister, Present as PresentGpus, present as present_gpus};
 pub use store::output_lock::{NoLock, OutputLock};
 pub use store::run_directory::{self, RunDirectory};
+pub use store::session_name;
 pub use store::stale;
 pub use store::state_file::StateFile;
 pub use sub_tracking::{

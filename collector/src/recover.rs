@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::model::config::Layer;
     use crate::model::record_or_event::Damage;
-    use crate::store::stale;
+    use crate::store::{session_name, stale};
     use crate::sys::segment::NewSession;
     use crate::sys::segment::named::NamedFile;
 
@@ -242,8 +242,8 @@ mod tests {
     /// A stale session with records that no collector has read.
     fn killed(dir: &Path, pid_ns: u32, starts: &[(u32, u64)]) -> Stale {
         let uid = rustix::process::geteuid().as_raw();
-        let segment = stale::new_name(dir, uid, LAUNCHER, 1);
-        let state = stale::state_name(&segment);
+        let segment = session_name::new_name(dir, uid, LAUNCHER, 1);
+        let state = session_name::state_name(&segment);
         let session = NewSession {
             flags: 0,
             session_id: 1,

@@ -32,7 +32,7 @@ use rustix::process::{
 };
 
 use crate::model::run_limit::TreeEnd;
-use crate::store::stale;
+use crate::store::session_name;
 use crate::sys::clock;
 use crate::sys::pidfd::as_pid;
 use crate::sys::proc_fs::ProcRoot;
@@ -78,7 +78,7 @@ pub fn serve_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let tree = TreeToEnd::from_args(args)?;
     // If another ender is at work, this one waits until it ends, but not for longer than a working ender takes.
     let most = tree.kill_after + progress::WITHIN;
-    let _lock = tree.segment.as_ref().map(|segment| lock(&stale::state_name(&segment.path), most));
+    let _lock = tree.segment.as_ref().map(|segment| lock(&session_name::state_name(&segment.path), most));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
     let _ = rustix::process::nice(-20);
     Some(exit_code(tree.end()))

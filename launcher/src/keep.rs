@@ -81,8 +81,8 @@ pub(crate) fn spare_places(variable: Variable) -> SparePlaces {
     SparePlaces { state, temporary: temporary.unwrap_or_else(|| "/tmp".into()) }
 }
 
-/// Does the work of a keeper: writes a report, and returns the exit status. The collector starts a keeper with the report as its
-/// stdin, the directory of kept reports as its stdout, and as its argument how many reports are kept. `None`: it was not started so.
+/// Does the work of a keeper: writes a report, and returns the exit status. The collector starts a keeper. Its
+/// stdin is the report, its stdout the directory of kept reports, its argument how many are kept. `None`: it was not started so.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
     let [most] = args else { return None };
     let most = most.to_str()?.parse().ok()?;

@@ -54,8 +54,8 @@ pub(crate) fn open(path: &[u8], flags: c_int, user: u32) -> Option<(usize, libc:
     }
 }
 
-/// Whether an open file of another user was mounted by itself, as a container gets the session of `--containers`. Only a user who may
-/// mount here can do that, and so has power over this process. In shared memory: fusermount(1) lets any user mount a file, but of FUSE.
+/// Whether an open file of another user was mounted by itself, as a container gets the session of `--containers`. Who can do that
+/// may mount here, and has power over this process anyway. In shared memory: fusermount(1) lets any user mount a file, but of FUSE.
 #[cold]
 fn is_given(fd: usize) -> bool {
     sys::is_mount_root(fd as c_int, c"".as_ptr(), libc::AT_EMPTY_PATH) && sys::is_on_tmpfs(fd)

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::stale::state_name;
+use super::session_name::state_name;
 use super::state_file::StateFile;
 use crate::sys::segment::named::NamedFile;
 

@@ -5,5 +5,6 @@ pub(crate) mod live_session;
 pub mod output_lock;
 pub mod replay_journal;
 pub mod run_directory;
+pub mod session_name;
 pub mod stale;
 pub mod state_file;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, unlinkat};
 
-use super::stale;
+use super::session_name;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
 
@@ -150,7 +150,11 @@ impl RunDirectory {
         // Without a launcher, a collector holds the locks of its session's files.
         let has_session = || {
             let mut names = fs::read_dir(&self.path).into_iter().flatten().flatten();
-            names.any(|entry| entry.file_name().as_bytes().starts_with(stale::prefix(uid).as_bytes()))
+            names.any(|entry| {
+                // A daemon can have made a directory in place of a segment that was gone.
+                let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+                is_file && entry.file_name().as_bytes().starts_with(session_name::prefix(uid).as_bytes())
+            })
         };
         if is_left && !has_session() {
             self.leave(&ProcRoot::default());
@@ -233,7 +237,7 @@ pub fn of_sessions(directory: &Path, uid: u32) -> Vec<PathBuf> {
 
 /// The directories of this user's runs among these names in `directory`.
 pub(super) fn among(directory: &Path, names: &[String], uid: u32) -> impl Iterator<Item = PathBuf> {
-    let prefix = stale::prefix(uid);
+    let prefix = session_name::prefix(uid);
     let names = names.iter().filter(move |name| name.starts_with(&prefix) && name.ends_with(SUFFIX));
     names.map(|name| directory.join(name)).filter(move |path| is_own(path, uid))
 }
@@ -250,6 +254,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::store::stale;
 
     fn uid() -> u32 {
         rustix::process::geteuid().as_raw()
@@ -258,7 +263,8 @@ mod tests {
     /// A run's directory with both files, and with what takes their places.
     fn made(top: &Path, random: u64) -> (RunDirectory, PathBuf) {
         let (made, segment) =
-            RunDirectory::create_in(&stale::new_name(top, uid(), 7, random), &[top.join("clients")]).unwrap();
+            RunDirectory::create_in(&session_name::new_name(top, uid(), 7, random), &[top.join("clients")])
+                .unwrap();
         for name in [DOCKER_SOCKET, PODMAN_CONFIGURATION] {
             fs::write(made.file(name), "of the run").unwrap();
             symlink("/plain", made.without_run(name)).unwrap();

@@ -11,27 +11,9 @@ use std::time::SystemTime;
 use gpu_track_abi::live;
 
 use super::run_directory::{self, RunDirectory};
+use super::session_name::{STATE_SUFFIX, prefix};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::NamedFile;
-
-const STATE_SUFFIX: &str = ".state";
-
-/// What the names of all files of this user's sessions begin with.
-pub(super) fn prefix(uid: u32) -> String {
-    format!("gpu-track.{uid}.")
-}
-
-/// The path of a new session's segment.
-pub fn new_name(dir: &Path, uid: u32, launcher_pid: u32, random: u64) -> PathBuf {
-    dir.join(format!("{}{launcher_pid}.{random:016x}", prefix(uid)))
-}
-
-/// The path of the state file beside a segment.
-pub fn state_name(segment: &Path) -> PathBuf {
-    let mut path = segment.as_os_str().to_owned();
-    path.push(STATE_SUFFIX);
-    path.into()
-}
 
 /// A stale session. Its files are locked, so that no other process takes it for stale.
 #[derive(Debug)]
@@ -143,6 +125,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::store::session_name::{new_name, state_name};
     use crate::store::state_file::StateFile;
     use crate::sys::segment::live::{LiveFile, path_of};
 

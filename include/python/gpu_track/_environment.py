@@ -10,6 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from typing import Callable
 
 _PRELOAD = "LD_PRELOAD"
 # The segments of the runs that a process is in, the innermost last.
@@ -95,6 +96,16 @@ def _put(variables: dict[str, str] | os._Environ[str], name: str, value: str | N
 def session() -> str | None:
     """The segments of the runs that this process is in, as programs get them. None: it is in none."""
     return os.environ.get(_SESSION) or None
+
+
+class Newest:
+    """Finds the segments of the newest tracker of this process that runs. `gpu_track.tracker` says how."""
+
+    def __init__(self) -> None:
+        self.session: Callable[[], str | None] = lambda: None
+
+
+newest = Newest()
 
 
 def segment_of(sessions: str | None) -> str | None:

@@ -15,9 +15,8 @@ from types import TracebackType
 from typing import Any, Callable, TypeVar, cast
 
 from gpu_track import _torch
-from gpu_track._environment import segment_of, session
+from gpu_track._environment import newest, segment_of, session
 from gpu_track._program import ask
-from gpu_track.tracker import session_of_newest
 
 LOG = logging.getLogger("gpu_track")
 
@@ -142,7 +141,7 @@ def _is_torchs(error: BaseException) -> bool:
 
 def _segment() -> str | None:
     """The segment of the run that this process is in, or of the newest tracker. None: there is none."""
-    return segment_of(session() or session_of_newest())
+    return segment_of(session() or newest.session())
 
 
 def _ask(segment: str, context: str | None, given: str | None) -> str:

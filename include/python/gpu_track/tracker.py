@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gpu_track._alerts import AlertEvent, Alerts, Called
 from gpu_track._arguments import check_file, check_metrics_file, options
 from gpu_track._attached import NotTracked
+from gpu_track._environment import newest
 from gpu_track._metrics import MetricFile, placeless
 from gpu_track._program import ask_json, file_argument
 from gpu_track._stretch import Stretch
@@ -336,7 +337,7 @@ class Tracker:
 
         It is what `capture_oom` does with an exception, for a program that catches it itself. Nothing is raised.
         """
-        from gpu_track._record import handle  # noqa: PLC0415 (it needs this module)
+        from gpu_track._record import handle  # noqa: PLC0415 (few programs need it)
 
         return handle(error, context, metadata)
 
@@ -510,7 +511,7 @@ _changing = threading.Lock()
 _running: list[Tracker] = []
 
 
-def session_of_newest() -> str | None:
+def _session_of_newest() -> str | None:
     """The segments of the newest tracker of this process that runs. None: none does."""
     own = [tracker for tracker in _running if tracker._owner == os.getpid()]
     return next((session for tracker in reversed(own) if (session := tracker._stretches[-1].session)), None)
@@ -539,5 +540,6 @@ def _renew_lock() -> None:
 
 
 placeless.is_paused = _has_paused
+newest.session = _session_of_newest
 atexit.register(_stop_at_exit)
 os.register_at_fork(after_in_child=_renew_lock)

@@ -246,8 +246,8 @@ fn edited(spec: &[u8], shim: &Path, segment: &Path) -> Option<Vec<u8>> {
     serde_json::to_vec(&spec).ok()
 }
 
-/// Whether a container's first program is of another user than this one (runtime-spec, `uidMappings`), so that it can't open a file of this
-/// one with mode 0600.
+/// Whether a container's first program is of another user than this one, by the runtime-spec's `uidMappings`. Such a program can't open a
+/// file of this user with mode 0600.
 fn is_other_user(spec: &[u8], uid: u32) -> Option<bool> {
     let spec: Value = serde_json::from_slice(spec).ok()?;
     let inside = spec.pointer("/process/user/uid").map_or(Some(0), Value::as_u64)?;

@@ -21,7 +21,7 @@ use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
     KnownFile, NewSession, OutputLock, ProcRoot, RunDirectory, Segment, SegmentError, StateFile, cgroup,
-    clock, connector, has_split_rss, limit_ram, run_cgroup, segment, stale,
+    clock, connector, has_split_rss, limit_ram, run_cgroup, segment, session_name, stale,
 };
 use thiserror::Error;
 
@@ -107,7 +107,7 @@ impl Session {
             // The user knows the pid of the relay, if there is one.
             None => {
                 let known_pid = options.relay.unwrap_or(pid);
-                stale::new_name(&options.diagnosis.session_dir, uid, known_pid, random.hash_one(1))
+                session_name::new_name(&options.diagnosis.session_dir, uid, known_pid, random.hash_one(1))
             }
         };
         let (directory, path) = match preload.as_ref().filter(|_| options.preparations.containers) {
@@ -118,7 +118,7 @@ impl Session {
             let warning = "--containers has no effect without the layer preload.";
             config.report.warnings.push(warning.to_owned());
         }
-        let state_path = stale::state_name(&path);
+        let state_path = session_name::state_name(&path);
         let segment = Segment::create(&path, &new).inspect_err(|_| leave(directory.as_ref()))?;
         let state = StateFile::create(&state_path).map_err(|source| {
             let _ = segment.named().unlink();

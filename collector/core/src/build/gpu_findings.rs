@@ -105,7 +105,7 @@ fn pcie_bound(gpu: &GpuDevice, wall_s: f64) -> Option<GpuFinding> {
     finding(GpuFindingKind::PcieBound, percent, None, text).filter(|_| part >= Policy::PCIE_PART)
 }
 
-/// One of these reasons slowed it for a tenth of the run or more, and its clock was a tenth lower meanwhile, as far as that is known.
+/// One of these reasons slowed it for a tenth of the run or more. If its clock is known, it was a tenth lower meanwhile.
 fn slowed(gpu: &GpuDevice, wall_s: f64, kind: GpuFindingKind, reasons: &[&str]) -> Option<GpuFinding> {
     busy_percent(gpu)?;
     let all = gpu.throttle.iter().flatten().filter(|throttle| reasons.contains(&throttle.reason.as_str()));

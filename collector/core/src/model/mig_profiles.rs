@@ -10,8 +10,8 @@ pub struct Profile {
     pub name: &'static str,
     /// Its part of the card's SMs, sevenths (of an A30 and an RTX PRO 6000, fourths).
     pub slices: u32,
-    /// Memory that programs can use, hundredths of a GiB. Its name tells more than there is. Where it is not known by a listing of
-    /// `nvidia-smi mig -lgip`, it is 0.88 of the number in the name, the least part that was seen.
+    /// Memory that programs can use, hundredths of a GiB. Its name tells more than there is. Some are from listings of `nvidia-smi mig
+    /// -lgip`. The others are 0.88 of the number in the name, the least part in such a listing.
     centi_gib: u64,
 }
 

@@ -280,7 +280,7 @@ mod tests {
     use gpu_track_abi::table::Text;
     use gpu_track_collector::StateFile;
     use gpu_track_collector::segment::live::path_of;
-    use gpu_track_collector::stale::state_name;
+    use gpu_track_collector::session_name::state_name;
 
     use super::*;
 

@@ -4,8 +4,9 @@
 //! and its layers stay as they are, whether the root is read-only, and /dev/shm can be shared with other containers.
 //!
 //! Only a container that docker removes at its end (`--rm`) and whose client attaches to it is edited. Any other could be started after the
-//! run, when the segment is gone. Then it would fail, and docker would remove it. Where such a one is edited nevertheless (a library creates it
-//! as if to attach), a daemon of API 1.42 or newer makes an empty directory in place of the segment, and the shim does nothing.
+//! run, when the segment is gone. Then it would fail, and docker would remove it. A library can create such
+//! a container as if to attach, so that it is edited. Then a daemon of API 1.42 or newer makes an empty directory in place of the segment,
+//! and the shim does nothing. An older daemon does not start the container.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

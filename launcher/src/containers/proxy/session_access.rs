@@ -51,7 +51,7 @@ fn is_other_user(container: &Value, info: &Value, uid: u32) -> bool {
     let user = user.split(':').next().unwrap_or_default();
     let is_root = matches!(user, "" | "0" | "root");
     if has("name=rootless") {
-        // Its root is the user who runs the daemon. Only that user's files can be mounted.
+        // Root in the container is the user who runs the daemon. Only that user's files can be mounted.
         return !is_root;
     }
     if is_root {

@@ -174,8 +174,8 @@ fn docker_start_option(name: &str) -> Value {
     value_if_among(name, "t s time timeout signal detach-keys checkpoint checkpoint-dir")
 }
 
-/// Reads from a call of docker, or of a program like it, which containers or which build of an image it asks the daemon to run. `None`:
-/// it asks for none (`docker ps`), or it is a local podman, which needs no daemon, so that its containers are in the tree.
+/// Parses a call of docker or of a program like it: which containers, or which build of an image, the daemon is to run. `None`: it asks
+/// for none (`docker ps`), or it is a local podman, which needs no daemon, so that its containers are in the tree.
 pub(super) fn call<'a>(program: &str, args: &'a [String]) -> Option<Call<'a>> {
     /// Subcommands that have subcommands.
     const GROUPS: [&str; 9] =

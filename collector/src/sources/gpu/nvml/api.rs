@@ -225,6 +225,12 @@ pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -
     Ok(value)
 }
 
+/// What the field `version` of the struct `T` must hold: the struct's size, and above 24 bits its version (nvml.h,
+/// `NVML_STRUCT_VERSION`).
+pub(super) fn struct_version<T>(version: c_uint) -> c_uint {
+    size_of::<T>() as c_uint | version << 24
+}
+
 /// Reads a list into larger and larger buffers until it fits, or the buffer has `policy::MAX_ENTRIES`. `ask` is given the capacity,
 /// and returns the call's result and the number of entries that the call counted. Returns the last capacity, and the list.
 ///

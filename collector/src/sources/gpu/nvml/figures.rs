@@ -9,7 +9,7 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use super::accounting::Accounting;
-use super::api::{Api, Failure, Plain, call, check, code, get, number};
+use super::api::{Api, Failure, Plain, call, check, code, get, number, struct_version};
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::handle::Handle;
@@ -50,12 +50,6 @@ pub(super) struct Memory {
     pub used: u64,
     /// The driver's own reserve. `None`: it is not reported apart.
     pub reserved: Option<u64>,
-}
-
-/// What the field `version` of the struct `T` must hold: the struct's size, and above 24 bits its version (nvml.h,
-/// `NVML_STRUCT_VERSION`).
-pub(super) fn struct_version<T>(version: c_uint) -> c_uint {
-    size_of::<T>() as c_uint | version << 24
 }
 
 /// Reads a device's memory. The second version of the call reports the driver's reserve apart. The first version counts the

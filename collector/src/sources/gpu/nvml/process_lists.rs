@@ -14,9 +14,8 @@ use nvml_wrapper_sys::bindings::{
     nvmlProcessesUtilizationInfo_v1_t,
 };
 
-use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list};
+use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list, struct_version};
 use super::figure_kind::Kind;
-use super::figures::struct_version;
 use super::policy;
 use crate::model::gpu::{Missing, ProcessMemory, Reading, Work, either};
 
