@@ -12,6 +12,7 @@ use rusqlite::types::ValueRef;
 use crate::bounded_lines;
 use crate::database::{DatabaseReader, unreadable};
 use crate::model::report::Exit;
+use crate::model::sorting::Sorting;
 use crate::report::over_time::{self, Detail, Fixed, MOST_CELLS, Moment, RecordedProcess, Recording};
 use crate::sys::given_file;
 
@@ -132,7 +133,7 @@ fn database(path: &Path, detail: Detail) -> Result<Recording, String> {
     // `timestamp` is by the clock of the day, which can be set during a run, but gpu_tracker's own files have no `at_ns`.
     let place = |wanted: &str| names.iter().position(|name| name == wanted);
     if let Some(place) = place("at_ns").or_else(|| place("timestamp")) {
-        rows.sort_by(|a, b| a[place].partial_cmp(&b[place]).unwrap_or(Ordering::Equal));
+        rows.order_by(|a, b| a[place].partial_cmp(&b[place]).unwrap_or(Ordering::Equal));
     }
     let mut recording = over_time::from_table(&names, &rows, &fixed)?;
     if detail == Detail::Moments && reader.columns_if_any(BY_COMMAND)?.is_some() {
@@ -202,6 +203,6 @@ fn processes(reader: &DatabaseReader) -> Result<Vec<RecordedProcess>, String> {
         all.push(process(row).map_err(|error: rusqlite::Error| unreadable(error))?);
         Ok(())
     })?;
-    all.sort_by_key(|process| process.start_ns);
+    all.order_by_key(|process| process.start_ns);
     Ok(all)
 }

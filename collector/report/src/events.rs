@@ -7,6 +7,7 @@ use crate::figures::{UNKNOWN, bytes, count, readable, signal_name};
 use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::{Exit, Report};
 use crate::model::rule::Unit;
+use crate::model::sorting::Sorting;
 use crate::over_time::{RecordedProcess, Recording};
 use crate::quote::{self, csv_cell, csv_plain};
 use gpu_track_core::named;
@@ -162,7 +163,7 @@ fn listed_events(report: &Report) -> impl Iterator<Item = Event> {
 fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     let is_wanted = |kind| filter.kinds.is_empty() || filter.kinds.contains(&kind);
     all.retain(|event| event.at_s >= filter.since_s && is_wanted(event.kind));
-    all.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    all.order_by(|a, b| a.at_s.total_cmp(&b.at_s));
     let first = all.len().saturating_sub(filter.last.unwrap_or(usize::MAX));
     all.split_off(first)
 }

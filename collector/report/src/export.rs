@@ -11,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::model::report::{OTHER_TASKS, Report, TaskUsage};
+use crate::model::sorting::Sorting;
 use crate::quote;
 
 /// Bytes of what Snakemake calls a MB.
@@ -169,7 +170,7 @@ fn chosen<'a>(report: &'a Report, kind: &str, wanted: Option<&str>) -> Result<Ve
         None => task.kind_name() == Some(kind),
     };
     let mut tasks: Vec<&TaskUsage> = report.tasks.iter().filter(is_chosen).collect();
-    tasks.sort_by(|a, b| a.start_s.partial_cmp(&b.start_s).unwrap_or(std::cmp::Ordering::Equal));
+    tasks.order_by(|a, b| a.start_s.partial_cmp(&b.start_s).unwrap_or(std::cmp::Ordering::Equal));
     match wanted {
         Some(wanted) if tasks.is_empty() => {
             Err(format!("has no task \"{}\": gpu-track report --tasks lists them", quote::escape(wanted)))

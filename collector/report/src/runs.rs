@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::command_line;
 use crate::figures::{UNKNOWN, bytes, float, readable, short};
 use crate::model::report::Report;
+use crate::model::sorting::Sorting;
 use crate::model::timestamp;
 use crate::quote::{self, csv_cell, csv_plain};
 use crate::sections::{brief_end, slurm_options};
@@ -102,7 +103,7 @@ named! {
 /// Sorts runs. Among equal runs, the oldest comes first. Runs whose figure is not known come last.
 pub fn sort(runs: &mut [RunRow], by: SortBy) {
     // The second sort is stable, so it keeps this order among equal runs.
-    runs.sort_by(|a, b| (a.started_at, &a.file).cmp(&(b.started_at, &b.file)));
+    runs.order_by(|a, b| (a.started_at, &a.file).cmp(&(b.started_at, &b.file)));
     let figure = |run: &RunRow| match by {
         SortBy::Start | SortBy::Name => None,
         SortBy::Wall => run.wall_s.used,
@@ -111,9 +112,9 @@ pub fn sort(runs: &mut [RunRow], by: SortBy) {
         SortBy::GpuRam => run.gpu_ram_bytes.used,
     };
     match by {
-        SortBy::Name => runs.sort_by(|a, b| a.file.cmp(&b.file)),
+        SortBy::Name => runs.order_by(|a, b| a.file.cmp(&b.file)),
         // -1 is below all known figures.
-        _ => runs.sort_by(|a, b| figure(b).unwrap_or(-1.0).total_cmp(&figure(a).unwrap_or(-1.0))),
+        _ => runs.order_by(|a, b| figure(b).unwrap_or(-1.0).total_cmp(&figure(a).unwrap_or(-1.0))),
     }
 }
 

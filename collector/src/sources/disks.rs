@@ -12,6 +12,7 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::model::observation::{FreeSpace, Observation};
 use crate::model::report::{DiskFull, DiskRole};
+use crate::model::sorting::Sorting;
 use crate::sys::clock::Timer;
 
 /// A file system with less space than this counts as full: a write that fails for lack of space may leave a part of it free.
@@ -56,7 +57,7 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
     while let Ok(disk) = found.recv_timeout(LONGEST_WAIT) {
         full.extend(disk);
     }
-    full.sort_by_key(|disk| disk.role as u8);
+    full.order_by_key(|disk| disk.role as u8);
     full
 }
 

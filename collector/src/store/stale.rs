@@ -12,6 +12,7 @@ use gpu_track_abi::live;
 
 use super::run_directory::{self, RunDirectory};
 use super::session_name::{STATE_SUFFIX, prefix};
+use crate::model::sorting::Sorting;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::NamedFile;
 
@@ -43,7 +44,7 @@ impl Stale {
         let directories: Vec<PathBuf> = run_directory::among(dir, &names, uid).collect();
         let mut all = Self::all_in(dir, names, uid);
         all.extend(directories.iter().flat_map(|dir| Self::all_in(dir, own_names(dir, uid), uid)));
-        all.sort_by_key(|stale| stale.written_at);
+        all.order_by_key(|stale| stale.written_at);
         (all, directories)
     }
 

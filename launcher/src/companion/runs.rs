@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gpu_track_abi::live::SUFFIX;
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::run_directory;
 
 use crate::cli::UsageError;
@@ -24,7 +25,7 @@ pub(super) struct Found {
 pub(super) fn all(directory: &Path, uid: u32) -> Vec<Found> {
     let directories = run_directory::of_sessions(directory, uid);
     let mut all: Vec<Found> = directories.iter().flat_map(|directory| all_in(directory, uid)).collect();
-    all.sort_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
+    all.order_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
     all
 }
 

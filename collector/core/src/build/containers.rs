@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Inputs;
 use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
+use crate::model::sorting::Sorting;
 use crate::run::elsewhere::ContainerPlace;
 use crate::run::elsewhere::containers::{Act, ContainerCall};
 
@@ -114,7 +115,7 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
     let places = places.collect();
     let seen = inputs.run.containers.all().filter_map(|seen| Some((seen, claims.get(seen.id.as_str())?)));
     let mut list: Vec<ContainerUsage> = seen.map(|(seen, claim)| usage(inputs, seen, claim)).collect();
-    list.sort_by(|a, b| f64::total_cmp(&a.start_s.unwrap_or(f64::MAX), &b.start_s.unwrap_or(f64::MAX)));
+    list.order_by(|a, b| f64::total_cmp(&a.start_s.unwrap_or(f64::MAX), &b.start_s.unwrap_or(f64::MAX)));
     Found { list, places }
 }
 

@@ -4,6 +4,7 @@ use super::Inputs;
 use crate::model::alert::{EventKind, Events, RunEvent};
 use crate::model::report::{AlertUse, Peak, Stage};
 use crate::model::rule::{Quantity, Unit};
+use crate::model::sorting::Sorting;
 use crate::run::rules::alerts::Alert;
 
 /// The report's entry on each alert of the run.
@@ -45,6 +46,6 @@ pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Optio
         *events.by_kind.entry(event.kind).or_default() += 1;
         events.list.push(event);
     }
-    events.list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    events.list.order_by(|a, b| a.at_s.total_cmp(&b.at_s));
     Some(events)
 }

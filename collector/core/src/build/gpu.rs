@@ -9,6 +9,7 @@ use crate::model::report::{
     GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid,
     HeavyProcess, MaxGpuRam, OTHER_COMMANDS, Percent, ProcessGpu, ProcessUsage,
 };
+use crate::model::sorting::Sorting;
 use crate::model::tree_sample::larger;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
@@ -424,7 +425,7 @@ fn processes_on(usage: &GpuUsage, device_id: &str) -> Vec<GpuProcess> {
         })
     };
     let mut list: Vec<GpuProcess> = usage.processes.by_id.values().filter_map(use_of_device).collect();
-    list.sort_by(|a, b| b.peak_bytes.cmp(&a.peak_bytes).then(a.pid.cmp(&b.pid)));
+    list.order_by(|a, b| b.peak_bytes.cmp(&a.peak_bytes).then(a.pid.cmp(&b.pid)));
     list
 }
 

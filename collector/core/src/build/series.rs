@@ -9,6 +9,7 @@ use crate::model::report::{
     CommandSeries, Cpu, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series,
     SetTracks, Track,
 };
+use crate::model::sorting::Sorting;
 use crate::model::time_groups::{ByTimeGroup, TimeGroup};
 use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
@@ -252,10 +253,10 @@ impl ReportAxis<'_> {
         let commands = &self.over_time.commands;
         let mut listed: Vec<&CommandTracks> = commands.kept.iter().collect();
         // The first half of the list has the commands with the most RAM. All others follow by CPU time.
-        listed.sort_by_key(|tracks| Reverse(tracks.max_ram_bytes));
+        listed.order_by_key(|tracks| Reverse(tracks.max_ram_bytes));
         let (half, count) = (MAX_COMMANDS / 2, MAX_COMMANDS.min(listed.len()));
         if listed.len() > half {
-            listed[half..].sort_by_key(|tracks| Reverse(tracks.cpu_ns));
+            listed[half..].order_by_key(|tracks| Reverse(tracks.cpu_ns));
         }
         let others = listed.split_off(count);
         // The run already has the sum of the commands that it keeps no tracks of. The others here are added to it.

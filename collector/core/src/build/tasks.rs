@@ -6,6 +6,7 @@ use super::Inputs;
 use crate::model::ids::TaskId;
 use crate::model::quality::Quality;
 use crate::model::report::{Coverage, Exit, NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW};
+use crate::model::sorting::Sorting;
 use crate::model::tree_sample::IoBytes;
 use crate::run::task_summary::{self, is_begun_once_a_try};
 use crate::run::task_totals::TaskTotals;
@@ -51,11 +52,11 @@ pub(super) fn tasks(inputs: &Inputs, coverage: &Coverage, wall_s: f64, exit: Exi
 /// The tasks with an entry of their own, most CPU time first, and all others. A task has at least the CPU time and the RAM of those in
 /// it, and a lower number. So the tasks around a listed one are listed, too.
 fn heaviest(mut all: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
-    all.sort_by_key(|one| {
+    all.order_by_key(|one| {
         (Reverse(one.with_nested().cpu_us()), Reverse(one.peak_with_nested_bytes()), one.id)
     });
     let others = all.split_off(all.len().min(MOST_TASKS));
-    all.sort_by_key(|one| (Reverse(one.totals.cpu_us()), Reverse(one.totals.ram_bytes), one.id));
+    all.order_by_key(|one| (Reverse(one.totals.cpu_us()), Reverse(one.totals.ram_bytes), one.id));
     (all, others)
 }
 

@@ -8,6 +8,7 @@ use crate::model::report::{
     CommandShare, CommandTime, GpuTime, OTHER_COMMANDS, Report, SpecialVerdict, StateTime, ThreadTime,
     TimeSpent, TimeState, Verdict, VerdictKind,
 };
+use crate::model::sorting::Sorting;
 use crate::model::waited_for::WaitedFor;
 use crate::run::time_spent::{self as sums, ByState, CommandSums};
 
@@ -135,7 +136,7 @@ fn states(spent: &sums::TimeSpent, wall_s: f64, wall_ns: u64) -> Vec<StateTime> 
         let mut by_command: Vec<CommandShare> = commands
             .map(|(sums, ns)| CommandShare { command: name(sums), share: share(ns[index]) })
             .collect();
-        by_command.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.command.cmp(&b.command)));
+        by_command.order_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.command.cmp(&b.command)));
         by_command.truncate(Policy::MAX_OF_STATE);
         (ns > 0).then(|| StateTime { state, share: share(ns), s: share(ns) * wall_s, by_command })
     };
@@ -151,7 +152,7 @@ fn name(sums: &CommandSums) -> String {
 fn commands(spent: &sums::TimeSpent) -> Vec<CommandTime> {
     let mut all: Vec<&CommandSums> =
         spent.commands.iter().filter(|sums| sums.thread_ns.iter().any(|ns| *ns > 0)).collect();
-    all.sort_by_key(|sums| std::cmp::Reverse(sums.wall_ns.iter().sum::<u64>()));
+    all.order_by_key(|sums| std::cmp::Reverse(sums.wall_ns.iter().sum::<u64>()));
     let thread_time = |(state, ns): (TimeState, u64)| (ns > 0).then(|| ThreadTime { state, s: seconds(ns) });
     let time = |sums: &CommandSums| CommandTime {
         command: name(sums),

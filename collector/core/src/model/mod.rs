@@ -39,6 +39,7 @@ pub mod rule;
 pub mod run_end;
 pub mod run_limit;
 pub mod signal;
+pub mod sorting;
 pub mod stalls;
 pub mod style;
 pub mod thread_state;

@@ -17,6 +17,7 @@ use super::push_last;
 use super::tree::ProcessSummary;
 use crate::model::report::{Crash, OTHER_COMMANDS};
 use crate::model::signal::signal_name;
+use crate::model::sorting::Sorting;
 
 /// Signals that the kernel sends for a fault of the process, or at its limit of CPU time or file size, and SIGABRT.
 const FAULTS: [i32; 9] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ];
@@ -133,7 +134,7 @@ impl Crashes {
         if !are_all_known && oom_kills > 0 {
             list.push(crash(SIGKILL, None, oom_kills));
         }
-        list.sort_by(|a, b| {
+        list.order_by(|a, b| {
             let key = |crash: &Crash| (crash.is_probe, Reverse(crash.count));
             key(a).cmp(&key(b)).then_with(|| (a.signal, &a.command).cmp(&(b.signal, &b.command)))
         });

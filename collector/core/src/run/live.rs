@@ -9,6 +9,7 @@ use super::gpu::GpuUsage;
 use super::sampling::{Held, Sample};
 use super::tree::{Parent, Process, ProcessId, Tree};
 use crate::model::live::LiveProcesses;
+use crate::model::sorting::Sorting;
 
 /// The largest live processes of a sample.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +34,7 @@ impl LargestLive {
             chosen.select_nth_unstable_by_key(PROCESS_CAPACITY, key);
             chosen.truncate(PROCESS_CAPACITY);
         }
-        chosen.sort_unstable_by_key(key);
+        chosen.order_by_key(key);
         Self { at_ns: sample.at_ns, chosen, others: others as u64 }
     }
 

@@ -26,6 +26,7 @@ use super::tree::Tree;
 use crate::model::ids::{ProcessId, Target};
 use crate::model::observation::{ProcessThreads, ThreadStates};
 use crate::model::report::TimeState;
+use crate::model::sorting::Sorting;
 use crate::model::thread_state::ThreadState;
 use crate::model::tree_sample::CommandSample;
 use crate::model::waited_for::WaitedFor;
@@ -345,7 +346,7 @@ impl TimeSpent {
         }
         let decided_ns = |sums: &CommandSums| sums.wall_ns.iter().sum::<u64>();
         self.commands
-            .sort_by_key(|sums| std::cmp::Reverse((alive.contains_key(&sums.command), decided_ns(sums))));
+            .order_by_key(|sums| std::cmp::Reverse((alive.contains_key(&sums.command), decided_ns(sums))));
         let alive_now = self.commands.iter().take_while(|sums| alive.contains_key(&sums.command)).count();
         let kept = MAX_COMMANDS.max((alive_now + MAX_COMMANDS / 2).min(2 * MAX_COMMANDS));
         if self.commands.len() <= kept {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::model::report::{CommandUsage, Report, Stage};
+use crate::model::sorting::Sorting;
 use crate::quantities::{QUANTITIES, Quantity};
 use crate::quote;
 pub use crate::statistics::Summary;
@@ -148,7 +149,7 @@ fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
         *cpu_s = cpu_s.max(usage.cpu_s.unwrap_or(0.0));
     }
     let mut most_cpu_s: Vec<(&str, f64)> = most_cpu_s.into_iter().collect();
-    most_cpu_s.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    most_cpu_s.order_by(|(_, a), (_, b)| b.total_cmp(a));
     most_cpu_s.into_iter().take(MAX_COMMANDS).map(|(command, _)| command).collect()
 }
 

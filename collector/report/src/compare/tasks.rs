@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{RunsOfWay, TaskMetrics, metric};
 use crate::model::report::{Report, TaskUsage};
+use crate::model::sorting::Sorting;
 
 /// Tasks that are compared one by one: those with most CPU time.
 const MAX_TASKS: usize = 20;
@@ -17,7 +18,7 @@ pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
         *cpu_s = cpu_s.max(task.cpu_s.unwrap_or(0.0));
     }
     let mut heaviest: Vec<(String, f64)> = most_cpu_s.into_iter().collect();
-    heaviest.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    heaviest.order_by(|(_, a), (_, b)| b.total_cmp(a));
     heaviest.truncate(MAX_TASKS);
     let compared = |(task, _): (String, f64)| {
         let of_task = |name, unit, value: fn(&[&TaskUsage]) -> Option<f64>| {

@@ -21,6 +21,7 @@ use crate::model::report::{
     MaxProportionalRam, MaxRam, Merged, Node, NodeState, Nodes, Percent, Pressure, Processes, Report, Series,
     SetRam, SetTracks, Spread, StartedElsewhere, Swap, Track, Usable, UsableCores, UsableGpus, UsableMemory,
 };
+use crate::model::sorting::Sorting;
 use crate::model::timestamp;
 
 /// Maximum number of missing nodes that are named in the coverage.
@@ -44,7 +45,7 @@ impl Merger {
         let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
         let merged = self.merged();
-        self.nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        self.nodes.order_by(|a, b| a.node.cmp(&b.node));
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
         let unseen_ranks = self.ranks.unseen();
         let of_totals = self.totals.coverage();

@@ -1,5 +1,6 @@
 //! The commands that the reports are of.
 
+use crate::model::sorting::Sorting;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ impl Commands {
     /// Lists the commands, each with how many reports have it: the most frequent first, of equally frequent ones the earliest.
     pub(super) fn list(&self) -> Vec<(&[String], u64)> {
         let mut all: Vec<_> = self.0.iter().collect();
-        all.sort_by_key(|(_, (count, first_us))| (Reverse(*count), *first_us));
+        all.order_by_key(|(_, (count, first_us))| (Reverse(*count), *first_us));
         all.into_iter().map(|(words, (count, _))| (words.as_slice(), *count)).collect()
     }
 }

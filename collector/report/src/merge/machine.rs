@@ -13,6 +13,7 @@ use super::totals::{Known, both, millionths, saturated};
 use crate::figures::float;
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::report::{Gpu, GpuDevice, MaxGpuRam, Percent, Report, Track};
+use crate::model::sorting::Sorting;
 use crate::quantities::whole_gpus;
 
 /// Maximum number of GPUs of a machine that are told apart.
@@ -410,7 +411,7 @@ impl Energy {
             return None;
         }
         let mut by_end: Vec<&(Span, u128)> = self.stretches.iter().collect();
-        by_end.sort_by_key(|(span, energy)| (span.end_us, span.start_us, *energy));
+        by_end.order_by_key(|(span, energy)| (span.end_us, span.start_us, *energy));
         // The most that the first 0, 1, 2, ... stretches have together without an overlap.
         let mut most = vec![0_u128];
         for (at, (span, energy)) in by_end.iter().enumerate() {

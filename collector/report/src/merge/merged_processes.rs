@@ -9,6 +9,7 @@ use crate::command_sums::CommandSums;
 use crate::model::report::{
     CommandUsage, Crash, CrashPlace, HeavyProcess, JobRank, OTHER_COMMANDS, ProcessUsage, Report,
 };
+use crate::model::sorting::Sorting;
 
 /// Maximum number of command names with sums of their own while reports are read; the others share one sum.
 const MOST_NAMES: usize = 20_000;
@@ -142,7 +143,7 @@ impl MergedProcesses {
     /// list.
     pub(super) fn crashes(&self) -> Option<Vec<Crash>> {
         let mut list: Vec<Crash> = self.crashes.as_ref()?.values().cloned().collect();
-        list.sort_by_key(|crash| (crash.is_probe, Reverse(crash.count)));
+        list.order_by_key(|crash| (crash.is_probe, Reverse(crash.count)));
         Some(list)
     }
 }

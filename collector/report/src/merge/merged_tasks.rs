@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::head::cut;
 use crate::model::quality::Quality;
 use crate::model::report::{Exit, OTHER_TASKS, Report, TaskIo, TaskUsage, WORKFLOW};
+use crate::model::sorting::Sorting;
 
 /// How many tasks are listed: as many as in the report of one node.
 const LISTED: usize = 300;
@@ -48,7 +49,7 @@ impl MergedTasks {
         }
         // With the tasks in them: so the tasks around one that stays do, too. These have lower numbers.
         let cpu_s = |task: &TaskUsage| task.with_nested.map_or(task.cpu_s, |all| all.cpu_s);
-        self.heaviest.sort_by_key(|task| (most_first(cpu_s(task)), task.id));
+        self.heaviest.order_by_key(|task| (most_first(cpu_s(task)), task.id));
         for rest in self.heaviest.drain(self.heaviest.len().min(LISTED)..) {
             add_to(&mut self.others, 1, OTHER_TASKS, &rest);
         }
@@ -60,7 +61,7 @@ impl MergedTasks {
             return Vec::new();
         }
         let mut heaviest = self.heaviest.clone();
-        heaviest.sort_by_key(|task| (most_first(task.cpu_s), task.id));
+        heaviest.order_by_key(|task| (most_first(task.cpu_s), task.id));
         heaviest.into_iter().chain(self.others.clone()).chain(self.workflow.clone()).collect()
     }
 }

@@ -10,6 +10,7 @@ use super::grid::Grid;
 use super::head::Head;
 use super::quantity::Span;
 use crate::model::report::UnreadFile;
+use crate::model::sorting::Sorting;
 
 /// Reports with no longer gap between their times than this are taken for reports of one run, microseconds.
 const TOLERATED_GAP_US: i64 = 60_000_000;
@@ -73,7 +74,7 @@ impl Plan {
         let mut unread: Vec<_> =
             unread.into_iter().map(|(file, reason)| UnreadFile { file, reason }).collect();
         let mut placed: Vec<(usize, Source)> = sources.into_iter().enumerate().collect();
-        placed.sort_by(|(_, a), (_, b)| a.file.cmp(&b.file));
+        placed.order_by(|(_, a), (_, b)| a.file.cmp(&b.file));
         leave_out_doubles(&mut placed, &mut unread);
         let (places, mut sources): (Vec<usize>, Vec<Source>) = placed.into_iter().unzip();
         let launcher = launcher(&sources);
@@ -94,7 +95,7 @@ impl Plan {
         let mut order: Vec<usize> = (0..sources.len()).collect();
         // The longest node of a machine comes first, and the longest report of a node. Most figures that count once for a machine
         // or a node are those of its first report.
-        order.sort_by_key(|at| {
+        order.order_by_key(|at| {
             let span = spans[*at];
             let node = node_of[*at];
             let of_node = (nodes[node].machine, Reverse(longest_us[node]), node);
@@ -312,7 +313,7 @@ impl Times {
         let longest_us = longest_of_a_run_us(spans);
         let is_too_long = |at: &usize| spans[*at].length_us() > longest_us;
         let (mut apart, mut order): (Vec<usize>, Vec<usize>) = (0..spans.len()).partition(is_too_long);
-        order.sort_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
+        order.order_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
         let groups = groups(spans, &order);
         if groups.is_empty() {
             // Only without reports, since the one of median length is never too long.

@@ -15,6 +15,7 @@ use crate::figures::float;
 use crate::model::report::{
     Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
 };
+use crate::model::sorting::Sorting;
 use crate::quote::{csv_cell, csv_plain};
 
 /// How many ranks are listed of each kind.
@@ -195,7 +196,7 @@ impl RankTable {
         }
         let jobs = self.jobs();
         let mut by_ram: Vec<&RankUsage> = self.ranks.values().collect();
-        by_ram.sort_by_key(|rank| (Reverse(rank.peak_ram_bytes), Reverse(rank.cpu_s.map(millionths))));
+        by_ram.order_by_key(|rank| (Reverse(rank.peak_ram_bytes), Reverse(rank.cpu_s.map(millionths))));
         let (heaviest, others) = by_ram.split_at(by_ram.len().min(LISTED));
         // No rank is in both lists.
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);

@@ -6,6 +6,7 @@ use crate::model::report::{
     CommandShare, CommandTime, GpuTime, Report, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
     VerdictKind,
 };
+use crate::model::sorting::Sorting;
 
 /// A node differs from the others if a state has this much more of its time than of theirs.
 const LEAST_DIFFERENCE: f64 = 0.25;
@@ -141,7 +142,7 @@ impl TimeSums {
             .filter(|(_, ns)| *ns > 0)
             .map(|(command, ns)| CommandShare { command: command.clone(), share: share(ns) })
             .collect();
-        by_command.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.command.cmp(&b.command)));
+        by_command.order_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.command.cmp(&b.command)));
         by_command.truncate(MAX_OF_STATE);
         (ns > 0).then(|| StateTime { state, share: share(ns), s: seconds(ns), by_command })
     }
@@ -164,7 +165,7 @@ impl TimeSums {
         let has_threads = |sums: &CommandSums| sums.thread_ns.iter().any(|ns| *ns > 0);
         let mut all: Vec<(&String, &CommandSums)> =
             self.commands.iter().filter(|(_, sums)| has_threads(sums)).collect();
-        all.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.wall_ns.iter().sum::<u128>()));
+        all.order_by_key(|(_, sums)| std::cmp::Reverse(sums.wall_ns.iter().sum::<u128>()));
         let time = |(command, sums): (&String, &CommandSums)| CommandTime {
             command: command.clone(),
             states: TimeState::ALL

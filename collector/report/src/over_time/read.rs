@@ -10,6 +10,7 @@ use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::groups::Groups;
 use crate::model::report::{Exit, Report, Series, Track};
+use crate::model::sorting::Sorting;
 use crate::model::style::RamUnit;
 use crate::model::time_groups::TimeGroup;
 use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
@@ -438,7 +439,7 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     // A row without a time is left out.
     let mut timed_rows: Vec<(f64, &Vec<Option<f64>>)> =
         rows.iter().filter_map(|row| Some((row[time_place]? * ns_per_unit, row))).collect();
-    timed_rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    timed_rows.order_by(|a, b| a.0.total_cmp(&b.0));
     // The start of the run is not in the table. So the first row is time 0, and its point has no length.
     let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
     let mut before_s = 0.0;

@@ -7,6 +7,7 @@ use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{UNKNOWN, count, energy, exit, number, short, thousands};
 use crate::merge::ranks_of_report;
 use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, Ranks, Report, Spread};
+use crate::model::sorting::Sorting;
 use crate::quote;
 use crate::units::Units;
 
@@ -80,7 +81,7 @@ fn gpu_use(report: &Report, merged: &Merged, units: Units) -> Option<String> {
 /// Makes the text `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: how many nodes there are, and those with most RAM.
 fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
     let mut nodes: Vec<&Node> = report.nodes.iter().filter(|node| node.reports > 0).collect();
-    nodes.sort_by_key(|node| Reverse(node.ram.max_bytes));
+    nodes.order_by_key(|node| Reverse(node.ram.max_bytes));
     let ram = |node: &&Node| {
         let ram = node.ram.max_bytes.map_or(UNKNOWN.to_owned(), |bytes| units.bytes(bytes));
         format!("{} {ram}", short_name(&node.node))
@@ -208,7 +209,7 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
         Column::text("Node"),
     ];
     let mut nodes: Vec<&Node> = report.nodes.iter().collect();
-    nodes.sort_by_key(|node| (node.state == NodeState::Final, Reverse(node.ram.max_bytes)));
+    nodes.order_by_key(|node| (node.state == NodeState::Final, Reverse(node.ram.max_bytes)));
     let rows = nodes.into_iter().map(|node| {
         [
             node.reports.to_string(),

@@ -10,6 +10,7 @@ use crate::model::quality::Quality;
 use crate::model::report::{
     CommandGpu, CommandUsage, Coverage, HeavyProcess, Peaks, ProcessGpu, Processes, Report,
 };
+use crate::model::sorting::Sorting;
 use crate::units::Units;
 
 /// Longest command line in a table, in columns. The text of all sections (`Arrangement::Outline`) has room for it after the figures in
@@ -36,8 +37,8 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
     let mut by_cpu: Vec<&HeavyProcess> = processes.heaviest.iter().collect();
     let mut by_ram = by_cpu.clone();
     let cpu_s = |process: &HeavyProcess| process.usage.cpu_s.unwrap_or(0.0);
-    by_cpu.sort_by(|a, b| cpu_s(b).total_cmp(&cpu_s(a)));
-    by_ram.sort_by_key(|process| Reverse(process.usage.peak_rss_bytes));
+    by_cpu.order_by(|a, b| cpu_s(b).total_cmp(&cpu_s(a)));
+    by_ram.order_by_key(|process| Reverse(process.usage.peak_rss_bytes));
     // The label "Most at one time" already says that. A text that begins with "at least" stays whole.
     let most_at_once = most_at_once(report).map(|most| most.trim_start_matches("at most ").to_owned());
     Section::new("Processes")
@@ -111,7 +112,7 @@ fn calls_by_command(processes: &Processes, units: Units) -> Section {
         Some((bytes, command, calls))
     });
     let mut known: Vec<_> = known.collect();
-    known.sort_by_key(|(bytes, ..)| Reverse(*bytes));
+    known.order_by_key(|(bytes, ..)| Reverse(*bytes));
     let head = [
         Column::count("Read"),
         Column::count("Written"),
@@ -200,7 +201,7 @@ fn gpu_table<'a>(first: &'static str, rows: impl Iterator<Item = GpuRow<'a>>, un
     let ram = Column::number("Peak GPU RAM", units.gpu_ram.symbol());
     let head = [Column::count(first), ram, Column::number("Max SM", "%"), Column::text("Command")];
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|(_, gpu, _)| Reverse(gpu.peak_ram_bytes));
+    rows.order_by_key(|(_, gpu, _)| Reverse(gpu.peak_ram_bytes));
     let cells = |(first, gpu, command): GpuRow| {
         [first, units.gpu_ram_cell(gpu.peak_ram_bytes), number(gpu.max_sm_percent), command.clone()]
     };

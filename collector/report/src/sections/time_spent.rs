@@ -3,6 +3,7 @@
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::short;
 use crate::model::report::{Report, StateTime, TimeSpent, TimeState, VerdictKind};
+use crate::model::sorting::Sorting;
 use crate::units::Units;
 
 /// States that the summary names where none took most of the time.
@@ -24,7 +25,7 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     if report.wall_s < SHORTEST_S || states.iter().all(|state| state.state == TimeState::Unknown) {
         return None;
     }
-    states.sort_by(|a, b| b.share.total_cmp(&a.share));
+    states.order_by(|a, b| b.share.total_cmp(&a.share));
     let parts: Vec<String> = states.into_iter().take(MAX_NAMED).map(part).collect();
     Some(Block::text("Time", parts.join(", ")))
 }
@@ -97,7 +98,7 @@ fn threads(spent: &TimeSpent, units: Units) -> Table {
             ("waiting for a pipe of the run", command.waiting_for_pipes_s),
         ];
         let mut times: Vec<_> = states.chain(others).filter(|(_, s)| *s >= 0.001).collect();
-        times.sort_by(|a, b| b.1.total_cmp(&a.1));
+        times.order_by(|a, b| b.1.total_cmp(&a.1));
         let times: Vec<String> =
             times.into_iter().map(|(label, s)| format!("{label} {}", seconds(s))).collect();
         [command.command.clone(), times.join(", ")]

@@ -2,6 +2,7 @@
 
 use crate::document::{Block, Section, Tone};
 use crate::model::report::{Cause, Report, Topic, Warning};
+use crate::model::sorting::Sorting;
 
 /// Maximum number of warnings that the summary shows.
 const MAX_WARNINGS: usize = 2;
@@ -21,7 +22,7 @@ pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
         Topic::Tracking | Topic::Command | Topic::OtherNodes | Topic::Elsewhere | Topic::Figures => false,
     };
     let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said_elsewhere(warning)).collect();
-    unsaid.sort_by_key(|warning| warning.topic);
+    unsaid.order_by_key(|warning| warning.topic);
     let (shown, others) = unsaid.split_at(unsaid.len().min(MAX_WARNINGS));
     let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };
     let mut remarks: Vec<_> =

@@ -8,6 +8,7 @@
 //! are right even where coroutines or threads of one process run a block at the same time. In a file that is sorted by time, such
 //! a stop belongs to that start anyway, as the innermost open call.
 
+use crate::model::sorting::Sorting;
 use std::collections::HashMap;
 
 use super::ordered::Ordered;
@@ -97,7 +98,7 @@ impl Marks {
         let mut entries = take_neighbours(entries, |block, call| blocks[block].1.push(call));
         // Marks of the same time stay in the order of the file: there a call ends before the next one begins.
         let place = |entry: &Entry| (entry.block, entry.process_id);
-        entries.sort_by(|a, b| place(a).cmp(&place(b)).then(a.timestamp_s.total_cmp(&b.timestamp_s)));
+        entries.order_by(|a, b| place(a).cmp(&place(b)).then(a.timestamp_s.total_cmp(&b.timestamp_s)));
         for of_process in entries.chunk_by(|a, b| place(a) == place(b)) {
             let (name, calls) = &mut blocks[of_process[0].block];
             let not_entered = |at_s: f64| {
@@ -108,7 +109,7 @@ impl Marks {
             };
             calls.extend(calls_of_process(of_process).map_err(not_entered)?);
         }
-        blocks.sort_by(|(a, _), (b, _)| a.cmp(b));
+        blocks.order_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Blocks(blocks.into_iter().map(|(name, calls)| BlockCalls::new(name, calls)).collect()))
     }
 }
@@ -191,7 +192,7 @@ pub(super) struct BlockCalls {
 impl BlockCalls {
     /// Makes a block of its calls, which come in any order and may overlap.
     fn new(name: String, mut calls: Vec<Call>) -> Self {
-        calls.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+        calls.order_by(|a, b| a.start_s.total_cmp(&b.start_s));
         let mut spans: Vec<Call> = Vec::new();
         for call in &calls {
             match spans.last_mut() {

@@ -3,6 +3,7 @@
 //! Blocks are matched by their names. Lines move when code is edited, so a block that is named `FILE:LINE` also matches one of
 //! another line of that file. Such blocks match in the order of their lines.
 
+use crate::model::sorting::Sorting;
 use serde::Serialize;
 use serde_json::Number;
 
@@ -75,7 +76,7 @@ pub fn compare(
 ) -> Result<(Comparison, Vec<String>), String> {
     // In this order, blocks that match have the same place in each run. Otherwise `match_blocks` fails.
     for session in &mut sessions {
-        session.analysis.code_block_results.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
+        session.analysis.code_block_results.order_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
     }
     let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or("no tracking session is given")?;
     let mut warnings = Vec::new();
@@ -135,7 +136,7 @@ fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> RunFigures
         }
     }
     let key = |value: &Option<Number>| value.as_ref().and_then(Number::as_f64).unwrap_or(f64::INFINITY);
-    values.sort_by(|(_, a), (_, b)| a.is_none().cmp(&b.is_none()).then(key(a).total_cmp(&key(b))));
+    values.order_by(|(_, a), (_, b)| a.is_none().cmp(&b.is_none()).then(key(a).total_cmp(&key(b))));
     values.into_iter().collect()
 }
 

@@ -8,6 +8,7 @@ use super::ordered::Ordered;
 use super::python::{number, title};
 use super::table::{PandasColumn, table};
 use crate::figures::{UNKNOWN, short, thousands};
+use crate::model::sorting::Sorting;
 use crate::model::style::RamUnit;
 use crate::quote;
 use crate::text::table::aligned;
@@ -36,7 +37,7 @@ pub fn analysis(analysis: &Analysis) -> String {
 pub fn blocks(analysis: &Analysis) -> String {
     let mut blocks: Vec<&CodeBlock> = analysis.code_block_results.iter().collect();
     let float = |number: &Option<serde_json::Number>| number.as_ref().and_then(serde_json::Number::as_f64);
-    blocks.sort_by(|a, b| {
+    blocks.order_by(|a, b| {
         let total_s = |block: &CodeBlock| float(&block.compute_time.total).unwrap_or(0.0);
         total_s(b).total_cmp(&total_s(a))
     });

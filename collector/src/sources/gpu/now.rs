@@ -9,6 +9,7 @@ use super::pid_facts::has_own_pid_ns;
 use crate::model::gpu::gpu_figure::ByGpuFigure;
 use crate::model::gpu::listing::{GpuNow, ListedProcess, Listing};
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Reading};
+use crate::model::sorting::Sorting;
 use crate::model::tree_sample::GpuSample;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
@@ -43,7 +44,7 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
                     ..processes.named(one.pid)
                 })
                 .collect();
-            on_gpu.sort_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
+            on_gpu.order_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
             on_gpu
         }),
     }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_track_collector::bundle;
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::read::read as read_report;
 use gpu_track_collector::report::runs::{self, RunRow, SortBy};
@@ -141,6 +142,6 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     };
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let mut found: Vec<PathBuf> = directories.map(|entry| entry.path()).filter(is_other).collect();
-    found.sort_by(|a, b| b.cmp(a));
+    found.order_by(|a, b| b.cmp(a));
     found
 }

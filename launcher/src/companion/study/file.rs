@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpu_track_collector::given_file::{self, MOST_OF_OPTIONS, NotReadable};
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::report::quote;
 use gpu_track_collector::report::study::expand::{Parameter, Template};
 use serde::Deserialize;
@@ -72,7 +73,7 @@ fn parse(text: &str) -> Result<PlanArgs, FileError> {
         FileError::Form { problem: quote::escape(error.message()), line }
     })?;
     let mut parameters: Vec<(String, Spanned<Vec<Value>>)> = file.parameters.into_iter().collect();
-    parameters.sort_by_key(|(_, values)| values.span().start);
+    parameters.order_by_key(|(_, values)| values.span().start);
     if let Some((name, _)) = parameters.iter().find(|(_, values)| values.get_ref().is_empty()) {
         return Err(FileError::Value(format!("parameter {name}: it has no values")));
     }

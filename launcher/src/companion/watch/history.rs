@@ -1,5 +1,6 @@
 //! RAM and CPU over time, as far as they are known: bounded, whatever the length of the run.
 
+use gpu_track_collector::model::sorting::Sorting;
 use std::cmp::Reverse;
 
 /// Most stretches that are kept. Beyond that, neighbours become one.
@@ -76,7 +77,7 @@ impl History {
     pub(super) fn largest_commands(&self, most: usize) -> Vec<&str> {
         let mut all: Vec<(&str, u64)> =
             self.commands.iter().map(|(name, largest_bytes)| (name.as_str(), *largest_bytes)).collect();
-        all.sort_by_key(|(name, largest_bytes)| (Reverse(*largest_bytes), *name));
+        all.order_by_key(|(name, largest_bytes)| (Reverse(*largest_bytes), *name));
         all.into_iter().take(most).map(|(name, _)| name).collect()
     }
 

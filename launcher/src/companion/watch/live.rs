@@ -6,6 +6,7 @@ use std::path::Path;
 use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 use gpu_track_abi::table::{GpuEntry, ProcessEntry};
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::segment::live::LiveFile;
 use gpu_track_collector::{live_cpu_percent, live_figures, was_killed};
 
@@ -246,7 +247,7 @@ fn split_by_rss(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
         (name.to_owned(), (part * ram_bytes as f64) as u64)
     };
     let mut shares: Vec<(String, u64)> = rss.into_iter().map(share).collect();
-    shares.sort_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
+    shares.order_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
     shares
 }
 

@@ -6,6 +6,7 @@ use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
 use gpu_track_collector::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::{Crash, Report, Usable};
 use gpu_track_collector::model::signal::signal_name;
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::model::time_groups::{ByTimeGroup, TimeGroup};
 use gpu_track_collector::model::tree_sample::GpuSample;
 use gpu_track_collector::read_recording;
@@ -106,7 +107,7 @@ impl Replay {
         let point = self.recording.over_time.times().take_while(|(_, end_s)| *end_s < at_s).count();
         let mut commands = self.ram_by_command(point);
         if let Some(commands) = &mut commands {
-            commands.sort_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
+            commands.order_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
         }
         let is_live = |process: &&RecordedProcess| {
             process.start_ns <= at_ns && (at_ns < process.end_ns() || process.is_still_running)

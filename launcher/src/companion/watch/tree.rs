@@ -1,5 +1,6 @@
 //! The rows of the process tree. Siblings of one command share a row, unless the user asks for a row for each process.
 
+use gpu_track_collector::model::sorting::Sorting;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -125,7 +126,7 @@ fn add_ended(rows: &mut Vec<Row>, mut ended: BTreeMap<&str, EndedCommand>) {
         row.ended = ended.remove(row.command.as_str());
     }
     let mut rest: Vec<(&str, EndedCommand)> = ended.into_iter().collect();
-    rest.sort_by_key(|(_, of)| std::cmp::Reverse(of.count));
+    rest.order_by_key(|(_, of)| std::cmp::Reverse(of.count));
     rows.extend(rest.into_iter().map(|(name, of)| Row {
         key: vec![(name.into(), None)],
         command: name.to_owned(),
@@ -183,7 +184,7 @@ impl Builder<'_> {
             .collect();
         let sort = self.shape.sort;
         // A stable sort: those that are alike stay in the order of their names.
-        rows.sort_by(|(a, _), (b, _)| match sort {
+        rows.order_by(|(a, _), (b, _)| match sort {
             Sort::Rss => b.rss_bytes.cmp(&a.rss_bytes),
             Sort::Cpu => cpu_sort_key(b).total_cmp(&cpu_sort_key(a)),
             Sort::Gpu => b.gpu_bytes.cmp(&a.gpu_bytes),

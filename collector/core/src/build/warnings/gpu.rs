@@ -8,6 +8,7 @@ use super::gpu_names::names;
 use crate::model::counts_in_words::{processes, times};
 use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, Missing, Vendor};
 use crate::model::report::{Stage, Topic, Warning};
+use crate::model::sorting::Sorting;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::{DeviceUsage, Loss};
@@ -84,7 +85,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     all.extend(Weight::Total, figures, short_energy(usage, run_s));
     all.extend(Weight::Total, figures, short_utilization(usage, run_s));
     all.extend(Weight::Remark, Topic::IdleGpu, idle(usage));
-    all.0.sort_by_key(|(weight, _)| *weight);
+    all.0.order_by_key(|(weight, _)| *weight);
     all.0.into_iter().map(|(_, warning)| warning).collect()
 }
 

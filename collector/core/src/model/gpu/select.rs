@@ -1,5 +1,6 @@
 //! Which devices are tracked: those that the user named, or that the command may see.
 
+use crate::model::sorting::Sorting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{GpuConfig, Vendor, Visible};
@@ -133,7 +134,7 @@ fn nameable<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     let has_part = |device: &Device| devices.iter().any(|part| part.parent.as_ref() == Some(&device.id));
     let is_divided = |device: &Device| device.index.is_none() && has_part(device);
     let mut nameable: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
-    nameable.sort_by_key(|device| device.index);
+    nameable.order_by_key(|device| device.index);
     nameable
 }
 

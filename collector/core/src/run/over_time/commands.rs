@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::axis::AxisPosition;
 use super::track::{Track, Values};
+use crate::model::sorting::Sorting;
 use crate::model::tree_sample::CommandSample;
 use crate::run::sampling::Sample;
 use crate::run::tree::Tree;
@@ -116,9 +117,9 @@ impl Commands {
     /// one with least CPU time is merged.
     fn merge_least(&mut self) {
         let mut by_ram: Vec<usize> = (0..self.kept.len()).collect();
-        by_ram.sort_by_key(|index| Reverse(self.kept[*index].max_ram_bytes));
+        by_ram.order_by_key(|index| Reverse(self.kept[*index].max_ram_bytes));
         let mut rest = by_ram.split_off(MAX_TRACKS / 2);
-        rest.sort_by_key(|index| Reverse(self.kept[*index].cpu_ns));
+        rest.order_by_key(|index| Reverse(self.kept[*index].cpu_ns));
         let Some(least) = rest.last() else { return };
         let CommandTracks { ram_bytes, cpu_percent, .. } = self.kept.remove(*least);
         self.others += 1;
@@ -151,7 +152,7 @@ pub(in crate::run) fn by_command(tree: &Tree, sample: &Sample) -> Vec<CommandSam
     }
     let named = by_name.into_iter().map(|(name, sums)| CommandSample { command: Arc::clone(name), ..sums });
     let mut all: Vec<CommandSample> = named.collect();
-    all.sort_unstable_by(|a, b| b.added_bytes.cmp(&a.added_bytes).then_with(|| a.command.cmp(&b.command)));
+    all.order_by(|a, b| b.added_bytes.cmp(&a.added_bytes).then_with(|| a.command.cmp(&b.command)));
     all
 }
 

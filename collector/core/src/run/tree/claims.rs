@@ -20,6 +20,7 @@ use super::cpu::OwnUsage;
 use super::process::Claim;
 use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Quality, Tree};
+use crate::model::sorting::Sorting;
 
 impl Tree {
     /// Charges the most likely reaper of an ended process that has no REAPED record: see the head of this file. A parent that may
@@ -263,7 +264,7 @@ fn best_of_all_sets(sizes: &[u64], room: u64) -> Vec<bool> {
 /// Chooses each size that still fits beside those chosen before, the largest first.
 fn largest_first(sizes: &[u64], room: u64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));
+    order.order_by_key(|at| std::cmp::Reverse(sizes[*at]));
     let mut is_chosen = vec![false; sizes.len()];
     let mut room_left = room;
     for at in order {

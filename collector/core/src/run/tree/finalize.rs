@@ -11,6 +11,7 @@ use super::summary::ProcessSummary;
 use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
+use crate::model::sorting::Sorting;
 use crate::run::push_last;
 
 impl Tree {
@@ -159,7 +160,7 @@ impl Tree {
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let depths = self.depths(&ids);
         let was_killed = |id: &ProcessId| self.processes.get(id).is_some_and(Process::was_killed);
-        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
+        ids.order_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
         ids
     }
 

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::{CommandHolders, Holder, OtherHolders};
+use crate::model::sorting::Sorting;
 use crate::run::sampling::{Held, Sample};
 use crate::run::tree::{Contribution, LiveInterval, Process, Tree};
 
@@ -166,7 +167,7 @@ impl HoldersByCommand {
     /// first. If a command that went to `others` comes again, it counts as one more command.
     pub(super) fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
-        all.sort_unstable_by(|(a_name, a), (b_name, b)| {
+        all.order_by(|(a_name, a), (b_name, b)| {
             let largest_first = (b.added_bytes, b.count).cmp(&(a.added_bytes, a.count));
             largest_first.then_with(|| a_name.cmp(b_name))
         });
@@ -197,7 +198,7 @@ fn live_holders<'a>(tree: &'a Tree, sample: &'a Sample) -> impl Iterator<Item = 
 /// The [`MAX_LISTED`] largest holders by RSS, the largest first. Those without memory are left out.
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders.retain(|holder| holder.rss_bytes > 0);
-    holders.sort_unstable_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
+    holders.order_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
     holders.truncate(MAX_LISTED);
     holders
 }
@@ -222,7 +223,7 @@ fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
 /// all that time. A process that is in both counts once, with the larger figures. Returns the [`MAX_LISTED`] largest by RSS.
 fn with_memory_of_intervals(mut holders: Vec<Holder>, intervals: &[&LiveInterval]) -> Vec<Holder> {
     let mut memory: Vec<_> = intervals.iter().filter(|interval| !interval.is_process).collect();
-    memory.sort_unstable_by_key(|interval| Reverse(interval.rss_bytes));
+    memory.order_by_key(|interval| Reverse(interval.rss_bytes));
     for interval in memory.into_iter().take(MAX_LISTED) {
         let Contribution { added_bytes, private_bytes, .. } = interval.memory;
         let is_known = |unread_bytes| is_private_known(unread_bytes, interval.rss_bytes);

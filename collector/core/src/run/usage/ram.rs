@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::groups::Groups;
 use crate::model::ids::ProcessId;
+use crate::model::sorting::Sorting;
 use crate::run::sampling::Sample;
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::tree::{LiveInterval, Tree};
@@ -164,7 +165,7 @@ impl Window {
             steps.push(Step { at_ns: start, sign: 1, interval });
             steps.push(Step { at_ns: end, sign: -1, interval });
         }
-        steps.sort_unstable_by_key(|step| (step.at_ns, step.sign));
+        steps.order_by_key(|step| (step.at_ns, step.sign));
         steps
     }
 
@@ -189,7 +190,7 @@ impl Window {
         let (processes, mut memory): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.intervals).into_iter().partition(|interval| interval.is_process);
         memory.retain(|interval| interval.memory.added_bytes >= KEPT_BYTES);
-        memory.sort_by_key(|interval| std::cmp::Reverse(interval.memory.added_bytes));
+        memory.order_by_key(|interval| std::cmp::Reverse(interval.memory.added_bytes));
         memory.truncate(KEPT_INTERVALS);
         let with_memory: FxHashSet<ProcessId> = memory.iter().map(|interval| interval.id).collect();
         let processes = processes.into_iter().filter(|interval| with_memory.contains(&interval.id));

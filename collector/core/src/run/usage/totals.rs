@@ -11,6 +11,7 @@ use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Exit, OTHER_COMMANDS, Peaks, Running};
+use crate::model::sorting::Sorting;
 use crate::run::elsewhere::Elsewhere;
 use crate::run::tree::{Layer, MissingRam, ProcessSummary, Quality, Rusage};
 
@@ -219,7 +220,7 @@ impl Totals {
     /// Lists the sums by command name, most CPU time first.
     pub(crate) fn by_command(&self) -> Vec<CommandUsage> {
         let mut list: Vec<_> = self.commands.iter().map(|(name, command)| command.usage(name)).collect();
-        list.sort_by(|a, b| {
+        list.order_by(|a, b| {
             let key = |c: &CommandUsage| c.cpu_s.unwrap_or(0.0);
             key(b).total_cmp(&key(a)).then_with(|| a.command.cmp(&b.command))
         });
@@ -234,7 +235,7 @@ impl Totals {
             all.select_nth_unstable_by(most, by_count);
             all.truncate(most);
         }
-        all.sort_unstable_by(by_count);
+        all.order_by(by_count);
         (all.into_iter().map(|(name, command)| command.usage(name)).collect(), others as u64)
     }
 

@@ -9,6 +9,7 @@ use super::time::Time;
 use crate::figures::short;
 use crate::html::colours;
 use crate::model::report::{Cause, CommandSeries, CoresSource, MemorySource, Report};
+use crate::model::sorting::Sorting;
 use crate::over_time::Joining;
 use crate::quote;
 use crate::sections::{busy_cores, cause};
@@ -196,7 +197,7 @@ fn mean_over_time(time: &Time, values: &[Option<f64>]) -> Option<f64> {
 /// Orders layers by size, the number beside each. The largest comes first, which is at the bottom of the stack.
 fn largest_first(layers: impl Iterator<Item = (f64, Layer)>) -> Vec<Layer> {
     let mut layers: Vec<(f64, Layer)> = layers.collect();
-    layers.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    layers.order_by(|(a, _), (b, _)| b.total_cmp(a));
     layers.into_iter().map(|(_, layer)| layer).collect()
 }
 

@@ -11,6 +11,7 @@ use crate::html::colours;
 use crate::html::escape::escape;
 use crate::html::table::scrolling;
 use crate::model::report::{CommandSeries, HeavyProcess, ProcessUsage, Report, Stage, TaskUsage, task_count};
+use crate::model::sorting::Sorting;
 use crate::over_time::Joining;
 use crate::quote;
 use crate::sections::most_at_once;
@@ -126,7 +127,7 @@ fn bars(report: &Report) -> Vec<Bar<'_>> {
         Some(Bar { process, start_s, end: end(report, usage, start_s), command_start_s })
     });
     let mut bars: Vec<Bar> = bars.take(MOST_BARS).collect();
-    bars.sort_by(|a, b| {
+    bars.order_by(|a, b| {
         a.command_start_s
             .total_cmp(&b.command_start_s)
             .then_with(|| a.process.usage.command.cmp(&b.process.usage.command))
@@ -189,7 +190,7 @@ pub(super) fn tasks(report: &Report, time: &Time) -> Option<Figure> {
     if bars.is_empty() {
         return None;
     }
-    bars.sort_by(|(a, _, _), (b, _, _)| a.total_cmp(b));
+    bars.order_by(|(a, _, _), (b, _, _)| a.total_cmp(b));
     let draw_task = |(at, (start_s, wall_s, task)): (usize, &(f64, f64, &TaskUsage))| {
         let title = task.title();
         let cut = |columns| quote::cut_middle(&quote::escape(&title), columns);

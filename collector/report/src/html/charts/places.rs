@@ -13,6 +13,7 @@ use crate::figures::{short, thousands};
 use crate::html::colours::PLACES;
 use crate::model::host_name;
 use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
+use crate::model::sorting::Sorting;
 use crate::model::style::RamUnit;
 use crate::over_time::Joining;
 use crate::quote;
@@ -262,7 +263,7 @@ fn without_domains(names: &[String]) -> Vec<String> {
 /// Orders places by size, the largest first. Places of an unknown size are last.
 fn largest_first(mut places: Vec<Place>) -> Vec<Place> {
     let key = |place: &Place| place.size.unwrap_or(f64::NEG_INFINITY);
-    places.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    places.order_by(|a, b| key(b).total_cmp(&key(a)));
     places
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::model::gpu::{Device, Figure, Missing, Reading, Vendor};
+use crate::model::sorting::Sorting;
 
 /// A device's directories.
 #[derive(Debug, Clone)]
@@ -52,7 +53,7 @@ impl Hwmon {
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         // The directory with the driver's name comes first (`false` is before `true`), then by number.
-        paths.sort_by_key(|path| (line(&path.join("name")).as_deref() != Some(driver), number(path)));
+        paths.order_by_key(|path| (line(&path.join("name")).as_deref() != Some(driver), number(path)));
         let path = paths.into_iter().next()?;
         let files =
             fs::read_dir(&path).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -122,7 +123,7 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
         .filter_map(|e| e.file_name().into_string().ok())
         .filter(|name| is_card(name))
         .collect();
-    names.sort_by_key(|name| (name.len(), name.clone()));
+    names.order_by_key(|name| (name.len(), name.clone()));
     let mut cards: Vec<Card> =
         names.iter().filter_map(|name| card(sys, &sys.join("class/drm").join(name))).collect();
     // Variables such as ROCR_VISIBLE_DEVICES count the devices of one maker only.

@@ -6,6 +6,7 @@
 //! is a visit. Memory and the process lists come first: what they miss is lost, while counters and the driver's own samples can be
 //! read later. Where the lists can't be read each time, the memory in use shows whether they have changed.
 
+use crate::model::sorting::Sorting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::budget::Budget;
@@ -292,7 +293,7 @@ impl Plan {
     fn all_at_end(&self) -> VecDeque<(Option<String>, Vec<Kind>)> {
         // The device whose energy was read longest ago comes first.
         let mut devices: Vec<_> = self.due.iter().filter(|(id, _)| id.is_some()).collect();
-        devices.sort_by_key(|(_, due)| due.get(&Kind::Energy).copied());
+        devices.order_by_key(|(_, due)| due.get(&Kind::Energy).copied());
         let visits = |kinds: &[Kind]| -> Vec<(Option<String>, Vec<Kind>)> {
             let of_device = |id: &Option<String>| {
                 kinds.iter().copied().filter(|kind| !self.is_never(id, *kind)).collect::<Vec<_>>()

@@ -8,6 +8,7 @@ use super::api::{Api, Failure, call, code, list, number};
 use super::policy;
 use super::process_lists;
 use crate::model::gpu::{Busy, ProcessBusy, Reading};
+use crate::model::sorting::Sorting;
 use crate::sys::clock;
 
 /// nvml.h, `NVML_GPU_UTILIZATION_SAMPLES`.
@@ -337,7 +338,7 @@ fn own_samples(
         .into_iter()
         .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
         .collect();
-    read.sort_by_key(|(at_us, _)| *at_us);
+    read.order_by_key(|(at_us, _)| *at_us);
     Ok(read)
 }
 

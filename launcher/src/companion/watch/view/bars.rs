@@ -1,6 +1,7 @@
 //! The title, and bars of what the run uses against what it may use.
 
 use gpu_track_collector::model::gpu::gpu_figure::GpuFigure;
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::model::time_groups::{ByTimeGroup, TimeGroup};
 use gpu_track_collector::report::{figures, quote};
 
@@ -105,7 +106,7 @@ fn told_states(time_percent: &ByTimeGroup<f64>) -> String {
     let mut parts: Vec<(f64, TimeGroup)> =
         TimeGroup::ALL.map(|group| (*time_percent.of(group), group)).into();
     parts.retain(|(percent, _)| *percent >= LEAST_PERCENT);
-    parts.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    parts.order_by(|(a, _), (b, _)| b.total_cmp(a));
     let parts: Vec<String> =
         parts.into_iter().map(|(percent, group)| format!("{} {percent:.0}%", group.label())).collect();
     parts.join(", ")

@@ -1,6 +1,7 @@
 //! RAM from the start of the run, stacked by command, and CPU below it. On a terminal with colours a command has a colour, elsewhere a
 //! letter.
 
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::report::{figures, quote};
 
 use super::canvas::{Canvas, Look};
@@ -184,7 +185,7 @@ fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let bytes_of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
     let mut entries: Vec<(usize, &str, Option<u64>)> =
         names.iter().enumerate().map(|(rank, name)| (rank, *name, bytes_of(name))).collect();
-    entries.sort_by_key(|(rank, _, bytes)| (std::cmp::Reverse(*bytes), *rank));
+    entries.order_by_key(|(rank, _, bytes)| (std::cmp::Reverse(*bytes), *rank));
     let at = format!("at {}", figures::readable(model.frame.at_s));
     let mut left = canvas.width().saturating_sub(quote::width(&at));
     let mut pieces = vec![(at, Look::Dim)];

@@ -1,6 +1,7 @@
 //! Alerts that are on, GPUs with the run's processes on them, how figures are known, and what happened.
 
 use gpu_track_collector::model::gpu::gpu_figure::GpuFigure;
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::report::quote;
 
 use super::canvas::{Canvas, Look};
@@ -40,7 +41,7 @@ fn gpu_users(model: &Model) -> Vec<(u64, String)> {
         Some((bytes, format!("{} [{pid}] {}", process.command, some_bytes(Some(bytes), model.unit))))
     };
     let mut users: Vec<(u64, String)> = model.frame.listed.iter().filter_map(user).collect();
-    users.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    users.order_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     users
 }
 

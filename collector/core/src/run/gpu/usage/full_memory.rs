@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::gpu::Device;
+use crate::model::sorting::Sorting;
 
 /// From this part on, memory counts as exhausted: allocations come in blocks of 2 MiB and more, and what is free may be in pieces.
 const EXHAUSTED: f64 = 0.97;
@@ -42,7 +43,7 @@ impl FullMemory {
         }
         let mut holders: Vec<_> =
             by_process.iter().filter_map(|(id, bytes)| Some((*id, (*bytes)?))).collect();
-        holders.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        holders.order_by_key(|(_, bytes)| Reverse(*bytes));
         holders.truncate(MAX_HOLDERS);
         (!holders.is_empty()).then_some(Self { at_ns, used_bytes, total_bytes, holders })
     }

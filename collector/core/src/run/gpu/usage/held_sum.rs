@@ -7,6 +7,7 @@
 //! A sum is open until each other device was read again. Meanwhile it counts with what is known, so a device that stops answering
 //! holds no sum up.
 
+use crate::model::sorting::Sorting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -100,7 +101,7 @@ impl<T: Amount> HeldSum<T> {
                 None => kept.push(open),
             }
         }
-        kept.sort_by_key(|open| open.at_ns);
+        kept.order_by_key(|open| open.at_ns);
         // Readings that came late can leave more. Then the oldest are kept, which await the fewest devices.
         kept.truncate(2 * self.last.len());
         self.open = kept;
