@@ -1,6 +1,7 @@
 //! Programs that hand work to a daemon or to another host, such as docker and ssh. The processes that do this work are not
 //! descendants of such a program, so they write no records. The collector knows which subcommands hand work over.
 
+use crate::layout::{NODES_BY_SRUN, NODES_BY_SSH};
 use crate::path::file_name;
 
 /// Whether a program of this name or path can start work elsewhere. The names are code and not a table, because pointers in a table
@@ -35,6 +36,33 @@ pub fn is_client(program: &[u8]) -> bool {
     )
 }
 
+/// Whether a program of this name or path is an MPI launcher, which starts ranks also on other nodes.
+pub fn is_mpi_launcher(program: &[u8]) -> bool {
+    let name = file_name(program);
+    name.starts_with(b"mpirun") || name.starts_with(b"mpiexec") || matches!(name, b"orterun" | b"prterun")
+}
+
+/// Whether a program that is about to start reaches other nodes `by` this way, so that the launcher has to be told: it is srun, or it is
+/// to start an agent there (by ssh, or by what the user has in its place). `arguments`: those of the program, with its name or path
+/// first.
+pub fn reaches_nodes<'a>(by: u32, mut arguments: impl Iterator<Item = &'a [u8]>) -> bool {
+    match by {
+        NODES_BY_SRUN => {
+            let is_srun = arguments.next().is_some_and(|program| file_name(program) == b"srun");
+            // It starts nothing then.
+            let only_tells = |first: &[u8]| matches!(first, b"-V" | b"--version" | b"--help" | b"--usage");
+            is_srun && !arguments.next().is_some_and(only_tells)
+        }
+        NODES_BY_SSH => arguments.any(starts_agent),
+        _ => false,
+    }
+}
+
+/// Whether an argument, which can be a script for ssh, has the option that makes gpu-track-run an agent.
+fn starts_agent(argument: &[u8]) -> bool {
+    (0..argument.len()).any(|at| argument.get(at..).is_some_and(|rest| rest.starts_with(b" --agent ")))
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -48,5 +76,23 @@ mod tests {
                 .iter()
                 .any(|name| is_client(name))
         );
+    }
+
+    // Requirement: NODE-66
+    #[test]
+    fn programs_that_reach_nodes_are_srun_and_what_starts_an_agent() {
+        let by = |by, line: &[&str]| reaches_nodes(by, line.iter().map(|word| word.as_bytes()));
+        let agent = "printf 'a --agent b' | sh -s orted";
+        for line in [&["/usr/bin/srun", "-n", "2", "./app"][..], &["srun", "./app", "--version"]] {
+            assert!(by(NODES_BY_SRUN, line) && !by(NODES_BY_SSH, line), "{line:?}");
+        }
+        for line in [&["ssh", "-x", "n2", agent][..], &["/usr/bin/oarsh", "n2", "sh -c 'exec a --agent b'"]] {
+            assert!(by(NODES_BY_SSH, line) && !by(NODES_BY_SRUN, line), "{line:?}");
+        }
+        for line in [&[][..], &[""], &["ssh"], &["ssh", "n2", "orted"], &["srun", "-V"], &["sbatch", "srun"]]
+        {
+            assert!(!by(NODES_BY_SRUN, line) && !by(NODES_BY_SSH, line), "{line:?}");
+        }
+        assert!(is_mpi_launcher(b"/opt/bin/mpiexec.hydra") && !is_mpi_launcher(b"/opt/mpirun/app"));
     }
 }

@@ -58,6 +58,21 @@ pub const STATE_CLOSED: u32 = 2;
 /// [`Header::state`]: the session takes records, and the reader sleeps until one comes.
 pub const STATE_RESTING: u32 = 3;
 
+/// [`Header::nodes`]: no process has to tell the launcher anything.
+pub const NODES_NONE: u32 = 0;
+
+/// [`Header::nodes`]: the launcher is to be told before the first srun.
+pub const NODES_BY_SRUN: u32 = 1;
+
+/// [`Header::nodes`]: the launcher is to be told before the first ssh that starts an agent.
+pub const NODES_BY_SSH: u32 = 2;
+
+/// [`Header::nodes`]: a process has told the launcher, and waits until this value changes.
+pub const NODES_ASKED: u32 = 3;
+
+/// [`Header::nodes`]: a process has told the launcher, and no process waits any more.
+pub const NODES_GIVEN_UP: u32 = 4;
+
 /// A counter on a cache line of its own, so that writers and reader do not slow each other down.
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);
@@ -105,6 +120,9 @@ pub struct Header {
     pub task_names: [AtomicU8; NAMES_BYTES],
     /// The hashes of the launcher's own [`crate::task::TaskKeys`]: these marks are no task of the run.
     pub task_baseline: [u32; KINDS],
+    /// Which programs reach other nodes, so that the launcher has to prepare for them, and whether one is about to start: `NODES_*`. A
+    /// futex.
+    pub nodes: AtomicU32,
 }
 
 const _: () = {

@@ -110,6 +110,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
     options.rank = patterns.rank_number;
+    check_limits_of_nodes(&mut options)?;
     options.joint_job = joint_job(&options, patterns);
     // Returned before places are found: the time in their names is that of the run that is shown.
     if options.information.last {
@@ -163,7 +164,6 @@ fn prepare_run(options: &mut Options, as_gpu_tracker: bool) -> Result<(), UsageE
     if as_gpu_tracker {
         gpu_tracker::apply_to(options);
     }
-    check_limits_of_nodes(options)?;
     prepare_bundles(options)?;
     if options.command.attach.is_some() {
         check_attached(options)?;
@@ -184,20 +184,22 @@ fn prepare_run(options: &mut Options, as_gpu_tracker: bool) -> Result<(), UsageE
     Ok(())
 }
 
-/// Refuses limits of idleness in a run over several nodes: the launcher's node may wait while others work.
+/// Keeps limits of idleness and other nodes apart: the launcher's node may wait while others work. With such a limit, other nodes are
+/// not tracked.
 ///
 /// # Errors
-/// If the run tracks other nodes and has such a limit.
-fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
+/// If the run has such a limit, and the user has asked for other nodes.
+fn check_limits_of_nodes(options: &mut Options) -> Result<(), UsageError> {
     let is_of_idleness = |limit: &&Rule| matches!(limit.quantity, Quantity::Stall | Quantity::GpuIdle);
-    let limit = options.tracking.limits.list.iter().find(is_of_idleness);
-    match limit.filter(|_| options.preparations.tracks_nodes()) {
-        Some(limit) => Err(UsageError::of_option(
+    let Some(limit) = options.tracking.limits.list.iter().find(is_of_idleness) else { return Ok(()) };
+    if options.preparations.asks_for_nodes() && options.preparations.tracks_nodes() {
+        return Err(UsageError::of_option(
             rules::option_of(limit),
             format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
-        )),
-        None => Ok(()),
+        ));
     }
+    options.preparations.nodes = Some(false);
+    Ok(())
 }
 
 /// Makes the directory of `--record`, if it is given. The option gets the absolute path without symbolic links: the collector's working

@@ -34,7 +34,7 @@ use crate::cli::{Options, PatternValues, Request, UsageError};
 use crate::companion::{gpu_list, last, recover};
 use crate::containers::podman::{self, HOOK};
 use crate::containers::proxy::{self, PROXY};
-use crate::nodes::{NodeRun, RankLock};
+use crate::nodes::{NodeRun, Prepared, RankLock};
 use crate::process::{exit, own_stack};
 use crate::run::relay::{self, Part};
 use crate::run::start::{self, Held};
@@ -80,6 +80,8 @@ fn serve_helper(line: &[OsString]) -> i32 {
         PROXY => proxy::serve(args),
         HOOK => podman::serve_hook(args),
         runner::RUNNER => runner::serve(args),
+        nodes::STARTER => nodes::serve_starter(args),
+        nodes::MERGER => nodes::serve_merger(args),
         name if name::is_collector(name) => collector_process::serve(args, nodes::make_joint_report),
         _ => None,
     };
@@ -143,13 +145,12 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     });
     options.report.spare = keep::spare_places(&keep::own_variable);
     // It does nothing unless this is an agent: the launcher on another node of a run.
-    match nodes::prepare_agent(&mut options) {
-        Ok(None) => {}
-        Ok(Some(status)) => return Ok(status),
+    let agent = match nodes::prepare_agent(&mut options) {
+        Ok(Prepared::Goes(agent)) => agent,
+        Ok(Prepared::Ends(status)) => return Ok(status),
         Err(error) => return Ok(start::not_executed(&options, &error)),
-    }
+    };
     let lacks_nodes = options.preparations.lacks_nodes();
-    options.report.asks_for_nodes = lacks_nodes || options.preparations.tracks_nodes();
     let nodes_note =
         lacks_nodes.then(|| "--nodes: only this node is tracked: GPU_TRACK_NODES is \"never\"".to_owned());
     let notes = [options.without_effect.clone(), gpu_list::check_selected(&options.gpu)?, nodes_note];
@@ -160,7 +161,7 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     let is_joint = options.joint_job.is_some();
     let mut locks = if is_joint { Vec::new() } else { cli::locks(&mut options.report)? };
     let nodes = nodes::are_tracked(&options);
-    let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
+    let nodes = nodes.then(|| NodeRun::prepare(&mut options)).flatten();
     let tracking = cli::make_tracking_files(&mut options)?;
     // Last: other ranks count on a rank that has joined them, so nothing may refuse its run from here on.
     let ranks = RankLock::prepare(&mut options);
@@ -168,5 +169,8 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
         // The only place of a rank that has joined is its own file in the ranks' directory. No other run writes to that file.
         locks = if ranks.is_some() { vec![None] } else { cli::locks(&mut options.report)? };
     }
-    Ok(start::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
+    Ok(start::run(
+        &options,
+        Held { locks: locks.into(), tracking, nodes, agent, ranks, attachment, ready_fd },
+    ))
 }

@@ -306,6 +306,28 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
     };
 }
 
+/// Waits on a futex in shared memory while it has this value, at most until `deadline_ns`, CLOCK_MONOTONIC nanoseconds, or until a
+/// signal comes. Returns whether it may be waited for again.
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> bool {
+    let deadline = [deadline_ns / 1_000_000_000, deadline_ns % 1_000_000_000];
+    let operation = libc::FUTEX_WAIT_BITSET as usize;
+    let any = libc::FUTEX_BITSET_MATCH_ANY as u32 as usize;
+    // SAFETY: the reference keeps the word's address valid, and the kernel reads a struct timespec, which is two words.
+    let result = unsafe {
+        call(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, operation, value as usize, deadline.as_ptr() as usize, 0, any],
+        )
+    };
+    result == 0 || result == -(libc::EINTR as isize) || result == -(libc::EAGAIN as isize)
+}
+
+/// Sends a signal to a process. Returns whether that worked.
+pub(crate) fn kill(pid: u32, signal: c_int) -> bool {
+    // SAFETY: the call takes no pointer.
+    unsafe { call(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) == 0 }
+}
+
 /// Whether the kernel reaps the caller's children itself (SIGCHLD ignored, or SA_NOCLDWAIT; wait(2)).
 pub(crate) fn ignores_sigchld() -> bool {
     // The kernel's struct sigaction: handler, flags, restorer, mask, one word each.

@@ -15,23 +15,25 @@ use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
 
 /// Starts a daemon as Open MPI does on another node, and ends with its status.
-const START_DAEMON: &str = "sh -c \"$OMPI_MCA_orte_launch_agent a 'b c'\"";
+const START_DAEMON: &str = "ssh $(uname -n) \"$OMPI_MCA_orte_launch_agent a 'b c'\"";
 
-/// A directory with a daemon of Open MPI's name, which does this.
+/// A directory with a daemon of Open MPI's name, which does this, and an ssh that stays on this node.
 fn daemon(script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("orted");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, script) in [("orted", script), ("ssh", "shift; exec sh -c \"$*\"")] {
+        let path = directory.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     directory
 }
 
 /// A run over several nodes, with such a daemon in PATH.
 fn over_nodes(script: &str, daemon: &Path) -> Tracked {
     let path = format!("{}:{}", daemon.display(), std::env::var("PATH").unwrap());
-    tracked(["sh", "-c", script])
-        .options(&["--nodes=auto"])
-        .with(move |command| command.env("PATH", path).env_remove("OMPI_MCA_orte_launch_agent"))
+    tracked(["sh", "-c", script]).with(move |command| {
+        command.env("PATH", path).env("GPU_TRACK_NODES", "auto").env_remove("OMPI_MCA_orte_launch_agent")
+    })
 }
 
 fn files(report: &Value) -> (u64, u64) {
@@ -54,6 +56,27 @@ fn reports_of_launcher_and_agent_become_one_that_ends_as_the_command_ended() {
     assert_eq!(report.at("exit.code"), 3);
 }
 
+// Requirement: NODE-67
+#[test]
+fn file_has_the_report_of_all_nodes_while_the_run_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, go) = (directory.path().join("r.json"), directory.path().join("go"));
+    let daemon = daemon(&format!("/bin/true; until [ -e {} ]; do sleep 0.05; done; exit 5", go.display()));
+    let running =
+        over_nodes(START_DAEMON, daemon.path()).only_options(&["-q", "-o", report.to_str().unwrap()]).start();
+    let read = || serde_json::from_slice::<Value>(&fs::read(&report).ok()?).ok();
+    let is_of_all = |report: &Value| report["merged"]["files"]["read"] == 2;
+    wait_until("the report of all so far", || read().as_ref().is_some_and(is_of_all));
+    assert_eq!(
+        (&read().unwrap()["stage"], read().is_some_and(|now| is_of_all(&now))),
+        (&"so_far".into(), true)
+    );
+    fs::write(&go, "").unwrap();
+    let run = running.wait();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(5), ""));
+    assert_eq!((files(&read().unwrap()), &read().unwrap()["stage"]), ((2, 0), &"final".into()));
+}
+
 // Requirement: NODE-10
 #[test]
 fn summary_comes_once_and_leaves_no_directory() {
@@ -61,7 +84,7 @@ fn summary_comes_once_and_leaves_no_directory() {
     let state = tempfile::tempdir().unwrap();
     let home = state.path().to_owned();
     let run = over_nodes(START_DAEMON, daemon.path())
-        .only_options(&["--nodes=auto"])
+        .only_options(&[])
         .with(move |command| command.env("XDG_STATE_HOME", home).env("GPU_TRACK_KEEP", "1"))
         .run();
     assert_eq!(run.stderr.matches("exit 0 after").count(), 1, "{}", run.stderr);
@@ -238,32 +261,91 @@ fn silent_and_hostile_nodes_are_named_and_change_no_figure_of_others() {
 fn run_that_is_refused_leaves_the_directory_of_the_one_that_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("r.json");
-    let options = ["--nodes=auto", "-q", "-o", report.to_str().unwrap()];
-    let script = format!("{BINARY} {} -- true; [ $? = 2 ] && ls {}.d", options.join(" "), report.display());
-    let run = tracked(["sh", "-c", &script]).only_options(&options).run();
+    let (daemon, options) = (daemon("exit 0"), ["-q", "-o", report.to_str().unwrap()]);
+    let script = format!(
+        "{START_DAEMON}; {BINARY} {} -- true; [ $? = 2 ] && ls {}.d",
+        options.join(" "),
+        report.display()
+    );
+    let run = over_nodes(&script, daemon.path()).only_options(&options).run();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert!(run.stdout.contains(".json\n") && run.stdout.contains("run\n"), "{}", run.stdout);
+}
+
+/// Other programs could hand the variables on to a job that they submit.
+// Requirement: NODE-66
+#[test]
+fn only_an_mpi_launcher_gets_what_starts_agents_unless_it_is_asked_for() {
+    let directory = daemon("exit 0");
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+    for name in ["mpirun", "mpiexec.hydra", "prterun", "app"] {
+        let program = directory.path().join(name);
+        fs::write(&program, "#!/bin/sh\nenv\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let has_variables = |command: &[&str], nodes: &'static str| {
+            let path = path.clone();
+            let run = tracked(command.iter().copied()).with(move |command| {
+                command
+                    .env("PATH", path)
+                    .env("GPU_TRACK_NODES", nodes)
+                    .env_remove("OMPI_MCA_orte_launch_agent")
+            });
+            let run = run.run();
+            run.assert_clean(0);
+            let names = ["OMPI_MCA_orte_launch_agent=", "HYDRA_LAUNCHER_EXEC=", "GPU_TRACK_AGENT="];
+            names.map(|name| run.stdout.contains(&format!("\n{name}")))
+        };
+        let is_launcher = name != "app";
+        assert_eq!(has_variables(&[name], ""), [is_launcher; 3], "{name}");
+        assert_eq!(has_variables(&["timeout", "60", name], ""), [is_launcher; 3], "{name}");
+        assert_eq!(has_variables(&["sh", "-c", &format!("{name}; :")], ""), [false; 3], "{name}");
+        assert_eq!(has_variables(&[name], "auto"), [true; 3], "{name}");
+        assert_eq!(has_variables(&[name], "off"), [false; 3], "{name}");
+    }
+}
+
+// Requirement: NODE-66
+#[test]
+fn run_on_one_node_has_no_directory_and_the_first_agent_makes_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let daemon = daemon("exit 0");
+    let look = format!("[ -e {}.d ] && echo there || echo not there", report.display());
+    let script = format!("ssh $(uname -n) true; {look}; {START_DAEMON}; {look}");
+    let run = over_nodes(&script, daemon.path()).only_options(&["-q", "-o", report.to_str().unwrap()]).run();
+    assert_eq!((run.status.code(), &*run.stdout), (Some(0), "not there\nthere\n"), "{}", run.stderr);
+    // A run on one node: its report is as without.
+    let run = over_nodes("ssh $(uname -n) true", daemon.path()).run();
+    assert!(run.assert_clean(0).0["merged"].is_null());
 }
 
 // Requirement: NODE-12, NODE-58, NODE-59
 #[test]
 fn run_goes_on_where_other_nodes_cannot_be_tracked() {
     // A directory of the user's is in the way.
+    let daemon = daemon("exit 3");
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("r.json");
     fs::create_dir(directory.path().join("r.json.d")).unwrap();
     fs::write(directory.path().join("r.json.d/thesis"), "").unwrap();
     let options = ["--nodes=auto", "-o", report.to_str().unwrap()];
-    let run = tracked(["sh", "-c", "exit 3"]).only_options(&options).run();
+    let run = over_nodes(START_DAEMON, daemon.path()).only_options(&options).run();
     assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(3), 1), "{}", run.stderr);
     assert!(run.stderr.contains("only this node is tracked"), "{}", run.stderr);
     assert!(report.exists());
-    // A path that a shell would split.
+    // A path that a shell would split. Only who has asked for other nodes is told at once.
     let blank = directory.path().join("a b.json");
-    let run =
-        tracked(["sh", "-c", "exit 3"]).only_options(&["--nodes=auto", "-o", blank.to_str().unwrap()]).run();
-    assert!(run.stderr.contains("has a blank or a sign of a shell"), "{}", run.stderr);
-    assert_eq!((run.status.code(), blank.exists()), (Some(3), true));
+    let launcher = daemon.path().join("mpirun");
+    fs::write(&launcher, "#!/bin/bash\n(exec -a ssh sh -c 'sleep 1' n7 'orted x'); exit 3\n").unwrap();
+    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    for (options, is_told) in [(&["--nodes=auto"][..], true), (&[], false)] {
+        let options = [options, &["-o", blank.to_str().unwrap()]].concat();
+        let run = tracked([&launcher]).only_options(&options).run();
+        let why = "has a blank or a sign of a shell";
+        assert_eq!((run.status.code(), run.stderr.contains(why)), (Some(3), is_told), "{}", run.stderr);
+        let report: Value = serde_json::from_slice(&fs::read(&blank).unwrap()).unwrap();
+        assert!(report["warnings"].to_string().contains(why), "{}", report["warnings"]);
+    }
     // srun starts no agents.
     let run = tracked(["bash", "-c", "exec -a srun sh -c 'sleep 1; :' -w n7 ./app"])
         .options(&["--nodes=auto"])
@@ -308,7 +390,7 @@ fn report_says_why_a_node_was_not_tracked_and_advises_nothing_that_was_given() {
         (
             with_ssh("orted -mca x"),
             Some(set),
-            "Not tracked: n7. The MPI launcher started no agent there: OMPI_MCA_orte_launch_agent is set.",
+            "1 other node (n7); no agent was started there, because OMPI_MCA_orte_launch_agent is set.",
         ),
         (
             with_ssh("gpu-track-run --agent x -- orted"),

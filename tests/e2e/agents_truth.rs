@@ -82,8 +82,10 @@ fn roots() -> Option<BTreeMap<String, Vec<u32>>> {
     if ranks.len() < RANKS {
         return None;
     }
+    // The srun that starts the agents is no part of the job.
+    let is_tracker = |process: &Seen| is_ours(process) && process.words[0] != b"gpu-track-agents";
     let mut roots: Vec<&Seen> =
-        all.iter().filter(|process| !is_ours(process) && parent(process).is_some_and(is_ours)).collect();
+        all.iter().filter(|process| !is_ours(process) && parent(process).is_some_and(is_tracker)).collect();
     for rank in ranks {
         let ancestors: Vec<&Seen> = successors(Some(rank), |process| parent(process)).collect();
         let is_known = |process: &&Seen| roots.iter().any(|root| root.pid == process.pid);

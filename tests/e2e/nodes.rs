@@ -147,7 +147,7 @@ fn on_n1(cluster: &str, command: &[&str]) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("report.json");
     let mut run = Command::new(cluster);
-    run.args(["exec", "n1", BINARY, "-f", "json", "-o"]).arg(&report).arg("--").args(command);
+    run.args(["exec", "n1", BINARY, "--nodes=off", "-f", "json", "-o"]).arg(&report).arg("--").args(command);
     let output = run.env("XDG_CACHE_HOME", cache_home()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap()

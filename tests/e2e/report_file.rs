@@ -87,7 +87,7 @@ fn ranks_of_mpirun_number_their_reports() {
     for (launcher, options) in found {
         let run = tracked(["true"])
             .through(&[&[launcher], options, &["-n", "2"]].concat())
-            .only_options(&["-f", "json", "-o", report.to_str().unwrap()])
+            .only_options(&["--nodes=off", "-f", "json", "-o", report.to_str().unwrap()])
             .run();
         assert_eq!(run.status.code(), Some(0), "{launcher}: {}", run.stderr);
         assert_eq!(names_in(directory.path()), ["x.0.json", "x.1.json"], "{launcher}");

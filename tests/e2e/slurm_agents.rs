@@ -18,11 +18,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A directory with this script as srun.
+/// A directory with an srun that starts agents by this script, and commands of the user on this node.
 fn with_srun(script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("srun");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::write(&path, format!("#!/bin/sh\n[ \"$1\" = --jobid ] || exec \"$@\"\n{script}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     directory
 }
@@ -37,15 +37,22 @@ fn two_nodes() -> tempfile::TempDir {
     )
 }
 
-/// A run of this shell script over the nodes of a job of Slurm. `$OTHER` begins a command on the other node.
+/// A run of srun with this shell script over the nodes of a job of Slurm. `$OTHER` begins a command on the other node.
 fn in_job(script: &str, srun: &Path, report: &Path) -> Tracked {
+    command_in_job(&["srun", "sh", "-c"], script, srun, report)
+}
+
+/// A run of this command, whose last word is this shell script, over the nodes of a job of Slurm.
+fn command_in_job(command: &[&str], script: &str, srun: &Path, report: &Path) -> Tracked {
     let directory = srun.display().to_string();
     let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
     let moved = format!("$(printf %s \"$GPU_TRACK_SESSION\" | sed s#/dev/shm#{directory}#)");
     let script = script.replace("$OTHER", &format!("GPU_TRACK_SESSION={moved}"));
-    tracked(["sh", "-c", &script]).only_options(&["--nodes=auto", "-q", "-o", report.to_str().unwrap()]).with(
-        move |command| command.env("PATH", path).envs([("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2")]),
-    )
+    tracked(command.iter().copied().chain([&*script]))
+        .only_options(&["-q", "-o", report.to_str().unwrap()])
+        .with(move |command| {
+            command.env("PATH", path).envs([("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2")])
+        })
 }
 
 /// The report of the agent or of the launcher's node, if there is one.
@@ -76,6 +83,39 @@ fn what_runs_on_another_node_of_the_job_is_in_the_report() {
     assert_eq!((&merged["merged"]["files"]["read"], &merged["exit"]["code"]), (&2.into(), &3.into()));
     let left: Vec<_> = fs::read_dir(srun.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the agent's segment: {left:?}");
+}
+
+/// Programs start srun by exec, and by posix_spawn as Python's subprocess can.
+// Requirement: NODE-66
+#[test]
+fn agents_start_when_the_tree_starts_srun_and_not_before() {
+    let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
+    let report = directory.path().join("r.json");
+    let read = || serde_json::from_slice::<Value>(&fs::read(&report).unwrap()).unwrap();
+    let run = command_in_job(&["sh", "-c"], "/bin/true; exit 3", srun.path(), &report).run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
+    assert!(read()["merged"].is_null() && of_node(&report, true).is_none());
+    let mark = srun.path().join("agent");
+    assert!(!mark.exists(), "no step was started");
+    let spawn =
+        "python3 -c \"import os; os.waitpid(os.posix_spawnp('srun', ['srun', 'true'], os.environ), 0)\"";
+    // The launcher does not answer for a while: srun starts all the same, and agents later.
+    let stopped = "kill -STOP $PPID; srun true; kill -CONT $PPID";
+    for start in ["srun true", spawn, stopped] {
+        let _ = fs::remove_file(&mark);
+        let started = format!("until [ -e {} ]; do :; done", mark.display());
+        let script = format!("{start}; {started}; $OTHER sh -c '/bin/true; exit 5'; exit 3");
+        let run = command_in_job(&["sh", "-c"], &script, srun.path(), &report).run();
+        assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""), "{start}");
+        let agent = of_node(&report, true).unwrap();
+        assert_eq!(agent["stage"], "final");
+        assert!(start == stopped || agent["processes"]["total"] == 2, "{start}: {}", agent["processes"]);
+        let merged = read();
+        assert_eq!((&merged["merged"]["files"]["read"], &merged["exit"]["code"]), (&2.into(), &3.into()));
+        // The process that starts the agents is none of the run.
+        let own = of_node(&report, false).unwrap();
+        assert!(!own["processes"]["by_command"].to_string().contains("gpu-track"), "{}", own["processes"]);
+    }
 }
 
 // Requirement: NODE-38
@@ -186,23 +226,28 @@ fn agent_ends_with_its_last_report_where_the_launcher_is_killed() {
     drop(running);
 }
 
-// Requirement: NODE-39
+// Requirement: NODE-39, NODE-67
 #[test]
-fn report_of_one_node_names_what_makes_that_of_all() {
+fn report_of_all_is_made_where_the_launcher_is_killed_and_that_of_one_node_names_it() {
     let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
     let report = directory.path().join("r.json");
     let running = in_job("$OTHER sh -c 'kill -9 $PPID; kill -9 '$PPID", srun.path(), &report).start();
-    let is_final = |report: Option<Value>| report.is_some_and(|report| report["stage"] == "final");
-    let read = || serde_json::from_slice(&fs::read(&report).ok()?).ok();
-    // Of the launcher's node there are two: that of the run, and its part of the report of all nodes, which is written later.
-    let is_whole = |is_agent| is_final(of_node(&report, is_agent));
-    wait_until("all reports", || is_final(read()) && is_whole(true) && is_whole(false));
+    let read = || serde_json::from_slice::<Value>(&fs::read(&report).ok()?).ok();
+    // Whoever is last makes it: the agent, or the launcher's collector.
+    let is_of_all = |report: &Value| report["merged"]["files"]["read"] == 2 && report["stage"] == "final";
+    wait_until("the report of all", || read().as_ref().is_some_and(is_of_all));
     drop(running);
     let gpu_track = |words: &[&str]| {
         let output = Command::new(BINARY).arg0("gpu-track").args(words).output().unwrap();
         text(&[output.stdout, output.stderr].concat())
     };
-    let summary = gpu_track(&["report", report.to_str().unwrap()]);
+    let is_own = |path: &PathBuf| {
+        let text = fs::read(path).unwrap_or_default();
+        serde_json::from_slice::<Value>(&text).is_ok_and(|report| report["node_part"]["is_agent"] == false)
+    };
+    let parts = fs::read_dir(format!("{}.d", report.display())).unwrap().map(|entry| entry.unwrap().path());
+    let own = parts.filter(|path| path.is_file()).find(is_own).unwrap();
+    let summary = gpu_track(&["report", own.to_str().unwrap()]);
     let merge = format!("gpu-track merge {}.d", report.display());
     assert!(summary.contains(&format!("this one alone; the report of all nodes: {merge}")), "{summary}");
     assert!(!summary.contains("Next job"), "{summary}");

@@ -366,8 +366,8 @@ fn root_finds_no_program_of_another_user_along_path() {
     let report = own.join("r.json");
     let of_job = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2"), ("GPU_TRACK_NODES", "auto")];
     let path = format!("{}:/usr/bin:/bin", theirs.display());
-    let run =
-        tracked(["sh", "-c", "exit 3"]).only_options(&["-q", "-f", "json", "-o", report.to_str().unwrap()]);
+    let run = tracked(["bash", "-c", "(exec -a srun true); exit 3"]);
+    let run = run.only_options(&["-q", "-f", "json", "-o", report.to_str().unwrap()]);
     let of_run = path.clone();
     let run = run.with(move |command| command.envs(of_job).env("PATH", of_run)).run();
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
@@ -375,10 +375,12 @@ fn root_finds_no_program_of_another_user_along_path() {
         assert!(run.stderr.contains("PATH has no srun that root alone can replace"), "{}", run.stderr);
     }
     // The stand-in for ssh.
-    let stand_in = own.join("gpu-track-ssh");
-    std::os::unix::fs::symlink(BINARY, &stand_in).unwrap();
-    let output =
-        Command::new(&stand_in).args(["-x", "n2", "hydra_pmi_proxy"]).env("PATH", &theirs).output().unwrap();
+    let mut stand_in = Command::new(BINARY);
+    stand_in
+        .args(["-x", "n2", "hydra_pmi_proxy", "--control-port", "n1:1"])
+        .env("PATH", &theirs)
+        .env("GPU_TRACK_AGENT", "x");
+    let output = stand_in.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(127), 1), "{said}");
     assert!(said.contains("PATH has no ssh that root alone can replace"), "{said}");
@@ -399,7 +401,7 @@ fn reports_of_roots_nodes_are_in_no_directory_of_another_user() {
     let theirs = directory(&top, "theirs", ATTACKER, 0o755);
     let own = directory(&top, "own", 0, 0o700);
     attack(&format!("ln -s {} $1/link", own.display()), &theirs);
-    let run = tracked(["sh", "-c", "exit 3"]).only_options(&["-q", "--nodes=auto"]);
+    let run = tracked(["bash", "-c", "(exec -a ssh true n2 'x --agent y'); exit 3"]).only_options(&["-q"]);
     let state = theirs.join("link");
     let run = run.with(|command| command.env("XDG_STATE_HOME", state)).run();
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);

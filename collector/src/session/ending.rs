@@ -115,6 +115,7 @@ impl Session {
         self.pump.end();
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end_journal(&end);
+        self.take_back_places();
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
         // gpu_tracker's format has no place for warnings. Where no report has one, they go to stderr.

@@ -102,6 +102,7 @@ impl Session {
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),
             earlier_damage: run.health.damage,
             told: Told::default(),
+            alone: None,
             own_ender: OwnEnder::default(),
             config,
             host,

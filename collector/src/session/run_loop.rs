@@ -13,10 +13,11 @@ use super::orders::OrderPipe;
 use super::readers::{AbsenceCheck, Readers};
 use super::told::Told;
 use super::without_launcher::OwnEnder;
-use crate::model::config::{Config, Message};
+use crate::model::config::{Config, Message, ReportConfig};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::record_or_event::Damage;
+use crate::recover;
 use crate::run::schedule::{Decision, Schedule, Situation};
 use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
@@ -49,6 +50,8 @@ pub(super) struct Session {
     /// The damage of the records that earlier collectors of this run read.
     pub(super) earlier_damage: Damage,
     pub(super) told: Told,
+    /// The configuration of the report before other nodes were tracked.
+    pub(super) alone: Option<ReportConfig>,
     pub(super) own_ender: OwnEnder,
 }
 
@@ -143,6 +146,7 @@ impl Session {
                 // SIGKILL can follow, to all processes at once. So a report-so-far is written now, which then remains.
                 self.next_interim_ns = 0;
             }
+            self.note_nodes(message);
             self.told.take_in(&message, &self.config, &self.readers.root, &mut self.run);
         }
         if messages.is_closed
@@ -153,6 +157,32 @@ impl Session {
             directory.stand_back();
         }
         Ok(())
+    }
+
+    /// Obeys a message about other nodes: the report can become that of one of several nodes.
+    fn note_nodes(&mut self, message: Message) {
+        let alone = self.config.report.clone();
+        if !self.config.note_nodes(message) || self.config.report == alone {
+            return;
+        }
+        self.alone = Some(alone);
+        self.sinks.set_report_config(&self.config.report);
+        recover::note(&self.checkpoint.state(), &self.config, &self.host);
+        // The launcher's node gets a report among those of the others.
+        if !self.run.tree.alive().is_empty() {
+            self.next_interim_ns = 0;
+        }
+    }
+
+    /// If the launcher is gone, takes back what only the report of all nodes was to have: terminals and pipes, and the place where
+    /// reports are kept.
+    pub(super) fn take_back_places(&mut self) {
+        if let Some(alone) = self.alone.take().filter(|_| self.told.exit.is_none()) {
+            let report = &mut self.config.report;
+            report.targets.extend(alone.targets.into_iter().filter(|target| target.output.file().is_none()));
+            report.keep = alone.keep;
+            self.sinks.set_report_config(report);
+        }
     }
 
     /// Takes in what the pump has read, tells the core about the state of the sources, and answers what the core asks. Returns

@@ -76,6 +76,8 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
     let mut session = Session::open(config.clone(), segment, state, from.connector, orders)?;
     session.work(&mut messages)?;
     let is_cancelled = session.is_cancelled();
+    // Other nodes may have joined.
+    let config = session.config.clone();
     let finished = session.finish();
     if !is_cancelled {
         after(&config);

@@ -49,6 +49,8 @@ impl Told {
             Message::AlertCommandFailed { alert, epoch, monotonic_ns: at_ns, failure } => {
                 run.apply_now(Observation::AlertCommandFailed { alert, epoch, at_ns, failure });
             }
+            // The session itself obeys it.
+            Message::NodesJoin { .. } | Message::NodesStayAway => {}
             Message::Cancelled => self.is_cancelled = true,
             Message::Ended {
                 status,

@@ -26,6 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::model::config::ReportConfig;
 use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
@@ -98,6 +99,11 @@ impl Sinks {
         }
         observations.push(Observation::SinksWant(wants));
         (sinks, observations)
+    }
+
+    /// Has the sinks of the loop write the report as this configuration says, from now on.
+    pub(crate) fn set_report_config(&mut self, config: &ReportConfig) {
+        self.in_loop.iter_mut().for_each(|sink| sink.set_report_config(config));
     }
 
     /// Whether any sink of the loop takes the report of this stage.

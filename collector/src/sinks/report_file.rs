@@ -27,7 +27,10 @@ pub(super) fn make(context: &SinkContext) -> Vec<Box<dyn Sink>> {
 /// The targets that get reports before the run is over, with their paths: only files, because a new report replaces the old one there.
 /// Their format must be able to say that the run is not over. Those of gpu_tracker, a program that users may come from, can't.
 fn early_files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
-    let complete = config.targets.iter().filter(|target| is_complete(&target.format));
+    // The report of all nodes so far is in the other files of the launcher's node.
+    let is_of_launcher = config.node_part.as_ref().is_some_and(|part| !part.is_agent);
+    let others = if is_of_launcher { config.targets.len().saturating_sub(1) } else { 0 };
+    let complete = config.targets.iter().skip(others).filter(|target| is_complete(&target.format));
     complete.filter_map(|target| Some((target, target.output.file()?)))
 }
 
@@ -100,6 +103,11 @@ impl Sink for ReportFile {
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         self.kept = self.config.keep.as_ref().and_then(Kept::prepare);
         Ok(())
+    }
+
+    fn set_report_config(&mut self, config: &ReportConfig) {
+        self.config = config.clone();
+        self.kept = config.keep.as_ref().and_then(Kept::prepare);
     }
 
     fn wants_report(&self, stage: Stage) -> bool {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use gpu_track_report::tracking_line::{FORM_VERSION, Run};
 
 use crate::model::alert::RunEvent;
-use crate::model::config::Config;
+use crate::model::config::{Config, ReportConfig};
 use crate::model::host_info::HostInfo;
 use crate::model::report::{Report, Stage, Usable};
 use crate::model::tree_sample::{Event, TreeSample, Wants};
@@ -47,6 +47,9 @@ pub(crate) trait Sink: Send {
     fn wants(&self) -> Wants {
         Wants::default()
     }
+
+    /// Takes another configuration of the report. Only sinks of the loop are called.
+    fn set_report_config(&mut self, _config: &ReportConfig) {}
 
     /// Whether the sink takes the report of this stage. Most take the last one alone, when the run is over.
     fn wants_report(&self, stage: Stage) -> bool {

@@ -103,9 +103,9 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track the other nodes of a Slurm job, too, and what Open MPI, MPICH and Intel MPI start over ssh. Behind srun or
-    /// Open MPI's mpirun, make one report of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes
-    /// have to share [default: GPU_TRACK_NODES, or off]
+    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something there;
+    /// over ssh without this option only if COMMAND is mpirun or mpiexec. Behind srun or Open MPI's mpirun, make one report of all
+    /// ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES]
     #[arg(long, value_name = "WHEN",
           value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
     nodes: Option<bool>,
@@ -157,7 +157,12 @@ impl Preparations {
     /// Whether other nodes are tracked, too.
     pub(crate) fn tracks_nodes(&self) -> bool {
         let variable = env::var_os(NODES_VARIABLE).unwrap_or_default();
-        variable != "never" && self.nodes.unwrap_or(variable == "auto")
+        variable != "never" && self.nodes.unwrap_or(variable != "off")
+    }
+
+    /// Whether the user has asked for that.
+    pub(crate) fn asks_for_nodes(&self) -> bool {
+        self.nodes.unwrap_or_else(|| env::var_os(NODES_VARIABLE).is_some_and(|variable| variable == "auto"))
     }
 
     /// Whether `--nodes=auto` is given, but the environment forbids to track other nodes.

@@ -66,18 +66,18 @@ CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT
 Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.
 
 GPU_TRACK_NODES
-\"auto\": as --nodes=auto, where no option says otherwise. \"never\": no other node is tracked, whatever the options say.
+\"auto\" or \"off\": as --nodes, where no option says otherwise. \"never\": no other node is tracked, whatever the options say.
 
 HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, HYDRA_LAUNCHER, \
 HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP
-Set for COMMAND by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes. \
+Set for an MPI launcher as COMMAND, or by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes: see --nodes. \
 Where one of the seven is set already, it stays.
 
 GPU_TRACK_AGENT
-Set for COMMAND by --nodes=auto: what starts an agent.
+Set with these four: what starts an agent on another node.
 
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
-Where Slurm's controller is, for the srun by which --nodes=auto starts agents. It gets no other variable of Slurm's.
+Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.
 
 SLURM_JOB_ID, PBS_JOBID, LSB_JOBID
 The batch job's id: %j in the name of a report.

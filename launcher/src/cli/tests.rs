@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use gpu_track_collector::model::config::{
-    DiscoveryConfig, Layer, ReportConfig, ReportTarget, SparePlaces, TrackingConfig,
+    DiscoveryConfig, Layer, OtherNodes, ReportConfig, ReportTarget, SparePlaces, TrackingConfig,
 };
 use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
 use gpu_track_collector::model::style::{Output, RamUnit, Style, TimeUnit};
@@ -81,7 +81,8 @@ fn bare_command_has_the_defaults() {
         keep: None,
         spare: SparePlaces::default(),
         node_part: None,
-        asks_for_nodes: false,
+        place_of_part: None,
+        other_nodes: OtherNodes::Off,
         joint: None,
     };
     assert_eq!(options.report, report);
@@ -115,7 +116,8 @@ fn options_before_the_command_are_parsed() {
         keep: None,
         spare: SparePlaces::default(),
         node_part: None,
-        asks_for_nodes: false,
+        place_of_part: None,
+        other_nodes: OtherNodes::Off,
         joint: None,
     };
     let tracking = TrackingConfig {

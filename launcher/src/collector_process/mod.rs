@@ -167,9 +167,9 @@ fn writes_to_stdout(config: &Config) -> bool {
         || config.report.targets.iter().chain(joint_targets).any(is_stdout)
 }
 
-/// Makes the joint report of all ranks, after the collector has written this rank's. The descriptor is the lock that the ranks
+/// Makes the joint report of all ranks or nodes, after the collector has written that of this one. The descriptor is the lock that ranks
 /// share.
-pub(crate) type MakeJointReport = fn(&Config, OwnedFd);
+pub(crate) type MakeJointReport = fn(&Config, Option<OwnedFd>);
 
 /// Runs the collector, and returns its exit status. `None`: this process lacks the arguments or the descriptors of one.
 pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Option<i32> {
@@ -200,7 +200,7 @@ pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Op
     Some(i32::from(!is_reported))
 }
 
-/// Runs this process as a collector, and makes the joint report if it has the ranks' lock. Returns whether the report is written. If
+/// Runs this process as a collector, and makes the joint report if there is to be one. Returns whether the report is written. If
 /// not, a line on stderr says why.
 fn collect(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
     for signal in IGNORED {
@@ -209,8 +209,8 @@ fn collect(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: 
     rustix::thread::set_name(c"gpu-track-coll").ok();
     // The launcher can't make the joint report: MPI launchers kill it soon after they ask it to end.
     let after_report = |config: &Config| {
-        if let Some(lock) = ranks {
-            make_joint_report(config, lock);
+        if config.report.joint.is_some() {
+            make_joint_report(config, ranks);
         }
     };
     let served = gpu_track_collector::serve(inheritance, after_report);

@@ -14,21 +14,29 @@ use std::sync::atomic::AtomicBool;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::directory::{CheckedIn, NodeDirectory};
-use super::{json_in, slurm_step, state_directory};
+use super::report_note::AgentPlace;
+use super::{check_links_to, json_in, slurm_step, state_directory};
 use crate::cli::{AgentSpec, Options};
 use crate::companion::gpu_list;
 use crate::process::spawn::{self, InheritedState};
 use crate::process::{end_watch, signals};
 
+/// What becomes of this process.
+pub(crate) enum Prepared {
+    /// It goes on as a launcher: an agent with its place in the directory of the nodes' reports, if it has one, or no agent.
+    Goes(Option<AgentPlace>),
+    /// It has to end with this status.
+    Ends(ExitCode),
+}
+
 /// Prepares the options of an agent. It is silent, and tracks the GPUs of `--guuids` that its node has. Its report goes into the
 /// directory of the nodes. Does nothing in a launcher that is no agent. If this agent is not needed or can have no report, this
-/// process becomes the daemon. Without a daemon, it says that it is ready, and has to end with the status that this function returns.
-/// `None`: the run goes on.
+/// process becomes the daemon. Without a daemon, it says that it is ready, and has to end.
 ///
 /// # Errors
 /// If this process can't become the daemon.
-pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
-    let Some(spec) = options.diagnosis.agent.clone() else { return Ok(None) };
+pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
+    let Some(spec) = options.diagnosis.agent.clone() else { return Ok(Prepared::Goes(None)) };
     options.tracking.disable_logs = true;
     options.report.style.quiet = true;
     options.report.keep = None;
@@ -37,11 +45,11 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     let is_tracked = spec.segment.as_ref().is_some_and(|segment| is_own_file(segment));
     let is_late = !has_command && is_input_over();
     let checked_in = if is_tracked || is_late { None } else { check_in(&spec) };
-    let Some((CheckedIn { file, part }, is_left)) = checked_in else {
+    let Some((CheckedIn { file, part }, place, is_left)) = checked_in else {
         if !has_command {
             // The launcher waits for the tasks of all nodes, also for those that track nothing.
             slurm_step::say_ready(None);
-            return Ok(Some(ExitCode::SUCCESS));
+            return Ok(Prepared::Ends(ExitCode::SUCCESS));
         }
         // `become_command` undoes this, and what Rust's runtime has changed: the daemon gets the signal state that was inherited.
         let inherited = InheritedState::replace(&signals::all_but_faults());
@@ -51,7 +59,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     options.report.targets = vec![json_in(&file)];
     options.diagnosis.agent = Some(AgentSpec { left: is_left.then_some(file), ..spec });
     options.report.node_part = Some(part);
-    Ok(None)
+    Ok(Prepared::Goes(place))
 }
 
 /// Whether this is a file of this user's. A file that another user puts there must not keep the node from being tracked.
@@ -60,16 +68,21 @@ fn is_own_file(path: &Path) -> bool {
     found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Makes the file of this node's report: in the directory that the nodes share, or else in this user's state directory on this
-/// node. The second value is true for the state directory: then the report is left on this node. `None`: neither is possible.
-fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, bool)> {
+/// Makes the file of this node's report: in the directory that the nodes share, where the agent gets a place, or else in this user's state
+/// directory on this node. The last value is true for the state directory: then the report is left on this node. `None`: neither is
+/// possible.
+fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, Option<AgentPlace>, bool)> {
     let is_agent = true;
-    let check_in = |directory: NodeDirectory| directory.check_in(is_agent);
-    if let Ok(shared) = NodeDirectory::open(&spec.directory, spec.id).and_then(check_in) {
-        return Some((shared, false));
+    if let Ok(directory) = NodeDirectory::open(&spec.directory, spec.id)
+        && let Ok(checked_in) = directory.check_in(is_agent)
+    {
+        let place = directory.member().map(|lock| AgentPlace { directory, lock });
+        return Some((checked_in, place, false));
     }
     let local = state_directory()?.join(spec.directory.file_name()?);
-    Some((NodeDirectory::local(&local).and_then(check_in).ok()?, true))
+    check_links_to(&local).ok()?;
+    let checked_in = NodeDirectory::local(&local).and_then(|directory| directory.check_in(is_agent));
+    Some((checked_in.ok()?, None, true))
 }
 
 /// Says on stdout that the node is tracked, and where its report is if that stays on the node (`spec`). Then watches the standard

@@ -2,23 +2,19 @@
 //! stays, and with it the user's own way of starting daemons.
 //!
 //! - Open MPI 4 and 5 take the whole command of a daemon from a variable, and run it by a shell on the node.
-//! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: ours is [a stand-in](super::remote_shell).
+//! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: this program is [a stand-in](super::remote_shell).
 //!
 //! The command tests on its node whether the agent can run there, and otherwise runs the daemon itself.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::model::batch::system as batch_system;
+use gpu_track_collector::model::mpi_daemons::DAEMONS;
 
 use super::agent_options;
-use super::directory::{NodeDirectory, note_absence_script};
+use super::directory::note_absence_script;
 use crate::cli::{AgentSpec, Options, is_plain};
-use crate::keep;
 
 /// Variables of Open MPI 4 and 5 with the command of a daemon, and the daemon's name.
 const DAEMON_COMMANDS: [(&str, &str); 2] =
@@ -33,10 +29,8 @@ const OTHER_LAUNCHER_OPTIONS: [&str; 4] = ["-launcher", "--launcher", "-bootstra
 const REMOTE_SHELL_OPTIONS: [&str; 4] =
     ["-launcher-exec", "--launcher-exec", "-bootstrap-exec", "--bootstrap-exec"];
 /// The program by which Hydra reaches nodes where nothing else is said.
-const SSH: &str = "ssh";
-/// The name of the stand-in for ssh, a link to this program in the directory of the nodes' reports.
-pub(super) const REMOTE_SHELL: &str = "gpu-track-ssh";
-/// The variable that tells the stand-in the command line of an agent.
+pub(super) const SSH: &str = "ssh";
+/// The variable that tells the stand-in for ssh the command line of an agent.
 pub(super) const ENV_AGENT: &str = "GPU_TRACK_AGENT";
 
 /// What makes MPI launchers start agents.
@@ -46,8 +40,7 @@ pub(super) struct Carriers {
     options: String,
     id: u64,
     directory: PathBuf,
-    /// Why the stand-in for ssh is not used. `None`: it is, since Hydra reaches nodes by ssh as far as is known, and the directory is safe
-    /// for a program.
+    /// Why the stand-in for ssh is not used. `None`: it is, since Hydra reaches nodes by ssh as far as is known.
     no_stand_in: Option<String>,
     /// The command, in which options of MPI launchers can be.
     command: Vec<OsString>,
@@ -83,27 +76,6 @@ impl Carriers {
         })
     }
 
-    /// Makes the stand-in for ssh in the directory, if other users can't put a program of theirs there. Otherwise the stand-in is
-    /// not used, and Hydra starts no agents.
-    ///
-    /// # Errors
-    /// If the link can't be made.
-    pub(super) fn link_into(&mut self, directory: &NodeDirectory) -> io::Result<()> {
-        if !directory.is_safe_for_programs() {
-            let why = format!("others can write to a directory above {}", directory.path().display());
-            self.no_stand_in.get_or_insert(why);
-        }
-        if self.no_stand_in.is_some() {
-            return Ok(());
-        }
-        let link = directory.path().join(REMOTE_SHELL);
-        match fs::remove_file(&link) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        symlink(&self.program, link)
-    }
-
     /// The variables for the command's environment. `segment`: that of this node. Ranks that Hydra starts on another node have the
     /// environment of this one, so the agent there makes its segment under the same name.
     pub(super) fn environment(&self, segment: &Path) -> Vec<(OsString, OsString)> {
@@ -120,32 +92,36 @@ impl Carriers {
             && is_free(ENV_AGENT)
             && !shells.is_empty()
         {
-            let shell = self.directory.join(REMOTE_SHELL);
-            variables.extend(shells.into_iter().map(|name| (name.into(), shell.clone().into())));
+            variables.extend(shells.into_iter().map(|name| (name.into(), self.program.clone().into())));
             variables.push((ENV_AGENT.into(), self.agent(Some(segment)).into()));
         }
         variables
     }
 
-    /// Says why the MPI launcher that started this daemon on another node started no agent there, as far as it is known.
-    pub(super) fn hindrance(&self, daemon: &str) -> String {
+    /// Says for each daemon of an MPI launcher why no agent is started with it, as far as that is known.
+    pub(super) fn hindrances(&self) -> Vec<(String, String)> {
+        let known = DAEMONS.iter().filter_map(|daemon| Some(((*daemon).to_owned(), self.hindrance(daemon)?)));
+        known.collect()
+    }
+
+    /// Says why the MPI launcher that starts this daemon on another node starts no agent there. `None`: that is not known.
+    pub(super) fn hindrance(&self, daemon: &str) -> Option<String> {
         let is_set = |name: &str| env::var_os(name).is_some();
-        let variable = DAEMON_COMMANDS.iter().find(|(_, of)| *of == daemon).map(|(name, _)| *name);
         let is_given = |word: &OsString| {
             word == "orte_launch_agent" || word == "prte_launch_agent" || word == "--launch-agent"
         };
-        let option = self.command.iter().find(|word| is_given(word)).map(|word| word.to_string_lossy());
+        if let Some((name, _)) = DAEMON_COMMANDS.iter().find(|(_, of)| *of == daemon) {
+            let option = self.command.iter().find(|word| is_given(word)).map(|word| word.to_string_lossy());
+            let option = option.map(|option| format!("{option} is given"));
+            return if is_set(name) { Some(format!("{name} is set")) } else { option };
+        }
         let shell = if daemon == "hydra_bstrap_proxy" { REMOTE_SHELLS[1] } else { REMOTE_SHELLS[0] };
-        let why = match (variable, option, &self.no_stand_in) {
-            (Some(name), ..) if is_set(name) => format!("{name} is set"),
-            (Some(_), Some(option), _) => format!("{option} is given"),
-            (Some(_), ..) => "it was not told to".to_owned(),
-            (None, _, Some(why)) => why.clone(),
-            (None, ..) if is_set(shell) => format!("{shell} is set"),
-            (None, ..) if is_set(ENV_AGENT) => format!("{ENV_AGENT} is set, by a run around this one"),
-            (None, ..) => "it was not told to".to_owned(),
-        };
-        format!("The MPI launcher started no agent there: {why}")
+        match &self.no_stand_in {
+            Some(why) => Some(why.clone()),
+            None if is_set(shell) => Some(format!("{shell} is set")),
+            None if is_set(ENV_AGENT) => Some(format!("{ENV_AGENT} is set, by a run around this one")),
+            None => None,
+        }
     }
 
     /// The path of the program that runs as an agent.
@@ -167,9 +143,6 @@ impl Carriers {
 
 /// Says why Hydra may reach nodes by another program than ssh, or by an ssh of the user's. `None`: nothing shows that.
 fn other_launcher(command: &[OsString]) -> Option<String> {
-    if let Some(system) = batch_system(&keep::own_variable) {
-        return Some(format!("in a job of {system} it need not use ssh"));
-    }
     let is_other = |value: &OsString| value != SSH;
     let variable = OTHER_LAUNCHERS.iter().find(|name| env::var_os(name).as_ref().is_some_and(is_other));
     if let Some(name) = variable {
@@ -211,14 +184,13 @@ fn daemon_command(agent: &str, directory: &Path, daemon: &str) -> String {
     format!("printf '{script}' | sh -s {daemon}")
 }
 
-/// Whether this is the stand-in's name.
-pub(super) fn is_remote_shell(name: &OsStr) -> bool {
-    Path::new(name).file_name() == Some(OsStr::new(REMOTE_SHELL))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::Command;
+
+    use gpu_track_abi::client::reaches_nodes;
+    use gpu_track_abi::layout::NODES_BY_SSH;
 
     use super::*;
     use crate::cli::{self, PatternValues, Request};
@@ -269,6 +241,8 @@ mod tests {
         for (agent, kind) in [(missing, "missing"), (other_version, "version")] {
             let command = daemon_command(&format!("{} --agent x", agent.display()), run.path(), "echo");
             assert!(!command.contains(['"', '$', '`']), "{command}");
+            let ssh = ["ssh", "n2", &command].map(str::as_bytes);
+            assert!(reaches_nodes(NODES_BY_SSH, ssh.into_iter()), "the shim tells the launcher before it");
             // As Open MPI does on the way to further nodes.
             let line = format!("sh -c \"{command} 'a b' c\"");
             let output = Command::new("sh").args(["-c", &line]).output().unwrap();

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,6 +17,8 @@ use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use super::report_note::NOTE;
 
 /// The file with the run's id, in hexadecimal.
 const MARK: &str = "run";
@@ -142,8 +144,14 @@ impl NodeDirectory {
         // Checked first, so that no lock's file is made in a directory that no run made.
         entries_of_runs(path)?;
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let lock = OwnedFd::from(options.open(path.join(LOCK))?);
+        options.write(true).create(true).truncate(false).mode(0o600);
+        // A pipe or device of this name must keep nobody waiting.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let lock = options.open(path.join(LOCK))?;
+        if !lock.metadata()?.is_file() {
+            return Err(io::Error::other("its lock is no file"));
+        }
+        let lock = OwnedFd::from(lock);
         let is_earlier = || {
             let marked_at = fs::metadata(path.join(MARK)).and_then(|mark| mark.modified());
             marked_at.is_ok_and(|marked_at| marked_at < begun_at)
@@ -204,9 +212,12 @@ impl NodeDirectory {
         Ok(Self { path: user().resolve(path).map_err(io::Error::other)? })
     }
 
-    /// Whether programs may be started from the directory: members of this user's groups can't put another one in its place, either.
-    pub(super) fn is_safe_for_programs(&self) -> bool {
-        User::this().resolve(&self.path).is_ok()
+    /// Joins the run in this directory. `None`: the directory has no locks, or a run has it alone.
+    pub(super) fn member(&self) -> Option<OwnedFd> {
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let lock = OwnedFd::from(options.open(self.path.join(LOCK)).ok()?);
+        share(lock.as_fd()).then_some(lock)
     }
 
     /// The directory's path, without links.
@@ -220,8 +231,7 @@ impl NodeDirectory {
     /// # Errors
     /// If the file can't be made.
     pub(super) fn check_in(&self, is_agent: bool) -> io::Result<CheckedIn> {
-        let name = format!("{}.{}.{}", host(), std::process::id(), format::JSON_NAME);
-        let file = self.path.join(name);
+        let file = self.path.join(report_name());
         let before = SystemTime::now();
         let mut made = File::create_new(&file)?;
         // A write gives the file the time of the server's clock. The time of its creation can be the client's.
@@ -236,7 +246,7 @@ impl NodeDirectory {
             _ => None,
         };
         let directory = Some(self.path.to_string_lossy().into_owned());
-        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s, directory } })
+        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s, joined_s: None, directory } })
     }
 
     /// Makes the empty file of a rank's report. Returns the file, and the prefix that the names of all reports of its run have: the run's
@@ -300,10 +310,10 @@ impl NodeDirectory {
         }
     }
 
-    /// Removes the reports in the directory, the files of this module, and `others` by name; then the directory, if it is empty.
-    pub(super) fn remove(self, others: &[&str]) {
+    /// Removes the reports in the directory and the files of this module; then the directory, if it is empty.
+    pub(super) fn remove(self) {
         let reports = self.reports().unwrap_or_default();
-        let names = others.iter().chain([&MARK, &LOCK]).map(|name| self.path.join(name));
+        let names = [MARK, LOCK, NOTE].map(|name| self.path.join(name));
         for path in reports.into_iter().chain(names) {
             // A file that can't be removed keeps the directory, too, so the user finds it there.
             let _ = fs::remove_file(path);
@@ -311,6 +321,11 @@ impl NodeDirectory {
         self.remove_absences();
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// The name of this node's report.
+pub(super) fn report_name() -> String {
+    format!("{}.{}.{}", host(), std::process::id(), format::JSON_NAME)
 }
 
 /// Reads the id that marks a directory of nodes' reports. `None`: it has no file of that name, or the file is no mark.
@@ -400,13 +415,8 @@ mod tests {
         set_mode(&path, 0o700);
         set_mode(parent.path(), 0o757);
         assert!(NodeDirectory::open(&path, 9).is_err(), "others can replace it");
-        set_mode(parent.path(), 0o775);
-        let is_root = rustix::process::geteuid().is_root();
-        let of_groups = NodeDirectory::open(&path, 9).map(|directory| directory.is_safe_for_programs());
-        assert_eq!(of_groups.ok(), if is_root { None } else { Some(false) }, "its group can replace it");
         set_mode(parent.path(), 0o700);
-        assert!(NodeDirectory::open(&path, 9).unwrap().is_safe_for_programs());
-        again.remove(&[]);
+        again.remove();
         assert!(!path.exists());
         let users = parent.path().join("users.d");
         fs::create_dir(&users).unwrap();

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::model::config::Config;
 use gpu_track_collector::model::host_name::short;
-use gpu_track_collector::model::report::{ElsewhereKind, LeftReport, Report, Stage};
+use gpu_track_collector::model::report::{self, ElsewhereKind, LeftReport, Report};
 use gpu_track_collector::report::merge::{MergedReport, note_left_reports, note_untracked_nodes, ranks_csv};
 use gpu_track_collector::tracking::{TrackingFile, of_nodes};
 use gpu_track_collector::{ProcRoot, write_everywhere};
 use serde::Deserialize;
 
-use super::NodeRun;
-use super::carriers::REMOTE_SHELL;
+use super::carriers::Carriers;
 use super::directory::{Absence, NodeDirectory};
 use super::slurm_step::{SlurmStep, Told};
+use super::{Joined, NodeRun, Stage};
 use crate::cli::{HeldTrackingFile, Options};
 use crate::companion::{merge, report_files};
 use crate::console::message;
@@ -34,7 +34,7 @@ const HOME_STATE: &str = "~/.local/state/gpu-track/nodes";
 /// The part of a report that tells whether it is final.
 #[derive(Deserialize)]
 struct Progress {
-    stage: Stage,
+    stage: report::Stage,
 }
 
 /// For each file of a report that was read: when the file was last changed at that time, and whether the report was final.
@@ -51,7 +51,7 @@ impl Seen {
                 let refuses_links = true;
                 let text = report_files::read(path, refuses_links).ok();
                 let progress = text.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
-                let is_final = progress.is_some_and(|progress| progress.stage == Stage::Over);
+                let is_final = progress.is_some_and(|progress| progress.stage == report::Stage::Over);
                 self.0.insert(path.to_owned(), (changed_at, is_final));
                 is_final
             }
@@ -106,15 +106,17 @@ fn add_to_tracking_file(file: &TrackingFile, report: &Report) {
 impl NodeRun {
     /// Ends the agents, waits for the reports of all nodes, and writes one report of them to the places that the user named. Its
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
+    /// Does nothing if no other node was tracked.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
+        let Stage::Joined(mut joined) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
         // What the agents of Slurm have told is taken before the wait, which ends their step.
-        let told = self.step.as_ref().map(SlurmStep::told);
-        let reports = self.wait_for_others(signals);
+        let told = joined.step.as_ref().map(SlurmStep::told);
+        let reports = joined.wait_for_others(signals);
         let config =
             Config { report: self.report.clone(), ..config::from_options(options, &ProcRoot::default()) };
-        let Some(mut merged) = report_of_all(&self.directory, &reports) else { return };
+        let Some(mut merged) = report_of_all(&joined.directory, &reports) else { return };
         let has_left = told.as_ref().is_some_and(|told| !told.left.is_empty());
-        self.note_missing_nodes(&mut merged.report, told);
+        joined.note_missing_nodes(&self.carriers, &mut merged.report, told);
         let is_written = write(&config, &merged);
         // `tracking` has the files of --trace-gpu and --events, too, which have other forms.
         let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
@@ -123,17 +125,27 @@ impl NodeRun {
         }
         // If nodes have left reports, the user needs the directory to merge them with its reports.
         if self.is_temporary && is_written && !has_left {
-            self.directory.remove(&[REMOTE_SHELL]);
+            joined.directory.remove();
         }
     }
 
+    /// Ends the agents and removes the directory, for a command that could not be started.
+    pub(crate) fn discard(self, signals: SignalSet) {
+        if let Stage::Joined(mut joined) = self.stage {
+            joined.wait_for_others(signals);
+            joined.directory.remove();
+        }
+    }
+}
+
+impl Joined {
     /// Notes in the report of all nodes why nodes have none, or where their reports are. `told`: what the agents of Slurm have told;
     /// `None`: Slurm has started none. An agent that an MPI launcher has started can't tell that it does not see the directory. So each
     /// node without a report, on which an agent was to start, may have left one.
-    fn note_missing_nodes(&self, report: &mut Report, told: Option<Told>) {
+    fn note_missing_nodes(&self, carriers: &Carriers, report: &mut Report, told: Option<Told>) {
         let is_by_slurm = told.is_some();
         let Told { mut left, absences } = told.unwrap_or_default();
-        let program = self.carriers.program().display().to_string();
+        let program = carriers.program().display().to_string();
         let absences = absences.into_iter().chain(self.directory.absences());
         let mut untracked: Vec<(String, String)> =
             absences.map(|(node, absence)| (node, absence_text(absence, &program))).collect();
@@ -150,19 +162,15 @@ impl NodeRun {
             } else if entry.program == "srun" {
                 untracked.push((node, format!("Slurm started no agents: {}", self.no_step)));
             } else {
-                untracked.push((node, self.carriers.hindrance(&entry.program)));
+                let why =
+                    carriers.hindrance(&entry.program).unwrap_or_else(|| "it was not told to".to_owned());
+                untracked.push((node, format!("The MPI launcher started no agent there: {why}")));
             }
         }
         if !left.is_empty() {
             note_left_reports(report, left, &self.directory.path().display().to_string(), &program);
         }
         note_untracked_nodes(report, &untracked);
-    }
-
-    /// Ends the agents and removes the directory, for a command that could not be started.
-    pub(crate) fn discard(mut self, signals: SignalSet) {
-        self.wait_for_others(signals);
-        self.directory.remove(&[REMOTE_SHELL]);
     }
 
     /// Ends the agents that Slurm has started; others end with their daemon. Then waits until each report in the directory is

@@ -1,4 +1,4 @@
-//! One report of several ranks, each with a launcher of its own: `srun gpu-track-run --nodes=auto -o usage.json -- ./app`.
+//! One report of several ranks, each with a launcher of its own: `srun gpu-track-run -o usage.json -- ./app`.
 //!
 //! Each rank's report goes into a directory that all share. The last rank to end makes one report of them. No other rank waits for
 //! that: MPI launchers and Slurm must see each rank end as it does without us.
@@ -9,19 +9,22 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::model::config::{Config, JointReport, ReportConfig, ReportTarget};
 use gpu_track_collector::{NoLock, OutputLock, ProcRoot, clock};
 
 use super::directory::{self, Membership, NodeDirectory};
-use super::{SUFFIX, directory_beside, gather, json_in, state_directory};
+use super::{SUFFIX, check_links_to, directory_beside, gather, json_in, state_directory};
 use crate::cli::{self, Options};
 use crate::console::message;
 use crate::run::config;
 
 /// How often the report of all is made at most. It is made again if ranks have come and gone meanwhile.
 const MOST_ROUNDS: usize = 5;
+/// How long an agent waits for the files of the report, and how often it looks.
+const AGENTS_PATIENCE: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The lock that this rank shares with the others.
 pub(crate) struct RankLock(Rc<OwnedFd>);
@@ -53,6 +56,9 @@ impl RankLock {
         let path =
             of_report.or_else(in_state).ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
         let cannot = |error| format!("{}: {error}", path.display());
+        if is_temporary {
+            check_links_to(&path).map_err(cannot)?;
+        }
         let (directory, Membership { lock, is_first }) =
             NodeDirectory::join(&path, id, caller_began_at(options.relay)).map_err(cannot)?;
         let (own, prefix) = directory.check_in_rank(options.rank.unwrap_or_default()).map_err(cannot)?;
@@ -105,9 +111,13 @@ fn remove_earlier(report: &ReportConfig) {
     }
 }
 
-/// Writes the report of all ranks if no other rank is left to do so. A rank's collector calls this, with the lock that ranks share.
-pub(crate) fn make(config: &Config, lock: OwnedFd) {
-    conclude(config, lock.as_fd());
+/// Writes the report of all ranks or nodes if no other member of the run is left to do so. A collector calls this, or an agent. `lock`:
+/// what ranks share; `None`: this is a node's collector, which is no member so far.
+pub(crate) fn make(config: &Config, lock: Option<OwnedFd>) {
+    let joined = || NodeDirectory::local(&config.report.joint.as_ref()?.directory).ok()?.member();
+    if let Some(lock) = lock.or_else(joined) {
+        conclude(config, lock.as_fd());
+    }
 }
 
 /// Writes the report of all ranks if no other rank is left to do so. Ranks that come and go while it is made leave the report to this
@@ -133,7 +143,7 @@ fn conclude(config: &Config, lock: BorrowedFd) {
         made_of = Some(reports);
     }
     if joint.is_temporary && is_complete {
-        directory.remove(&[]);
+        directory.remove();
     }
 }
 
@@ -153,8 +163,12 @@ fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<S
 fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, reports: &[PathBuf]) -> bool {
     // The locks are held until this returns.
     let (mut targets, mut locks) = (Vec::new(), Vec::new());
+    // A launcher's node has locked the files for the run.
+    let is_locked = config.report.node_part.is_some();
     for target in &joint.targets {
-        match target.output.file().map(OutputLock::take) {
+        match target.output.file().filter(|_| !is_locked).map(|path| take_lock(path, config)) {
+            // An agent writes nothing to stderr, which is that of the job.
+            Some(Err(NoLock::InUse)) if config.tracking.disable_logs => {}
             Some(Err(NoLock::InUse)) => say_in_use(target, joint),
             lock => {
                 targets.push(target.clone());
@@ -170,6 +184,17 @@ fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, report
     let Some(merged) = gather::report_of_all(directory, reports) else { return false };
     // If ranks are missing, `false` keeps the directory: a rank that comes later needs the reports of the others.
     gather::write(&of_all, &merged) && merged.report.coverage.ranks.is_none()
+}
+
+/// Locks a file of the report. An agent waits a little: the launcher's collector may be about to end.
+fn take_lock(path: &Path, config: &Config) -> Result<Option<OutputLock>, NoLock> {
+    let until = Instant::now() + if config.tracking.disable_logs { AGENTS_PATIENCE } else { Duration::ZERO };
+    loop {
+        match OutputLock::take(path) {
+            Err(NoLock::InUse) if Instant::now() < until => std::thread::sleep(LOOK_INTERVAL),
+            lock => return lock,
+        }
+    }
 }
 
 /// Says that another run writes to this place, and how to see the report of all ranks.

@@ -1,9 +1,12 @@
-//! A run over several nodes: `gpu-track-run --nodes=auto -- mpirun ./app`.
+//! A run over several nodes: `gpu-track-run -- mpirun ./app`.
 //!
 //! On each other node an [`agent`] tracks what runs there. In a job of Slurm, agents are tasks of [a step](slurm_step) of their
 //! own. Elsewhere the MPI launcher starts a daemon on each other node, and [`carriers`] make it start an agent there instead,
 //! whose command is the daemon. Each agent is a launcher, and writes the report of its node into a [`directory`] that all
 //! share. At the end, the launcher [`gather`]s these reports and makes one of them.
+//!
+//! The directory and the step are made when the first program of the tree is about to reach another node: the shim tells the launcher
+//! before its exec, and waits. So a run that starts nothing elsewhere has neither.
 //!
 //! If a node lacks what an agent needs, its daemon runs as without us, and the report names the node.
 //!
@@ -15,27 +18,43 @@ mod carriers;
 mod directory;
 mod gather;
 mod joint_report;
+mod merger;
 mod remote_shell;
+mod report_note;
 mod slurm_step;
 
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
-use gpu_track_collector::OutputLock;
-use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
+use gpu_track_abi::client::is_mpi_launcher;
+use gpu_track_abi::layout::{NODES_BY_SRUN, NODES_BY_SSH};
+use gpu_track_collector::clock;
+use gpu_track_collector::model::batch;
+use gpu_track_collector::model::config::{Message, OtherNodes, ReportConfig, ReportTarget};
 use gpu_track_collector::model::style::Output;
 use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
 
-pub(crate) use agent::{prepare as prepare_agent, watch_input};
+pub(crate) use agent::{Prepared, prepare as prepare_agent, watch_input};
 pub(crate) use joint_report::{RankLock, make as make_joint_report};
+pub(crate) use merger::{MERGER, serve_merger};
 pub(crate) use remote_shell::serve_if_started_as_remote_shell;
+pub(crate) use report_note::AgentPlace;
+pub(crate) use slurm_step::{STARTER, serve_starter};
 
 use crate::cli::Options;
+use crate::process::signals;
 use crate::process::spawn::{Environment, InheritedState};
+use crate::run::session::Session;
 use crate::{console, keep};
 use carriers::Carriers;
 use directory::{CheckedIn, Membership, NodeDirectory};
+use merger::Merger;
 use slurm_step::{SlurmJob, SlurmStep};
 
 /// What the name of the nodes' directory has after that of the report.
@@ -52,51 +71,91 @@ pub(crate) fn are_tracked(options: &Options) -> bool {
 
 /// The run on all nodes, as its launcher sees it.
 pub(crate) struct NodeRun {
+    /// Tells the run from others.
+    id: u64,
+    /// The path of the directory of the nodes' reports, which may have links.
+    path: PathBuf,
+    /// The directory is removed when the report of all nodes is written, because no `-o` names it.
+    is_temporary: bool,
+    carriers: Carriers,
+    /// The job of several nodes in which the run is.
+    job: Option<SlurmJob>,
+    /// The signal state that srun gets back.
+    inherited: Option<InheritedState>,
+    /// The report of all nodes, as the user asked for it.
+    report: ReportConfig,
+    stage: Stage,
+    /// The process that has started Slurm's agents, until it has been reaped.
+    starter: Option<u32>,
+    /// What the account of the run is still to be told.
+    message: Option<Message>,
+}
+
+/// How far a run is that may track other nodes.
+enum Stage {
+    /// No program has reached another node.
+    Alone,
+    /// One is about to, and a thread makes the directory: its file system may be slow. The time is that of the program's word,
+    /// CLOCK_MONOTONIC nanoseconds; `None`: the command itself is that program.
+    Joining(Receiver<io::Result<Place>>, Option<u64>),
+    /// Other nodes are tracked.
+    Joined(Joined),
+    /// They can't be tracked.
+    Failed,
+}
+
+/// This node's place in the directory of the nodes' reports.
+struct Place {
+    directory: NodeDirectory,
+    checked_in: CheckedIn,
+    /// Keeps another run out of the directory. `None`: its file system has no locks.
+    membership: Option<Membership>,
+}
+
+/// What a run has that tracks other nodes.
+struct Joined {
     directory: NodeDirectory,
     /// The file of this node's report.
     own: PathBuf,
-    carriers: Carriers,
     /// The agents that Slurm has started.
     step: Option<SlurmStep>,
     /// Why Slurm has started none.
     no_step: String,
-    /// The report of all nodes, as the user asked for it.
-    report: ReportConfig,
-    /// The directory is removed when the report of all nodes is written, because no `-o` names it.
-    is_temporary: bool,
-    /// Keeps another run out of the directory. `None`: its file system has no locks.
+    /// Makes the report of all nodes while the run goes on. `None`: it goes to no file.
+    merger: Option<Merger>,
     _membership: Option<Membership>,
 }
 
 impl NodeRun {
-    /// Makes the directory, and has the collector write this node's report into it, and into the report's files. The report of all
-    /// nodes replaces it in those files. Terminals and pipes get only that one, because nothing can be replaced there. `locks` are those
-    /// of the report's places, in their order. `None`: the run is tracked on this node only, and a line on stderr says why.
-    pub(crate) fn prepare(options: &mut Options, locks: &mut Vec<Option<OutputLock>>) -> Option<Self> {
-        let node_run = Self::make(options).map_err(|problem| {
-            console::message(format_args!("--nodes: only this node is tracked: {problem}"));
-        });
-        let node_run = node_run.ok()?;
-        let report = &mut options.report;
-        let places = std::mem::take(&mut report.targets).into_iter().zip(std::mem::take(locks));
-        for (target, lock) in places.filter(|(target, _)| target.output.file().is_some()) {
-            report.targets.push(target);
-            locks.push(lock);
-        }
-        // This node's report needs no lock: its name has the pid of this process, so no other one writes to it.
-        report.targets.push(json_in(&node_run.own));
-        locks.push(None);
-        // Only the report of all nodes is kept, not that of this node.
-        report.keep = None;
-        Some(node_run)
+    /// Prepares to track other nodes. Notes in `options` where this node's report goes in that case, or why they can't be tracked. `None`:
+    /// they are not.
+    ///
+    /// Where the user has not asked for it, only an MPI launcher that is the command itself gets the variables that start agents: other
+    /// programs could hand these on to jobs that they submit, and there Open MPI would start no daemon.
+    pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
+        let is_asked = options.preparations.asks_for_nodes();
+        let job = SlurmJob::here(&keep::own_variable);
+        let made = match batch::system(&keep::own_variable) {
+            // Launchers of MPI can use any batch system to start daemons, and not all of these run a command line.
+            Some(system) if job.is_none() => Err(format!("in a job of {system} no agents can be started")),
+            None if !is_asked && !starts_by_mpi(&options.command.words) => {
+                options.report.other_nodes = OtherNodes::OnRequest;
+                return None;
+            }
+            _ => Self::make(options, job),
+        };
+        made.map_err(|problem| {
+            if is_asked {
+                console::message(format_args!("--nodes: only this node is tracked: {problem}"));
+            }
+            options.report.other_nodes = OtherNodes::Impossible(problem);
+        })
+        .ok()
     }
 
-    /// Makes the directory, the stand-in for ssh in it, and the file of this node's report. Notes in `options` that the report is one of
-    /// several nodes'.
-    ///
     /// # Errors
-    /// If that is not possible. The error is a line for the user.
-    fn make(options: &mut Options) -> Result<Self, String> {
+    /// If no directory can be named, or its path would not reach the nodes unchanged. The error is a line for the user.
+    fn make(options: &mut Options, job: Option<SlurmJob>) -> Result<Self, String> {
         let of_report = options.report.files().next().map(directory_beside);
         let is_temporary = of_report.is_none();
         let path = of_report
@@ -104,48 +163,215 @@ impl NodeRun {
             .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory of this user's own")?;
         // The keys of a RandomState are random, so its hashes are random numbers.
         let id = RandomState::new().hash_one(std::process::id());
-        let mut carriers = Carriers::new(id, &path, options)?;
-        let cannot = |error| format!("{}: {error}", path.display());
-        let (directory, membership) = NodeDirectory::make(&path, id).map_err(cannot)?;
-        carriers.link_into(&directory).map_err(cannot)?;
-        let is_agent = false;
-        let CheckedIn { file, part } = directory.check_in(is_agent).map_err(cannot)?;
-        // Copied before `options.report` becomes that of this node alone.
+        let carriers = Carriers::new(id, &path, options)?;
+        // Copied before the places of this node's report alone are noted.
         let report = options.report.clone();
-        options.report.node_part = Some(part);
+        options.report.place_of_part = Some(json_in(&path.join(directory::report_name())));
+        options.report.other_nodes = OtherNodes::ByAgents { hindrances: carriers.hindrances() };
         Ok(Self {
-            directory,
-            own: file,
-            carriers,
-            step: None,
-            no_step: String::new(),
-            report,
+            id,
+            path,
             is_temporary,
-            _membership: membership,
+            carriers,
+            job,
+            inherited: None,
+            report,
+            stage: Stage::Alone,
+            starter: None,
+            message: None,
         })
     }
 
-    /// Has Slurm start the agents, if this is a Slurm job of several nodes, and waits for them for a limited time. Elsewhere, or if
-    /// Slurm can't, prepares MPI launchers to start them. Returns the variables for the command that this needs. `segment`: that of
-    /// this node. `inherited`: the signal state that srun gets back.
-    pub(crate) fn start_agents(&mut self, segment: &Path, inherited: InheritedState) -> Environment {
-        let Some(job) = SlurmJob::here(&keep::own_variable) else {
-            "this is no job of several nodes, which salloc and sbatch make".clone_into(&mut self.no_step);
-            return self.carriers.environment(segment);
-        };
-        let agent = self.carriers.agent(Some(segment));
-        match SlurmStep::start(&job, &agent, inherited) {
-            Ok(step) => {
-                self.step = Some(step);
-                Vec::new()
+    /// Prepares for the command, which is about to start. Has the shim tell the launcher before a program reaches another node. If the
+    /// command itself is srun, agents are started now, and waited for. Returns the variables for the command by which MPI launchers start
+    /// agents. `inherited`: the signal state that srun gets back.
+    pub(crate) fn begin(
+        &mut self,
+        session: &Session,
+        command: &[OsString],
+        inherited: InheritedState,
+    ) -> Environment {
+        self.inherited = Some(inherited);
+        if self.job.is_none() {
+            let variables = self.carriers.environment(session.segment_path());
+            // There are none if a run around this one starts agents.
+            if !variables.is_empty() {
+                session.segment().tell_of_nodes(NODES_BY_SSH);
             }
-            Err(problem) => {
-                console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
-                self.no_step = problem;
-                self.carriers.environment(segment)
+            return variables;
+        }
+        if program_name(command) != Some(OsStr::new("srun")) {
+            session.segment().tell_of_nodes(NODES_BY_SRUN);
+            return Vec::new();
+        }
+        self.stage = self.join(None);
+        if let Stage::Joining(made, at_ns) = std::mem::replace(&mut self.stage, Stage::Failed) {
+            let made = made.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+            self.joined(made, at_ns, session);
+        }
+        if let Some(step) = self.step_mut()
+            && let Err(problem) = step.await_ready()
+        {
+            self.has_no_step(problem);
+        }
+        Vec::new()
+    }
+
+    /// Tracks other nodes from now on if a program waits for that, and lets it go on as soon as agents are ready. Returns what the
+    /// account of the run is to be told.
+    pub(crate) fn attend(&mut self, session: &Session) -> Option<Message> {
+        match &mut self.stage {
+            Stage::Alone if session.segment().is_told_of_nodes() => {
+                self.stage = self.join(Some(clock::monotonic_ns()));
             }
+            Stage::Joining(made, at_ns) => {
+                if let Ok(made) = made.try_recv() {
+                    let at_ns = *at_ns;
+                    self.joined(made, at_ns, session);
+                    self.end_wait(session);
+                }
+            }
+            Stage::Joined(Joined { step: Some(step), .. }) if step.is_awaited() => {
+                if let Err(problem) = step.look() {
+                    self.has_no_step(problem);
+                }
+                self.end_wait(session);
+            }
+            _ => {}
+        }
+        self.message.take()
+    }
+
+    /// Lets the program go on that waits, unless agents are still awaited.
+    fn end_wait(&mut self, session: &Session) {
+        if !self.step_mut().is_some_and(|step| step.is_awaited()) {
+            session.segment().end_wait_for_nodes();
         }
     }
+
+    /// Whether this child of the launcher starts agents, or makes a report of all nodes.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        let is_merger = |joined: &Joined| joined.merger.as_ref().is_some_and(|merger| merger.has(pid));
+        self.starter == Some(pid) || matches!(&self.stage, Stage::Joined(joined) if is_merger(joined))
+    }
+
+    /// Such a child has ended.
+    pub(crate) fn ended(&mut self, pid: u32) {
+        if self.starter == Some(pid) {
+            self.starter = None;
+        } else if let Some(merger) = self.merger() {
+            merger.ended();
+        }
+    }
+
+    /// Has the report of all nodes so far made if that is due. Returns the time until it is due again; `None`: it has no time.
+    pub(crate) fn merge_if_due(&mut self, session: &Session) -> Option<Duration> {
+        let Stage::Joined(joined) = &mut self.stage else { return None };
+        joined.merger.as_mut()?.attend(session.segment_path(), joined.directory.path())
+    }
+
+    /// Has it made soon: a signal has come, and the run may be killed.
+    pub(crate) fn merge_soon(&mut self) {
+        if let Some(merger) = self.merger() {
+            merger.hasten();
+        }
+    }
+
+    fn merger(&mut self) -> Option<&mut Merger> {
+        let Stage::Joined(joined) = &mut self.stage else { return None };
+        joined.merger.as_mut()
+    }
+
+    fn step_mut(&mut self) -> Option<&mut SlurmStep> {
+        let Stage::Joined(joined) = &mut self.stage else { return None };
+        joined.step.as_mut()
+    }
+
+    /// Begins to make the directory of the nodes' reports. `at_ns`: see [`Stage::Joining`].
+    fn join(&self, at_ns: Option<u64>) -> Stage {
+        let (path, id, is_temporary) = (self.path.clone(), self.id, self.is_temporary);
+        let report = self.report.clone();
+        let (sender, made) = mpsc::channel();
+        let make = move || {
+            let _ = sender.send(Place::make(&path, id, is_temporary, &report));
+            signals::wake_this_process();
+        };
+        // Without a thread, the receiver has no sender, and the error is told.
+        let _ = thread::Builder::new().spawn(make);
+        Stage::Joining(made, at_ns)
+    }
+
+    /// The thread has made this node's place in the directory, or could not. Has Slurm start agents. A line on stderr says what is not
+    /// possible.
+    fn joined(&mut self, made: io::Result<Place>, at_ns: Option<u64>, session: &Session) {
+        let Place { directory, checked_in, membership } = match made {
+            Ok(place) => place,
+            Err(error) => {
+                let path = self.path.display();
+                console::message(format_args!("--nodes: only this node is tracked: {path}: {error}"));
+                self.message = Some(Message::NodesStayAway);
+                self.stage = Stage::Failed;
+                return;
+            }
+        };
+        let CheckedIn { file, part } = checked_in;
+        self.message = Some(Message::NodesJoin { clock_ahead_s: part.clock_ahead_s, at_ns });
+        let merger = self.report.files().next().is_some().then(Merger::new);
+        let no_step = String::new();
+        let joined = Joined { directory, own: file, step: None, no_step, merger, _membership: membership };
+        self.stage = Stage::Joined(joined);
+        let Some((job, inherited)) = self.job.as_ref().zip(self.inherited) else { return };
+        let segment = session.segment_path();
+        match SlurmStep::start(job, segment, &self.carriers.agent(Some(segment)), inherited) {
+            Ok((step, starter)) => {
+                self.starter = Some(starter);
+                if let Stage::Joined(joined) = &mut self.stage {
+                    joined.step = Some(step);
+                }
+            }
+            Err(error) => self.has_no_step(format!("srun: {error}")),
+        }
+    }
+
+    /// Notes why Slurm has started no agents, and says so.
+    fn has_no_step(&mut self, problem: String) {
+        console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
+        if let Stage::Joined(joined) = &mut self.stage {
+            joined.step = None;
+            joined.no_step = problem;
+        }
+    }
+}
+
+impl Place {
+    /// Makes the directory, the file of this node's report, and the note of how the report of all nodes is made.
+    fn make(path: &Path, id: u64, is_temporary: bool, report: &ReportConfig) -> io::Result<Self> {
+        if is_temporary {
+            check_links_to(path)?;
+        }
+        let (directory, membership) = NodeDirectory::make(path, id)?;
+        let is_agent = false;
+        let checked_in = directory.check_in(is_agent)?;
+        if report.files().next().is_some() {
+            report_note::write(&directory, report)?;
+        }
+        Ok(Self { directory, checked_in, membership })
+    }
+}
+
+/// The base name of a command's program.
+fn program_name(words: &[OsString]) -> Option<&OsStr> {
+    Path::new(words.first()?).file_name()
+}
+
+/// Whether a command is an MPI launcher, also behind a program that only starts it in a certain way.
+fn starts_by_mpi(words: &[OsString]) -> bool {
+    /// Such programs.
+    const WRAPPERS: [&str; 9] =
+        ["env", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "numactl", "taskset"];
+    let is_wrapped = program_name(words).is_some_and(|name| WRAPPERS.iter().any(|known| name == *known));
+    let is_launcher = |word: &OsString| is_mpi_launcher(word.as_encoded_bytes());
+    words.first().is_some_and(is_launcher) || (is_wrapped && words.iter().any(is_launcher))
 }
 
 /// The target of a node's report: this file, in JSON.
@@ -165,10 +391,17 @@ fn in_state_directory() -> Option<PathBuf> {
     Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
 }
 
-/// The directory that has such directories, in this user's state directory. `None`: no variable names one, or another user's link
-/// leads there.
+/// The directory that has such directories, in this user's state directory. It need not answer, and another user's link can lead there:
+/// see [`check_links_to`]. `None`: no variable names one.
 fn state_directory() -> Option<PathBuf> {
-    let directory = keep::of_user(&keep::own_variable)?.directory;
-    User::this().check_links(&directory).ok()?;
-    Some(directory.join("nodes"))
+    Some(keep::of_user(&keep::own_variable)?.directory.join("nodes"))
+}
+
+/// Checks that no link of another user leads to this directory in a [state directory](state_directory).
+///
+/// # Errors
+/// If one does.
+fn check_links_to(path: &Path) -> io::Result<()> {
+    let directory = path.parent().and_then(Path::parent).unwrap_or(path);
+    User::this().check_links(directory).map_err(io::Error::other)
 }

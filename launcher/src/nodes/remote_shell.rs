@@ -1,6 +1,5 @@
 //! The stand-in for ssh, with which Hydra (MPICH) and Intel MPI reach other nodes. It puts an agent before the remote command, and
-//! becomes ssh. A remote command that is no daemon of theirs stays as it is. If Hydra reaches nodes by srun, the stand-in becomes
-//! srun.
+//! becomes ssh. If Hydra reaches nodes by rsh, srun, blaunch or qrsh, the stand-in becomes that one.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,47 +9,59 @@ use std::process::ExitCode;
 use gpu_track_collector::model::mpi_daemons;
 use gpu_track_collector::safe_path::User;
 
-use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
+use super::carriers::{ENV_AGENT, SSH, or_itself};
 use crate::cli::AgentSpec;
 use crate::process::signals;
 use crate::process::spawn::{self, InheritedState, Program};
-use crate::{console, trusted};
+use crate::{console, name, trusted};
 
 /// Characters that make a command line more than one command, or that end or change the single quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
 
-/// Becomes ssh or srun, if these are the arguments of the stand-in. `None`: they are not. Returns a status only if that fails: the
-/// one that a shell would have.
+/// Becomes ssh, or another program that reaches nodes, if these are the arguments of the stand-in. `None`: they are not. Returns a status
+/// only if that fails: the one that a shell would have.
 pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = args.split_first()?;
-    if !is_remote_shell(name) {
-        return None;
-    }
-    let agent = env::var(ENV_AGENT).ok();
-    let words = agent.and_then(|agent| with_agent(rest, &agent)).unwrap_or_else(|| rest.to_vec());
-    let program = match trusted::program(replaced(rest), User::this()) {
+    let agent = env::var(ENV_AGENT).ok().filter(|_| !name::is_companion(Some(name)))?;
+    let launcher = launcher_of(rest)?;
+    let is_shell = ["ssh", "rsh"].contains(&launcher);
+    let words = with_agent(rest, &agent).filter(|_| is_shell).unwrap_or_else(|| rest.to_vec());
+    let program = match trusted::program(launcher, User::this()) {
         Ok(program) => program,
-        Err(error) => return Some(not_started(replaced(rest), &error)),
+        Err(error) => return Some(not_started(launcher, &error)),
     };
     let command: Vec<OsString> = [program].into_iter().chain(words).collect();
     // The other program gets back what the start of this one has changed: the state of SIGPIPE, and closed descriptors.
     let inherited = InheritedState::replace(&signals::all_but_faults());
-    Some(not_started(
-        replaced(rest),
-        &spawn::become_command(Program { words: &command, behind: None }, &inherited),
-    ))
+    Some(not_started(launcher, &spawn::become_command(Program { words: &command, behind: None }, &inherited)))
+}
+
+/// The program that Hydra would have started with these arguments, to reach another node. It tells the daemon there by which one. `None`:
+/// these are not Hydra's arguments: its daemon as a word of the remote command, and after that the daemon's options.
+fn launcher_of(args: &[OsString]) -> Option<&'static str> {
+    let words: Vec<&str> = args.iter().map(|arg| arg.to_str()).collect::<Option<_>>()?;
+    let is_hydras = |word: &&str| {
+        let name = word.trim_matches('"');
+        ["hydra_pmi_proxy", "hydra_bstrap_proxy"].iter().any(|daemon| name.ends_with(daemon))
+    };
+    let daemon = words.iter().position(is_hydras).filter(|daemon| *daemon > 0)?;
+    let (before, options) = words.split_at(daemon);
+    let is_launchers = before.contains(&"--") || !options.get(1)?.starts_with("--");
+    let given = options.iter().zip(options.iter().skip(1)).find(|(option, _)| **option == "--launcher");
+    let launcher = match given.map_or(SSH, |(_, launcher)| launcher) {
+        "rsh" => "rsh",
+        "slurm" => "srun",
+        "lsf" => "blaunch",
+        "sge" => "qrsh",
+        _ => SSH,
+    };
+    (!is_launchers).then_some(launcher)
 }
 
 /// Says that this process can't become the program of this name. Returns the status that a shell would have.
 fn not_started(name: &str, error: &io::Error) -> ExitCode {
-    console::error(format_args!("{REMOTE_SHELL} cannot become {name}: {error}"));
+    console::error(format_args!("it cannot become {name}, in place of which it was started: {error}"));
     ExitCode::from(127)
-}
-
-/// The program that this stands in for: srun, if the arguments are for srun, else ssh.
-fn replaced(args: &[OsString]) -> &'static str {
-    let is_slurms = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"--nodelist");
-    if args.iter().any(is_slurms) { "srun" } else { "ssh" }
 }
 
 /// The arguments of ssh with the command line `agent` before the daemon. `None`: the remote command is no daemon's, or more
@@ -100,7 +111,20 @@ mod tests {
         ] {
             assert_eq!(shown(line), None, "{line}");
         }
-        assert_eq!(replaced(&words("-x n2 hydra_pmi_proxy")), "ssh");
-        assert_eq!(replaced(&words("--nodelist n2 -N 1 hydra_pmi_proxy")), "srun");
+        let own = r#"-x n2 "/usr/bin/hydra_pmi_proxy" --control-port n1:4000"#;
+        assert_eq!(launcher_of(&words(own)), Some("ssh"));
+        assert_eq!(launcher_of(&words(&format!("{own} --launcher rsh"))), Some("rsh"));
+        let by_slurm = "-N 2 --input none /usr/bin/hydra_pmi_proxy --control-port n1:1 --launcher slurm";
+        assert_eq!(launcher_of(&words(by_slurm)), Some("srun"));
+        for line in [
+            "-o r.json -- hydra_pmi_proxy --version",
+            "hydra_pmi_proxy --version",
+            "ls /usr/bin/hydra_pmi_proxy",
+            "ls /usr/bin/orted --all",
+            "-x n2 hostname",
+            "",
+        ] {
+            assert_eq!(launcher_of(&words(line)), None, "{line}");
+        }
     }
 }

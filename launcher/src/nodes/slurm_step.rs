@@ -18,7 +18,10 @@ use std::time::{Duration, Instant};
 use gpu_track_collector::model::batch::Job;
 use gpu_track_collector::model::batch::slurm::{self, Slurm};
 use gpu_track_collector::model::report::LeftReport;
+use gpu_track_collector::own_program;
 use gpu_track_collector::safe_path::User;
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 
 use super::carriers::{or_else, program_of};
 use super::directory::{Absence, absence_script, host};
@@ -56,6 +59,10 @@ impl SlurmJob {
     }
 }
 
+/// The name of the process that starts srun, and is its parent. Its arguments are the segment, by which it is known as a helper of the run,
+/// and the command line of srun.
+pub(crate) const STARTER: &str = "gpu-track-agents";
+
 /// The step. It ends when this is dropped.
 pub(super) struct SlurmStep {
     /// The input of srun, whose end ends the tasks.
@@ -64,6 +71,12 @@ pub(super) struct SlurmStep {
     is_ending: Arc<AtomicBool>,
     /// What the tasks told of their nodes.
     told: Arc<Mutex<Told>>,
+    /// How many nodes the job has.
+    nodes: usize,
+    /// How many tasks are ready.
+    ready: usize,
+    /// Where it is heard that further ones are. `None`: nobody waits for them.
+    heard: Option<Receiver<Heard>>,
 }
 
 /// What tasks tell of nodes whose reports don't come.
@@ -82,29 +95,78 @@ impl Drop for SlurmStep {
 }
 
 impl SlurmStep {
-    /// Starts an agent on each node of the job, and waits until all track their nodes. Waits at most for [`PATIENCE`], and until a
-    /// signal asks this process to end. `agent`: the command line of an agent. `inherited`: the signal state that srun gets back.
+    /// Starts an agent on each node of the job. Also returns the pid of the process that has started srun. `segment`: that of this node. `agent`: the command line of an agent. `inherited`: the
+    /// signal state that srun gets back.
     ///
     /// # Errors
-    /// If srun can't be started, or has ended. The error is a line for the user, such as what srun said.
-    pub(super) fn start(job: &SlurmJob, agent: &str, inherited: InheritedState) -> Result<Self, String> {
-        let said = |error: io::Error| format!("srun: {error}");
-        let (input, output) = spawn(job, agent, inherited).map_err(said)?;
+    /// If srun can't be started.
+    pub(super) fn start(
+        job: &SlurmJob,
+        segment: &Path,
+        agent: &str,
+        inherited: InheritedState,
+    ) -> io::Result<(Self, u32)> {
+        let (pid, input, output) = spawn(job, segment, agent, inherited)?;
         let is_ending = Arc::new(AtomicBool::new(false));
-        let (sender, ready) = mpsc::channel();
+        let (sender, heard) = mpsc::channel();
         let told = Arc::default();
         let (ending, found) = (Arc::clone(&is_ending), Arc::clone(&told));
         // The thread reads to the end, so that srun can always write.
         let read = move || read_all(output, &sender, &ending, &found);
-        thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
-        let seen = await_ready(&ready, job.nodes)?;
-        if seen < job.nodes {
+        thread::Builder::new().spawn(read)?;
+        let (nodes, ready, heard) = (job.nodes, 0, Some(heard));
+        Ok((Self { _input: input, is_ending, told, nodes, ready, heard }, pid))
+    }
+
+    /// Whether not all tasks are ready, as far as it is known.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// Takes what the tasks have said so far.
+    ///
+    /// # Errors
+    /// If srun has ended before all tasks were ready. The error is a line for the user, such as what srun said.
+    pub(super) fn look(&mut self) -> Result<(), String> {
+        while let Some(heard) = self.heard.as_ref().and_then(|heard| heard.try_recv().ok()) {
+            self.note(heard)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all tasks track their nodes. Waits at most for [`PATIENCE`], and until a signal asks this process to end. A line on
+    /// stderr says if some are late.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub(super) fn await_ready(&mut self) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        while let Some(heard) = &self.heard
+            && Instant::now() < until
+            && !signals::is_end_pending()
+        {
+            if let Ok(heard) = heard.recv_timeout(LOOK_INTERVAL) {
+                self.note(heard)?;
+            }
+        }
+        if self.heard.take().is_some() {
             console::message(format_args!(
-                "--nodes: the agents of {seen} of {} nodes are ready: the command starts without the others",
-                job.nodes
+                "--nodes: the agents of {} of {} nodes are ready: the command starts without the others",
+                self.ready, self.nodes
             ));
         }
-        Ok(Self { _input: input, is_ending, told })
+        Ok(())
+    }
+
+    fn note(&mut self, heard: Heard) -> Result<(), String> {
+        match heard {
+            Heard::Ready => self.ready += 1,
+            Heard::Ended(why) => return Err(why),
+        }
+        if self.ready >= self.nodes {
+            self.heard = None;
+        }
+        Ok(())
     }
 
     /// What the tasks have told so far of nodes whose reports don't come.
@@ -113,24 +175,31 @@ impl SlurmStep {
     }
 }
 
-/// Starts srun as a process that is no child of this one. Returns its input and its output.
-fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(PipeWriter, PipeReader)> {
+/// Starts srun below a process of its own: see [`STARTER`]. Returns that process's pid, and the input and output of srun.
+fn spawn(
+    job: &SlurmJob,
+    segment: &Path,
+    agent: &str,
+    inherited: InheritedState,
+) -> io::Result<(u32, PipeWriter, PipeReader)> {
     let (for_srun, input) = io::pipe()?;
     let (output, from_srun) = io::pipe()?;
     let nodes = job.nodes.to_string();
     let user = User::this();
     let absence = absence_script(program_of(agent));
-    let mut srun = Command::new(trusted::program("srun", user)?);
+    let mut starter = own_program::command(STARTER);
+    starter.arg(segment).arg(trusted::program("srun", user)?);
     // The user's settings of steps are not for the step of the agents.
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_users_steps(name)) {
-        srun.env_remove(name);
+        starter.env_remove(name);
     }
     match env::var_os(CONF).map(|path| configuration(Path::new(&path), user)) {
-        Some(Some(path)) => srun.env(CONF, path),
-        Some(None) => srun.env_remove(CONF),
-        None => &mut srun,
+        Some(Some(path)) => starter.env(CONF, path),
+        Some(None) => starter.env_remove(CONF),
+        None => &mut starter,
     };
-    srun.args(["--jobid", &job.id, "--overlap", "--nodes", &nodes, "--ntasks", &nodes])
+    starter
+        .args(["--jobid", &job.id, "--overlap", "--nodes", &nodes, "--ntasks", &nodes])
         .args(["--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--quiet"])
         // A task ends early on the launcher's own node, and where it can't track.
         .args(["--wait=0", "--kill-on-bad-exit=0"])
@@ -139,10 +208,33 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
         .stdout(from_srun.try_clone()?)
         .stderr(from_srun);
     // SAFETY: what the closure calls is async-signal-safe.
-    unsafe { srun.pre_exec(move || detach(inherited)) };
-    // `detach` forks: this child has ended, and srun is its child.
-    srun.spawn()?.wait()?;
-    Ok((input, output))
+    unsafe {
+        starter.pre_exec(move || {
+            // In a session of its own, the terminal's Ctrl-C does not reach srun.
+            libc::setsid();
+            inherited.restore_signals();
+            Ok(())
+        });
+    }
+    Ok((starter.spawn()?.id(), input, output))
+}
+
+/// Starts srun, and ends when all that it has started has ended. Returns the exit status. `None`: these are not the arguments of a
+/// starter.
+pub(crate) fn serve_starter(args: &[OsString]) -> Option<i32> {
+    let [_segment, program, words @ ..] = args else { return None };
+    // Otherwise the launcher would inherit what srun leaves behind, as an orphan of the run.
+    set_child_subreaper(Some(getpid())).ok();
+    match Command::new(program).args(words).spawn() {
+        Ok(_) => {
+            while !matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+            Some(0)
+        }
+        Err(error) => {
+            eprintln!("srun: error: {error}");
+            Some(127)
+        }
+    }
 }
 
 /// Whether a variable of the user's environment is kept from the srun that starts agents. Slurm's variables would change that step,
@@ -163,23 +255,6 @@ fn configuration(named: &Path, user: User) -> Option<PathBuf> {
     Some(Path::new(&directory).join(named.file_name()?))
 }
 
-/// Forks, and goes on in the child, in a session of its own. The parent ends. The launcher is no subreaper yet, so it does not inherit
-/// the child, and does not count it as a part of the run. In the new session, the terminal's Ctrl-C does not reach srun.
-/// Async-signal-safe.
-fn detach(inherited: InheritedState) -> io::Result<()> {
-    // SAFETY: fork has no precondition. The child goes on in a copy of this process's memory, of which it uses no lock.
-    match unsafe { libc::fork() } {
-        -1 => return Err(io::Error::last_os_error()),
-        0 => {}
-        // SAFETY: _exit has no preconditions.
-        _ => unsafe { libc::_exit(0) },
-    }
-    // SAFETY: it has no precondition. It can't fail: the child of a fork leads no process group.
-    unsafe { libc::setsid() };
-    inherited.restore_signals();
-    Ok(())
-}
-
 /// What the launcher learns from srun's output.
 enum Heard {
     /// A task is ready.
@@ -188,9 +263,10 @@ enum Heard {
     Ended(String),
 }
 
-/// Reads what srun writes until it ends. `sender` gets what [`await_ready`] waits for. `told` gets what the tasks tell of their nodes.
+/// Reads what srun writes until it ends. `sender` gets what the launcher waits for, and a SIGCHLD wakes it. `told` gets what the tasks
+/// tell of their nodes.
 ///
-/// If srun ends with an error after [`await_ready`] has returned, a line on stderr says so, unless the launcher has ended the step
+/// If srun ends with an error when nobody waits for it, a line on stderr says so, unless the launcher has ended the step
 /// (`is_ending`). Without an error, all tasks have ended by themselves, because none had a node to track.
 fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool, told: &Mutex<Told>) {
     let mut last = "it ended at once".to_owned();
@@ -202,35 +278,23 @@ fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool, t
             told.left.extend(left_report(rest));
             let absence = rest.strip_prefix(ABSENT).and_then(Absence::at_end_of);
             told.absences.extend(absence.map(|(node, absence)| (node.to_owned(), absence)));
-            let _ = sender.send(Heard::Ready);
+            tell(sender, Heard::Ready);
         } else if line.contains(" error: ") || !is_error {
             is_error |= line.contains(" error: ");
             last = line.trim_start_matches("srun: ").to_owned();
         }
     }
-    // The send fails after `await_ready` has returned, because its caller then drops the receiver.
-    let is_told = sender.send(Heard::Ended(last.clone())).is_ok();
+    let is_told = tell(sender, Heard::Ended(last.clone()));
     if is_error && !is_told && !is_ending.load(Ordering::Acquire) {
         console::message(format_args!("--nodes: the agents have ended: {last}"));
     }
 }
 
-/// Waits until this number of tasks is ready, at most for [`PATIENCE`], or until a signal asks this process to end. Returns how many
-/// are ready.
-///
-/// # Errors
-/// If srun has ended. The error is the line that it wrote.
-fn await_ready(heard: &Receiver<Heard>, tasks: usize) -> Result<usize, String> {
-    let until = Instant::now() + PATIENCE;
-    let mut ready = 0;
-    while ready < tasks && Instant::now() < until && !signals::is_end_pending() {
-        match heard.recv_timeout(LOOK_INTERVAL) {
-            Ok(Heard::Ready) => ready += 1,
-            Ok(Heard::Ended(why)) => return Err(why),
-            Err(_) => {}
-        }
-    }
-    Ok(ready)
+/// Tells the launcher's first thread, and wakes it. Returns whether that one still waits for it.
+fn tell(sender: &Sender<Heard>, heard: Heard) -> bool {
+    let is_told = sender.send(heard).is_ok();
+    signals::wake_this_process();
+    is_told
 }
 
 /// Says on stdout that this node is tracked. To be called by a task of the step. `left`: where the report stays on this node.
@@ -267,18 +331,29 @@ mod tests {
     // Requirement: NODE-14
     #[test]
     fn command_waits_until_all_tasks_are_ready_and_learns_why_there_is_no_step() {
-        let read = |text: &str| {
-            let (sender, ready) = mpsc::channel();
+        let step = |text: &str| {
+            let (sender, heard) = mpsc::channel();
             read_all(text.as_bytes(), &sender, &AtomicBool::new(false), &Mutex::default());
-            await_ready(&ready, 2)
+            SlurmStep {
+                _input: io::pipe().unwrap().1,
+                is_ending: Arc::default(),
+                told: Arc::default(),
+                nodes: 2,
+                ready: 0,
+                heard: Some(heard),
+            }
         };
-        assert_eq!(read(&format!("{READY}\nsrun: warning\n{READY}\n")), Ok(2));
         let refused = "srun: error: Unable to create step for job 7: Job/step already completing";
-        assert_eq!(
-            read(&format!("{READY}\n{refused}\n")),
-            Err("error: Unable to create step for job 7: Job/step already completing".to_owned())
-        );
-        assert_eq!(read(""), Err("it ended at once".to_owned()));
+        let why = "error: Unable to create step for job 7: Job/step already completing";
+        for (text, expected) in [
+            (format!("{READY}\nsrun: warning\n{READY}\n"), Ok(())),
+            (format!("{READY}\n{refused}\n"), Err(why.to_owned())),
+            (String::new(), Err("it ended at once".to_owned())),
+        ] {
+            assert_eq!(step(&text).await_ready(), expected);
+            let mut lazy = step(&text);
+            assert_eq!((lazy.look(), lazy.is_awaited()), (expected.clone(), expected.is_err()));
+        }
     }
 
     // Requirement: NODE-22, NODE-38
@@ -288,7 +363,8 @@ mod tests {
         let told = Mutex::default();
         let text = format!("{READY}\n{READY}{LEFT}n2 /home/a b/n2.7.json\n{READY}{ABSENT}n3.missing\n");
         read_all(text.as_bytes(), &sender, &AtomicBool::new(false), &told);
-        assert_eq!(await_ready(&ready, 3), Ok(3));
+        drop(sender);
+        assert_eq!(ready.iter().filter(|heard| matches!(heard, Heard::Ready)).count(), 3);
         let stays = LeftReport { node: "n2".into(), path: "/home/a b/n2.7.json".into(), is_certain: true };
         let told = told.into_inner().unwrap();
         assert_eq!((told.left, told.absences), (vec![stays], vec![("n3".to_owned(), Absence::Missing)]));

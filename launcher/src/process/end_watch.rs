@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rustix::process::{Signal, getpid, kill_process};
+use crate::process::signals;
 
 /// Starts a thread that calls `wait`, which returns at the end. Returns a flag that becomes true then; a SIGCHLD wakes this process,
 /// which looks at it.
@@ -19,8 +19,7 @@ pub(crate) fn start(wait: impl FnOnce() + Send + 'static) -> io::Result<Arc<Atom
     let wait = move || {
         wait();
         to_end.store(true, Ordering::Release);
-        // A process may always signal itself.
-        let _ = kill_process(getpid(), Signal::CHILD);
+        signals::wake_this_process();
     };
     thread::Builder::new().spawn(wait).map(|_| has_ended)
 }

@@ -192,6 +192,12 @@ pub(crate) fn is_end_pending() -> bool {
     }
 }
 
+/// Wakes the first thread of this process, which waits for signals, by a SIGCHLD.
+pub(crate) fn wake_this_process() {
+    // A process may always signal itself.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::CHILD);
+}
+
 /// Raises a blocked signal with its default action. Returns only if that action does not end the process.
 pub(crate) fn raise_default(signal: i32) {
     set_ignored(signal, false);

@@ -202,6 +202,10 @@ impl Session {
         self.config.report.warnings.push(warning);
     }
 
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
     pub(crate) fn segment_path(&self) -> &Path {
         self.segment.named().path()
     }

@@ -17,7 +17,7 @@ use crate::attach::ready_fd::ReadyFd;
 use crate::cli::{HeldTrackingFile, Options, UsageError};
 use crate::collector_process::Collector;
 use crate::containers::Containers;
-use crate::nodes::{self, NodeRun, RankLock};
+use crate::nodes::{self, AgentPlace, NodeRun, RankLock};
 use crate::process::main_process::MainProcess;
 use crate::process::reap;
 use crate::process::signals::{self, SignalSet};
@@ -54,6 +54,8 @@ pub(crate) struct Held {
     pub(crate) tracking: Vec<HeldTrackingFile>,
     /// The part of the run that is on other nodes.
     pub(crate) nodes: Option<NodeRun>,
+    /// The place of an agent among the other nodes.
+    pub(crate) agent: Option<AgentPlace>,
     /// The lock that this rank shares with others.
     pub(crate) ranks: Option<RankLock>,
     /// The process to attach to, in place of a command.
@@ -77,7 +79,7 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     let named = attachment.as_ref().map(|attachment| (attachment.named(), attachment.args.clone()));
     let started = session.and_then(|session| match attachment {
         Some(attachment) => attach(options, session, attachment, ready_fd),
-        None => start(options, session, &state, held.nodes.as_mut()),
+        None => start(options, session, &state, &mut held.nodes),
     });
     match started {
         Ok((account, started)) => supervise(options, account, started, &state, held),
@@ -104,14 +106,18 @@ fn supervise<A: Account>(
     let mut supervisor = Supervisor::new(account, started, options, signals);
     let ended = supervisor.run();
     let is_reported = supervisor.is_reported_by_collector();
+    let nodes = supervisor.take_nodes();
     drop(supervisor);
-    let Held { locks, tracking, nodes, ranks, .. } = held;
+    let Held { locks, tracking, agent, ranks, .. } = held;
     // From here on, another run may write to the report's files, also while this one waits for other nodes.
     drop(locks);
     if let Some(nodes) = nodes {
         nodes.conclude(options, &tracking, signals);
     }
     drop(tracking);
+    if let Some(agent) = agent {
+        agent.conclude(options);
+    }
     // A collector that has written its report has made that of all ranks, too.
     if let Some(ranks) = ranks.filter(|_| !is_reported) {
         ranks.conclude(options);
@@ -130,20 +136,18 @@ fn supervise<A: Account>(
     }
 }
 
-/// Starts the agents of other nodes, the collector and the command. The command does not wait for the collector to be ready. It
-/// waits for agents that Slurm starts, for a limited time.
+/// Starts the collector and the command, which does not wait for the collector to be ready. `nodes` is left alone on an error.
 fn start(
     options: &Options,
     mut session: Session,
     state: &ProcessState,
-    nodes: Option<&mut NodeRun>,
+    nodes: &mut Option<NodeRun>,
 ) -> Result<(Tracked, Started), StartError> {
     let mut env = session.environment(&options.command.words);
     if let Some(nodes) = nodes {
-        env.extend(nodes.start_agents(session.segment_path(), state.inherited));
+        env.extend(nodes.begin(&session, &options.command.words, state.inherited));
     }
     let containers = Containers::prepare(&mut session, &mut env);
-    // After the agents: what starts them is no part of the run, but the connector would report it as a descendant.
     session.subscribe(options);
     // Before the collector starts: its configuration says what came of the command's cgroup.
     let cgroup_procs = session.cgroup_procs();
@@ -154,7 +158,7 @@ fn start(
                 Subject::Command(main) => Some(main),
                 Subject::Input(_) | Subject::Attached { .. } => None,
             };
-            Ok((Tracked::new(session, collector, containers, main, options), started))
+            Ok((Tracked::new(session, collector, containers, nodes.take(), main, options), started))
         }
         Err(error) => {
             cancel(&session, &mut collector);
@@ -199,7 +203,7 @@ fn attach(
         children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
         early_signals: Vec::new(),
     };
-    Ok((Tracked::new(session, collector, Containers::default(), None, options), started))
+    Ok((Tracked::new(session, collector, Containers::default(), None, None, options), started))
 }
 
 /// Says why the run could not attach to its process, on stderr and in the report's files. Otherwise a report of an earlier run
@@ -255,7 +259,10 @@ fn spawn(
 
 /// Runs the command without a session, because of `error`: tracking must not keep a command from running. The launcher reports what a
 /// parent knows. Where it can't even have a child, it becomes the command.
-fn run_untracked(options: &Options, state: &ProcessState, held: Held, error: &StartError) -> ExitCode {
+fn run_untracked(options: &Options, state: &ProcessState, mut held: Held, error: &StartError) -> ExitCode {
+    if let Some(nodes) = held.nodes.take() {
+        nodes.discard(state.signals);
+    }
     // An agent's stderr is that of the MPI launcher.
     if options.diagnosis.agent.is_none() {
         console::message(format_args!("the command runs untracked: {error}"));

@@ -15,6 +15,7 @@ use gpu_track_collector::{KnownFile, ProcRoot, clock};
 use crate::cli::Options;
 use crate::collector_process::Collector;
 use crate::console;
+use crate::nodes::NodeRun;
 use crate::process::exit;
 use crate::process::reap::{self, ChildChange, usage_of};
 use crate::process::signals::{self, Received, SignalSet};
@@ -40,7 +41,7 @@ pub(crate) trait Account {
     fn messages(&self) -> &[Message];
     /// Tells the account what happens to the command.
     fn tell(&mut self, message: Message);
-    /// Whether this child of the launcher is not the run's: a collector, a proxy of docker, or a child from before this program's exec.
+    /// Whether this child of the launcher is not the run's: a collector, a proxy of docker, what starts agents, or a child from before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
     /// A child for which [`Self::is_foreign`] holds has ended, with this pid and wait status.
     fn foreign_ended(&mut self, pid: u32, status: i32);
@@ -53,6 +54,8 @@ pub(crate) trait Account {
     fn segment(&self) -> Option<KnownFile>;
     /// Has the report written, and waits for it. The account must have been told that the run has ended.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
+    /// Takes the part of the run that is on other nodes, if the account has it. To be called at the end.
+    fn take_nodes(&mut self) -> Option<NodeRun>;
     /// Whether a collector has written the report.
     fn is_reported_by_collector(&self) -> bool;
 }
@@ -198,6 +201,11 @@ impl<A: Account> Supervisor<A> {
     /// Whether a collector has written the report.
     pub(crate) fn is_reported_by_collector(&self) -> bool {
         self.account.is_reported_by_collector()
+    }
+
+    /// Takes the part of the run that is on other nodes, if the account has it.
+    pub(crate) fn take_nodes(&mut self) -> Option<NodeRun> {
+        self.account.take_nodes()
     }
 
     /// Notes the end of the input, or of the attached process, if it has come. A run without a command lasts as long as that.

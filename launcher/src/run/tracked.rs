@@ -12,6 +12,7 @@ use crate::cli::Options;
 use crate::collector_process::Collector;
 use crate::console;
 use crate::containers::Containers;
+use crate::nodes::NodeRun;
 use crate::process::main_process::MainProcess;
 use crate::process::reap::{self, ChildChange};
 use crate::process::signals::{self, MAX_END_REQUESTS};
@@ -32,6 +33,7 @@ pub(crate) struct Tracked {
     session: Session,
     collector: Option<Collector>,
     containers: Containers,
+    nodes: Option<NodeRun>,
     killed_collectors: KilledCollectors,
     main: Option<MainProcess>,
     /// All messages so far. A collector that replaces another gets them after its configuration.
@@ -47,26 +49,37 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// Makes the account of a run. `main`: the command, which has just been started, if there is one.
+    /// Makes the account of a run. `nodes`: its part that is on other nodes. `main`: the command, which has just been started, if there is one.
     pub(crate) fn new(
         session: Session,
         collector: Collector,
         containers: Containers,
+        nodes: Option<NodeRun>,
         main: Option<MainProcess>,
         options: &Options,
     ) -> Self {
-        Self {
+        let mut tracked = Self {
             shim_upkeep: session.shim_upkeep(),
             fallback: Untracked::beside(session.config()),
             is_untracked: false,
             session,
             collector: Some(collector),
             containers,
+            nodes,
             killed_collectors: KilledCollectors::default(),
             main,
             messages: Vec::new(),
             is_quiet: options.tracking.disable_logs,
             tells_no_events: options.report.style.quiet || options.tracking.disable_logs,
+        };
+        tracked.attend_nodes();
+        tracked
+    }
+
+    /// Tracks other nodes from now on if a program is about to reach one, or if the command does.
+    fn attend_nodes(&mut self) {
+        if let Some(message) = self.nodes.as_mut().and_then(|nodes| nodes.attend(&self.session)) {
+            self.tell(message);
         }
     }
 
@@ -209,6 +222,9 @@ impl Account for Tracked {
 
     /// Sends a message to the collector, and keeps it for those that replace it.
     fn tell(&mut self, message: Message) {
+        if let (Message::Signalled { .. }, Some(nodes)) = (message, &mut self.nodes) {
+            nodes.merge_soon();
+        }
         self.messages.push(message);
         if let Some(collector) = &mut self.collector {
             collector.messages.send(&message);
@@ -216,12 +232,16 @@ impl Account for Tracked {
     }
 
     fn is_foreign(&self, pid: u32) -> bool {
-        self.is_collector(pid) || self.containers.has(pid)
+        self.is_collector(pid)
+            || self.containers.has(pid)
+            || self.nodes.as_ref().is_some_and(|nodes| nodes.has(pid))
     }
 
     fn foreign_ended(&mut self, pid: u32, status: i32) {
         if self.containers.has(pid) {
             self.containers.ended(self.session.directory());
+        } else if let Some(nodes) = self.nodes.as_mut().filter(|nodes| nodes.has(pid)) {
+            nodes.ended(pid);
         } else {
             self.collector_ended(status);
         }
@@ -232,9 +252,10 @@ impl Account for Tracked {
         self.fallback.child_ended(ended, is_main);
     }
 
-    /// Sends the messages that found the collector's pipe full. Has the orders that have come carried out, and answers them. Does
+    /// Tracks other nodes if a program is about to reach one. Sends the messages that found the collector's pipe full. Has the orders that have come carried out, and answers them. Does
     /// the upkeep of the shim's file, and returns the time until it is due again.
     fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration> {
+        self.attend_nodes();
         if let Some(collector) = &mut self.collector {
             collector.messages.flush();
         }
@@ -249,7 +270,8 @@ impl Account for Tracked {
                 self.tell(Message::OrderAnswered { id: order.id, result, excess });
             }
         }
-        self.shim_upkeep.as_mut().map(Upkeep::attend)
+        let merge = self.nodes.as_mut().and_then(|nodes| nodes.merge_if_due(&self.session));
+        self.shim_upkeep.as_mut().map(Upkeep::attend).into_iter().chain(merge).min()
     }
 
     fn segment(&self) -> Option<KnownFile> {
@@ -269,6 +291,10 @@ impl Account for Tracked {
             self.fallback.tell(*message);
         }
         self.fallback.conclude(wakeups)
+    }
+
+    fn take_nodes(&mut self) -> Option<NodeRun> {
+        self.nodes.take()
     }
 
     fn is_reported_by_collector(&self) -> bool {

@@ -17,6 +17,7 @@ use gpu_track_collector::{
 use crate::cli::Options;
 use crate::collector_process::Collector;
 use crate::console;
+use crate::nodes::NodeRun;
 use crate::process::reap::{self, ChildChange};
 use crate::process::signals::{MAX_END_REQUESTS, requests_end};
 use crate::run::config;
@@ -124,6 +125,7 @@ impl Account for Untracked {
     }
 
     fn tell(&mut self, message: Message) {
+        self.config.note_nodes(message);
         self.known.tell(message);
     }
 
@@ -195,6 +197,11 @@ impl Account for Untracked {
             }
         }
         Ok(())
+    }
+
+    /// Has none: agents are started for a tracked run only.
+    fn take_nodes(&mut self) -> Option<NodeRun> {
+        None
     }
 
     fn is_reported_by_collector(&self) -> bool {

@@ -15,6 +15,7 @@ macro_rules! assert_signatures_of_libc {
 mod exec;
 pub(crate) mod exit;
 pub(crate) mod fork;
+mod nodes;
 mod program;
 mod sandbox;
 mod spawn;

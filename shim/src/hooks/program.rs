@@ -9,6 +9,7 @@ use gpu_track_abi::path::file_name;
 use gpu_track_abi::record::{ARGUMENT_BYTES, Event, SAME_USER};
 
 use crate::environment::Text;
+use crate::hooks::nodes;
 use crate::readable::strings;
 use crate::{emit, next, state, sys};
 
@@ -16,7 +17,8 @@ type Array = *const *const c_char;
 
 /// Writes PROGRAM before an exec with these arguments, if the program is a client. Also writes it if the program runs as another user
 /// than the one with which this image was started. Nothing is written if there is no file at `path`: shells and Python search PATH by
-/// one exec after another. A null `path`: it is not known.
+/// one exec after another. A null `path`: it is not known. Before a program that reaches other nodes, waits until the launcher is
+/// prepared.
 ///
 /// # Safety
 /// `argv` must be as for [`strings`].
@@ -28,6 +30,10 @@ pub(super) unsafe fn announce(path: *const c_char, argv: Array) {
     let is_same = user == next::effective_user();
     // SAFETY: promised by the caller.
     unsafe { write(0, if is_same { SAME_USER } else { user }, path, argv) };
+    if nodes::is_told() {
+        // SAFETY: promised by the caller.
+        unsafe { nodes::prepare(path, argv) };
+    }
 }
 
 /// Writes PROGRAM of a child of posix_spawn that was started with these arguments, if its program is a client.
@@ -53,6 +59,18 @@ unsafe fn write(child: u32, user: u32, path: *const c_char, argv: Array) {
         let arguments = arguments.unwrap_or([0; ARGUMENT_BYTES]);
         let event = Event::Program { child, user, arguments };
         emit::emit(&emit::origin(sys::getpid()), &event, emit::TO_ALL);
+    }
+}
+
+/// Waits until the launcher is prepared for the child of posix_spawn that is about to be started with these arguments, if it reaches other
+/// nodes.
+///
+/// # Safety
+/// As [`announce`].
+pub(super) unsafe fn prepare_spawn(argv: Array) {
+    if nodes::is_told() && state::may_call_kernel() {
+        // SAFETY: promised by the caller.
+        unsafe { nodes::prepare(ptr::null(), argv) };
     }
 }
 

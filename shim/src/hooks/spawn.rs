@@ -1,4 +1,4 @@
-//! The posix_spawn family: repairs the environment, and writes SPAWN_FAILED for a child that could not exec. libc
+//! The posix_spawn family: repairs the environment, waits before a program that reaches other nodes, and writes SPAWN_FAILED for a child that could not exec. libc
 //! reaps that child without calling a wait function.
 
 use core::ffi::{c_char, c_int};
@@ -20,6 +20,8 @@ macro_rules! spawns {
         ) -> c_int {
             // glibc before 2.39 has no pidfd_spawn. A program that looks for it by a weak reference finds this hook all the same.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
+            // SAFETY: the caller keeps libc's contract.
+            unsafe { program::prepare_spawn(argv.cast()) };
             // SAFETY: the caller keeps libc's contract.
             let error = unsafe {
                 with_repaired(argv.cast(), envp.cast(), visibility::recall_or_ask, &|envp| {

@@ -67,7 +67,7 @@ pub fn run_in(
         .args(["exec", "n1"])
         .args(shell)
         .arg(format!("cd {path}; {line}"))
-        .env("TRACK", format!("{BINARY} --nodes=auto -q -o {path}/r.json --"))
+        .env("TRACK", format!("{BINARY} -q -o {path}/r.json --"))
         .env("XDG_CACHE_HOME", cache_home())
         .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
         .output()

@@ -174,18 +174,38 @@ pub struct ReportConfig {
     pub keep: Option<Keep>,
     /// Where it is written if it can't be written to its place.
     pub spare: SparePlaces,
-    /// Its part in a run over several nodes; `None`: the run is tracked on one node.
+    /// Its part in a run over several nodes; `None`: the run is tracked on one node, so far.
     pub node_part: Option<NodePart>,
-    /// The user has asked for other nodes, whether or not they are tracked.
-    pub asks_for_nodes: bool,
-    /// The one report of all ranks, which the last rank to end makes. `None`: this is no rank, or each rank keeps its own report.
+    /// Where this node's report goes as soon as other nodes are tracked, too. `None`: they are not, or this is that place already.
+    pub place_of_part: Option<ReportTarget>,
+    /// Whether other nodes are tracked as soon as the command starts something there.
+    pub other_nodes: OtherNodes,
+    /// The one report of all ranks, or of all nodes where the launcher is gone, which the last of them to end makes. `None`: there is none.
     pub joint: Option<JointReport>,
 }
 
-/// The one report of several ranks (processes of an MPI job or Slurm step). Each rank has a launcher and a report of its own.
+/// Whether other nodes are tracked as soon as the command starts something there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OtherNodes {
+    /// The user's options or environment say that they are not, or this launcher is an agent or a rank.
+    #[default]
+    Off,
+    /// That is not possible: a line for the user says why.
+    Impossible(String),
+    /// The user has not asked for them, and the command is no MPI launcher, and in no job of Slurm.
+    OnRequest,
+    /// By agents.
+    ByAgents {
+        /// For daemons of MPI launchers: why no agent is started with them, as far as it is known.
+        hindrances: Vec<(String, String)>,
+    },
+}
+
+/// The one report of several ranks (processes of an MPI job or Slurm step), of which each has a launcher and a report of its own; or of
+/// several nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JointReport {
-    /// The directory of the ranks' reports.
+    /// The directory of the ranks' or nodes' reports.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     pub directory: PathBuf,
     /// What the names of this run's reports there begin with: the directory can have those of an earlier command of the job.
@@ -260,6 +280,42 @@ impl ReportConfig {
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.targets.iter().filter_map(|target| target.output.file())
     }
+
+    /// Makes this the report of one of several nodes. The report of all nodes replaces it in its files, and is the only one for terminals
+    /// and pipes, where nothing can be replaced. It is also the only one that is kept. `clock_ahead_s`, `joined_s`: as in [`NodePart`]. Does
+    /// nothing if this was done before.
+    pub fn become_part(&mut self, clock_ahead_s: Option<f64>, joined_s: Option<f64>) {
+        let Some(place) = self.place_of_part.take() else { return };
+        let directory = place.output.file().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let path = Some(directory.to_string_lossy().into_owned());
+        self.node_part = Some(NodePart { is_agent: false, clock_ahead_s, joined_s, directory: path });
+        self.targets.retain(|target| target.output.file().is_some());
+        let targets = self.targets.clone();
+        let is_temporary = false;
+        // It makes the report of all nodes if the launcher is gone.
+        self.joint =
+            Some(JointReport { directory, prefix: String::new(), targets, keep: None, is_temporary });
+        self.targets.push(place);
+        self.keep = None;
+    }
+}
+
+impl Config {
+    /// Obeys a message about other nodes. Returns whether it was one.
+    pub fn note_nodes(&mut self, message: Message) -> bool {
+        match message {
+            Message::NodesJoin { clock_ahead_s, at_ns } => {
+                let since_ns = at_ns.map(|at_ns| at_ns.saturating_sub(self.start.monotonic_ns));
+                self.report.become_part(clock_ahead_s, since_ns.map(|ns| ns as f64 / 1e9));
+            }
+            Message::NodesStayAway => {
+                let why = "the directory of their reports could not be made, as a line on stderr says";
+                self.report.other_nodes = OtherNodes::Impossible(why.to_owned());
+            }
+            _ => return false,
+        }
+        true
+    }
 }
 
 impl Default for ReportConfig {
@@ -272,7 +328,8 @@ impl Default for ReportConfig {
             keep: None,
             spare: SparePlaces::default(),
             node_part: None,
-            asks_for_nodes: false,
+            place_of_part: None,
+            other_nodes: OtherNodes::Off,
             joint: None,
         }
     }
@@ -299,6 +356,15 @@ pub enum Message {
         /// Its user.
         sender_uid: u32,
     },
+    /// Other nodes are tracked from now on.
+    NodesJoin {
+        /// See [`NodePart::clock_ahead_s`].
+        clock_ahead_s: Option<f64>,
+        /// CLOCK_MONOTONIC when a program was about to reach them, nanoseconds. `None`: the command itself reaches them.
+        at_ns: Option<u64>,
+    },
+    /// A program reached other nodes, and they can't be tracked.
+    NodesStayAway,
     /// The command could not be executed.
     Cancelled,
     /// The command has ended, and the launcher waits for its tree (`--wait-all`).

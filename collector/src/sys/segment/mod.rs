@@ -10,7 +10,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gpu_track_abi::layout::{
-    FILE_SIZE, HEADER_SIZE, Header, MAGIC, RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
+    FILE_SIZE, HEADER_SIZE, Header, MAGIC, NODES_ASKED, NODES_GIVEN_UP, NODES_NONE, RING_CAPACITY, RING_SIZE,
+    SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
 };
 use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
@@ -296,6 +297,25 @@ impl Segment {
         doorbell.fetch_add(1, Ordering::Release);
         // If the wake fails, the collector still polls every 50 ms.
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
+    }
+
+    /// Has processes tell the launcher before the first program that reaches other nodes `by` a certain way: `NODES_BY_SRUN` or
+    /// `NODES_BY_SSH`.
+    pub fn tell_of_nodes(&self, by: u32) {
+        self.header().nodes.store(by, Ordering::Release);
+    }
+
+    /// Whether a process has told of such a program.
+    pub fn is_told_of_nodes(&self) -> bool {
+        matches!(self.header().nodes.load(Ordering::Acquire), NODES_ASKED | NODES_GIVEN_UP)
+    }
+
+    /// Lets that program go on, and has no other one wait.
+    pub fn end_wait_for_nodes(&self) {
+        let nodes = &self.header().nodes;
+        nodes.store(NODES_NONE, Ordering::Release);
+        // If the wake fails, the program waits for its whole patience.
+        let _ = futex::wake(nodes, futex::Flags::empty(), u32::MAX >> 1);
     }
 
     /// How often the doorbell was rung.

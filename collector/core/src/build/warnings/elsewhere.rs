@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::MOST_NAMED;
 use crate::build::Inputs;
 use crate::build::containers::edited_cpu_s;
-use crate::model::batch::Job;
+use crate::model::config::{OtherNodes, ReportConfig};
 use crate::model::containers::NotTracked;
 use crate::model::report::{ElsewhereKind, Report};
 
@@ -16,25 +16,9 @@ const MOST_CHARACTERS: usize = 40;
 
 /// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: there are none, as far as known.
 pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
-    // A run that is to track the others already needs no advice to do that.
-    let config = &inputs.config.report;
-    // Without daemons of an MPI launcher, --nodes=auto starts its agents by srun, which needs a job.
     let mut elsewhere = report.coverage.elsewhere.iter();
-    let is_by_daemons = elsewhere.any(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
-    let is_in_job = !report.allowed.job().nodes(1).is_empty();
-    let (advice, more_advice) = if config.asks_for_nodes || config.node_part.is_some() {
-        ("", "")
-    } else if report.coverage.nodes.is_some() && !is_by_daemons && !is_in_job {
-        (
-            "; srun gpu-track-run -o usage.%r.json -- ./app makes a report of each rank",
-            " In a job (salloc, sbatch), gpu-track-run --nodes=auto -- CMD tracks all nodes.",
-        )
-    } else {
-        (
-            "; gpu-track-run --nodes=auto -- CMD tracks all nodes",
-            " Or a report of each rank: srun gpu-track-run -o usage.%r.json -- ./app.",
-        )
-    };
+    let daemon = elsewhere.find(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
+    let (advice, more_advice) = how_to_track(&inputs.config.report, daemon.map(|entry| &*entry.program));
     let ranks = report.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
     // Where no program's arguments name other nodes, only missing ranks can show that there are any.
     let Some(nodes) = &report.coverage.nodes else {
@@ -51,6 +35,34 @@ pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     Some(format!(
         "Not in this report: {count}{names}{ranks}{advice}. By srun or an MPI launcher, the command started processes there.{more_advice}"
     ))
+}
+
+/// Why other nodes were not tracked, or what makes a report of what runs there; and a sentence more. `daemon`: by which an MPI launcher
+/// started it; `None`: srun did. Where each node has a report of its own, there is nothing to say.
+fn how_to_track(config: &ReportConfig, daemon: Option<&str>) -> (String, &'static str) {
+    let by_rank = |launcher| {
+        format!("; {launcher} gpu-track-run -o usage.%r.json -- ./app makes a report of each rank")
+    };
+    let hindrance = |hindrances: &[(String, String)]| {
+        let (_, why) = hindrances.iter().find(|(of, _)| daemon == Some(of))?;
+        Some(format!("; no agent was started there, because {why}"))
+    };
+    match (&config.other_nodes, daemon) {
+        _ if config.node_part.is_some() => (String::new(), ""),
+        (OtherNodes::Impossible(problem), _) => (format!("; they could not be tracked: {problem}"), ""),
+        (OtherNodes::ByAgents { hindrances }, Some(_)) => {
+            (hindrance(hindrances).unwrap_or_else(|| by_rank("mpirun")), "")
+        }
+        (OtherNodes::ByAgents { .. }, None) => {
+            (by_rank("srun"), " In a job (salloc, sbatch), gpu-track-run tracks all nodes.")
+        }
+        (OtherNodes::OnRequest, Some(_)) => {
+            ("; gpu-track-run --nodes=auto -- CMD tracks all nodes".to_owned(), "")
+        }
+        (OtherNodes::Off | OtherNodes::OnRequest, _) => {
+            (by_rank(if daemon.is_some() { "mpirun" } else { "srun" }), "")
+        }
+    }
 }
 
 /// Warns of containers that a daemon runs and whose figures are not known.

@@ -10,7 +10,8 @@ use crate::model::report::{
 /// A report of a run over several nodes, whose clock is so far ahead.
 fn part(node: &str, is_agent: bool, clock_ahead_s: f64) -> Report {
     let mut report = of_node(node);
-    report.node_part = Some(NodePart { is_agent, clock_ahead_s: Some(clock_ahead_s), directory: None });
+    report.node_part =
+        Some(NodePart { is_agent, clock_ahead_s: Some(clock_ahead_s), joined_s: None, directory: None });
     report.started_at += Duration::from_secs_f64(clock_ahead_s);
     report.warnings = vec![Warning::new(Topic::OtherNodes, format!("{node} can't see others."))];
     report
@@ -108,7 +109,8 @@ fn ram_of_an_agent_at_times_outside_of_the_run_is_no_sum_of_its_moments() {
     for ahead_s in [launcher.wall_s / 2.0, launcher.wall_s * 2.0] {
         let mut agent = part("n2", true, ahead_s);
         agent.command.clear();
-        agent.node_part = Some(NodePart { is_agent: true, clock_ahead_s: None, directory: None });
+        agent.node_part =
+            Some(NodePart { is_agent: true, clock_ahead_s: None, joined_s: None, directory: None });
         let all = merged(&[launcher.clone(), agent.clone()]);
         assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "the run is the launcher's: {}", all.wall_s);
         let sum = largest(&launcher) + largest(&agent);
