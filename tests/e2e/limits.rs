@@ -1,8 +1,14 @@
 //! The limits that the command ran under, and the figures of a cgroup of its own.
 
+use std::fs;
+use std::os::unix::fs::chown;
 use std::process::Command;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::json;
+
 use crate::support::cgroup::Group;
+use crate::support::report::Report;
 use crate::support::{assert_within, kill, or_skip, program, skip, tracked, wait_until};
 
 // Requirement: CGROUP-1
@@ -24,13 +30,14 @@ fn ulimits_and_slurm_variables_are_reported() {
 }
 
 /// Variables that batch systems set in their jobs.
-const JOB_VARIABLES: [(&str, &str); 6] = [
+const JOB_VARIABLES: [(&str, &str); 7] = [
     ("SLURM_JOB_ID", "slurm"),
     ("PBS_JOBID", "pbs"),
     ("LSB_JOBID", "lsf"),
     ("SGE_TASK_ID", "sge"),
     ("_CONDOR_SLOT", "htcondor"),
     ("FLUX_JOB_ID", "flux"),
+    ("FLUX_ENCLOSING_ID", "flux"),
 ];
 
 /// Removes what says that this is a batch job.
@@ -52,6 +59,78 @@ fn batch_system_is_known_by_its_variable() {
         let run = tracked(["true"]).with(move |command| outside_of_jobs(command).env(variable, "7")).run();
         assert_eq!(run.assert_clean(0).at("limits.batch_system"), name, "{variable}");
     }
+}
+
+/// The report of a run in a job with these variables, and none of other jobs.
+fn in_job(variables: &[(&'static str, &str)]) -> Report {
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let run = tracked(["true"]).with(move |command| outside_of_jobs(command).envs(variables));
+    run.run().assert_clean(0).clone()
+}
+
+// Requirement: JOB-1
+#[test]
+fn jobs_of_pbs_lsf_and_flux_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("7.server");
+    fs::write(&path, "n1\nn1\nn2\nn2\n").unwrap();
+    let file = path.to_str().unwrap();
+    let report = in_job(&[("PBS_JOBID", "7.server"), ("PBS_NODEFILE", file), ("PBS_WALLTIME", "3600")]);
+    let expected = json!({"PBS_JOBID": "7.server", "PBS_NODEFILE": "n1 2 n2 2", "PBS_WALLTIME": "3600"});
+    assert_eq!(*report.at("limits.job"), expected);
+    assert_ne!(report.at("usable.cores.source"), "batch_slots", "lines of OpenPBS are processes");
+    let report = in_job(&[("LSB_JOBID", "8"), ("LSB_MCPU_HOSTS", "n1 1 n2 1 ")]);
+    assert_eq!(*report.at("limits.job"), json!({"LSB_JOBID": "8", "LSB_MCPU_HOSTS": "n1 1 n2 1"}));
+    assert_eq!(report.f64("usable.cores.count"), 1.0);
+    let report = in_job(&[("FLUX_JOB_ID", "ƒ3E"), ("FLUX_JOB_NNODES", "2"), ("PBS_NODEFILE", file)]);
+    assert_eq!(*report.at("limits.job"), json!({"FLUX_JOB_ID": "ƒ3E", "FLUX_JOB_NNODES": "2"}));
+    assert!(in_job(&[("PBS_NODEFILE", file)]).at("limits.job").as_object().unwrap().is_empty());
+}
+
+// Requirement: JOB-2, FAULT-20
+#[test]
+fn node_file_that_is_none_neither_stops_the_run_nor_costs_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    mknodat(CWD, path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    fs::File::create(path("sparse")).unwrap().set_len(1 << 40).unwrap();
+    fs::write(path("control"), "n1\n\u{1b}[2J\n").unwrap();
+    fs::write(path("lines"), (0..100_000).map(|i| format!("node{}\n", i % 20_000)).collect::<String>())
+        .unwrap();
+    for (name, reason) in [
+        ("fifo", "the file is a pipe, and no file"),
+        ("sparse", "the file has 1099511627776 bytes, and at most 2097152 are read"),
+        ("control", "it lists what is no host"),
+        ("lines", "it lists more than 16384 hosts"),
+        ("missing", "No such file or directory (os error 2)"),
+    ] {
+        let report = in_job(&[("PBS_JOBID", "7"), ("PBS_NODEFILE", path(name).to_str().unwrap())]);
+        let list = report.at("limits.job.PBS_NODEFILE").as_str().unwrap();
+        assert!(list.starts_with("unknown: ") && list.ends_with(reason), "{name}: {list}");
+    }
+    // Root refuses it for its mode, others for its kind.
+    let endless = in_job(&[("LSB_JOBID", "7"), ("LSB_DJOB_HOSTFILE", "/dev/zero")]);
+    let list = endless.at("limits.job.LSB_DJOB_HOSTFILE").as_str().unwrap();
+    assert!(list.starts_with("unknown: the file is "), "{list}");
+}
+
+// Requirement: JOB-2
+#[test]
+fn root_reads_no_node_file_that_another_user_can_replace() {
+    if !rustix::process::geteuid().is_root() {
+        skip!("needs root, for a file of another user");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nodes");
+    fs::write(&path, "n1\n").unwrap();
+    let list = || {
+        let report = in_job(&[("PBS_JOBID", "7"), ("PBS_NODEFILE", path.to_str().unwrap())]);
+        report.at("limits.job.PBS_NODEFILE").as_str().unwrap().to_owned()
+    };
+    assert_eq!(list(), "n1 1");
+    chown(&path, Some(12_345), None).unwrap();
+    let refused = list();
+    assert!(refused.starts_with("unknown: the file is not safe: user 12345 owns "), "{refused}");
 }
 
 // Requirement: HINT-4

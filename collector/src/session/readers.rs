@@ -12,7 +12,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::model::batch::Job as _;
 use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;

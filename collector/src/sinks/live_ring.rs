@@ -10,7 +10,6 @@ use gpu_track_abi::table::{GpuEntry, SUMMARY_CAPACITY, Text};
 use serde::Serialize;
 
 use super::sink::{Resume, Sink, SinkContext};
-use crate::model::batch::Job;
 use crate::model::config::SessionStart;
 use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use crate::model::live::LiveSummary;

@@ -1,16 +1,19 @@
-//! Limits of the command: cgroup limits, ulimits, CPU affinity and Slurm's allocation.
+//! Limits of the command: cgroup limits, ulimits, CPU affinity and the allocation of a batch system.
 //!
 //! The collector reads its own limits: it inherits them from the launcher, as the command does. If the run attached to a process,
 //! that process's limits are read.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use super::cgroup::Groups;
-use crate::model::batch::{self, slurm};
+use crate::model::batch::{self, other_systems, slurm};
 use crate::model::report::{Allowed, Limit, SoftHard};
+use crate::sys::given_file;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
+use crate::sys::safe_path::User;
 
 /// Reads the limits of the process with this pid. `None` stands for the collector, which must not have changed its own limits yet.
 /// `variable` looks up a variable of the process's environment.
@@ -20,6 +23,7 @@ pub(crate) fn read(
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Allowed {
     let groups = Groups::read(root, pid);
+    let batch_system = batch::system(variable);
     Allowed {
         memory_bytes: groups.memory_limit(),
         cpu_millicores: groups.cpu_limit(),
@@ -28,10 +32,23 @@ pub(crate) fn read(
         // Known at the end of the run only.
         oom_kills: None,
         cpus: affinity(pid),
-        batch_system: batch::system(variable).map(str::to_owned),
+        batch_system: batch_system.map(str::to_owned),
         ulimits: ulimits(pid.unwrap_or_else(std::process::id)),
         slurm: slurm::read(variable),
+        job: other_systems::read(batch_system, variable, &host_file),
     }
+}
+
+/// Reads a file of hosts that a variable names. The environment of root can be another user's, so root reads only what no other user
+/// can replace; the daemons of batch systems write such files.
+///
+/// # Errors
+/// If it can't be read: a text that follows the file's name.
+fn host_file(path: &OsStr) -> Result<String, String> {
+    let (user, path) = (User::this(), Path::new(path));
+    let resolved = if user.is_root() { user.resolve(path) } else { Ok(path.to_owned()) };
+    let resolved = resolved.map_err(|problem| format!("is not safe: {problem}"))?;
+    given_file::read_text(&resolved, given_file::MOST_OF_HOSTS).map_err(|problem| problem.to_string())
 }
 
 /// Reads the soft and hard ulimits of a process, by the names that reports give them.

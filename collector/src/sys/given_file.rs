@@ -24,6 +24,8 @@ pub const MOST_OF_REPORT: u64 = 32 << 20;
 pub const MOST_OF_ANALYSIS: u64 = 64 << 20;
 /// Maximum number of bytes of what a user writes by hand: options, and the plan of a study.
 pub const MOST_OF_OPTIONS: u64 = 1 << 20;
+/// Maximum number of bytes of a file of hosts, which has a line for each process of a job: 40,000 lines with long names.
+pub(crate) const MOST_OF_HOSTS: u64 = 2 << 20;
 /// Maximum number of bytes of a file that is read row by row. A year of samples each second has about that.
 const MOST_OF_ROWS: u64 = 16 << 30;
 

@@ -62,7 +62,7 @@ What is not known is not set.
 GPU_TRACK_KEEP
 How many reports are kept for --last, wherever the run is; 0: none.
 
-CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT
+CI, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT
 Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.
 
 GPU_TRACK_NODES
@@ -79,11 +79,11 @@ Set with these four: what starts an agent on another node.
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
 Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.
 
-SLURM_JOB_ID, PBS_JOBID, LSB_JOBID
+SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID
 The batch job's id: %j in the name of a report.
 
-OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, SLURM_PROCID, \
-SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT
+OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, FLUX_TASK_RANK, \
+FLUX_JOB_SIZE, SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT
 The task's rank, %r in the name of a report, how many tasks there are, and which job it is.
 
 NXF_TASK_WORKDIR, PARALLEL_PID, PARALLEL_SEQ, PYTEST_CURRENT_TEST
@@ -94,6 +94,10 @@ SLURM_JOB_NUM_NODES, SLURM_JOB_NODELIST, SLURM_STEP_NODELIST, SLURMD_NODENAME, S
 SLURM_JOB_CPUS_PER_NODE, SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, SLURM_GPUS_ON_NODE, SLURM_JOB_GPUS, \
 SLURM_STEP_GPUS
 What Slurm has given the job. The report has them, and says what part of it was used.
+
+FLUX_ENCLOSING_ID, FLUX_JOB_NNODES, LSB_DJOB_HOSTFILE, LSB_HOSTS, LSB_JOBINDEX, LSB_MCPU_HOSTS, LSB_QUEUE, \
+PBS_NODEFILE, PBS_NP, PBS_NUM_NODES, PBS_QUEUE, PBS_WALLTIME
+The same of Flux, LSF and PBS. Two of them name a file, which is read.
 ",
     ),
     (

@@ -177,6 +177,7 @@ fn cores(report: &Report) -> String {
         CoresSource::Affinity => "by the affinity mask",
         CoresSource::CgroupQuota => "by the quota of the cgroup",
         CoresSource::Slurm => "by Slurm",
+        CoresSource::BatchSlots => "by the slots of the batch job",
         CoresSource::Machine => "all of the machine",
     };
     format!("{}, {whose}", short(report.usable.cores.count))

@@ -8,10 +8,9 @@ mod gpu_memory;
 use std::collections::BTreeSet;
 
 use super::usable::usable_devices;
-use crate::model::batch::Job;
 use crate::model::report::{
-    Allowed, Cause, CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES,
-    LEAST_TIME_S, MemoryBasis, MemoryHint, MemorySource, Report, Stage, TimeBasis, TimeHint, TimeLimitSource,
+    Cause, CoresSource, CpusHint, ElsewhereKind, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S,
+    MemoryBasis, MemoryHint, MemorySource, Report, Stage, TimeBasis, TimeHint, TimeLimitSource,
 };
 use crate::run::usage::SHORTEST_WINDOW_NS;
 
@@ -192,9 +191,9 @@ fn round_up_memory(bytes: f64) -> u64 {
 /// Makes the hint for time, from the time limit that ended the run, else from the run's length. In a Slurm job, the length counts
 /// from the job's start, since the job may do something else before the command. `started_s`: see [`Basis`].
 fn time(report: &Report, started_s: f64) -> TimeHint {
-    let job = slurm_job(&report.allowed);
-    let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
-    let since_job_start = job.map(|(start_s, _)| started_s + report.wall_s - start_s);
+    let start_s = report.allowed.job().start_s();
+    let given_s = report.allowed.job().limit_s().filter(|limit_s| *limit_s > 0).map(|limit_s| limit_s as f64);
+    let since_job_start = start_s.map(|start_s| started_s + report.wall_s - start_s as f64);
     let (basis, basis_s) = match (&report.ending.cause, since_job_start) {
         (Some(Cause::TimeLimit(limit)), _) => {
             // What `timeout` was given is no limit of the job.
@@ -214,13 +213,6 @@ fn time(report: &Report, started_s: f64) -> TimeHint {
         given_s,
         is_fitting: !was_ended && given_s.is_some_and(|given| fits(basis_s, given)),
     }
-}
-
-/// The start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
-fn slurm_job(limits: &Allowed) -> Option<(f64, Option<f64>)> {
-    let start = limits.job().start_s()?;
-    let end = limits.job().end_s().filter(|end| *end > start);
-    Some((start as f64, end.map(|end| end as f64)))
 }
 
 /// Rounds a time to ask for, seconds, up to the policy's step, and to at least [`LEAST_TIME_S`].

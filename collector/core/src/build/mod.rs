@@ -26,6 +26,7 @@ use hints::Basis;
 pub use inputs::Inputs;
 use usable::usable;
 
+use crate::model::batch::slurm::Slurm;
 use crate::model::config::Layer;
 use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
@@ -249,7 +250,7 @@ fn coverage(inputs: &Inputs, containers: &containers::Found) -> Coverage {
     // By this, the list of other nodes leaves out this machine.
     let here = Here {
         hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
-        job: &inputs.host_info.allowed.job(),
+        job: &Slurm(&inputs.host_info.allowed.slurm),
         joined: seen.joined,
     };
     let other_user = |(uid, processes): (&u32, &u64)| OtherUser { uid: *uid, processes: *processes };

@@ -1,7 +1,6 @@
 //! The cores and the memory that the command may use, as far as they are known when it starts. The strictest limit counts, and
 //! is named.
 
-use crate::model::batch::Job;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::{
@@ -18,15 +17,16 @@ pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
     }
 }
 
-/// The cores that the run may use: what the user said, else the least of affinity, Slurm, a quota and the machine.
+/// The cores that the run may use: what the user said, else the least of affinity, the batch job, a quota and the machine.
 fn cores(host: &Host, allowed: &Allowed, expected: Option<u32>) -> UsableCores {
     if let Some(expected) = expected {
         return UsableCores { count: f64::from(expected), source: CoresSource::NExpectedCores };
     }
     let quota = allowed.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0);
+    let of_job = if allowed.job.is_empty() { CoresSource::Slurm } else { CoresSource::BatchSlots };
     let bounds = [
         (allowed.cpus.as_ref().map(|cpus| cpus.len() as f64), CoresSource::Affinity),
-        (allowed.job().cpus_here().map(|cpus| cpus as f64), CoresSource::Slurm),
+        (allowed.job().cpus_here().map(|cpus| cpus as f64), of_job),
         (quota, CoresSource::CgroupQuota),
     ];
     let mut least = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };

@@ -33,8 +33,10 @@ pub(crate) fn with_texts(report: &Report, text: &str) -> (Report, usize) {
     let ulimits = std::mem::take(&mut report.allowed.ulimits);
     report.allowed.ulimits =
         ulimits.into_iter().map(|(name, limit)| (format!("{name}{text}"), limit)).collect();
-    let slurm = std::mem::take(&mut report.allowed.slurm);
-    report.allowed.slurm = slurm.into_iter().map(|(name, value)| (format!("{name}{text}"), value)).collect();
+    for variables in [&mut report.allowed.slurm, &mut report.allowed.job] {
+        let named = std::mem::take(variables).into_iter();
+        *variables = named.map(|(name, value)| (format!("{name}{text}"), value)).collect();
+    }
     (report, replaced)
 }
 

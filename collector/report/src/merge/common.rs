@@ -100,6 +100,7 @@ fn keep_common(allowed: &mut Allowed, others: &Allowed) {
         ulimits,
         batch_system,
         slurm,
+        job,
     } = allowed;
     for (limit, other) in
         [(memory_bytes, others.memory_bytes), (cpu_millicores, others.cpu_millicores), (tasks, others.tasks)]
@@ -115,6 +116,7 @@ fn keep_common(allowed: &mut Allowed, others: &Allowed) {
     *oom_kills = None;
     ulimits.retain(|name, limit| others.ulimits.get(name) == Some(limit));
     slurm.retain(|name, value| others.slurm.get(name) == Some(value));
+    job.retain(|name, value| others.job.get(name) == Some(value));
 }
 
 /// Makes `value` unknown if it differs from `other`.

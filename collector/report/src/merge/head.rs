@@ -12,8 +12,7 @@ use serde::de::IgnoredAny;
 
 use super::quantity::{MOST_CLOCK_OFFSET_S, Span};
 use crate::json::SCHEMA_VERSION;
-use crate::model::batch::Job;
-use crate::model::batch::slurm::Slurm;
+use crate::model::batch;
 use crate::model::report::{NodePart, Report};
 use crate::model::timestamp;
 use crate::read::{self, NotRead};
@@ -65,6 +64,8 @@ struct HostForm {
 #[derive(Deserialize)]
 struct LimitsForm {
     slurm: BTreeMap<String, String>,
+    #[serde(default)]
+    job: BTreeMap<String, String>,
 }
 
 impl Head {
@@ -89,7 +90,7 @@ impl Head {
             wall_s: report.wall_s,
             command: report.command.iter().map(|_| IgnoredAny).collect(),
             host: HostForm { hostname: host.hostname.clone(), boot_id: host.boot_id.clone() },
-            limits: LimitsForm { slurm: report.allowed.slurm.clone() },
+            limits: LimitsForm { slurm: report.allowed.slurm.clone(), job: report.allowed.job.clone() },
             merged: report.merged.as_ref().map(|_| IgnoredAny),
             node_part: report.node_part.clone(),
         }
@@ -130,7 +131,7 @@ impl From<HeadForm> for Head {
             hostname: name(form.host.hostname),
             boot_id: name(form.host.boot_id),
             clock_offset_s: None,
-            job: name(Slurm(&form.limits.slurm).id().map(str::to_owned)),
+            job: name(batch::job(&form.limits.slurm, &form.limits.job).id().map(str::to_owned)),
             is_merged: form.merged.is_some(),
             node_part: form.node_part,
             has_command: !form.command.is_empty(),

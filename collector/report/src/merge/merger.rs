@@ -20,7 +20,6 @@ use super::sums::{Quantities, Sums};
 use super::time_spent::TimeSums;
 use super::totals::{Known, Totals};
 use super::usable::UsableOfMachine;
-use crate::model::batch::Job;
 use crate::model::report::{
     ContainerUsage, CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic,
     UnreadFile, Warning,
@@ -313,7 +312,9 @@ impl JobNodes {
         let unseen = report.coverage.nodes.as_ref();
         // The report's own node is not among the unseen ones, so it is one more.
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
-        let of_step = report.allowed.job().step_nodes(MOST_NAMES);
+        let job = report.allowed.job();
+        self.most = self.most.max(job.step_node_count().unwrap_or(0));
+        let of_step = job.step_nodes(MOST_NAMES);
         let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);
         for name in unseen_names.chain(&of_step) {
             if self.names.len() < MOST_NAMES {

@@ -106,7 +106,7 @@ fn commands(commands: &[(&[String], u64)]) -> Option<String> {
     ))
 }
 
-/// Warns of reports of several Slurm jobs. `None`: they are of one, or of none.
+/// Warns of reports of several batch jobs. `None`: they are of one, or of none.
 fn jobs(plan: &Plan) -> Option<String> {
     (plan.jobs.len() > 1).then(|| {
         let names = named(plan.jobs.iter().map(String::as_str));

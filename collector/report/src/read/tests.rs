@@ -442,7 +442,7 @@ fn put_unknown_keys(value: &mut Value) {
         Value::Object(object) => {
             for (key, value) in object.iter_mut() {
                 match key.as_str() {
-                    "slurm" | "by_kind" => {}
+                    "slurm" | "job" | "by_kind" => {}
                     "ulimits" => value.as_object_mut().unwrap().values_mut().for_each(put_unknown_keys),
                     _ => put_unknown_keys(value),
                 }

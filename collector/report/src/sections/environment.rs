@@ -20,7 +20,7 @@ pub(super) fn host(report: &Report) -> Section {
 
 /// Makes a row for each limit that is set and known.
 pub(super) fn limits(report: &Report, units: Units) -> Section {
-    let Allowed { memory_bytes, cpu_millicores, tasks, ulimits, slurm, .. } = &report.allowed;
+    let Allowed { memory_bytes, cpu_millicores, tasks, ulimits, slurm, job, .. } = &report.allowed;
     let quota = cpu_millicores.known().map(|n| format!("{:.3} cores", n as f64 / 1000.0));
     let mut section = Section::new("Limits")
         .text("Memory", memory_bytes.known().map(|bytes| units.exact_bytes(bytes)))
@@ -34,7 +34,7 @@ pub(super) fn limits(report: &Report, units: Units) -> Section {
         let value = if unit == "bytes" { units.exact_bytes(n) } else { format!("{n} {unit}") };
         section = section.text(format!("ulimit {}", name.replace('_', " ")), value.trim_end().to_owned());
     }
-    slurm.iter().fold(section, |section, (name, value)| section.text(name, value.clone()))
+    slurm.iter().chain(job).fold(section, |section, (name, value)| section.text(name, value.clone()))
 }
 
 /// Makes a row for each limit that the user set for the run.

@@ -16,9 +16,9 @@ const MOST_CHARACTERS: usize = 40;
 
 /// Warns of other machines whose processes are in no figure, and of ranks that are in none. `None`: there are none, as far as known.
 pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
-    let mut elsewhere = report.coverage.elsewhere.iter();
-    let daemon = elsewhere.find(|entry| entry.kind == ElsewhereKind::Node && entry.program != "srun");
-    let (advice, more_advice) = how_to_track(&inputs.config.report, daemon.map(|entry| &*entry.program));
+    let of_nodes = report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Node);
+    let programs: Vec<&str> = of_nodes.map(|entry| &*entry.program).collect();
+    let (advice, more_advice) = how_to_track(&inputs.config.report, &programs);
     let ranks = report.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
     // Where no program's arguments name other nodes, only missing ranks can show that there are any.
     let Some(nodes) = &report.coverage.nodes else {
@@ -37,9 +37,11 @@ pub(super) fn unseen_nodes(inputs: &Inputs, report: &Report) -> Option<String> {
     ))
 }
 
-/// Why other nodes were not tracked, or what makes a report of what runs there; and a sentence more. `daemon`: by which an MPI launcher
-/// started it; `None`: srun did. Where each node has a report of its own, there is nothing to say.
-fn how_to_track(config: &ReportConfig, daemon: Option<&str>) -> (String, &'static str) {
+/// Why other nodes were not tracked, or what makes a report of what runs there; and a sentence more. `programs`: what started it, as far as
+/// that is known: srun, and daemons of MPI launchers. Where each node has a report of its own, there is nothing to say.
+fn how_to_track(config: &ReportConfig, programs: &[&str]) -> (String, &'static str) {
+    let daemon = programs.iter().copied().find(|program| *program != "srun");
+    let is_by_srun = daemon.is_none() && !programs.is_empty();
     let by_rank = |launcher| {
         format!("; {launcher} gpu-track-run -o usage.%r.json -- ./app makes a report of each rank")
     };
@@ -53,15 +55,13 @@ fn how_to_track(config: &ReportConfig, daemon: Option<&str>) -> (String, &'stati
         (OtherNodes::ByAgents { hindrances }, Some(_)) => {
             (hindrance(hindrances).unwrap_or_else(|| by_rank("mpirun")), "")
         }
-        (OtherNodes::ByAgents { .. }, None) => {
-            (by_rank("srun"), " In a job (salloc, sbatch), gpu-track-run tracks all nodes.")
-        }
         (OtherNodes::OnRequest, Some(_)) => {
             ("; gpu-track-run --nodes=auto -- CMD tracks all nodes".to_owned(), "")
         }
-        (OtherNodes::Off | OtherNodes::OnRequest, _) => {
-            (by_rank(if daemon.is_some() { "mpirun" } else { "srun" }), "")
+        (OtherNodes::OnRequest | OtherNodes::ByAgents { .. }, None) if is_by_srun => {
+            (by_rank("srun"), " In a job (salloc, sbatch), gpu-track-run tracks all nodes.")
         }
+        _ => (by_rank(if is_by_srun { "srun" } else { "mpirun" }), ""),
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::batch::Job;
-use crate::model::batch::slurm::Slurm;
+use crate::model::batch::{self, Job};
 
 /// A limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,12 +110,15 @@ pub struct Allowed {
     pub batch_system: Option<String>,
     /// Slurm's variables.
     pub slurm: BTreeMap<String, String>,
+    /// Variables of a PBS, LSF or Flux job; of hosts, the list with their slots: `n1 4 n2 4`.
+    #[serde(default)]
+    pub job: BTreeMap<String, String>,
 }
 
 impl Allowed {
     /// The job of a batch system, by its variables.
-    pub fn job(&self) -> impl Job {
-        Slurm(&self.slurm)
+    pub fn job(&self) -> Box<dyn Job + '_> {
+        batch::job(&self.slurm, &self.job)
     }
 }
 

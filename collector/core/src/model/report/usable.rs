@@ -39,6 +39,8 @@ pub enum CoresSource {
     CgroupQuota,
     /// SLURM_CPUS_ON_NODE.
     Slurm,
+    /// Slots of the LSF or Torque job on each of its hosts.
+    BatchSlots,
     /// Online processors.
     #[default]
     Machine,

@@ -16,7 +16,6 @@ use libc::{
 use super::failures::Failures;
 use super::gpu::GpuUsage;
 use super::tree::ProcessSummary;
-use crate::model::batch::Job;
 use crate::model::cgroup::MemoryLimitUse;
 pub(crate) use crate::model::report::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, FileSizeLimit, GpuHolder,
@@ -183,7 +182,7 @@ impl Evidence<'_> {
             let (set_by, limit_s) = if received.sender.command.as_deref() == Some("timeout") {
                 (TimeLimitSource::Timeout, args.and_then(timeout::limit_s))
             } else if self.is_at_slurm_end(received) {
-                (TimeLimitSource::Slurm, self.slurm_limit_s())
+                (TimeLimitSource::Slurm, self.allowed.job().limit_s().map(|limit_s| limit_s as f64))
             } else {
                 return None;
             };
@@ -203,13 +202,6 @@ impl Evidence<'_> {
         let job_end_s = self.allowed.job().end_s();
         received.signal == SIGTERM
             && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - Policy::CLOCK_SLACK_S)
-    }
-
-    /// The time limit of the Slurm job, seconds.
-    fn slurm_limit_s(&self) -> Option<f64> {
-        let job = self.allowed.job();
-        let limit_s = job.end_s()?.checked_sub(job.start_s()?)?;
-        Some(limit_s as f64)
     }
 
     /// Finds a time limit inside the tree: the last `timeout` that ended its child at its limit, shortly before the command ended.

@@ -65,7 +65,7 @@ impl Srun {
 /// What is known of this machine.
 pub(crate) struct Here<'a> {
     pub(crate) hostname: &'a str,
-    /// The job of a batch system.
+    /// The Slurm job, to whose nodes srun refers.
     pub(crate) job: &'a dyn Job,
     /// Processes that joined the run without being descendants, as tasks of srun on this machine do.
     pub(crate) joined: u64,

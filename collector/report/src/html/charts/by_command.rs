@@ -149,6 +149,7 @@ fn core_limit(report: &Report) -> Option<DrawnLimit> {
         CoresSource::Affinity => "usable",
         CoresSource::CgroupQuota => "limit",
         CoresSource::Slurm => "Slurm",
+        CoresSource::BatchSlots => "job",
         CoresSource::Machine => "machine",
     };
     (count > 0.0).then(|| DrawnLimit { value: count, words: format!("{whose} {}", cores(count)) })
