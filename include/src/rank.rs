@@ -1,4 +1,4 @@
-//! Ranks of MPI jobs and Slurm steps, as the environment of their processes names them.
+//! Ranks of MPI jobs, Flux jobs and Slurm steps, as the environment of their processes names them.
 //!
 //! `mpirun` and `srun` start many processes with the same command line, on this machine and others. Each gets variables
 //! with its rank and the number of ranks.
@@ -23,14 +23,16 @@ impl Rank {
 }
 
 /// In how many ways a job can name its ranks.
-pub const WAYS: usize = 3;
+pub const WAYS: usize = 4;
 /// How many variables each way has.
 const VARIABLES_OF_WAY: usize = 4;
+/// Flux's way. Its ranks have those of PMI, too, unless `-o pmi=off` is given.
+pub const FLUX: usize = 2;
 /// The place of the first of Slurm's variables in [`VARIABLES`], to whose end they go.
 pub const FIRST_OF_SLURM: usize = (WAYS - 1) * VARIABLES_OF_WAY;
 
 /// For each way: rank, number of ranks, and up to two ids of the job. Open MPI and PMI (MPICH, Intel MPI) come first:
-/// a rank that mpirun starts inherits Slurm's variables of another process. Slurm's are those of a step: a batch script,
+/// a rank that mpirun starts inherits Flux's and Slurm's variables of another process. Slurm's are those of a step: a batch script,
 /// which starts once, also has SLURM_PROCID and SLURM_NTASKS.
 pub const VARIABLES: [&str; WAYS * VARIABLES_OF_WAY] = [
     "OMPI_COMM_WORLD_RANK",
@@ -40,6 +42,10 @@ pub const VARIABLES: [&str; WAYS * VARIABLES_OF_WAY] = [
     "PMI_RANK",
     "PMI_SIZE",
     "PMI_JOBID",
+    "",
+    "FLUX_TASK_RANK",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_ID",
     "",
     "SLURM_PROCID",
     "SLURM_STEP_NUM_TASKS",
@@ -135,6 +141,9 @@ mod tests {
         assert_eq!(first(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), slurm[0], slurm[1]]), Some((1, 2)));
         let open_mpi = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4"), ("PMI_RANK", "1")];
         assert_eq!(first(&open_mpi), Some((0, 4)));
+        let flux = [("FLUX_TASK_RANK", "3"), ("FLUX_JOB_SIZE", "4")];
+        assert_eq!(first(&flux), Some((3, 4)));
+        assert_eq!(ranks_in(&flux)[FLUX].map(|rank| rank.rank), Some(3));
         // A batch script, a job of one, and what is no rank.
         assert_eq!(first(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None);
         for (rank, size) in [("0", "1"), ("2", "2"), ("", "2"), ("0", ""), ("-1", "2"), ("0", "4294967296")] {
@@ -145,7 +154,7 @@ mod tests {
     #[test]
     fn jobs_are_told_apart_by_their_ids() {
         let job =
-            |id| ranks_in(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_ID", id)])[2];
+            |id| ranks_in(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_ID", id)])[3];
         assert_eq!(job("0"), job("0"));
         assert_ne!(job("0"), job("1"));
         let by_two = ranks_in(&[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("SLURM_PROCID", "1")]);

@@ -230,6 +230,13 @@ fn ranks_have_a_report_each_where_a_name_or_the_environment_tells_them_apart() {
     // Hydra's environment does not name the job.
     let of_hydra = tracked(["true"]).with(|command| command.env("PMI_RANK", "1").env("PMI_SIZE", "2"));
     assert_eq!(names("x.json", of_hydra), ["x.1.json"]);
+    // Flux does, though its PMI does not.
+    let of_flux = tracked(["true"]).with(|command| {
+        let by_pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        let by_flux = [("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "2"), ("FLUX_JOB_ID", "ƒ3E")];
+        command.envs(by_pmi).envs(by_flux)
+    });
+    assert_eq!(names("x.json", of_flux), ["x.json"]);
     // Ranks of another job are in the directory.
     let report = directory.path().join("y.json");
     let meet = directory.path().join("meet");

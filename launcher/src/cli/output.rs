@@ -12,12 +12,13 @@ use gpu_track_collector::output_at;
 use rustix::system::uname;
 use thiserror::Error;
 
-/// Variables with the job's id under Slurm, PBS and LSF.
-const JOB_VARIABLES: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
+/// Variables with the job's id under Slurm, PBS, LSF and Flux.
+const JOB_VARIABLES: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
 
 /// Variables with a task's rank. Those of Open MPI, PMIx and PMI (MPICH, Intel MPI) come first: a task that mpirun starts
 /// also has the batch script's Slurm variables.
-const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+const RANK_VARIABLES: [&str; 5] =
+    ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK", "SLURM_PROCID"];
 
 /// What the patterns of `-o` are replaced by.
 #[derive(Clone)]
@@ -47,6 +48,7 @@ impl PatternValues {
         let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
         // One entry for each way to start ranks. The first rank counts: a task can have inherited the variables of another way.
         let ranks = rank::ranks(&values);
+        let way = ranks.iter().position(Option::is_some);
         Self {
             job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
             rank: first_of(&RANK_VARIABLES).unwrap_or_else(|| "norank".into()),
@@ -54,7 +56,13 @@ impl PatternValues {
             pid: process::id(),
             time: SystemTime::now(),
             rank_number: ranks.into_iter().flatten().next().map(|rank| rank.rank),
-            job_of_ranks: ranks.iter().position(Option::is_some).and_then(|way| job_of_ranks(way, &variable)),
+            job_of_ranks: way.and_then(|way| {
+                // The PMI of Flux gives ranks, but no name of their job.
+                let number = |way: usize| ranks[way].map(|rank| (rank.rank, rank.count));
+                let by_flux =
+                    || job_of_ranks(rank::FLUX, &variable).filter(|_| number(way) == number(rank::FLUX));
+                job_of_ranks(way, &variable).or_else(by_flux)
+            }),
         }
     }
 }
@@ -217,10 +225,31 @@ mod tests {
         assert_eq!(file("x.%r.json", &slurm), "x.5.json");
         assert_eq!(file("x.%%p.json", &slurm), "x.%p.5.json");
         assert_eq!(file("x.%j.json", &slurm), "x.nojob.5.json");
+        let flux = [("FLUX_TASK_RANK", "2"), ("FLUX_JOB_SIZE", "4"), ("FLUX_JOB_ID", "ƒ3E")];
+        assert_eq!(file("x.json", &flux), "x.2.json");
+        assert_eq!(file("x.%j.%r.json", &flux), "x.ƒ3E.2.json");
         // One task, and a batch script.
         assert_eq!(file("x.json", &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), "x.json");
         assert_eq!(file("x.json", &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), "x.json");
         assert_eq!(file("x.json", &[("PMI_RANK", "odd"), ("PMI_SIZE", "2")]), "x.json");
         assert_eq!(file("x.json", &[]), "x.json");
+    }
+
+    #[test]
+    fn ranks_of_flux_name_their_job_though_its_pmi_does_not() {
+        let job = |variables: &[(&str, &str)]| {
+            let variable =
+                |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into());
+            PatternValues::from_environment(variable).job_of_ranks
+        };
+        let [rank, size] = [("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "2")];
+        let [id, pmi_rank, pmi_size] = [("FLUX_JOB_ID", "ƒ3E"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        for named in [&[rank, size, id][..], &[rank, size, id, pmi_rank, pmi_size]] {
+            assert_eq!(job(named), Some("ƒ3E.".into()), "{named:?}");
+        }
+        // mpirun in a task of Flux started this rank.
+        for unnamed in [&[rank, size, id, ("PMI_RANK", "0"), pmi_size][..], &[rank, id, pmi_rank, pmi_size]] {
+            assert_eq!(job(unnamed), None, "{unnamed:?}");
+        }
     }
 }
