@@ -131,6 +131,7 @@ fn filled() -> Vec<Report> {
     for container in &mut report.containers {
         (container.reason, container.node) = (Some("lower bound".into()), Some("n1".into()));
     }
+    report.allowed.job.insert("LSB_JOBID".into(), "17".into());
     report.usable.memory.process_address_space_bytes = Some(1 << 40);
     for crash in report.crashes.iter_mut().flatten() {
         crash.places = vec![CrashPlace { node: "n1".into(), rank: Some(3) }];

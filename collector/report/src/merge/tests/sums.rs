@@ -272,6 +272,22 @@ fn peak_of_nodes_is_found_where_a_clock_offset_is_given() {
     assert_eq!((report.wall_s, nodes), (10.0, vec![(None, Some(0.0)), (Some(3.7), Some(0.0))]));
 }
 
+// Requirement: NODE-6, JOB-1
+#[test]
+fn nodes_of_a_flux_job_without_a_report_are_counted() {
+    let of_task = |node: &str| {
+        let mut report = of_node(node);
+        report.allowed.slurm.clear();
+        let variables = [("FLUX_JOB_ID", "ƒ3E"), ("FLUX_JOB_NNODES", "3"), ("FLUX_TASK_RANK", "0")];
+        report.allowed.job = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        report
+    };
+    let report = merged(&[of_task("n1"), of_task("n2")]);
+    let nodes = report.coverage.nodes.unwrap();
+    assert_eq!((nodes.unseen, nodes.unseen_names), (1, vec![]));
+    assert_eq!(report.allowed.job["FLUX_JOB_ID"], "ƒ3E");
+}
+
 // Requirement: NODE-6
 #[test]
 fn nodes_without_a_final_report_and_without_any_are_named() {
