@@ -354,10 +354,12 @@ fn nodes_and_ranks_are_drawn_over_time_as_far_as_there_is_room() {
     let page = page(&many_nodes(100, 1, 300));
     assert_eq!(titles(&page), chart_titles(&nodes), "a rank for each node is that node");
     for part in [
-        "means of the 10 of 100 nodes with the largest RAM; dotted: the mean of all others",
+        "means of 10 of 100 nodes by largest RAM: the 2 largest, the 2 smallest, the last to end (1), others at regular steps; \
+         dotted: the mean of all others",
         "mean of 90 others",
-        "Rows: the 64 of 100 nodes with the largest RAM.",
-        "Rows: the 64 of 100 nodes with the most busy cores.",
+        "of 100 nodes by largest RAM: the 16 largest, the 16 smallest, the last to end (8), others at regular steps. Numbers: their places \
+         in this order.",
+        "of 100 nodes by busy cores: the 16 largest, ",
     ] {
         assert!(page.contains(part), "{part}");
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::grid::MOST_POINTS;
+use super::idle::idle_nodes;
 use super::machine::at_least_mean;
 use super::merger::Merger;
 use super::quantity::Scale;
@@ -44,7 +45,7 @@ impl Merger {
         // means unknown.
         let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
-        let merged = self.merged();
+        let merged = self.merged(wall_s);
         self.nodes.order_by(|a, b| a.node.cmp(&b.node));
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
         let unseen_ranks = self.ranks.unseen();
@@ -154,7 +155,8 @@ impl Merger {
     }
 
     /// What only a merged report has: its files and nodes, upper bounds, and how the nodes differ.
-    fn merged(&self) -> Merged {
+    fn merged(&self, wall_s: f64) -> Merged {
+        let (failed_node, failed_us) = self.endings.failed_node().unzip();
         let (node_start_s, node_end_s) = self.plan.grid.axis(self.bins_per_node_point());
         let at_most = |sum: &Sum| sum.bounds().at_most.map(saturated);
         Merged {
@@ -173,6 +175,10 @@ impl Merger {
             ram_bytes: self.spread_over_nodes(|node| float(node.ram.max_bytes)),
             cpu_s: self.spread_over_nodes(|node| node.cpu_s),
             gpu_energy_j: self.machines.energy_j(),
+            idle_nodes: idle_nodes(self, wall_s),
+            failed_node: failed_node.map(str::to_owned),
+            // A report whose time has nothing to do with that of the others has no place on their axis.
+            failed_s: failed_us.map(|at_us| self.plan.grid.at_s(at_us)).filter(|at_s| *at_s <= wall_s),
             unlisted_nodes: self.unlisted.nodes,
             unlisted_gpus: self.unlisted.gpus,
             node_start_s,

@@ -3,22 +3,81 @@
 use super::totals::InAny;
 use crate::model::report::{Cause, Ending, Exit, NodeState, Report, Stage};
 
-/// A command that failed. Of several, the one that ended first counts.
+/// Signals that srun and mpirun end ranks with, and Ctrl-C.
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+/// A shell whose command was ended by a signal exits with the signal's number and this.
+const SHELL_SIGNALS: i32 = 128;
+/// A failure up to so long after an end by SIGTERM or SIGINT was its reason, microseconds. srun and mpirun end all ranks when one has failed. With
+/// MPI_Abort they do so before the rank that calls it is gone, and clocks of nodes differ.
+const SIGTERM_LEAD_US: i64 = 1_000_000;
+/// The same for an end by SIGKILL. It is short: where the kernel killed a rank and this is not known, the others can fail soon after it,
+/// because their connection to it is lost.
+const SIGKILL_LEAD_US: i64 = 20_000;
+
+/// A command or a rank that failed.
 #[derive(Debug)]
-struct Failure {
-    /// The end of its report, microseconds since the epoch.
-    end_us: i64,
+pub(super) struct Failure<T> {
+    /// When it ended, microseconds since the epoch.
+    pub(super) end_us: i64,
     /// The file of its report. Of failures at one time, the first file by name counts.
-    file: String,
-    exit: Exit,
-    cause: Option<Cause>,
+    pub(super) file: String,
+    pub(super) exit: Exit,
+    /// As [`is_explained`] has it.
+    pub(super) is_explained: bool,
+    pub(super) what: T,
+}
+
+/// The failure that came first of several, in whatever order they are added.
+#[derive(Debug)]
+pub(super) struct FirstFailure<T> {
+    /// The first that nothing else can have ended.
+    own: Option<Failure<T>>,
+    /// The first end by SIGTERM, SIGINT or SIGKILL, which can have followed the failure of another.
+    sent: Option<Failure<T>>,
+}
+
+impl<T> Default for FirstFailure<T> {
+    fn default() -> Self {
+        Self { own: None, sent: None }
+    }
+}
+
+impl<T> FirstFailure<T> {
+    pub(super) fn add(&mut self, failure: Failure<T>) {
+        let first = if failure.lead_us() == 0 { &mut self.own } else { &mut self.sent };
+        let is_before = |known: &Failure<T>| (failure.end_us, &failure.file) < (known.end_us, &known.file);
+        if first.as_ref().is_none_or(is_before) {
+            *first = Some(failure);
+        }
+    }
+
+    /// The first failure. `None`: nothing failed.
+    pub(super) fn get(&self) -> Option<&Failure<T>> {
+        let (Some(own), Some(sent)) = (&self.own, &self.sent) else {
+            return self.own.as_ref().or(self.sent.as_ref());
+        };
+        Some(if own.end_us <= sent.end_us.saturating_add(sent.lead_us()) { own } else { sent })
+    }
+}
+
+impl<T> Failure<T> {
+    /// How long before its reason it can have ended; 0: it needs none.
+    fn lead_us(&self) -> i64 {
+        match signal(self.exit) {
+            Some(SIGTERM | SIGINT) if !self.is_explained => SIGTERM_LEAD_US,
+            Some(SIGKILL) if !self.is_explained => SIGKILL_LEAD_US,
+            _ => 0,
+        }
+    }
 }
 
 /// The endings so far.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    /// The first failure.
-    failed: Option<Failure>,
+    /// The first failure: its node and its cause.
+    failed: FirstFailure<(String, Option<Cause>)>,
     /// Reports whose command succeeded.
     succeeded: u64,
     reports: u64,
@@ -33,8 +92,8 @@ pub(super) struct Endings {
 }
 
 impl Endings {
-    /// Adds a report, which is in `file` and goes up to `end_us`, microseconds since the epoch.
-    pub(super) fn add(&mut self, end_us: i64, file: &str, report: &Report) {
+    /// Adds a report of this node, which is in `file` and goes up to `end_us`, microseconds since the epoch.
+    pub(super) fn add(&mut self, end_us: i64, node: &str, file: &str, report: &Report) {
         self.reports += 1;
         let Ending { exit, cause, wait_interrupted, .. } = &report.ending;
         if report.stage != Stage::Over {
@@ -47,11 +106,13 @@ impl Endings {
             self.succeeded += 1;
         // At a limit of the run, a command can exit with 0 and has failed all the same.
         } else if is_failure(*exit) || report.ending.is_by_limit() {
-            let is_before = |failed: &Failure| (end_us, file) < (failed.end_us, failed.file.as_str());
-            if self.failed.as_ref().is_none_or(is_before) {
-                let (file, exit, cause) = (file.to_owned(), *exit, cause.clone());
-                self.failed = Some(Failure { end_us, file, exit, cause });
-            }
+            self.failed.add(Failure {
+                end_us,
+                file: file.to_owned(),
+                exit: *exit,
+                is_explained: is_explained(cause.as_ref()),
+                what: (node.to_owned(), cause.clone()),
+            });
         }
     }
 
@@ -60,12 +121,18 @@ impl Endings {
     pub(super) fn ending(&self) -> Ending {
         // Without a report, `InAny` says no, but it is unknown.
         let wait_interrupted = self.wait_interrupted.is_so().filter(|_| self.reports > 0);
-        let (exit, cause) = match &self.failed {
-            Some(failed) => (failed.exit, failed.cause.clone()),
+        let (exit, cause) = match self.failed.get() {
+            Some(failed) => (failed.exit, failed.what.1.clone()),
             None if self.succeeded == self.reports => (Exit { code: Some(0), signal: None }, None),
             None => (Exit::default(), None),
         };
         Ending { exit, cause, wait_interrupted, ..Ending::default() }
+    }
+
+    /// The node of the first failure, and when that was, microseconds since the epoch. `None`: nothing failed, or there is a single
+    /// report.
+    pub(super) fn failed_node(&self) -> Option<(&str, i64)> {
+        self.failed.get().filter(|_| self.reports > 1).map(|failed| (failed.what.0.as_str(), failed.end_us))
     }
 
     /// How far the run is: over if all reports are final, recovered if all that are not final were recovered, else going on.
@@ -96,4 +163,19 @@ pub(super) fn is_success(exit: Exit) -> bool {
 /// Whether the exit is known and no success.
 pub(super) fn is_failure(exit: Exit) -> bool {
     exit != Exit::default() && !is_success(exit)
+}
+
+/// Whether something else than a failure ended a command or a rank: SIGTERM or SIGINT, perhaps by way of a shell.
+pub(crate) fn is_sent(exit: Exit) -> bool {
+    matches!(signal(exit), Some(SIGTERM | SIGINT))
+}
+
+/// Whether more is known of why a command ended than a signal: what was short, or which limit was reached.
+pub(super) fn is_explained(cause: Option<&Cause>) -> bool {
+    !matches!(cause, None | Some(Cause::Signal(_)))
+}
+
+/// The signal that ended a process, or its child if it was a shell.
+fn signal(exit: Exit) -> Option<i32> {
+    exit.signal.or(exit.code.map(|code| code.saturating_sub(SHELL_SIGNALS)))
 }

@@ -56,6 +56,11 @@ impl Grid {
         (begin_us, begin_us.saturating_add(width_us))
     }
 
+    /// A moment in seconds after the start of the grid; 0 before that.
+    pub(super) fn at_s(&self, at_us: i64) -> f64 {
+        at_us.saturating_sub(self.start_us).max(0) as f64 / 1e6
+    }
+
     /// The begins and the ends of the points of a series, seconds after the start of the grid. The last point ends where
     /// the time does, which can be within its last bin.
     pub(super) fn axis(&self, bins_per_point: usize) -> (Vec<f64>, Vec<f64>) {

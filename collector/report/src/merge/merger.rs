@@ -153,7 +153,8 @@ impl Merger {
         self.machines.add(&report, &axis);
         // An agent's report has no command, or a daemon of MPI as its command. That is not the command of the run.
         if !self.plan.is_of_agent(number) {
-            self.endings.add(span.end_us, self.plan.file(number), &report);
+            let node = &self.plan.nodes[self.plan.node(number)].name;
+            self.endings.add(span.end_us, node, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);
         }
         self.common.add(&report);

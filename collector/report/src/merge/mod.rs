@@ -14,6 +14,7 @@ mod cover;
 mod ending;
 mod grid;
 mod head;
+mod idle;
 mod left;
 mod machine;
 mod merged_processes;
@@ -38,6 +39,7 @@ mod usable;
 mod warnings;
 mod words;
 
+pub(crate) use ending::is_sent;
 pub use head::Head;
 pub use left::{note_left_reports, note_untracked_nodes};
 pub use merger::{MergedReport, Merger};

@@ -114,7 +114,7 @@ impl OpenNode {
         let Axis { span, is_apart, .. } = *axis;
         let [ram, cpu] = quantities.combined_ram_and_cpu();
         self.reports += 1;
-        self.endings.add(span.end_us, file, report);
+        self.endings.add(span.end_us, &self.name, file, report);
         self.is_apart |= is_apart;
         self.span = Some(self.span.map_or(span, |all| all.joined(span)));
         self.cores = self.cores.max(report.host.cores);

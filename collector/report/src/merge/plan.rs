@@ -151,6 +151,13 @@ impl Plan {
         self.launcher == Some(number)
     }
 
+    /// The node that the launcher ran on, if no batch system gave it to the job: a login node, from which mpirun starts ranks
+    /// elsewhere. `None`: there is none.
+    pub(super) fn head_node(&self) -> Option<&str> {
+        let launcher = self.launcher.filter(|launcher| self.sources[*launcher].head.job.is_none())?;
+        Some(self.nodes[self.node(launcher)].name.as_str())
+    }
+
     /// How long the run went on without the agent of this report, at its start and at its end, microseconds. The agent has no
     /// command, and should run until the launcher's command ends. It should begin before that, or when a program first reaches other
     /// nodes: that program waits for it a little, and the start is 0 then. `None`: the report is not of such an agent, or the launcher

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ending::{is_failure, is_success};
+use super::ending::{Failure, FirstFailure, is_explained, is_failure, is_success};
 use super::grid::Grid;
 use super::quantity::Span;
 use super::rank_series::{self, OpenSeries, Sampling};
@@ -13,7 +13,7 @@ use super::sums::Quantities;
 use super::totals::{both, millionths};
 use crate::figures::float;
 use crate::model::report::{
-    Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
+    Crash, Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
 };
 use crate::model::sorting::Sorting;
 use crate::quote::{csv_cell, csv_plain};
@@ -39,8 +39,8 @@ pub(super) struct RankTable {
     open: BTreeMap<RankKey, Vec<OpenRank>>,
     /// All ranks; empty before [`RankTable::close`].
     ranks: BTreeMap<RankKey, RankUsage>,
-    /// The rank that failed first, and when, microseconds since the epoch. `None` before [`RankTable::close`], too.
-    first_failed: Option<(i64, RankUsage)>,
+    /// The rank that failed first; none before [`RankTable::close`].
+    first_failed: FirstFailure<RankPlace>,
     /// Jobs that only the nodes and times of reports tell apart from another job, each with its number of ranks. Which of their
     /// ranks are missing is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
@@ -54,6 +54,8 @@ struct OpenRank {
     usage: RankUsage,
     /// When the report ended that the exit in `usage` is from, microseconds since the epoch.
     exit_us: i64,
+    /// It is known why it ended so, and that is not only a signal.
+    is_explained: bool,
     /// When the commands of its reports ran: each end by its start, microseconds since the epoch.
     spans: BTreeMap<i64, i64>,
     /// The rank over time. `None`: it has no series.
@@ -90,7 +92,8 @@ impl RankTable {
                 exit: report.ending.exit,
             };
             let has_series = true;
-            let rank = self.add_usage(usage, own.of, span, has_series);
+            let is_explained = is_explained(report.ending.cause.as_ref());
+            let rank = self.add_usage(usage, own.of, (span, is_explained), has_series);
             if let Some(OpenRank { series: Some(series), .. }) = rank {
                 series.add(quantities);
             }
@@ -107,7 +110,7 @@ impl RankTable {
     /// microseconds since the epoch.
     fn add_started(&mut self, node: &str, report: &Report, start_us: i64) {
         for started in &report.job_ranks {
-            let JobRank { rank, start_s, wall_s, cpu_s, exit, .. } = *started;
+            let JobRank { rank, ref command, start_s, wall_s, cpu_s, exit, .. } = *started;
             let usage = RankUsage {
                 place: RankPlace { job: rank.job, rank: rank.rank, node: node.to_owned() },
                 pid: rank.pid,
@@ -120,17 +123,22 @@ impl RankTable {
             let at = |s: f64| start_us.saturating_add((s * 1e6) as i64);
             let span = Span { start_us: at(start_s), end_us: at(start_s + wall_s) };
             let has_series = false;
-            self.add_usage(usage, rank.of, span, has_series);
+            // A SIGKILL is a crash only if the kernel sent it for lack of memory (see `Crash`).
+            let is_of =
+                |crash: &Crash| exit.signal == Some(crash.signal) && crash.command.as_ref() == Some(command);
+            let is_explained = report.crashes.iter().flatten().any(is_of);
+            self.add_usage(usage, rank.of, (span, is_explained), has_series);
         }
     }
 
-    /// Adds what a rank used at `span`, and returns the rank. `of`: how many ranks its job has. `has_series`: a report has
-    /// what the rank used over time. `None`: the job can't have a rank of this number, or there are too many ranks.
+    /// Adds what a rank used at `span`, and returns the rank. `of`: how many ranks its job has. `is_explained`: why it ended so is
+    /// known. `has_series`: a report has what the rank used over time. `None`: the job can't have a rank of this number, or there are
+    /// too many ranks.
     fn add_usage(
         &mut self,
         usage: RankUsage,
         of: u32,
-        span: Span,
+        (span, is_explained): (Span, bool),
         has_series: bool,
     ) -> Option<&mut OpenRank> {
         let RankPlace { job, rank, ref node } = usage.place;
@@ -141,12 +149,12 @@ impl RankTable {
         }
         let open = self.open.entry(key).or_default();
         if let Some(at) = open.iter().position(|rank| rank.fits(node, span)) {
-            open[at].join(usage, span);
+            open[at].join(usage, (span, is_explained));
             return open.get_mut(at);
         }
         let series = if has_series { self.sampling.open(rank, self.grid) } else { None };
         let spans = BTreeMap::from([(span.start_us, span.end_us)]);
-        open.push(OpenRank { usage, exit_us: span.end_us, spans, series });
+        open.push(OpenRank { usage, exit_us: span.end_us, is_explained, spans, series });
         open.last_mut()
     }
 
@@ -163,7 +171,9 @@ impl RankTable {
             next
         };
         for ((job, of, rank), open) in std::mem::take(&mut self.open) {
-            for (at, OpenRank { mut usage, exit_us, series, .. }) in open.into_iter().enumerate() {
+            for (at, OpenRank { mut usage, exit_us, is_explained, series, .. }) in
+                open.into_iter().enumerate()
+            {
                 // The first rank of a key keeps the job's number.
                 let mut number = job;
                 if at > 0 {
@@ -174,9 +184,10 @@ impl RankTable {
                 if let Some(series) = series {
                     self.series.insert((number, of, rank), series.close(usage.place.clone()));
                 }
-                let is_first = self.first_failed.as_ref().is_none_or(|(first_us, _)| exit_us < *first_us);
-                if is_failure(usage.exit) && is_first {
-                    self.first_failed = Some((exit_us, usage.clone()));
+                if is_failure(usage.exit) {
+                    // Of ranks that failed at one time, the first one by number counts.
+                    let (file, exit, what) = (String::new(), usage.exit, usage.place.clone());
+                    self.first_failed.add(Failure { end_us: exit_us, file, exit, is_explained, what });
                 }
                 self.ranks.insert((number, of, rank), usage);
             }
@@ -212,10 +223,10 @@ impl RankTable {
             expected: self.expected(&jobs),
             jobs: jobs.len() as u64,
             missing: self.missing(&jobs),
-            first_failed: self.first_failed.as_ref().map(|(at_us, rank)| FailedRank {
-                place: rank.place.clone(),
-                at_s: at_us.saturating_sub(self.grid.start_us).max(0) as f64 / 1e6,
-                exit: rank.exit,
+            first_failed: self.first_failed.get().map(|failed| FailedRank {
+                place: failed.what.clone(),
+                at_s: self.grid.at_s(failed.end_us),
+                exit: failed.exit,
             }),
             peak_ram_bytes: spread_of(&compared, |rank| float(rank.peak_ram_bytes)),
             cpu_s: spread_of(&compared, |rank| rank.cpu_s),
@@ -291,7 +302,7 @@ impl OpenRank {
     }
 
     /// Adds another report of the rank: times add up, of peaks the largest counts. What is unknown in one is unknown.
-    fn join(&mut self, other: RankUsage, span: Span) {
+    fn join(&mut self, other: RankUsage, (span, is_explained): (Span, bool)) {
         self.spans.insert(span.start_us, span.end_us);
         let usage = &mut self.usage;
         usage.wall_s += other.wall_s;
@@ -302,7 +313,7 @@ impl OpenRank {
         let weight = |exit: Exit| (is_failure(exit), !is_success(exit));
         let (own, of_other) = (weight(usage.exit), weight(other.exit));
         if of_other > own || (of_other == own && span.end_us < self.exit_us) {
-            (usage.exit, self.exit_us) = (other.exit, span.end_us);
+            (usage.exit, self.exit_us, self.is_explained) = (other.exit, span.end_us, is_explained);
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn warnings(merger: &Merger, missing_nodes: u64) -> Vec<Warning> {
     // Each is `None` if there is nothing to warn of.
     let own: [(Topic, Option<String>); 10] = [
         (Topic::Tracking, missing(merger, missing_nodes, unseen_ranks)),
-        (Topic::Tracking, unseen_ranks.and_then(|_| idle(nodes))),
+        (Topic::Tracking, unseen_ranks.and_then(|_| without_processes(nodes))),
         (Topic::Tracking, unfinished(nodes)),
         (Topic::Figures, commands(&merger.commands.list())),
         (Topic::Figures, jobs(plan)),
@@ -39,14 +39,14 @@ fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
 }
 
 /// Names the nodes whose reports have no process. If ranks are missing, they may have run there. `None`: there are none.
-fn idle(nodes: &[Node]) -> Option<String> {
-    let is_idle = |node: &&Node| node.reports > 0 && node.processes == Some(0);
-    let idle: Vec<&Node> = nodes.iter().filter(is_idle).collect();
-    (!idle.is_empty()).then(|| {
+fn without_processes(nodes: &[Node]) -> Option<String> {
+    let is_empty = |node: &&Node| node.reports > 0 && node.processes == Some(0);
+    let empty: Vec<&Node> = nodes.iter().filter(is_empty).collect();
+    (!empty.is_empty()).then(|| {
         format!(
             "No process was seen on {} ({}). What an MPI launcher starts by ssh in a job of Slurm does not report to the run.",
-            counted(idle.len() as u64, "node"),
-            named(idle.iter().map(|node| node.node.as_str()))
+            counted(empty.len() as u64, "node"),
+            named(empty.iter().map(|node| node.node.as_str()))
         )
     })
 }

@@ -100,7 +100,8 @@ pub(super) fn section(report: &Report) -> Section {
             Some(command) if crash.is_probe => format!("{command} (test program of configure or CMake)"),
             Some(command) => command.clone(),
         };
-        [thousands(crash.count as f64), crash.signal_name.clone(), command]
+        let places = places(crash).map(|places| format!(" ({places})")).unwrap_or_default();
+        [thousands(crash.count as f64), crash.signal_name.clone(), command + &places]
     });
     let head = [Column::count("Count"), Column::text("Signal"), Column::text("Command")];
     Section::new("Crashed processes").table(Table::new(head, rows))

@@ -1,16 +1,16 @@
 //! The first line: the command, how it ended, and after what time.
 
-use super::{cause, crashes};
+use super::{cause, crashes, nodes};
 use crate::document::{Block, Tone};
 use crate::figures::{duration, readable, short, signal_name};
 use crate::model::report::{Exit, Report, Stage};
 use crate::units::Units;
 
 /// Makes the first line of the full text, with the time to the millisecond.
-pub(super) fn full(report: &Report) -> Block {
+pub(super) fn full(report: &Report, units: Units) -> Block {
     let end = end(report);
     let title = title(report).map(str::to_lowercase);
-    headline(report, end.tone, &end.full, &duration(report.wall_s), title)
+    headline(report, end.tone, &end.full, &duration(report.wall_s), with_first_failed(report, title, units))
 }
 
 /// Makes the first line for a glance, in the unit of time that the user asked for.
@@ -20,7 +20,8 @@ pub(super) fn brief(report: &Report, units: Units) -> Block {
         Some(unit) => format!("{} {}", short(unit.convert(report.wall_s)), unit.symbol()),
         None => readable(report.wall_s),
     };
-    headline(report, end.tone, &end.brief, &time, title(report).map(str::to_owned))
+    let title = title(report).map(str::to_owned);
+    headline(report, end.tone, &end.brief, &time, with_first_failed(report, title, units))
 }
 
 /// Says for a glance how the command ended, and why if that is known.
@@ -50,6 +51,12 @@ fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<St
 /// The name of the cause, such as `OUT OF MEMORY`; `None` if none is known, or the signal says it.
 fn title(report: &Report) -> Option<&'static str> {
     report.ending.cause.as_ref().and_then(cause::title)
+}
+
+/// The title of the cause, and which rank or node failed first. `None`: neither is known.
+fn with_first_failed(report: &Report, title: Option<String>, units: Units) -> Option<String> {
+    let parts: Vec<String> = title.into_iter().chain(nodes::first_failed(report, units)).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// How the command ended, in words. Each text can end with a comma, because the time follows.

@@ -48,7 +48,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     sections.push(gpus::gpus(&report.gpus, units));
     sections.extend(circumstances(report, units));
     sections.push(warnings::warnings(report));
-    let headline = headline::full(report);
+    let headline = headline::full(report, units);
     std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
 }
 
@@ -117,7 +117,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     summary.extend(gpus::rows(report, units));
     summary.extend(gpus::finding_rows(report, usize::MAX));
     summary.extend(gpus::memory_row(report, units));
-    summary.extend(nodes::rows(report, units));
+    summary.extend(nodes::rows(report, units, &mut { usize::MAX }));
     let io_row = usage::io_row(report, units);
     let mut others = usage_sections(report, units);
     if io_row.is_some() && report.io.read_calls.is_none() {
@@ -145,7 +145,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
 }
 
 /// A row of one line, if there is a line left for it.
-fn within(lines_left: &mut usize, row: Option<Block>) -> Option<Block> {
+fn within<T>(lines_left: &mut usize, row: Option<T>) -> Option<T> {
     let row = row.filter(|_| *lines_left > 0)?;
     *lines_left -= 1;
     Some(row)
@@ -167,7 +167,7 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     let findings = gpus::finding_rows(report, lines_left);
     lines_left -= findings.len();
     blocks.extend(findings);
-    blocks.extend(nodes::rows(report, units));
+    blocks.extend(nodes::rows(report, units, &mut lines_left));
     blocks.extend(usage::io_row(report, units));
     blocks.extend(within(&mut lines_left, usage::calls_row(report, units)));
     blocks.extend(processes::row(report));
@@ -192,12 +192,15 @@ fn evidence_remark(text: String) -> Block {
 
 /// The evidence of what ended the command, in a sentence. `None`: the headline says it all, or the cause is not known.
 ///
-/// Where a rank of a job fails, srun and mpirun end the others by signals. So the rank that failed first says more than a signal does.
+/// Where a rank of a job fails, srun and mpirun end the others by signals. So the rank that failed first, which the headline names, says
+/// more than a signal does.
 fn evidence(report: &Report, units: Units) -> Option<String> {
     let cause = report.ending.cause.as_ref();
-    let rank = || nodes::first_failed_rank(report, units).filter(|_| !report.ending.is_success());
     match cause {
-        Some(Cause::Signal(_)) | None => rank().or_else(|| cause::evidence(cause?, units)),
+        Some(Cause::Signal(_)) | None if nodes::first_failed(report, units).is_some() => None,
+        Some(Cause::Signal(_)) | None => cause
+            .and_then(|cause| cause::evidence(cause, units))
+            .or_else(|| nodes::first_ended(report, units)),
         Some(cause) => cause::evidence(cause, units),
     }
 }

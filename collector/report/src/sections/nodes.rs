@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
+use super::{busy_cores, within};
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
-use crate::figures::{UNKNOWN, count, energy, exit, number, short, thousands};
-use crate::merge::ranks_of_report;
+use crate::figures::{UNKNOWN, count, energy, exit, float, number, readable, short, thousands};
+use crate::merge::{is_sent, ranks_of_report};
 use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, Ranks, Report, Spread};
 use crate::model::sorting::Sorting;
+use crate::model::style::RamUnit;
 use crate::quote;
 use crate::units::Units;
 
@@ -18,15 +20,21 @@ const NAME_COLUMNS: usize = 24;
 /// An upper bound is shown only if it exceeds the lower bound by more than this part of it.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Makes the summary's rows. The report of one node has at most the row of the ranks, if its command started several.
-pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
+/// Makes the summary's rows. The report of one node has at most the row of the ranks, if its command started several. Rows of how many
+/// nodes differ are taken from `lines_left`.
+pub(super) fn rows(report: &Report, units: Units, lines_left: &mut usize) -> Vec<Block> {
+    let mut within = |row| within(lines_left, row);
     let rows: Vec<(&str, Tone, Option<String>)> = match &report.merged {
         None => {
             vec![("Nodes", Tone::Caution, this_alone(report)), ("Ranks", Tone::Plain, ranks_here(report))]
         }
         Some(merged) => vec![
             ("GPUs", Tone::Plain, gpu_use(report, merged, units)),
-            ("Nodes", Tone::Plain, Some(nodes_by_ram(report, merged, units))),
+            ("Nodes", Tone::Plain, Some(count_of_nodes(report, merged, units))),
+            ("Node RAM", Tone::Plain, within(ram_of_nodes(report, units))),
+            ("Node CPU", Tone::Plain, within(cpu_of_nodes(report))),
+            ("Node end", Tone::Caution, within(ends_of_nodes(report))),
+            ("Idle nodes", Tone::Caution, idle_nodes(report, merged)),
             // If the ranks are not known, the row says how much the nodes differ.
             ("Imbalance", Tone::Plain, imbalance_of_ranks(report).or_else(|| imbalance_of_nodes(merged))),
             ("Failed", Tone::Bad, failed_nodes(report)),
@@ -78,21 +86,81 @@ fn gpu_use(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     Some(format!("{}: {}", thousands(count.into()), known.join(", ")))
 }
 
-/// Makes the text `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: how many nodes there are, and those with most RAM.
-fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
-    let mut nodes: Vec<&Node> = report.nodes.iter().filter(|node| node.reports > 0).collect();
+/// Makes the text `2, 12 ranks: n3 41.2 GB, n1 40.9 GB`: how many nodes and ranks there are. Few nodes are named, with their RAM; of more,
+/// rows of their own say how they differ.
+fn count_of_nodes(report: &Report, merged: &Merged, units: Units) -> String {
+    let ranks = report.ranks.as_ref().map(|ranks| format!(", {} ranks", thousands(ranks.seen as f64)));
+    let count = format!("{}{}", thousands(merged.nodes as f64), ranks.unwrap_or_default());
+    let mut nodes: Vec<&Node> = with_reports(report).collect();
+    if nodes.len() > MAX_NAMED {
+        return count;
+    }
     nodes.order_by_key(|node| Reverse(node.ram.max_bytes));
     let ram = |node: &&Node| {
         let ram = node.ram.max_bytes.map_or(UNKNOWN.to_owned(), |bytes| units.bytes(bytes));
         format!("{} {ram}", short_name(&node.node))
     };
-    let mut named: Vec<String> = nodes.iter().take(MAX_NAMED).map(ram).collect();
-    let others = merged.nodes.saturating_sub(named.len() as u64);
-    if others > 0 {
-        named.push(format!("{} other{}", thousands(others as f64), if others == 1 { "" } else { "s" }));
+    let named: Vec<String> = nodes.iter().map(ram).collect();
+    format!("{count}: {}", named.join(", "))
+}
+
+/// The nodes of which there is a report.
+fn with_reports(report: &Report) -> impl Iterator<Item = &Node> {
+    report.nodes.iter().filter(|node| node.reports > 0)
+}
+
+/// The nodes that are known by this value, the largest first, if they are too many to name each. Else none.
+fn by_value<'a>(report: &'a Report, value: &dyn Fn(&Node) -> Option<f64>) -> Vec<(f64, &'a Node)> {
+    let mut known: Vec<(f64, &Node)> =
+        with_reports(report).filter_map(|node| Some((value(node)?, node))).collect();
+    known.order_by(|(a, _), (b, _)| b.total_cmp(a));
+    if known.len() > MAX_NAMED { known } else { Vec::new() }
+}
+
+/// Makes the text `max 41.2 GB (n3), median 20.0 GB (n1), min 0.050 GB (n7)`. `known` is as [`by_value`] makes it. `None`: it is empty.
+fn largest_to_smallest(known: &[(f64, &Node)], text: &dyn Fn(f64) -> String) -> Option<String> {
+    let [largest, .., smallest] = known else { return None };
+    let places = [("max", largest), ("median", &known[known.len() / 2]), ("min", smallest)];
+    let place = |(word, (value, node)): (&str, &(f64, &Node))| {
+        format!("{word} {} ({})", text(*value), short_name(&node.node))
+    };
+    Some(places.map(place).join(", "))
+}
+
+/// How the largest RAM of the nodes differs, in the unit that fits one of them. `None`: they are few.
+fn ram_of_nodes(report: &Report, units: Units) -> Option<String> {
+    let known = by_value(report, &|node| float(node.ram.max_bytes));
+    let unit =
+        units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(known.first().map_or(0.0, |(most, _)| *most)));
+    largest_to_smallest(&known, &|bytes| format!("{} {}", short(unit.convert(bytes)), unit.symbol()))
+}
+
+/// How the busy cores of the nodes differ. `None`: they are few.
+fn cpu_of_nodes(report: &Report) -> Option<String> {
+    largest_to_smallest(&by_value(report, &|node| node.busy_cores), &busy_cores)
+}
+
+/// When the nodes ended, if one ended clearly later than most. `None`: none did, or they are few.
+fn ends_of_nodes(report: &Report) -> Option<String> {
+    /// A node that ends later than half of the others by this part of the run is a straggler.
+    const LATE_PART: f64 = 0.05;
+    let known = by_value(report, &|node| {
+        let end = node.last_heard_at.filter(|_| node.state == NodeState::Final && node.silent_s.is_some())?;
+        end.duration_since(report.started_at).ok().map(|after| after.as_secs_f64())
+    });
+    let (last_s, median_s) = (known.first()?.0, known[known.len() / 2].0);
+    if last_s - median_s < LATE_PART * report.wall_s {
+        return None;
     }
-    let ranks = report.ranks.as_ref().map(|ranks| format!(", {} ranks", thousands(ranks.seen as f64)));
-    format!("{}{}: {}", thousands(merged.nodes as f64), ranks.unwrap_or_default(), named.join(", "))
+    largest_to_smallest(&known, &readable)
+}
+
+/// Makes the text `2 of 8, below 1 % of CPU and GPU: n3, n7`. `None`: no node was idle.
+fn idle_nodes(report: &Report, merged: &Merged) -> Option<String> {
+    let names = listed(merged.idle_nodes.iter().map(|node| short_name(node)))?;
+    let has_gpus = report.gpu.expected_gpus.is_some_and(|count| count > 0);
+    let (idle, all) = (thousands(merged.idle_nodes.len() as f64), thousands(merged.nodes as f64));
+    Some(format!("{idle} of {all}, below 1 % of CPU{}: {names}", if has_gpus { " and GPU" } else { "" }))
 }
 
 /// Makes the text `CPU 1.31 (n3), RAM 1.04 (n1)`. `None`: neither is known.
@@ -116,12 +184,56 @@ fn ranks_here(report: &Report) -> Option<String> {
     Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), imbalance_of_ranks(report)?))
 }
 
-/// Makes the text `rank 3 on n2 failed first: exit 3 after 1.10 s`. `None`: no rank is known to have failed.
-pub(super) fn first_failed_rank(report: &Report, units: Units) -> Option<String> {
-    let ranks = all_ranks(report)?;
-    let failed = ranks.first_failed.as_ref()?;
-    let place = rank_place(report, &failed.place);
-    Some(format!("{place} failed first: {} after {}", ended(failed.exit), units.seconds(failed.at_s)))
+/// Makes the text `rank 3 on n2 failed first, with exit 3 at 1.10 s`. An exit that is the run's is left out. `None`: no rank and no node is known to have failed by itself, or
+/// the run succeeded.
+pub(super) fn first_failed(report: &Report, units: Units) -> Option<String> {
+    let Failed { place, exit, at_s } = earliest_failed(report).filter(|failed| !is_sent(failed.exit))?;
+    let how = match exit {
+        _ if exit == report.ending.exit => String::new(),
+        Exit { code: Some(_), .. } => format!(" with {}", ended(exit)),
+        Exit { code: None, .. } => format!(" by {}", ended(exit)),
+    };
+    let at = at(at_s, units);
+    let comma = if how.is_empty() && at.is_empty() { "" } else { "," };
+    Some(format!("{place} failed first{comma}{how}{at}"))
+}
+
+/// Says which rank or node ended first if all that failed were ended from outside: what failed before is not in the report. `None` is as
+/// in [`first_failed`].
+pub(super) fn first_ended(report: &Report, units: Units) -> Option<String> {
+    let Failed { place, exit, at_s } = earliest_failed(report).filter(|failed| is_sent(failed.exit))?;
+    let (end, at) = (ended(exit), at(at_s, units));
+    Some(format!("none is known to have failed by itself; {place} ended first: {end}{at}"))
+}
+
+/// A rank or a node that failed.
+struct Failed {
+    place: String,
+    exit: Exit,
+    /// When it ended, seconds after the first start. `None`: unknown.
+    at_s: Option<f64>,
+}
+
+/// The rank that failed first, or the node if no rank is known. `None`: neither is known, or the run succeeded.
+fn earliest_failed(report: &Report) -> Option<Failed> {
+    if report.ending.is_success() {
+        return None;
+    }
+    let rank = all_ranks(report).and_then(|ranks| {
+        let failed = ranks.first_failed.as_ref()?;
+        Some(Failed { place: rank_place(report, &failed.place), exit: failed.exit, at_s: Some(failed.at_s) })
+    });
+    rank.or_else(|| {
+        // A command that ended at a limit of the run can have exited with 0.
+        let exit = Some(report.ending.exit).filter(|exit| exit.code != Some(0))?;
+        let merged = report.merged.as_ref()?;
+        Some(Failed { place: short_name(merged.failed_node.as_ref()?), exit, at_s: merged.failed_s })
+    })
+}
+
+/// Makes the text ` at 1.10 s`; empty if that is unknown.
+fn at(at_s: Option<f64>, units: Units) -> String {
+    at_s.map(|at_s| format!(" at {}", units.seconds(at_s))).unwrap_or_default()
 }
 
 /// Makes the text `rank 3 on n1`, or `rank 3` in a report of one node, which has all ranks on that one.
@@ -160,7 +272,9 @@ fn joined<const N: usize>(parts: [Option<String>; N]) -> Option<String> {
 /// Names the nodes on which the command failed. `None`: it failed on none.
 fn failed_nodes(report: &Report) -> Option<String> {
     let is_failed = |node: &&Node| node.exit.signal.is_some() || node.exit.code.is_some_and(|code| code != 0);
-    let failed: Vec<&Node> = report.nodes.iter().filter(is_failed).collect();
+    let mut failed: Vec<&Node> = report.nodes.iter().filter(is_failed).collect();
+    let first = report.merged.as_ref().and_then(|merged| merged.failed_node.as_ref());
+    failed.order_by_key(|node| first != Some(&node.node));
     listed(failed.iter().map(|node| format!("{} {}", short_name(&node.node), ended(node.exit))))
 }
 
@@ -195,6 +309,10 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
         .count("Reports", merged.files.read)
         .text("Bins", format!("{} s", merged.bin_s))
         .text("Combined RAM at most", at_most(report, units))
+        .text("Peak RAM", ram_of_nodes(report, units))
+        .text("Busy cores", cpu_of_nodes(report))
+        .text("End", ends_of_nodes(report))
+        .text("Idle", idle_nodes(report, merged))
         .text("Imbalance of nodes", imbalance_of_nodes(merged))
         .text("Imbalance of ranks", imbalance_of_ranks(report));
     let (ram, time) = (units.ram.symbol(), units.time.symbol());

@@ -94,7 +94,9 @@ impl Page {
         let most = width.saturating_sub(verdict.len() + " ... ".len());
         if most < LEAST_COMMAND {
             self.line(0, &look.paint(Tone::Strong, &look.command(command, width)));
-            self.line(MARGIN, &look.paint(tone, &quote::cut(verdict, width - MARGIN)));
+            for line in self.wrapped(verdict, width - MARGIN, MOST_LINES) {
+                self.line(MARGIN, &look.paint(tone, &line));
+            }
             return;
         }
         let command = look.command(command, most);

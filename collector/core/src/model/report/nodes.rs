@@ -30,6 +30,13 @@ pub struct Merged {
     pub cpu_s: Option<Spread<String>>,
     /// Sum of `nodes[].gpus[].energy_j`, each GPU once, joules.
     pub gpu_energy_j: Option<f64>,
+    /// Nodes with less than 1 % of their cores and GPUs busy while others worked, if all of it is known.
+    #[serde(default)]
+    pub idle_nodes: Vec<String>,
+    /// The node whose command failed first, as `exit` says; one command for all nodes: null.
+    pub failed_node: Option<String>,
+    /// When that was, seconds after the first start.
+    pub failed_s: Option<f64>,
     /// Those above 10,000 nodes and 20,000 GPUs.
     pub unlisted_nodes: u64,
     /// Those above 10,000 nodes and 20,000 GPUs.

@@ -32,6 +32,8 @@ const MOST_BARS: usize = 60;
 const MOST_TASKS: usize = 20;
 /// Maximum number of columns of a name beside a bar.
 const NAME_COLUMNS: usize = 32;
+/// Maximum number of columns of a node's name before it.
+const NODE_COLUMNS: usize = 24;
 /// Maximum number of columns of a command in a tooltip.
 const WHOLE_COMMAND_COLUMNS: usize = 250;
 
@@ -150,8 +152,8 @@ fn draw_bar(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
         End::Unknown(end_s) => (end_s, ", exit unknown"),
     };
     let usage = &bar.process.usage;
-    let name = format!("{} {}{words}", self::name(usage, NAME_COLUMNS), usage.pid);
-    draw(at, [bar.start_s, end_s], [&name, &self::name(usage, WHOLE_COMMAND_COLUMNS)], colour, time)
+    let name = format!("{} {}{words}", self::name(bar.process, NAME_COLUMNS), usage.pid);
+    draw(at, [bar.start_s, end_s], [&name, &self::name(bar.process, WHOLE_COMMAND_COLUMNS)], colour, time)
 }
 
 /// Draws a bar in row `at` from the top. `span_s`: its start and end, seconds after the start of the run. `names`: what is written
@@ -259,11 +261,16 @@ fn start_and_end(
     scrolling("", title, &heads, &rows.map(row).collect::<String>())
 }
 
-/// Names a process by its command, in about `columns` columns.
-fn name(usage: &ProcessUsage, columns: usize) -> String {
-    match &usage.args {
+/// Names a process by its command, in about `columns` columns, after its node in a report of several.
+fn name(process: &HeavyProcess, columns: usize) -> String {
+    let HeavyProcess { node, usage, .. } = process;
+    let command = match &usage.args {
         Some(args) => command_line::process(Some(args), &usage.command, columns),
         None => quote::cut_middle(&quote::escape(&usage.command), columns),
+    };
+    match node {
+        Some(node) => format!("{}: {command}", quote::cut_middle(&quote::escape(node), NODE_COLUMNS)),
+        None => command,
     }
 }
 
@@ -279,7 +286,7 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
             End::Running => "still running".to_owned(),
             End::Unknown(_) => "exit unknown".to_owned(),
         };
-        [usage.pid.to_string(), start, end, name(usage, NAME_COLUMNS)]
+        [usage.pid.to_string(), start, end, name(bar.process, NAME_COLUMNS)]
     };
     start_and_end(title, ["PID", "Command"], unit, bars.iter().map(row))
 }

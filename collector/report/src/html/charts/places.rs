@@ -1,7 +1,9 @@
 //! RAM and CPU of each node and each rank over time, in a report of several nodes. A few nodes have a line each. More nodes, and
 //! ranks, have a row each of a heat map.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
 use super::by_command::convert;
 use super::figure::{Figure, Ticks};
@@ -30,6 +32,10 @@ const DASHED: [&str; 2] = ["7 3", "4 2"];
 const OTHERS: LineStyle = ("", "currentColor", Some(["1.5 3", "1.5 2"]));
 /// Maximum number of rows of a heat map: each adds to the bytes of the page.
 const MOST_ROWS: usize = 64;
+/// Of more nodes than are shown, this part of the shown ones are the largest, and as many the smallest.
+const EXTREME_PART: usize = 4;
+/// This part of the shown ones are those that ended last.
+const LAST_PART: usize = 8;
 /// Maximum number of columns of a name in the head of a table.
 const NAME_COLUMNS: usize = 40;
 
@@ -42,6 +48,8 @@ struct Place {
     size: Option<f64>,
     /// [`Self::size`] as text with its unit, for the legend; empty: unknown.
     figure: String,
+    /// When the node ended. `None`: unknown, or a rank.
+    end: Option<SystemTime>,
 }
 
 /// The quantity that is shown of each place.
@@ -52,8 +60,8 @@ struct PlaceQuantity<'a> {
     unit: &'static str,
     /// The unit of ranks, which can be much smaller than nodes.
     rank_unit: &'static str,
-    /// What the nodes that are drawn have most of: `the largest RAM`.
-    most: &'static str,
+    /// What the nodes are ordered by: `largest RAM`.
+    order: &'static str,
     /// What the figure beside each place is: `the largest of each at any time`.
     figure: &'static str,
     /// Makes the place of a node, in [`Self::unit`].
@@ -78,12 +86,13 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
             let bound = if node.reports > 1 { "at least " } else { "" };
             format!("{bound}{} {}", short(node_unit.convert(bytes as f64)), node_unit.symbol())
         }),
+        end: node.last_heard_at,
     };
     let shown = PlaceQuantity {
         name: "RAM",
         unit: node_unit.symbol(),
         rank_unit: rank_unit.symbol(),
-        most: "the largest RAM",
+        order: "largest RAM",
         figure: "the largest of each at any time",
         of_node: &of_node,
         of_rank: &|rank| convert(&rank.mean_ram_bytes, |bytes| rank_unit.convert(bytes)),
@@ -99,12 +108,13 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
         values: in_cores(&node.series.mean_cpu_percent),
         size: node.busy_cores,
         figure: node.busy_cores.map(busy_cores).unwrap_or_default(),
+        end: node.last_heard_at,
     };
     let shown = PlaceQuantity {
         name: "CPU",
         unit: "cores",
         rank_unit: "cores",
-        most: "the most busy cores",
+        order: "busy cores",
         figure: "the mean of each over its time",
         of_node: &of_node,
         of_rank: &|rank| in_cores(&rank.mean_cpu_percent),
@@ -129,25 +139,28 @@ impl PlaceQuantity<'_> {
         let of_nodes = match nodes.iter().filter(|node| node.is_known()).count() {
             // The chart of all nodes together shows a single node already.
             ..2 => [None, None],
-            _ => [self.node_lines(&nodes, &node_time), self.node_map(nodes, count, &node_time)],
+            _ => [self.node_lines(&nodes, &node_time), self.node_map(&nodes, count, &node_time)],
         };
         let of_ranks = report.ranks.as_ref().and_then(|ranks| self.rank_map(ranks, merged, time));
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of the first [`MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing
-    /// is known are left out. `nodes`: the largest first. `None`: all values are zero.
+    /// Draws a line for each of [`MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing is known are left out. `nodes`: the largest first. `None`: all values are zero.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
-        let Self { name, unit, most, figure, .. } = self;
+        let Self { name, unit, figure, .. } = self;
         let title = format!("{name} by node");
         let known: Vec<&Place> = nodes.iter().filter(|node| node.is_known()).collect();
-        let (drawn, others) = known.split_at(known.len().min(MAX_LINES));
+        let places = spread_out(&known, MAX_LINES);
+        let is_drawn = |at: &usize| places.contains(at);
+        let (drawn, others): (Vec<usize>, Vec<usize>) = (0..known.len()).partition(is_drawn);
+        let of = |places: Vec<usize>| places.into_iter().map(|at| known[at]).collect::<Vec<_>>();
+        let (drawn, others) = (of(drawn), of(others));
         let lines = drawn.iter().map(|node| {
             let name = quote::cut_middle(&quote::escape(&node.name), NAME_COLUMNS);
             Line { name, values: &node.values, figure: node.figure.clone() }
         });
         let lines: Vec<Line> = lines.collect();
-        let mean = mean_of(others);
+        let mean = mean_of(&others);
         let others_line = mean.as_ref().map(|values| Line {
             name: format!("mean of {} others", thousands(others.len() as f64)),
             values,
@@ -155,9 +168,8 @@ impl PlaceQuantity<'_> {
         });
         let lines_note = match others_line {
             Some(_) => format!(
-                "means of the {} of {} nodes with {most}; dotted: the mean of all others",
-                drawn.len(),
-                thousands(known.len() as f64)
+                "means of {}; dotted: the mean of all others",
+                self.which(drawn.len(), known.len() as u64, MAX_LINES)
             ),
             None => "the mean of each node".to_owned(),
         };
@@ -173,22 +185,41 @@ impl PlaceQuantity<'_> {
         Some(Figure { title, note, panels: vec![panel], table })
     }
 
-    /// Draws a heat map with a row for each of the largest nodes, in the order of their names. `nodes`: the largest first. `count`:
-    /// how many nodes the run had. `None` is as in [`HeatMap::panel`].
-    fn node_map(&self, mut nodes: Vec<Place>, count: u64, time: &Time) -> Option<Figure> {
-        let most = self.most;
-        nodes.truncate(MOST_ROWS);
-        let shown = nodes.len();
-        nodes.sort_by_cached_key(|node| natural_order_key(&node.name));
-        let labels = without_domains(&nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>());
-        let row = |(Place { name, values, .. }, label)| MapRow { name, label, values };
-        let rows = nodes.into_iter().zip(labels).map(row);
-        let which = if (shown as u64) < count {
-            format!("the {shown} of {} nodes with {most}", thousands(count as f64))
-        } else {
-            "the nodes".to_owned()
+    /// Draws a heat map with a row for each node, in the order of their names. Of more than [`MOST_ROWS`] nodes, it has rows of some, in
+    /// the order of their sizes, with the place of each. `nodes`: the largest first. `count`: how many nodes the run had. `None` is as in
+    /// [`HeatMap::panel`].
+    fn node_map(&self, nodes: &[Place], count: u64, time: &Time) -> Option<Figure> {
+        let are_all = nodes.len() as u64 == count && nodes.len() <= MOST_ROWS;
+        let known: Vec<&Place> = nodes.iter().filter(|node| are_all || node.is_known()).collect();
+        let mut shown = spread_out(&known, MOST_ROWS);
+        if are_all {
+            shown.sort_by_cached_key(|at| natural_order_key(&known[*at].name));
+        }
+        let labels = without_domains(&shown.iter().map(|at| known[*at].name.clone()).collect::<Vec<_>>());
+        let row = |(at, label): (&usize, String)| {
+            let number = if are_all { String::new() } else { format!("{}. ", at + 1) };
+            let Place { name, values, .. } = known[*at];
+            MapRow { name: number.clone() + name, label: number + &label, values: values.clone() }
         };
-        self.heat_map("node", self.unit, rows.collect(), &which, time)
+        let rows: Vec<MapRow> = shown.iter().zip(labels).map(row).collect();
+        let which = match are_all {
+            true => "the nodes".to_owned(),
+            false => {
+                format!("{}. Numbers: their places in this order", self.which(rows.len(), count, MOST_ROWS))
+            }
+        };
+        self.heat_map("node", self.unit, rows, &which, time)
+    }
+
+    /// Says which nodes are shown: `64 of 1,000 nodes by largest RAM: ...`. `most`: how many [`spread_out`] was asked for.
+    fn which(&self, shown: usize, count: u64, most: usize) -> String {
+        format!(
+            "{shown} of {} nodes by {}: the {extreme} largest, the {extreme} smallest, the last to end ({}), others at regular steps",
+            thousands(count as f64),
+            self.order,
+            most / LAST_PART,
+            extreme = most / EXTREME_PART
+        )
     }
 
     /// Draws a heat map with a row for each rank that has a series. `None`: there are no more ranks than nodes, so the chart of
@@ -267,6 +298,23 @@ fn largest_first(mut places: Vec<Place>) -> Vec<Place> {
     places
 }
 
+/// The places of at most `most` of these nodes, which are in an order: the first and the last ones, those that ended last, and others at
+/// regular steps, so that quantiles show.
+fn spread_out(nodes: &[&Place], most: usize) -> Vec<usize> {
+    let all = nodes.len();
+    if all <= most {
+        return (0..all).collect();
+    }
+    let extreme = most / EXTREME_PART;
+    let mut by_end: Vec<usize> = (0..all).collect();
+    by_end.order_by_key(|at| Reverse(nodes[*at].end));
+    let last = by_end.into_iter().take(most / LAST_PART);
+    let mut chosen: BTreeSet<usize> = (0..extreme).chain(all - extreme..all).chain(last).collect();
+    let steps = most - chosen.len() + 1;
+    chosen.extend((1..steps).map(|step| extreme + step * (all - 2 * extreme) / steps));
+    chosen.into_iter().collect()
+}
+
 /// The mean at each point, over the places whose value is known there. `None`: there are no places.
 fn mean_of(places: &[&Place]) -> Option<Vec<Option<f64>>> {
     let points = places.iter().map(|place| place.values.len()).max()?;
@@ -298,6 +346,8 @@ fn natural_order_key(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -316,14 +366,33 @@ mod tests {
         assert_eq!(names(&["10.0.0.1", "10.0.0.2"]), ["10.0.0.1", "10.0.0.2"]);
     }
 
+    fn place(values: &[Option<f64>], end: Option<SystemTime>) -> Place {
+        Place { name: String::new(), values: values.to_vec(), size: None, figure: String::new(), end }
+    }
+
+    // Requirement: NODE-17
+    #[test]
+    fn largest_smallest_and_late_nodes_are_shown_and_steps_between_them() {
+        let node = |at: u64| {
+            let end_s = if [31, 61].contains(&at) { 20 } else { 10 };
+            place(&[], Some(SystemTime::UNIX_EPOCH + Duration::from_secs(end_s)))
+        };
+        let nodes: Vec<Place> = (0..101).map(node).collect();
+        let of = |count: usize, most: usize| spread_out(&nodes.iter().take(count).collect::<Vec<_>>(), most);
+        assert_eq!(of(101, 16), [0, 1, 2, 3, 17, 30, 31, 43, 57, 61, 70, 83, 97, 98, 99, 100]);
+        assert_eq!(of(16, 16), (0..16).collect::<Vec<_>>(), "all");
+        for count in 17..101 {
+            let shown = of(count, 16);
+            assert!(
+                (12..=16).contains(&shown.len()) && shown.iter().all(|at| *at < count),
+                "{count}: {shown:?}"
+            );
+        }
+    }
+
     #[test]
     fn mean_is_of_those_that_are_known() {
-        let place = |values: &[Option<f64>]| Place {
-            name: String::new(),
-            values: values.to_vec(),
-            size: None,
-            figure: String::new(),
-        };
+        let place = |values: &[Option<f64>]| place(values, None);
         let (a, b) = (place(&[Some(1.0), None, Some(2.0)]), place(&[Some(3.0), None]));
         assert_eq!(mean_of(&[&a, &b]), Some(vec![Some(2.0), None, Some(2.0)]));
         assert_eq!(mean_of(&[]), None);

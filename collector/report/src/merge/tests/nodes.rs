@@ -1,5 +1,9 @@
 //! What is known of some reports of a node, or of some nodes.
 
+use std::time::Duration;
+
+use gpu_track_core::fixtures;
+
 use super::{merged, of_node, steady, warns};
 use crate::model::report::*;
 use crate::model::style::Style;
@@ -110,4 +114,122 @@ fn files_whose_names_are_alike_are_all_read() {
     let report = crate::merge::merge(&named).unwrap().report;
     let nodes: Vec<_> = report.nodes.iter().map(|node| (node.node.as_str(), node.cpu_s)).collect();
     assert_eq!(nodes, [("n1", Some(3.0)), ("n2", Some(5.0))]);
+}
+
+/// A report of a node with 8 cores for 20 s, on which so many cores were busy.
+fn busy(node: &str, cores: f64) -> Report {
+    let mut report = steady(node, 0, 20.0, 1000);
+    report.usable.cores.count = 8.0;
+    report.cpu_time.total_s = Some(20.0 * cores);
+    report.coverage.uncounted_reason = None;
+    report.coverage.nodes = None;
+    report
+}
+
+fn idle(reports: &[Report]) -> Vec<String> {
+    merged(reports).merged.unwrap().idle_nodes
+}
+
+// Requirement: NODE-41
+#[test]
+fn nodes_that_did_next_to_nothing_are_named_if_all_of_them_is_known() {
+    let others = [busy("n1", 7.0), busy("n2", 6.0)];
+    let with = |change: &dyn Fn(&mut Report)| {
+        let mut report = busy("n3", 0.07);
+        change(&mut report);
+        idle(&[&others[..], &[report]].concat())
+    };
+    assert_eq!(with(&|_| ()), ["n3"]);
+    assert!(with(&|report| report.cpu_time.total_s = Some(20.0 * 0.09)).is_empty(), "above 1 %");
+    assert!(with(&|report| report.cpu_time.total_s = None).is_empty(), "unknown");
+    assert!(with(&|report| report.stage = Stage::SoFar).is_empty(), "not final");
+    assert!(with(&|report| report.coverage.untracked_reason = Some("lost".into())).is_empty());
+    assert!(with(&|report| report.coverage.uncounted_reason = Some("lost".into())).is_empty());
+    assert!(with(&|report| report.started_at += Duration::from_secs(10_000)).is_empty(), "of another time");
+    // One busy process is less than 1 % of many cores.
+    let one_of_many = |report: &mut Report| {
+        report.usable.cores.count = 128.0;
+        report.cpu_time.total_s = Some(20.0);
+    };
+    assert!(with(&one_of_many).is_empty());
+    let mut report = busy("n3", 0.07);
+    report.wall_s = 5.0;
+    assert!(idle(&[Report { wall_s: 5.0, ..busy("n1", 28.0) }, report]).is_empty(), "too short");
+    assert!(idle(&[busy("n1", 0.07), busy("n2", 0.01)]).is_empty(), "none worked, so none waited for it");
+    let text = crate::text::text(&merged(&[busy("n1", 7.0), busy("n3", 0.07)]), &Style::default());
+    assert!(text.contains("Idle nodes     1 of 2, below 1 % of CPU: n3"), "{text}");
+}
+
+// Requirement: NODE-41
+#[test]
+fn node_whose_gpu_worked_is_not_idle_nor_is_a_login_node() {
+    let gpu = |used: Option<bool>, percent: Option<f64>| {
+        let mut gpus = fixtures::killed().gpus;
+        gpus.truncate(1);
+        gpus[0].used = used;
+        gpus[0].utilization.mean_percent = percent;
+        idle(&[busy("n1", 7.0), Report { gpus, ..busy("n3", 0.07) }])
+    };
+    assert_eq!(gpu(Some(true), Some(0.4)), ["n3"]);
+    assert_eq!(gpu(Some(false), Some(90.0)), ["n3"], "another run's work");
+    assert!(gpu(Some(true), Some(1.5)).is_empty());
+    assert!(gpu(None, None).is_empty(), "unknown");
+    let part = |is_agent: bool| Some(NodePart { is_agent, clock_ahead_s: None, directory: None });
+    let launcher = |job: Option<&str>| {
+        let mut report = Report { node_part: part(false), ..busy("n1", 0.01) };
+        report.allowed.slurm.clear();
+        report.allowed.slurm.extend(job.map(|job| ("SLURM_JOB_ID".to_owned(), job.to_owned())));
+        report
+    };
+    let agents = [
+        Report { node_part: part(true), ..busy("n2", 7.0) },
+        Report { node_part: part(true), ..busy("n3", 0.01) },
+    ];
+    let of = |launcher: Report| idle(&[&[launcher], &agents[..]].concat());
+    assert_eq!(of(launcher(None)), ["n3"], "mpirun runs on a login node");
+    assert_eq!(of(launcher(Some("7"))), ["n1", "n3"], "Slurm gave the launcher's node to the job");
+}
+
+// Requirement: NODE-41
+#[test]
+fn node_without_processes_is_not_idle_if_ranks_have_no_figures() {
+    let mut empty = busy("n3", 0.0);
+    empty.processes.total = 0;
+    empty.cpu_time.total_s = None;
+    let with_ranks = |of: u32| {
+        let mut report = busy("n1", 7.0);
+        report.rank = Some(OwnRank { job: 0, rank: 0, of, pid: None });
+        idle(&[report, empty.clone()])
+    };
+    assert_eq!((with_ranks(1), with_ranks(2)), (vec!["n3".to_owned()], Vec::new()));
+}
+
+// Requirement: NODE-42
+#[test]
+fn many_nodes_are_summed_up_by_largest_median_and_smallest_and_by_the_last_to_end() {
+    let node = |name: &str, cores: f64, ram_bytes: u64, wall_s: f64| {
+        let mut report = steady(name, 0, wall_s, ram_bytes);
+        report.cpu_time.total_s = Some(cores * wall_s);
+        report
+    };
+    let text = |last_s: f64| {
+        let nodes = [
+            node("n1", 7.0, 5_000_000, 20.0),
+            node("n2", 6.0, 9_000_000, last_s),
+            node("n3", 0.5, 1_000_000, 20.0),
+            node("n4", 6.5, 7_000_000, 20.5),
+            node("n5", 5.0, 6_000_000, 20.0),
+        ];
+        crate::text::text(&merged(&nodes), &Style::default())
+    };
+    let late = text(30.0);
+    for row in [
+        "  Nodes          5\n",
+        "  Node RAM       max 9.00 MB (n2), median 6.00 MB (n5), min 1.00 MB (n3)\n",
+        "  Node CPU       max 7.00 cores (n1), median 6.00 cores (n2), min 0.50 cores (n3)\n",
+        "  Node end       max 30.0 s (n2), median 20.0 s (n1), min 20.0 s (n5)\n",
+    ] {
+        assert!(late.contains(row), "{row}: {late}");
+    }
+    assert!(!text(20.5).contains("Node end"), "all ended at about the same time");
 }

@@ -156,9 +156,115 @@ fn rank_that_failed_first_is_named_and_not_the_one_that_was_killed_for_it() {
         (1, "n2", 5.0, Some(3))
     );
     let text = crate::text::text(&report, &Style::default());
-    assert!(text.contains("rank 1 on n2 failed first: exit 3 after 5.00 s"), "{text}");
+    assert!(text.contains("FAILED, exit 3 after 6.10 s: rank 1 on n2 failed first, at 5.00 s"), "{text}");
     assert!(!text.contains("2120"), "{text}");
     assert_eq!(ranks(&[of_rank("n1", 0, 0, None, Some(0))]).first_failed, None);
+}
+
+/// A report of a node for 43 s, whose command `mpirun` started these ranks: each with when it ended and how.
+fn of_mpirun(node: &str, ranks: &[(u32, f64, Exit)]) -> Report {
+    let of_rank = |(rank, end_s, exit): &(u32, f64, Exit)| JobRank {
+        rank: OwnRank { job: 0, rank: *rank, of: 8, pid: None },
+        command: "app".into(),
+        wall_s: *end_s,
+        exit: *exit,
+        ..JobRank::default()
+    };
+    let mut report = steady(node, 0, 43.0, 1000);
+    report.ending.exit = by(0, 139);
+    report.job_ranks = ranks.iter().map(of_rank).collect();
+    report
+}
+
+/// An end by this signal, or with this code if the signal is 0.
+fn by(signal: i32, code: i32) -> Exit {
+    if signal == 0 {
+        Exit { code: Some(code), signal: None }
+    } else {
+        Exit { code: None, signal: Some(signal) }
+    }
+}
+
+/// The rank that failed first of two, each with when it ended and how.
+fn first_of(ends: [(f64, Exit); 2]) -> Option<u32> {
+    let ranks = [0, 1].map(|rank| (rank, ends[rank as usize].0, ends[rank as usize].1));
+    ranks_of(&[of_mpirun("n1", &ranks[..1]), of_mpirun("n2", &ranks[1..])])
+}
+
+fn ranks_of(reports: &[Report]) -> Option<u32> {
+    ranks(reports).first_failed.map(|failed| failed.place.rank)
+}
+
+// Requirement: NODE-40
+#[test]
+fn rank_that_was_ended_just_before_another_failed_is_not_the_first() {
+    let (segv, kill, term) = (by(11, 0), by(9, 0), by(15, 0));
+    // mpirun ends the others while the rank that called MPI_Abort is still there.
+    assert_eq!(first_of([(42.0, term), (42.3, segv)]), Some(1));
+    assert_eq!(first_of([(42.0, by(0, 143)), (42.3, by(0, 1))]), Some(1), "a shell passes SIGTERM on");
+    assert_eq!(first_of([(42.0, by(2, 0)), (42.3, segv)]), Some(1), "Ctrl-C");
+    // The clocks of the nodes differ by some milliseconds.
+    assert_eq!(first_of([(42.0, kill), (42.01, segv)]), Some(1));
+    // Its peers failed when they lost it.
+    assert_eq!(first_of([(42.0, kill), (42.1, by(0, 1))]), Some(0));
+    assert_eq!(first_of([(40.0, term), (42.0, segv)]), Some(0));
+    assert_eq!(first_of([(42.0, term), (42.6, kill)]), Some(0), "mpirun kills what does not obey");
+    assert_eq!(first_of([(42.0, term), (41.9, term)]), Some(1), "of those that were all ended, the first");
+    let mut killed = of_mpirun("n1", &[(0, 42.0, kill)]);
+    killed.crashes = Some(vec![Crash {
+        command: Some("app".into()),
+        signal: 9,
+        signal_name: "SIGKILL".into(),
+        count: 1,
+        is_probe: false,
+        places: Vec::new(),
+    }]);
+    let failed = of_mpirun("n2", &[(1, 42.01, segv)]);
+    assert_eq!(ranks_of(&[killed, failed]), Some(0), "for lack of memory, so nothing had failed before");
+}
+
+// Requirement: NODE-40
+#[test]
+fn headline_has_the_first_failure_and_a_run_that_was_ended_from_outside_none() {
+    let text = |exit: Exit| {
+        let ranks = [(3, 42.5, by(15, 0)), (5, 42.0, exit)];
+        crate::text::text(
+            &merged(&[of_mpirun("n1", &[(0, 42.6, by(9, 0))]), of_mpirun("n2", &ranks)]),
+            &Style::default(),
+        )
+    };
+    let failed = text(by(11, 0));
+    let headline = "FAILED, exit 139 after 43.0 s: rank 5 on n2 failed first, by SIGSEGV at 42.0 s";
+    assert!(failed.contains(headline), "{failed}");
+    assert_eq!(failed.matches("rank 5").count(), 1, "{failed}");
+    let same = text(by(0, 139));
+    assert!(same.contains("FAILED, exit 139 after 43.0 s: rank 5 on n2 failed first, at 42.0 s"), "{same}");
+    let ended = text(by(15, 0));
+    assert!(ended.contains("FAILED, exit 139 after 43.0 s\n"), "{ended}");
+    let remark = "! none is known to have failed by itself; rank 5 on n2 ended first: SIGTERM at 42.0 s";
+    assert!(ended.contains(remark), "{ended}");
+}
+
+// Requirement: NODE-40
+#[test]
+fn node_that_failed_first_is_named_where_no_ranks_are_known() {
+    let node = |node: &str, wall_s: f64, exit: Exit| {
+        let mut report = steady(node, 0, wall_s, 1000);
+        report.ending.exit = exit;
+        report
+    };
+    let report =
+        merged(&[node("n1", 42.9, by(15, 0)), node("n2", 43.2, by(0, 3)), node("n3", 44.0, by(0, 0))]);
+    let merged_part = report.merged.as_ref().unwrap();
+    assert_eq!((merged_part.failed_node.as_deref(), merged_part.failed_s), (Some("n2"), Some(43.2)));
+    let text = crate::text::text(&report, &Style::default());
+    assert!(text.contains("FAILED, exit 3 after 44.0 s: n2 failed first, at 43.2 s"), "{text}");
+    assert!(text.contains("Failed         n2 exit 3, n1 SIGTERM"), "{text}");
+    // The launcher's report has the only command; a daemon that failed on another node does not stand for it.
+    let part = |is_agent: bool| NodePart { is_agent, clock_ahead_s: None, directory: None };
+    let launcher = Report { node_part: Some(part(false)), ..node("n1", 43.0, by(0, 1)) };
+    let agent = Report { node_part: Some(part(true)), ..node("n2", 42.0, by(0, 1)) };
+    assert_eq!(merged(&[launcher, agent]).merged.unwrap().failed_node, None);
 }
 
 // Requirement: NODE-8
