@@ -297,8 +297,8 @@ fn short_name(node: &str) -> String {
     quote::cut(&quote::escape(node), NAME_COLUMNS)
 }
 
-/// Makes the section of the nodes; empty in the report of one. Its table begins with the nodes that have no final report. After them
-/// come the others; both have most RAM first.
+/// Makes the section of the nodes; empty in the report of one. Its table begins with the nodes that have no final report, and those
+/// that were idle. After them come the others; each have most RAM first.
 pub(super) fn nodes(report: &Report, units: Units) -> Section {
     let section = Section::new("Nodes");
     let Some(merged) = &report.merged else { return section };
@@ -327,7 +327,8 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
         Column::text("Node"),
     ];
     let mut nodes: Vec<&Node> = report.nodes.iter().collect();
-    nodes.order_by_key(|node| (node.state == NodeState::Final, Reverse(node.ram.max_bytes)));
+    let is_idle = |node: &Node| merged.idle_nodes.binary_search(&node.node).is_ok();
+    nodes.order_by_key(|node| (node.state == NodeState::Final, !is_idle(node), Reverse(node.ram.max_bytes)));
     let rows = nodes.into_iter().map(|node| {
         [
             node.reports.to_string(),
@@ -336,7 +337,7 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
             units.time_cell(node.cpu_s),
             number(node.busy_cores),
             count(node.processes),
-            state_in_words(node).to_owned(),
+            if is_idle(node) { "idle" } else { state_in_words(node) }.to_owned(),
             node.node.clone(),
         ]
     });

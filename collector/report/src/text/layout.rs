@@ -82,8 +82,10 @@ impl Page {
         self.lines.push(format!("{:indent$}{line}", "").trim_end().to_owned());
     }
 
-    /// Adds `command: verdict` in an outline, else `command ......... VERDICT`.
+    /// Adds `command: verdict` in an outline, else `command ......... VERDICT`. A long verdict has lines of its own.
     fn headline(&mut self, command: &[String], verdict: &str, tone: Tone) {
+        // It can name a node.
+        let verdict = &*self.look.text(verdict);
         if self.arrangement == Arrangement::Outline {
             let end = format!(": {verdict}");
             let command = command_line::command(command, WIDTH.saturating_sub(end.len()));
@@ -245,6 +247,23 @@ impl Page {
 mod tests {
     use super::*;
     use crate::model::style::Console;
+
+    // Requirement: NODE-40
+    #[test]
+    fn verdict_that_is_too_long_for_the_terminal_is_broken_and_loses_nothing() {
+        let verdict =
+            "FAILED, exit 139 after 44.0 s: rank 5 on k\u{f6}ln-2 failed first, by SIGSEGV at 43.5 s";
+        let (command, tone) = (vec!["mpirun".to_owned()], Tone::Bad);
+        let headline = Block::Headline { command, verdict: verdict.to_owned(), tone };
+        let console = Console { columns: 60, is_unicode: false, has_colour: false };
+        let lines = lay_out(&[headline], Look { console }, Arrangement::Columns);
+        let expected = [
+            "mpirun",
+            "  FAILED, exit 139 after 44.0 s: rank 5 on k\\u00f6ln-2",
+            "  failed first, by SIGSEGV at 43.5 s",
+        ];
+        assert_eq!(lines, expected);
+    }
 
     #[test]
     fn only_titles_with_lines_below_them_are_written() {

@@ -158,6 +158,11 @@ fn nodes_that_did_next_to_nothing_are_named_if_all_of_them_is_known() {
     assert!(idle(&[busy("n1", 0.07), busy("n2", 0.01)]).is_empty(), "none worked, so none waited for it");
     let text = crate::text::text(&merged(&[busy("n1", 7.0), busy("n3", 0.07)]), &Style::default());
     assert!(text.contains("Idle nodes     1 of 2, below 1 % of CPU: n3"), "{text}");
+    let full = Style { full: true, ..Style::default() };
+    let text = crate::text::text(&merged(&[busy("n1", 7.0), busy("n3", 0.07)]), &full);
+    let states = text.lines().filter_map(|line| line.rsplit_once("  n")?.0.rsplit_once("  "));
+    let states: Vec<&str> = states.map(|(_, state)| state.trim()).collect();
+    assert_eq!(states[..2], ["idle", "final"], "{text}");
 }
 
 // Requirement: NODE-41
