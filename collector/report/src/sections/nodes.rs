@@ -195,7 +195,13 @@ pub(super) fn first_failed(report: &Report, units: Units) -> Option<String> {
     };
     let at = at(at_s, units);
     let comma = if how.is_empty() && at.is_empty() { "" } else { "," };
-    Some(format!("{place} failed first{comma}{how}{at}"))
+    // What is missing can have failed before.
+    let coverage = &report.coverage;
+    let is_part_missing = coverage.ranks.is_some()
+        || coverage.nodes.is_some()
+        || report.nodes.iter().any(|node| node.state != NodeState::Final);
+    let of_known = if is_part_missing { " of those known" } else { "" };
+    Some(format!("{place} failed first{of_known}{comma}{how}{at}"))
 }
 
 /// Says which rank or node ended first if all that failed were ended from outside: what failed before is not in the report. `None` is as

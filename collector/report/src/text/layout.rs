@@ -88,7 +88,7 @@ impl Page {
         let verdict = &*self.look.text(verdict);
         if self.arrangement == Arrangement::Outline {
             let end = format!(": {verdict}");
-            let command = command_line::command(command, WIDTH.saturating_sub(end.len()));
+            let command = command_line::command(command, WIDTH.saturating_sub(end.len()).max(WIDTH / 2));
             self.line(0, &(self.look.text(&quote::cut(&command, WIDTH)) + &end));
             return;
         }

@@ -164,7 +164,7 @@ fn rank_that_failed_first_is_named_and_not_the_one_that_was_killed_for_it() {
 /// A report of a node for 43 s, whose command `mpirun` started these ranks: each with when it ended and how.
 fn of_mpirun(node: &str, ranks: &[(u32, f64, Exit)]) -> Report {
     let of_rank = |(rank, end_s, exit): &(u32, f64, Exit)| JobRank {
-        rank: OwnRank { job: 0, rank: *rank, of: 8, pid: None },
+        rank: OwnRank { job: 0, rank: *rank, of: 3, pid: None },
         command: "app".into(),
         wall_s: *end_s,
         exit: *exit,
@@ -226,22 +226,24 @@ fn rank_that_was_ended_just_before_another_failed_is_not_the_first() {
 // Requirement: NODE-40
 #[test]
 fn headline_has_the_first_failure_and_a_run_that_was_ended_from_outside_none() {
-    let text = |exit: Exit| {
-        let ranks = [(3, 42.5, by(15, 0)), (5, 42.0, exit)];
-        crate::text::text(
-            &merged(&[of_mpirun("n1", &[(0, 42.6, by(9, 0))]), of_mpirun("n2", &ranks)]),
-            &Style::default(),
-        )
+    let text = |others: &[(u32, f64, Exit)], exit: Exit| {
+        let mut reports =
+            [of_mpirun("n1", others), of_mpirun("n2", &[(1, 42.5, by(15, 0)), (2, 42.0, exit)])];
+        reports.iter_mut().for_each(|report| report.coverage.nodes = None);
+        crate::text::text(&merged(&reports), &Style::default())
     };
-    let failed = text(by(11, 0));
-    let headline = "FAILED, exit 139 after 43.0 s: rank 5 on n2 failed first, by SIGSEGV at 42.0 s";
+    let killed = [(0, 42.6, by(9, 0))];
+    let failed = text(&killed, by(11, 0));
+    let headline = "FAILED, exit 139 after 43.0 s: rank 2 on n2 failed first, by SIGSEGV at 42.0 s";
     assert!(failed.contains(headline), "{failed}");
-    assert_eq!(failed.matches("rank 5").count(), 1, "{failed}");
-    let same = text(by(0, 139));
-    assert!(same.contains("FAILED, exit 139 after 43.0 s: rank 5 on n2 failed first, at 42.0 s"), "{same}");
-    let ended = text(by(15, 0));
+    assert_eq!(failed.matches("rank 2").count(), 1, "{failed}");
+    let same = text(&killed, by(0, 139));
+    assert!(same.contains("FAILED, exit 139 after 43.0 s: rank 2 on n2 failed first, at 42.0 s"), "{same}");
+    let rank_missing = text(&[], by(11, 0));
+    assert!(rank_missing.contains("rank 2 on n2 failed first of those known, by SIGSEGV"), "{rank_missing}");
+    let ended = text(&killed, by(15, 0));
     assert!(ended.contains("FAILED, exit 139 after 43.0 s\n"), "{ended}");
-    let remark = "! none is known to have failed by itself; rank 5 on n2 ended first: SIGTERM at 42.0 s";
+    let remark = "! none is known to have failed by itself; rank 2 on n2 ended first: SIGTERM at 42.0 s";
     assert!(ended.contains(remark), "{ended}");
 }
 
@@ -253,8 +255,9 @@ fn node_that_failed_first_is_named_where_no_ranks_are_known() {
         report.ending.exit = exit;
         report
     };
-    let report =
-        merged(&[node("n1", 42.9, by(15, 0)), node("n2", 43.2, by(0, 3)), node("n3", 44.0, by(0, 0))]);
+    let mut reports = [node("n1", 42.9, by(15, 0)), node("n2", 43.2, by(0, 3)), node("n3", 44.0, by(0, 0))];
+    reports.iter_mut().for_each(|report| report.coverage.nodes = None);
+    let report = merged(&reports);
     let merged_part = report.merged.as_ref().unwrap();
     assert_eq!((merged_part.failed_node.as_deref(), merged_part.failed_s), (Some("n2"), Some(43.2)));
     let text = crate::text::text(&report, &Style::default());
