@@ -45,8 +45,8 @@ impl Merger {
         // means unknown.
         let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
-        let merged = self.merged(wall_s);
         self.nodes.order_by(|a, b| a.node.cmp(&b.node));
+        let merged = self.merged(wall_s);
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
         let unseen_ranks = self.ranks.unseen();
         let of_totals = self.totals.coverage();

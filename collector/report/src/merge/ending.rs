@@ -1,7 +1,7 @@
 //! How the command ended, by all reports: the first failure is the likely cause of the others.
 
 use super::totals::InAny;
-use crate::model::report::{Cause, Ending, Exit, NodeState, Report, Stage};
+use crate::model::report::{Cause, Ending, Exit, NodeState, RankPlace, Report, Stage};
 
 /// Signals that srun and mpirun end ranks with, and Ctrl-C.
 const SIGINT: i32 = 2;
@@ -18,7 +18,7 @@ const SIGKILL_LEAD_US: i64 = 20_000;
 
 /// A command or a rank that failed.
 #[derive(Debug)]
-pub(super) struct Failure<T> {
+pub(super) struct Failure {
     /// When it ended, microseconds since the epoch.
     pub(super) end_us: i64,
     /// The file of its report. Of failures at one time, the first file by name counts.
@@ -26,35 +26,32 @@ pub(super) struct Failure<T> {
     pub(super) exit: Exit,
     /// As [`is_explained`] has it.
     pub(super) is_explained: bool,
-    pub(super) what: T,
+    /// Its node, and of a rank its number.
+    pub(super) place: RankPlace,
+    /// Of a command.
+    pub(super) cause: Option<Cause>,
 }
 
 /// The failure that came first of several, in whatever order they are added.
-#[derive(Debug)]
-pub(super) struct FirstFailure<T> {
+#[derive(Debug, Default)]
+pub(super) struct FirstFailure {
     /// The first that nothing else can have ended.
-    own: Option<Failure<T>>,
+    own: Option<Failure>,
     /// The first end by SIGTERM, SIGINT or SIGKILL, which can have followed the failure of another.
-    sent: Option<Failure<T>>,
+    sent: Option<Failure>,
 }
 
-impl<T> Default for FirstFailure<T> {
-    fn default() -> Self {
-        Self { own: None, sent: None }
-    }
-}
-
-impl<T> FirstFailure<T> {
-    pub(super) fn add(&mut self, failure: Failure<T>) {
+impl FirstFailure {
+    pub(super) fn add(&mut self, failure: Failure) {
         let first = if failure.lead_us() == 0 { &mut self.own } else { &mut self.sent };
-        let is_before = |known: &Failure<T>| (failure.end_us, &failure.file) < (known.end_us, &known.file);
+        let is_before = |known: &Failure| (failure.end_us, &failure.file) < (known.end_us, &known.file);
         if first.as_ref().is_none_or(is_before) {
             *first = Some(failure);
         }
     }
 
     /// The first failure. `None`: nothing failed.
-    pub(super) fn get(&self) -> Option<&Failure<T>> {
+    pub(super) fn get(&self) -> Option<&Failure> {
         let (Some(own), Some(sent)) = (&self.own, &self.sent) else {
             return self.own.as_ref().or(self.sent.as_ref());
         };
@@ -62,7 +59,7 @@ impl<T> FirstFailure<T> {
     }
 }
 
-impl<T> Failure<T> {
+impl Failure {
     /// How long before its reason it can have ended; 0: it needs none.
     fn lead_us(&self) -> i64 {
         match signal(self.exit) {
@@ -76,8 +73,8 @@ impl<T> Failure<T> {
 /// The endings so far.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    /// The first failure: its node and its cause.
-    failed: FirstFailure<(String, Option<Cause>)>,
+    /// The first failure.
+    failed: FirstFailure,
     /// Reports whose command succeeded.
     succeeded: u64,
     reports: u64,
@@ -111,7 +108,8 @@ impl Endings {
                 file: file.to_owned(),
                 exit: *exit,
                 is_explained: is_explained(cause.as_ref()),
-                what: (node.to_owned(), cause.clone()),
+                place: RankPlace { node: node.to_owned(), ..RankPlace::default() },
+                cause: cause.clone(),
             });
         }
     }
@@ -122,7 +120,7 @@ impl Endings {
         // Without a report, `InAny` says no, but it is unknown.
         let wait_interrupted = self.wait_interrupted.is_so().filter(|_| self.reports > 0);
         let (exit, cause) = match self.failed.get() {
-            Some(failed) => (failed.exit, failed.what.1.clone()),
+            Some(failed) => (failed.exit, failed.cause.clone()),
             None if self.succeeded == self.reports => (Exit { code: Some(0), signal: None }, None),
             None => (Exit::default(), None),
         };
@@ -132,7 +130,10 @@ impl Endings {
     /// The node of the first failure, and when that was, microseconds since the epoch. `None`: nothing failed, or there is a single
     /// report.
     pub(super) fn failed_node(&self) -> Option<(&str, i64)> {
-        self.failed.get().filter(|_| self.reports > 1).map(|failed| (failed.what.0.as_str(), failed.end_us))
+        self.failed
+            .get()
+            .filter(|_| self.reports > 1)
+            .map(|failed| (failed.place.node.as_str(), failed.end_us))
     }
 
     /// How far the run is: over if all reports are final, recovered if all that are not final were recovered, else going on.

@@ -10,7 +10,7 @@ const IDLE_CORES: f64 = 0.5;
 /// In a shorter run, to start is most of the work of a node, seconds.
 const LEAST_WALL_S: f64 = 10.0;
 
-/// Names the nodes that were idle while others were not. A node without a report, without a final one, or whose processes are not
+/// Names the nodes that were idle while others were not, in the order of the nodes. A node without a report, without a final one, or whose processes are not
 /// all known is not among them: it may have worked. Nor is one without processes if ranks have no figures: they
 /// may have run there.
 pub(super) fn idle_nodes(merger: &Merger, wall_s: f64) -> Vec<String> {
@@ -24,8 +24,7 @@ pub(super) fn idle_nodes(merger: &Merger, wall_s: f64) -> Vec<String> {
         let has_all = node.processes != Some(0) || !are_ranks_missing;
         is_whole(node) && has_all && is_idle(node, wall_s)
     };
-    let mut idle: Vec<String> = of_job().filter(is_named).map(|node| node.node.clone()).collect();
-    idle.sort_unstable();
+    let idle: Vec<String> = of_job().filter(is_named).map(|node| node.node.clone()).collect();
     if idle.len() < of_job().count() { idle } else { Vec::new() }
 }
 

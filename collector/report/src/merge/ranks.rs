@@ -40,7 +40,7 @@ pub(super) struct RankTable {
     /// All ranks; empty before [`RankTable::close`].
     ranks: BTreeMap<RankKey, RankUsage>,
     /// The rank that failed first; none before [`RankTable::close`].
-    first_failed: FirstFailure<RankPlace>,
+    first_failed: FirstFailure,
     /// Jobs that only the nodes and times of reports tell apart from another job, each with its number of ranks. Which of their
     /// ranks are missing is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
@@ -186,8 +186,14 @@ impl RankTable {
                 }
                 if is_failure(usage.exit) {
                     // Of ranks that failed at one time, the first one by number counts.
-                    let (file, exit, what) = (String::new(), usage.exit, usage.place.clone());
-                    self.first_failed.add(Failure { end_us: exit_us, file, exit, is_explained, what });
+                    self.first_failed.add(Failure {
+                        end_us: exit_us,
+                        file: String::new(),
+                        exit: usage.exit,
+                        is_explained,
+                        place: usage.place.clone(),
+                        cause: None,
+                    });
                 }
                 self.ranks.insert((number, of, rank), usage);
             }
@@ -224,7 +230,7 @@ impl RankTable {
             jobs: jobs.len() as u64,
             missing: self.missing(&jobs),
             first_failed: self.first_failed.get().map(|failed| FailedRank {
-                place: failed.what.clone(),
+                place: failed.place.clone(),
                 at_s: self.grid.at_s(failed.end_us),
                 exit: failed.exit,
             }),

@@ -150,11 +150,11 @@ impl PlaceQuantity<'_> {
         let Self { name, unit, figure, .. } = self;
         let title = format!("{name} by node");
         let known: Vec<&Place> = nodes.iter().filter(|node| node.is_known()).collect();
-        let places = spread_out(&known, MAX_LINES);
-        let is_drawn = |at: &usize| places.contains(at);
-        let (drawn, others): (Vec<usize>, Vec<usize>) = (0..known.len()).partition(is_drawn);
-        let of = |places: Vec<usize>| places.into_iter().map(|at| known[at]).collect::<Vec<_>>();
-        let (drawn, others) = (of(drawn), of(others));
+        let chosen = spread_out(&known, MAX_LINES);
+        let (mut drawn, mut others) = (Vec::new(), Vec::new());
+        for (at, node) in known.iter().enumerate() {
+            if chosen.contains(&at) { &mut drawn } else { &mut others }.push(*node);
+        }
         let lines = drawn.iter().map(|node| {
             let name = quote::cut_middle(&quote::escape(&node.name), NAME_COLUMNS);
             Line { name, values: &node.values, figure: node.figure.clone() }
@@ -306,13 +306,19 @@ fn spread_out(nodes: &[&Place], most: usize) -> Vec<usize> {
         return (0..all).collect();
     }
     let extreme = most / EXTREME_PART;
+    let mut is_chosen = vec![false; all];
+    is_chosen[..extreme].fill(true);
+    is_chosen[all - extreme..].fill(true);
     let mut by_end: Vec<usize> = (0..all).collect();
     by_end.order_by_key(|at| Reverse(nodes[*at].end));
-    let last = by_end.into_iter().take(most / LAST_PART);
-    let mut chosen: BTreeSet<usize> = (0..extreme).chain(all - extreme..all).chain(last).collect();
-    let steps = most - chosen.len() + 1;
-    chosen.extend((1..steps).map(|step| extreme + step * (all - 2 * extreme) / steps));
-    chosen.into_iter().collect()
+    for at in by_end.into_iter().take(most / LAST_PART) {
+        is_chosen[at] = true;
+    }
+    let steps = most - is_chosen.iter().filter(|is_chosen| **is_chosen).count() + 1;
+    for step in 1..steps {
+        is_chosen[extreme + step * (all - 2 * extreme) / steps] = true;
+    }
+    (0..all).filter(|at| is_chosen[*at]).collect()
 }
 
 /// The mean at each point, over the places whose value is known there. `None`: there are no places.
