@@ -36,12 +36,6 @@ pub fn is_client(program: &[u8]) -> bool {
     )
 }
 
-/// Whether a program of this name or path is an MPI launcher, which starts ranks also on other nodes.
-pub fn is_mpi_launcher(program: &[u8]) -> bool {
-    let name = file_name(program);
-    name.starts_with(b"mpirun") || name.starts_with(b"mpiexec") || matches!(name, b"orterun" | b"prterun")
-}
-
 /// Whether a program that is about to start reaches other nodes `by` this way, so that the launcher has to be told: it is srun, or it is
 /// to start an agent there (by ssh, or by what the user has in its place). `arguments`: those of the program, with its name or path
 /// first.
@@ -93,6 +87,5 @@ mod tests {
         {
             assert!(!by(NODES_BY_SRUN, line) && !by(NODES_BY_SSH, line), "{line:?}");
         }
-        assert!(is_mpi_launcher(b"/opt/bin/mpiexec.hydra") && !is_mpi_launcher(b"/opt/mpirun/app"));
     }
 }

@@ -64,7 +64,7 @@ pub const NODES_NONE: u32 = 0;
 /// [`Header::nodes`]: the launcher is to be told before the first srun.
 pub const NODES_BY_SRUN: u32 = 1;
 
-/// [`Header::nodes`]: the launcher is to be told before the first ssh that starts an agent.
+/// [`Header::nodes`]: the launcher is to be told before the first program that starts an agent, such as ssh.
 pub const NODES_BY_SSH: u32 = 2;
 
 /// [`Header::nodes`]: a process has told the launcher, and waits until this value changes.
@@ -72,6 +72,12 @@ pub const NODES_ASKED: u32 = 3;
 
 /// [`Header::nodes`]: a process has told the launcher, and no process waits any more.
 pub const NODES_GIVEN_UP: u32 = 4;
+
+/// [`Header::nodes`]: an MPI launcher that gets [`Header::nodes_environment`] makes it [`NODES_BY_SSH`].
+pub const NODES_BY_MPI: u32 = 5;
+
+/// Bytes of [`Header::nodes_environment`].
+pub const NODES_ENVIRONMENT_BYTES: usize = 3072;
 
 /// A counter on a cache line of its own, so that writers and reader do not slow each other down.
 #[repr(C, align(64))]
@@ -123,6 +129,8 @@ pub struct Header {
     /// Which programs reach other nodes, so that the launcher has to prepare for them, and whether one is about to start: `NODES_*`. A
     /// futex.
     pub nodes: AtomicU32,
+    /// Environment variables by which MPI launchers start agents, NAME=VALUE, each with a NUL after it; zeros after the last one.
+    pub nodes_environment: [AtomicU8; NODES_ENVIRONMENT_BYTES],
 }
 
 const _: () = {

@@ -15,12 +15,14 @@ use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
 
 /// Starts a daemon as Open MPI does on another node, and ends with its status.
-const START_DAEMON: &str = "ssh $(uname -n) \"$OMPI_MCA_orte_launch_agent a 'b c'\"";
+const START_DAEMON: &str = "mpirun";
 
-/// A directory with a daemon of Open MPI's name, which does this, and an ssh that stays on this node.
+/// A directory with a daemon of Open MPI's name, which does this, an mpirun that starts it on another node, and an ssh that stays on this
+/// node.
 fn daemon(script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    for (name, script) in [("orted", script), ("ssh", "shift; exec sh -c \"$*\"")] {
+    let mpirun = "exec ssh $(uname -n) \"$(echo \"$OMPI_MCA_orte_launch_agent\" | sed \"$CHANGE\") a 'b c'\"";
+    for (name, script) in [("orted", script), ("mpirun", mpirun), ("ssh", "shift; exec sh -c \"$*\"")] {
         let path = directory.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -31,9 +33,8 @@ fn daemon(script: &str) -> tempfile::TempDir {
 /// A run over several nodes, with such a daemon in PATH.
 fn over_nodes(script: &str, daemon: &Path) -> Tracked {
     let path = format!("{}:{}", daemon.display(), std::env::var("PATH").unwrap());
-    tracked(["sh", "-c", script]).with(move |command| {
-        command.env("PATH", path).env("GPU_TRACK_NODES", "auto").env_remove("OMPI_MCA_orte_launch_agent")
-    })
+    tracked(["sh", "-c", script])
+        .with(move |command| command.env("PATH", path).env_remove("OMPI_MCA_orte_launch_agent"))
 }
 
 fn files(report: &Value) -> (u64, u64) {
@@ -275,32 +276,34 @@ fn run_that_is_refused_leaves_the_directory_of_the_one_that_goes_on() {
 /// Other programs could hand the variables on to a job that they submit.
 // Requirement: NODE-66
 #[test]
-fn only_an_mpi_launcher_gets_what_starts_agents_unless_it_is_asked_for() {
+fn only_mpi_launchers_get_what_starts_agents_and_not_in_a_job() {
     let directory = daemon("exit 0");
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+    let has_variables = |command: &str, variables: &'static [(&str, &str)]| {
+        let path = path.clone();
+        let run = tracked(command.split(' ')).with(move |command| {
+            command.env_remove("OMPI_MCA_orte_launch_agent").env("PATH", path).envs(variables.iter().copied())
+        });
+        let run = run.run();
+        run.assert_clean(0);
+        let names = ["OMPI_MCA_orte_launch_agent=", "HYDRA_LAUNCHER_EXEC=", "GPU_TRACK_AGENT="];
+        names.map(|name| run.stdout.contains(&format!("\n{name}")))
+    };
     for name in ["mpirun", "mpiexec.hydra", "prterun", "app"] {
         let program = directory.path().join(name);
         fs::write(&program, "#!/bin/sh\nenv\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let has_variables = |command: &[&str], nodes: &'static str| {
-            let path = path.clone();
-            let run = tracked(command.iter().copied()).with(move |command| {
-                command
-                    .env("PATH", path)
-                    .env("GPU_TRACK_NODES", nodes)
-                    .env_remove("OMPI_MCA_orte_launch_agent")
-            });
-            let run = run.run();
-            run.assert_clean(0);
-            let names = ["OMPI_MCA_orte_launch_agent=", "HYDRA_LAUNCHER_EXEC=", "GPU_TRACK_AGENT="];
-            names.map(|name| run.stdout.contains(&format!("\n{name}")))
-        };
         let is_launcher = name != "app";
-        assert_eq!(has_variables(&[name], ""), [is_launcher; 3], "{name}");
-        assert_eq!(has_variables(&["timeout", "60", name], ""), [is_launcher; 3], "{name}");
-        assert_eq!(has_variables(&["sh", "-c", &format!("{name}; :")], ""), [false; 3], "{name}");
-        assert_eq!(has_variables(&[name], "auto"), [true; 3], "{name}");
-        assert_eq!(has_variables(&[name], "off"), [false; 3], "{name}");
+        // The command itself, and a program that it starts.
+        for command in [name.to_owned(), format!("timeout 60 {name}"), format!("env -u NOTHING {name}")] {
+            assert_eq!(has_variables(&command, &[]), [is_launcher; 3], "{command}");
+            assert_eq!(has_variables(&command, &[("GPU_TRACK_NODES", "off")]), [false; 3], "{command}");
+            assert_eq!(has_variables(&command, &[("SGE_TASK_ID", "1")]), [false; 3], "{command}");
+            let by_rsh = &[("HYDRA_LAUNCHER", "rsh")];
+            assert_eq!(has_variables(&command, by_rsh), [is_launcher, false, false], "{command}");
+        }
+        // A job that the run has submitted.
+        assert_eq!(has_variables(&format!("env PBS_JOBID=7 {name}"), &[]), [false; 3], "{name}");
     }
 }
 
@@ -377,11 +380,11 @@ fn report_says_why_a_node_was_not_tracked_and_advises_nothing_that_was_given() {
     let other = daemon.path().join("other");
     fs::write(&other, "#!/bin/sh\nexit 2\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
-    let without = |program: &str| {
-        format!(
-            "OMPI_MCA_orte_launch_agent=$(echo \"$OMPI_MCA_orte_launch_agent\" | sed 's#{BINARY}#{program}#g'); {START_DAEMON}"
-        )
-    };
+    let without = |program: &str| format!("CHANGE='s#{BINARY}#{program}#g' {START_DAEMON}");
+    let lost = daemon.path().join("mpirun.lost");
+    let starts_agent = "(exec -a ssh sh -c 'sleep 1; :' n7 'gpu-track-run --agent x -- orted')";
+    fs::write(&lost, format!("#!/bin/bash\n{starts_agent}\n")).unwrap();
+    fs::set_permissions(&lost, fs::Permissions::from_mode(0o755)).unwrap();
     let with_ssh = |command: &str| format!("exec bash -c \"exec -a ssh sh -c 'sleep 1; :' n7 '{command}'\"");
     let set = "OMPI_MCA_orte_launch_agent";
     for (script, variable, why) in [
@@ -392,11 +395,7 @@ fn report_says_why_a_node_was_not_tracked_and_advises_nothing_that_was_given() {
             Some(set),
             "1 other node (n7); no agent was started there, because OMPI_MCA_orte_launch_agent is set.",
         ),
-        (
-            with_ssh("gpu-track-run --agent x -- orted"),
-            None,
-            "may have stayed on its node, and is in no figure then: n7:",
-        ),
+        ("mpirun.lost # n7".to_owned(), None, "may have stayed on its node, and is in no figure then: n7:"),
     ] {
         let report = of_failed_agents(&script, daemon.path(), variable);
         let warnings = report["warnings"].to_string();

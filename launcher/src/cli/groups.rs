@@ -103,9 +103,9 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something there;
-    /// over ssh without this option only if COMMAND is mpirun or mpiexec. Behind srun or Open MPI's mpirun, make one report of all
-    /// ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES]
+    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something there.
+    /// Behind srun or Open MPI's mpirun, make one report of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d,
+    /// which the nodes have to share [default: GPU_TRACK_NODES, or auto]
     #[arg(long, value_name = "WHEN",
           value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
     nodes: Option<bool>,

@@ -70,11 +70,14 @@ GPU_TRACK_NODES
 
 HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, HYDRA_LAUNCHER, \
 HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP
-Set for an MPI launcher as COMMAND, or by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes: see --nodes. \
+Set for MPI launchers that run (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes: see --nodes. \
 Where one of the seven is set already, it stays.
 
 GPU_TRACK_AGENT
 Set with these four: what starts an agent on another node.
+
+OAR_JOB_ID, COBALT_JOBID, PJM_JOBID, LOADL_STEP_ID
+Where one of these or another batch job's id is set, MPI launchers get none of these five.
 
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
 Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.
@@ -224,11 +227,12 @@ mod tests {
     use super::*;
 
     /// Directories of the source code that reads variables in a user's run, and the Python module.
-    const SOURCES: [&str; 6] = [
+    const SOURCES: [&str; 7] = [
         "launcher/src",
         "collector/src",
         "collector/core/src",
         "shim/src",
+        "include/src/mpi.rs",
         "include/src/rank.rs",
         "include/src/task.rs",
     ];
@@ -236,7 +240,7 @@ mod tests {
     /// Names in capitals that are no variables of a user's run: of PCI devices, of the build, and of tests.
     const NO_VARIABLES: [&str; 5] = ["PCI_", "CARGO_", "GPU_TRACK_SHIM_", "GPU_TRACK_TEST_", "PROPTEST_"];
     /// What the names of several variables begin with.
-    const PREFIX: &str = "SLURM_";
+    const PREFIXES: [&str; 3] = ["SLURM_", "OMPI_", "PRTE_"];
     /// Variables without an underscore, by which the others are found.
     const SHORT: [&str; 7] = ["CI", "HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
     /// Those of the Python module. A column of `gpu-track watch` has the name of one.
@@ -259,7 +263,7 @@ mod tests {
         (is_source && !is_other).then(|| fs::read_to_string(path).unwrap()).into_iter().collect()
     }
 
-    /// The variables that a source file names in a string of their own.
+    /// The variables that a source file names in a string of their own, or in one with commas between.
     fn variables<'a>(source: &'a str, short: &[&str]) -> impl Iterator<Item = &'a str> {
         let is_name = |text: &&str| {
             let is_upper =
@@ -268,9 +272,14 @@ mod tests {
                 && text.bytes().any(|byte| byte.is_ascii_uppercase());
             (is_upper && is_long) || text.contains("_MCA_") || short.contains(text)
         };
-        let is_no_variable =
-            |name: &&str| *name == PREFIX || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
-        source.split('"').filter(is_name).filter(move |name| !is_no_variable(name))
+        let is_no_variable = |name: &&str| {
+            PREFIXES.contains(name) || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let listed = move |text: &'a str| {
+            let names: Vec<&str> = text.split(',').map(|name| name.trim_matches(['\\', '\n', ' '])).collect();
+            if names.iter().all(is_name) { names } else { Vec::new() }
+        };
+        source.split('"').flat_map(listed).filter(move |name| !is_no_variable(name))
     }
 
     /// The root of the repository.

@@ -31,8 +31,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use gpu_track_abi::client::is_mpi_launcher;
 use gpu_track_abi::layout::{NODES_BY_SRUN, NODES_BY_SSH};
+use gpu_track_abi::mpi::is_mpi_launcher;
 use gpu_track_collector::clock;
 use gpu_track_collector::model::batch;
 use gpu_track_collector::model::config::{Message, OtherNodes, ReportConfig, ReportTarget};
@@ -129,23 +129,15 @@ struct Joined {
 impl NodeRun {
     /// Prepares to track other nodes. Notes in `options` where this node's report goes in that case, or why they can't be tracked. `None`:
     /// they are not.
-    ///
-    /// Where the user has not asked for it, only an MPI launcher that is the command itself gets the variables that start agents: other
-    /// programs could hand these on to jobs that they submit, and there Open MPI would start no daemon.
     pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
-        let is_asked = options.preparations.asks_for_nodes();
         let job = SlurmJob::here(&keep::own_variable);
         let made = match batch::system(&keep::own_variable) {
-            // Launchers of MPI can use any batch system to start daemons, and not all of these run a command line.
+            // See [`gpu_track_abi::mpi`].
             Some(system) if job.is_none() => Err(format!("in a job of {system} no agents can be started")),
-            None if !is_asked && !starts_by_mpi(&options.command.words) => {
-                options.report.other_nodes = OtherNodes::OnRequest;
-                return None;
-            }
             _ => Self::make(options, job),
         };
         made.map_err(|problem| {
-            if is_asked {
+            if options.preparations.asks_for_nodes() {
                 console::message(format_args!("--nodes: only this node is tracked: {problem}"));
             }
             options.report.other_nodes = OtherNodes::Impossible(problem);
@@ -183,8 +175,8 @@ impl NodeRun {
     }
 
     /// Prepares for the command, which is about to start. Has the shim tell the launcher before a program reaches another node. If the
-    /// command itself is srun, agents are started now, and waited for. Returns the variables for the command by which MPI launchers start
-    /// agents. `inherited`: the signal state that srun gets back.
+    /// command itself is srun, agents are started now, and waited for. Returns the variables that the command gets if it is an MPI launcher.
+    /// `inherited`: the signal state that srun gets back.
     pub(crate) fn begin(
         &mut self,
         session: &Session,
@@ -193,12 +185,7 @@ impl NodeRun {
     ) -> Environment {
         self.inherited = Some(inherited);
         if self.job.is_none() {
-            let variables = self.carriers.environment(session.segment_path());
-            // There are none if a run around this one starts agents.
-            if !variables.is_empty() {
-                session.segment().tell_of_nodes(NODES_BY_SSH);
-            }
-            return variables;
+            return self.begin_with_ssh(session, command);
         }
         if program_name(command) != Some(OsStr::new("srun")) {
             session.segment().tell_of_nodes(NODES_BY_SRUN);
@@ -215,6 +202,23 @@ impl NodeRun {
             self.has_no_step(problem);
         }
         Vec::new()
+    }
+
+    /// As [`Self::begin`], where MPI launchers start daemons by ssh.
+    fn begin_with_ssh(&self, session: &Session, command: &[OsString]) -> Environment {
+        let segment = session.segment();
+        let variables = self.carriers.variables(session.segment_path());
+        let entry =
+            |(name, value): &(&str, OsString)| [name.as_bytes(), b"=", value.as_encoded_bytes()].concat();
+        segment.set_nodes_environment(&variables.iter().map(entry).collect::<Vec<_>>());
+        if !command.first().is_some_and(|program| is_mpi_launcher(program.as_encoded_bytes())) {
+            return Vec::new();
+        }
+        let wanted = self.carriers.wanted(&variables);
+        if !wanted.is_empty() {
+            segment.tell_of_nodes(NODES_BY_SSH);
+        }
+        wanted
     }
 
     /// Tracks other nodes from now on if a program waits for that, and lets it go on as soon as agents are ready. Returns what the
@@ -362,16 +366,6 @@ impl Place {
 /// The base name of a command's program.
 fn program_name(words: &[OsString]) -> Option<&OsStr> {
     Path::new(words.first()?).file_name()
-}
-
-/// Whether a command is an MPI launcher, also behind a program that only starts it in a certain way.
-fn starts_by_mpi(words: &[OsString]) -> bool {
-    /// Such programs.
-    const WRAPPERS: [&str; 9] =
-        ["env", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "numactl", "taskset"];
-    let is_wrapped = program_name(words).is_some_and(|name| WRAPPERS.iter().any(|known| name == *known));
-    let is_launcher = |word: &OsString| is_mpi_launcher(word.as_encoded_bytes());
-    words.first().is_some_and(is_launcher) || (is_wrapped && words.iter().any(is_launcher))
 }
 
 /// The target of a node's report: this file, in JSON.

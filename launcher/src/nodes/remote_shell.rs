@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
+use gpu_track_abi::mpi::AGENT;
 use gpu_track_collector::model::mpi_daemons;
 use gpu_track_collector::safe_path::User;
 
-use super::carriers::{ENV_AGENT, SSH, or_itself};
+use super::carriers::{SSH, or_itself};
 use crate::cli::AgentSpec;
 use crate::process::signals;
 use crate::process::spawn::{self, InheritedState, Program};
@@ -22,7 +23,7 @@ const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\
 /// only if that fails: the one that a shell would have.
 pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = args.split_first()?;
-    let agent = env::var(ENV_AGENT).ok().filter(|_| !name::is_companion(Some(name)))?;
+    let agent = env::var(AGENT).ok().filter(|_| !name::is_companion(Some(name)))?;
     let launcher = launcher_of(rest)?;
     let is_shell = ["ssh", "rsh"].contains(&launcher);
     let words = with_agent(rest, &agent).filter(|_| is_shell).unwrap_or_else(|| rest.to_vec());

@@ -231,7 +231,8 @@ pub(crate) fn serve_starter(args: &[OsString]) -> Option<i32> {
             Some(0)
         }
         Err(error) => {
-            eprintln!("srun: error: {error}");
+            // As srun would say it: the launcher reads this.
+            let _ = writeln!(io::stderr(), "srun: error: {error}");
             Some(127)
         }
     }

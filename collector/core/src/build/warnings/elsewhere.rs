@@ -55,10 +55,7 @@ fn how_to_track(config: &ReportConfig, programs: &[&str]) -> (String, &'static s
         (OtherNodes::ByAgents { hindrances }, Some(_)) => {
             (hindrance(hindrances).unwrap_or_else(|| by_rank("mpirun")), "")
         }
-        (OtherNodes::OnRequest, Some(_)) => {
-            ("; gpu-track-run --nodes=auto -- CMD tracks all nodes".to_owned(), "")
-        }
-        (OtherNodes::OnRequest | OtherNodes::ByAgents { .. }, None) if is_by_srun => {
+        (OtherNodes::ByAgents { .. }, None) if is_by_srun => {
             (by_rank("srun"), " In a job (salloc, sbatch), gpu-track-run tracks all nodes.")
         }
         _ => (by_rank(if is_by_srun { "srun" } else { "mpirun" }), ""),

@@ -88,3 +88,15 @@ pub fn system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static st
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mpi_launchers_get_no_variables_in_any_job_that_is_known_here() {
+        for (name, system) in SYSTEMS {
+            assert!(gpu_track_abi::mpi::is_of_batch_jobs(name), "{name} of {system}");
+        }
+    }
+}
