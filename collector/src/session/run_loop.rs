@@ -161,8 +161,13 @@ impl Session {
 
     /// Obeys a message about other nodes: the report can become that of one of several nodes.
     fn note_nodes(&mut self, message: Message) {
+        if !matches!(message, Message::NodesJoin { .. } | Message::NodesStayAway) {
+            return;
+        }
         let alone = self.config.report.clone();
-        if !self.config.note_nodes(message) || self.config.report == alone {
+        self.config.note_nodes(message);
+        // A message that was obeyed before changes nothing.
+        if self.config.report.place_of_part.is_some() || alone.place_of_part.is_none() {
             return;
         }
         self.alone = Some(alone);

@@ -27,8 +27,7 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gpu_track_abi::layout::{NODES_BY_SRUN, NODES_BY_SSH};
@@ -48,7 +47,6 @@ pub(crate) use report_note::AgentPlace;
 pub(crate) use slurm_step::{STARTER, serve_starter};
 
 use crate::cli::Options;
-use crate::process::signals;
 use crate::process::spawn::{Environment, InheritedState};
 use crate::run::session::Session;
 use crate::{console, keep};
@@ -59,6 +57,8 @@ use slurm_step::{SlurmJob, SlurmStep};
 
 /// What the name of the nodes' directory has after that of the report.
 const SUFFIX: &str = ".d";
+/// How often the launcher looks whether a thread has made the nodes' directory.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. A launcher that is one of several
 /// ranks has none, either: each rank has a launcher.
@@ -97,7 +97,7 @@ enum Stage {
     Alone,
     /// One is about to, and a thread makes the directory: its file system may be slow. The time is that of the program's word,
     /// CLOCK_MONOTONIC nanoseconds; `None`: the command itself is that program.
-    Joining(Receiver<io::Result<Place>>, Option<u64>),
+    Joining(JoinHandle<io::Result<Place>>, Option<u64>),
     /// Other nodes are tracked.
     Joined(Joined),
     /// They can't be tracked.
@@ -191,11 +191,8 @@ impl NodeRun {
             session.segment().tell_of_nodes(NODES_BY_SRUN);
             return Vec::new();
         }
-        self.stage = self.join(None);
-        if let Stage::Joining(made, at_ns) = std::mem::replace(&mut self.stage, Stage::Failed) {
-            let made = made.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-            self.joined(made, at_ns, session);
-        }
+        self.join(None);
+        self.end_joining(session);
         if let Some(step) = self.step_mut()
             && let Err(problem) = step.await_ready()
         {
@@ -225,15 +222,10 @@ impl NodeRun {
     /// account of the run is to be told.
     pub(crate) fn attend(&mut self, session: &Session) -> Option<Message> {
         match &mut self.stage {
-            Stage::Alone if session.segment().is_told_of_nodes() => {
-                self.stage = self.join(Some(clock::monotonic_ns()));
-            }
-            Stage::Joining(made, at_ns) => {
-                if let Ok(made) = made.try_recv() {
-                    let at_ns = *at_ns;
-                    self.joined(made, at_ns, session);
-                    self.end_wait(session);
-                }
+            Stage::Alone if session.segment().is_told_of_nodes() => self.join(Some(clock::monotonic_ns())),
+            Stage::Joining(made, _) if made.is_finished() => {
+                self.end_joining(session);
+                self.end_wait(session);
             }
             Stage::Joined(Joined { step: Some(step), .. }) if step.is_awaited() => {
                 if let Err(problem) = step.look() {
@@ -268,10 +260,16 @@ impl NodeRun {
         }
     }
 
-    /// Has the report of all nodes so far made if that is due. Returns the time until it is due again; `None`: it has no time.
+    /// Has the report of all nodes so far made if that is due. Returns the time until this or [`Self::attend`] is due again; `None`: it has
+    /// no time.
     pub(crate) fn merge_if_due(&mut self, session: &Session) -> Option<Duration> {
-        let Stage::Joined(joined) = &mut self.stage else { return None };
-        joined.merger.as_mut()?.attend(session.segment_path(), joined.directory.path())
+        match &mut self.stage {
+            Stage::Joining(..) => Some(LOOK_INTERVAL),
+            Stage::Joined(joined) => {
+                joined.merger.as_mut()?.attend(session.segment_path(), joined.directory.path())
+            }
+            Stage::Alone | Stage::Failed => None,
+        }
     }
 
     /// Has it made soon: a signal has come, and the run may be killed.
@@ -292,31 +290,34 @@ impl NodeRun {
     }
 
     /// Begins to make the directory of the nodes' reports. `at_ns`: see [`Stage::Joining`].
-    fn join(&self, at_ns: Option<u64>) -> Stage {
+    fn join(&mut self, at_ns: Option<u64>) {
         let (path, id, is_temporary) = (self.path.clone(), self.id, self.is_temporary);
         let report = self.report.clone();
-        let (sender, made) = mpsc::channel();
-        let make = move || {
-            let _ = sender.send(Place::make(&path, id, is_temporary, &report));
-            signals::wake_this_process();
-        };
-        // Without a thread, the receiver has no sender, and the error is told.
-        let _ = thread::Builder::new().spawn(make);
-        Stage::Joining(made, at_ns)
+        let make = move || Place::make(&path, id, is_temporary, &report);
+        match thread::Builder::new().spawn(make) {
+            Ok(made) => self.stage = Stage::Joining(made, at_ns),
+            Err(error) => self.can_not_join(&error),
+        }
     }
 
-    /// The thread has made this node's place in the directory, or could not. Has Slurm start agents. A line on stderr says what is not
+    /// Says that other nodes can't be tracked, and why.
+    fn can_not_join(&mut self, error: &io::Error) {
+        console::message(format_args!(
+            "--nodes: only this node is tracked: {}: {error}",
+            self.path.display()
+        ));
+        self.message = Some(Message::NodesStayAway);
+        self.stage = Stage::Failed;
+    }
+
+    /// Waits for the thread that makes this node's place in the directory. Then has Slurm start agents. A line on stderr says what is not
     /// possible.
-    fn joined(&mut self, made: io::Result<Place>, at_ns: Option<u64>, session: &Session) {
+    fn end_joining(&mut self, session: &Session) {
+        let Stage::Joining(made, at_ns) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+        let made = made.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         let Place { directory, checked_in, membership } = match made {
             Ok(place) => place,
-            Err(error) => {
-                let path = self.path.display();
-                console::message(format_args!("--nodes: only this node is tracked: {path}: {error}"));
-                self.message = Some(Message::NodesStayAway);
-                self.stage = Stage::Failed;
-                return;
-            }
+            Err(error) => return self.can_not_join(&error),
         };
         let CheckedIn { file, part } = checked_in;
         self.message = Some(Message::NodesJoin { clock_ahead_s: part.clock_ahead_s, at_ns });

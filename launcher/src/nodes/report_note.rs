@@ -39,7 +39,9 @@ pub(super) fn write(directory: &NodeDirectory, report: &ReportConfig) -> io::Res
 /// Reads the note. `None`: there is none, or it can't be read.
 pub(super) fn read(directory: &Path) -> Option<ReportConfig> {
     let refuses_links = true;
-    serde_json::from_str(&report_files::read(&directory.join(NOTE), refuses_links).ok()?).ok()
+    let text = report_files::read(&directory.join(NOTE), refuses_links).ok()?;
+    // As collectors read their configuration, so that the code is there once.
+    serde_json::from_slice(text.as_bytes()).ok()
 }
 
 /// The place of an agent in the directory.

@@ -299,8 +299,8 @@ impl ReportConfig {
 }
 
 impl Config {
-    /// Obeys a message about other nodes. Returns whether it was one.
-    pub fn note_nodes(&mut self, message: Message) -> bool {
+    /// Obeys a message, if it is about other nodes.
+    pub fn note_nodes(&mut self, message: Message) {
         match message {
             Message::NodesJoin { clock_ahead_s, at_ns } => {
                 let since_ns = at_ns.map(|at_ns| at_ns.saturating_sub(self.start.monotonic_ns));
@@ -310,9 +310,8 @@ impl Config {
                 let why = "the directory of their reports could not be made, as a line on stderr says";
                 self.report.other_nodes = OtherNodes::Impossible(why.to_owned());
             }
-            _ => return false,
+            _ => {}
         }
-        true
     }
 }
 
