@@ -23,17 +23,20 @@ impl Rank {
 }
 
 /// In how many ways a job can name its ranks.
-pub const WAYS: usize = 4;
+pub const WAYS: usize = 5;
 /// How many variables each way has.
-const VARIABLES_OF_WAY: usize = 4;
+pub const VARIABLES_OF_WAY: usize = 4;
 /// Flux's way. Its ranks have those of PMI, too, unless `-o pmi=off` is given.
 pub const FLUX: usize = 2;
-/// The place of the first of Slurm's variables in [`VARIABLES`], to whose end they go.
-pub const FIRST_OF_SLURM: usize = (WAYS - 1) * VARIABLES_OF_WAY;
+/// The place of the first of Slurm's variables in [`VARIABLES`].
+pub const FIRST_OF_SLURM: usize = (TORCH - 1) * VARIABLES_OF_WAY;
+/// The way of torchrun, deepspeed and the like. Its port names no job for good: a later job can have the same one.
+pub const TORCH: usize = WAYS - 1;
 
 /// For each way: rank, number of ranks, and up to two ids of the job. Open MPI and PMI (MPICH, Intel MPI) come first:
 /// a rank that mpirun starts inherits Flux's and Slurm's variables of another process. Slurm's are those of a step: a batch script,
-/// which starts once, also has SLURM_PROCID and SLURM_NTASKS.
+/// which starts once, also has SLURM_PROCID and SLURM_NTASKS. torchrun's names are not its alone, so they count last, and only where
+/// the last variable is the rank's number on its node.
 pub const VARIABLES: [&str; WAYS * VARIABLES_OF_WAY] = [
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
@@ -51,6 +54,10 @@ pub const VARIABLES: [&str; WAYS * VARIABLES_OF_WAY] = [
     "SLURM_STEP_NUM_TASKS",
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
+    "RANK",
+    "WORLD_SIZE",
+    "MASTER_PORT",
+    "LOCAL_RANK",
 ];
 
 /// The variables with the ids of the job in one of the [`WAYS`].
@@ -70,6 +77,14 @@ pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] 
     let mut ranks = [None; WAYS];
     for ((found, [rank, count, ids @ ..]), way_number) in ranks.iter_mut().zip(ways).zip(1..) {
         let (Some(rank), Some(count)) = (rank.and_then(number), count.and_then(number)) else { continue };
+        let mut ids = ids.as_slice();
+        if usize::from(way_number) > TORCH {
+            let [port, local] = ids else { continue };
+            if local.and_then(number).is_none_or(|local| local > rank) {
+                continue;
+            }
+            ids = core::slice::from_ref(port);
+        }
         let rank = Rank { job: job_hash(way_number, ids), rank, count };
         *found = Some(rank).filter(Rank::is_of_several);
     }
@@ -149,6 +164,32 @@ mod tests {
         for (rank, size) in [("0", "1"), ("2", "2"), ("", "2"), ("0", ""), ("-1", "2"), ("0", "4294967296")] {
             assert_eq!(first(&[("PMI_RANK", rank), ("PMI_SIZE", size)]), None, "{rank} of {size}");
         }
+    }
+
+    // Requirement: OUT-12
+    #[test]
+    fn ranks_of_torchrun_need_all_their_variables_and_count_last() {
+        let torch = |rank, size, local| [("RANK", rank), ("WORLD_SIZE", size), ("LOCAL_RANK", local)];
+        assert_eq!(first(&torch("5", "8", "1")), Some((5, 8)));
+        for (rank, size, local) in [
+            ("5", "8", ""),
+            ("5", "8", "x"),
+            ("1", "8", "2"),
+            ("8", "8", "0"),
+            ("0", "1", "0"),
+            ("a", "8", "0"),
+        ] {
+            assert_eq!(first(&torch(rank, size, local)), None, "{rank} of {size}, {local}");
+        }
+        assert_eq!(first(&[("RANK", "1"), ("WORLD_SIZE", "2")]), None, "of something else");
+        let slurm = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2")];
+        assert_eq!(first(&[&torch("5", "8", "1")[..], &slurm].concat()), Some((1, 2)));
+        let job = |port, local| {
+            ranks_in(&[&torch("5", "8", local)[..], &[("MASTER_PORT", port)]].concat())[TORCH]
+                .map(|rank| rank.job)
+        };
+        assert_eq!(job("29500", "1"), job("29500", "2"));
+        assert_ne!(job("29500", "1"), job("29501", "1"));
     }
 
     #[test]

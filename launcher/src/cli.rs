@@ -30,12 +30,13 @@ use gpu_track_collector::model::config::Layer;
 use gpu_track_collector::model::rule::{Quantity, Rule};
 use gpu_track_collector::report::format;
 
-pub(crate) use agent_spec::{AgentSpec, is_plain};
+pub(crate) use agent_spec::{AgentSpec, is_host, is_plain};
 use args::Arguments;
 pub(crate) use args::{DiagnosisOptions, Options, ReportPlaces};
 pub(crate) use bundles::bundles;
 use gpu_tracker::Translated;
 pub(crate) use gpu_tracker::pickles;
+use groups::NodesWhen;
 pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::{PatternValues, compact, without_patterns};
@@ -198,7 +199,7 @@ fn check_limits_of_nodes(options: &mut Options) -> Result<(), UsageError> {
             format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
         ));
     }
-    options.preparations.nodes = Some(false);
+    options.preparations.nodes = Some(NodesWhen::Off);
     Ok(())
 }
 
@@ -232,7 +233,7 @@ fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
 fn check_attached(options: &Options) -> Result<(), UsageError> {
     let flags = [
         ("--wait-all", options.command.wait_all),
-        ("--nodes", options.preparations.nodes == Some(true)),
+        ("--nodes", options.preparations.gives_nodes()),
         ("--cgroup", options.preparations.cgroup),
     ];
     let flag = flags.into_iter().find_map(|(option, is_given)| is_given.then_some(option));

@@ -50,6 +50,9 @@ fn serve_by_name() -> ExitCode {
     if let Some(status) = stand_in::serve_if_started_as_one() {
         return status;
     }
+    if let Some(status) = nodes::serve_if_started_as_ssh() {
+        return status;
+    }
     let (line, is_helper) = name::command_line();
     if is_helper {
         exit::without_handlers(serve_helper(&line));

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
 
 use gpu_track_collector::safe_path::{Unsafe, User};
+use rustix::fs::{Access, access};
 
 /// The path to use for one that the environment names. For root, links in it are resolved: a link in another user's directory
 /// could lead elsewhere after it was checked.
@@ -30,9 +31,27 @@ pub(crate) fn program(name: &str, user: User) -> io::Result<OsString> {
         return Ok(name.into());
     }
     let along = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&along).find_map(|directory| executable(&directory.join(name), user));
+    program_in(env::split_paths(&along), name, user)
+}
+
+/// The first program of this name in these directories. For root, one that no other user can replace.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn program_in(
+    mut directories: impl Iterator<Item = PathBuf>,
+    name: &str,
+    user: User,
+) -> io::Result<OsString> {
+    let of_user = |path: PathBuf| (path.is_file() && access(&path, Access::EXEC_OK).is_ok()).then_some(path);
+    let found = directories.find_map(|directory| {
+        // An empty name stands for the working directory.
+        let path = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory }.join(name);
+        if user.is_root() { executable(&path, user) } else { of_user(path) }
+    });
     found.map(PathBuf::into_os_string).ok_or_else(|| {
-        io::Error::new(ErrorKind::NotFound, format!("PATH has no {name} that root alone can replace"))
+        let that = if user.is_root() { " that root alone can replace" } else { "" };
+        io::Error::new(ErrorKind::NotFound, format!("PATH has no {name}{that}"))
     })
 }
 

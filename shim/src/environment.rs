@@ -48,7 +48,7 @@ impl Strings {
             match entry.first_two() {
                 [b'G', b'P'] => values.sessions = entry.value_of(ENV_SESSION).or(values.sessions),
                 [b'L', b'D'] => values.preload = entry.value_of(ENV_PRELOAD).or(values.preload),
-                [b'O' | b'P', b'M'] => values.note_rank(entry),
+                [b'O' | b'P', b'M'] | [b'R' | b'M', b'A'] | [b'W' | b'L', b'O'] => values.note_rank(entry),
                 [b'N', b'X'] | [b'P', b'A' | b'Y'] => values.note_task(entry),
                 [b'S', b'L'] => values.note_slurm(entry),
                 _ => {}
@@ -98,6 +98,7 @@ impl StartValues {
             return;
         }
         let of_ranks = self.ranks.iter_mut().zip(rank::VARIABLES).skip(rank::FIRST_OF_SLURM);
+        let of_ranks = of_ranks.take(rank::VARIABLES_OF_WAY);
         let of_tasks = self.tasks.iter_mut().zip(task::VARIABLES).take(task::VARIABLES_OF_SLURM);
         for (value, name) in of_ranks.chain(of_tasks) {
             let name = name.as_bytes().get(SLURM.len()..).unwrap_or_default();

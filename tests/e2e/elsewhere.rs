@@ -153,7 +153,7 @@ fn summary_says_what_to_type_and_hides_what_a_terminal_would_act_on() {
         "Not in this report: containers of docker (alpine)",
         "--attach $(docker inspect",
         "not known: what docker, ssh started elsewhere is not in this report",
-        "ssh HOST gpu-track-run -- CMD",
+        "gpu-track-run --nodes=all tracks them there",
     ] {
         let unwrapped = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(unwrapped.contains(text), "{text}: {}", run.stderr);

@@ -71,6 +71,7 @@ mod run_limits;
 mod series;
 mod signals;
 mod slurm_agents;
+mod ssh;
 mod stand_in;
 mod streams;
 mod studies;

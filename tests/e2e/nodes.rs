@@ -85,6 +85,29 @@ fn ranks_that_wrote_no_record_are_counted() {
     assert!(report.warnings().contains("2 of 4 ranks"), "{}", report.warnings());
 }
 
+/// A script sets the variables as torchrun does: it needs no PyTorch.
+// Requirement: NODE-15
+#[test]
+fn ranks_of_torchrun_have_figures_of_their_own() {
+    let rank = |rank: u32| {
+        format!(
+            "RANK={rank} WORLD_SIZE=3 LOCAL_RANK={rank} MASTER_PORT=29500 sh -c '/bin/true; exit {rank}'; "
+        )
+    };
+    let run = tracked([
+        "sh",
+        "-c",
+        &((0..3).map(rank).collect::<String>() + "RANK=1 WORLD_SIZE=9 /bin/true; exit 0"),
+    ]);
+    let run = run.run();
+    let report = run.assert_clean(0);
+    let ranks = report.at("job_ranks").as_array().unwrap();
+    let found: Vec<_> =
+        ranks.iter().map(|rank| (rank["rank"].as_u64(), rank["processes"].as_u64())).collect();
+    assert_eq!(found, (0..3).map(|rank| (Some(rank), Some(2))).collect::<Vec<_>>(), "{ranks:?}");
+    assert!(report.at("coverage.ranks").is_null());
+}
+
 // Requirement: SEE-94, SEE-95
 #[test]
 fn ranks_that_cannot_be_known_are_not_guessed() {

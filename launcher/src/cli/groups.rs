@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::model::config::{Bundles, DiscoveryConfig, Layer, ReportConfig, TrackingConfig};
 use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
@@ -103,12 +103,12 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something there.
-    /// Behind srun or Open MPI's mpirun, make one report of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d,
+    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something there;
+    /// with "all", also where ssh itself does, as for pdsh and GNU parallel. Behind srun or Open MPI's mpirun, make one report of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d,
     /// which the nodes have to share [default: GPU_TRACK_NODES, or auto]
     #[arg(long, value_name = "WHEN",
-          value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
-    nodes: Option<bool>,
+          value_parser = one_of(&NodesWhen::ALL, NodesWhen::name))]
+    nodes: Option<NodesWhen>,
 
     /// Take processes with the same values of the variables NAME as a task of the run, beside the tasks that are known without
     /// this: those of Snakemake, Nextflow, GNU parallel, pytest, Slurm steps and compilers. At most 4 NAMEs
@@ -140,8 +140,8 @@ pub(crate) struct Preparations {
     pub(crate) on_alert: Option<OsString>,
     /// These files may replace existing ones.
     pub(crate) overwrite: bool,
-    /// Other nodes are tracked, too. `None`: the environment decides.
-    pub(crate) nodes: Option<bool>,
+    /// Whether other nodes are tracked, too. `None`: the environment decides.
+    pub(crate) nodes: Option<NodesWhen>,
     /// The command gets a cgroup of its own.
     pub(crate) cgroup: bool,
     /// Programs in containers get the shim.
@@ -150,24 +150,65 @@ pub(crate) struct Preparations {
     pub(crate) by_env: TaskVariables,
 }
 
-/// The variable that says whether other nodes are tracked: "auto" or "off" if no option does, "never" whatever the options say.
+/// When other nodes are tracked, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodesWhen {
+    /// Where Slurm or an MPI launcher starts something there.
+    Auto,
+    /// Where ssh does, too.
+    All,
+    Off,
+}
+
+impl NodesWhen {
+    const ALL: [Self; 3] = [Self::Auto, Self::All, Self::Off];
+
+    /// The word of the option and of the variable.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::All => "all",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// The variable that says when other nodes are tracked, if no option does; "never": not, whatever the options say.
 const NODES_VARIABLE: &str = "GPU_TRACK_NODES";
 
 impl Preparations {
     /// Whether other nodes are tracked, too.
     pub(crate) fn tracks_nodes(&self) -> bool {
-        let variable = env::var_os(NODES_VARIABLE).unwrap_or_default();
-        variable != "never" && self.nodes.unwrap_or(variable != "off")
+        env::var_os(NODES_VARIABLE).is_none_or(|variable| variable != "never")
+            && self.asked_nodes() != Some(NodesWhen::Off)
+    }
+
+    /// Whether they are tracked where ssh starts something there.
+    pub(crate) fn tracks_ssh(&self) -> bool {
+        self.tracks_nodes() && self.asked_nodes() == Some(NodesWhen::All)
     }
 
     /// Whether the user has asked for that.
     pub(crate) fn asks_for_nodes(&self) -> bool {
-        self.nodes.unwrap_or_else(|| env::var_os(NODES_VARIABLE).is_some_and(|variable| variable == "auto"))
+        self.asked_nodes().is_some_and(|when| when != NodesWhen::Off)
     }
 
-    /// Whether `--nodes=auto` is given, but the environment forbids to track other nodes.
+    /// Whether `--nodes=auto` or `all` is given, but the environment forbids to track other nodes.
     pub(crate) fn lacks_nodes(&self) -> bool {
-        self.nodes == Some(true) && !self.tracks_nodes()
+        self.gives_nodes() && !self.tracks_nodes()
+    }
+
+    /// Whether `--nodes=auto` or `all` is given.
+    pub(crate) fn gives_nodes(&self) -> bool {
+        self.nodes.is_some_and(|when| when != NodesWhen::Off)
+    }
+
+    /// What the option says, or else the variable.
+    fn asked_nodes(&self) -> Option<NodesWhen> {
+        self.nodes.or_else(|| {
+            let variable = env::var_os(NODES_VARIABLE)?;
+            NodesWhen::ALL.into_iter().find(|when| variable == when.name())
+        })
     }
 }
 

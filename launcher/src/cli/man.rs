@@ -66,7 +66,7 @@ CI, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT
 Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.
 
 GPU_TRACK_NODES
-\"auto\" or \"off\": as --nodes, where no option says otherwise. \"never\": no other node is tracked, whatever the options say.
+\"auto\", \"all\" or \"off\": as --nodes, where no option says otherwise. \"never\": no other node is tracked, whatever the options say.
 
 HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, HYDRA_LAUNCHER, \
 HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP
@@ -74,7 +74,8 @@ Set for MPI launchers that run (the first four), so that MPICH, Intel MPI and Op
 Where one of the seven is set already, it stays.
 
 GPU_TRACK_AGENT
-Set with these four: what starts an agent on another node.
+Set with these four: what starts an agent on another node. With --nodes=all, set for COMMAND, whose PATH has a directory first with the ssh \
+that reads it; it is not set for what ssh starts.
 
 OAR_JOB_ID, COBALT_JOBID, PJM_JOBID, LOADL_STEP_ID
 Where one of these or another batch job's id is set, MPI launchers get none of these five.
@@ -86,7 +87,7 @@ SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID
 The batch job's id: %j in the name of a report.
 
 OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, FLUX_TASK_RANK, \
-FLUX_JOB_SIZE, SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT
+FLUX_JOB_SIZE, SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT, RANK, WORLD_SIZE, LOCAL_RANK, MASTER_PORT
 The task's rank, %r in the name of a report, how many tasks there are, and which job it is.
 
 NXF_TASK_WORKDIR, PARALLEL_PID, PARALLEL_SEQ, PYTEST_CURRENT_TEST
@@ -242,7 +243,7 @@ mod tests {
     /// What the names of several variables begin with.
     const PREFIXES: [&str; 3] = ["SLURM_", "OMPI_", "PRTE_"];
     /// Variables without an underscore, by which the others are found.
-    const SHORT: [&str; 7] = ["CI", "HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
+    const SHORT: [&str; 8] = ["CI", "HOME", "PATH", "RANK", "TMPDIR", "LANG", "TERM", "COLUMNS"];
     /// Those of the Python module. A column of `gpu-track watch` has the name of one.
     const SHORT_IN_MODULE: [&str; 3] = ["TMPDIR", "TEMP", "TMP"];
     /// include/src/lib.rs has the names of its own constants, too.

@@ -51,12 +51,14 @@ impl PatternValues {
         let way = ranks.iter().position(Option::is_some);
         Self {
             job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
-            rank: first_of(&RANK_VARIABLES).unwrap_or_else(|| "norank".into()),
+            rank: first_of(&RANK_VARIABLES)
+                .or_else(|| Some(ranks[rank::TORCH]?.rank.to_string().into()))
+                .unwrap_or_else(|| "norank".into()),
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),
             pid: process::id(),
             time: SystemTime::now(),
             rank_number: ranks.into_iter().flatten().next().map(|rank| rank.rank),
-            job_of_ranks: way.and_then(|way| {
+            job_of_ranks: way.filter(|way| *way != rank::TORCH).and_then(|way| {
                 // The PMI of Flux gives ranks, but no name of their job.
                 let number = |way: usize| ranks[way].map(|rank| (rank.rank, rank.count));
                 let by_flux =
@@ -233,6 +235,12 @@ mod tests {
         assert_eq!(file("x.json", &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), "x.json");
         assert_eq!(file("x.json", &[("PMI_RANK", "odd"), ("PMI_SIZE", "2")]), "x.json");
         assert_eq!(file("x.json", &[]), "x.json");
+        let torch = [("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("MASTER_PORT", "29500")];
+        assert_eq!((file("x.json", &torch), file("%r.json", &torch)), ("x.5.json".into(), "5.json".into()));
+        let values = PatternValues::from_environment(|name| {
+            torch.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into())
+        });
+        assert_eq!(values.job_of_ranks, None, "a later job can have the same port");
     }
 
     #[test]

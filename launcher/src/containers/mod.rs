@@ -8,12 +8,10 @@ mod docker;
 pub(crate) mod podman;
 pub(crate) mod proxy;
 
-use std::ffi::OsString;
-
 use gpu_track_collector::RunDirectory;
 
 use self::docker::DockerProxy;
-use crate::process::spawn::Environment;
+use crate::process::spawn::{Environment, set};
 use crate::run::session::Session;
 
 /// What serves the clients of containers while the command runs.
@@ -72,10 +70,4 @@ impl Containers {
             docker.close();
         }
     }
-}
-
-/// Sets a variable.
-fn set(env: &mut Environment, name: &str, value: OsString) {
-    env.retain(|(known, _)| known != name);
-    env.push((name.into(), value));
 }

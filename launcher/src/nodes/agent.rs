@@ -1,8 +1,9 @@
-//! The agent: a launcher on another node. Its command is the daemon of an MPI launcher. In a step of Slurm it has no command, and
+//! The agent: a launcher on another node. Its command is the daemon of an MPI launcher, or what ssh starts. In a step of Slurm it has no command, and
 //! lasts as long as the step has input.
 //!
 //! The agent writes nothing to stderr. If it can't do its work, it becomes the daemon.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -40,6 +41,13 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
     options.tracking.disable_logs = true;
     options.report.style.quiet = true;
     options.report.keep = None;
+    if spec.host.is_some()
+        && let Some(shell) = options.command.words.first_mut()
+        && let Some(name) = Path::new(shell).file_name().map(OsStr::to_owned)
+    {
+        // Messages of the shell begin with its name, which sshd gives it without a directory.
+        options.command.behind = Some(std::mem::replace(shell, name));
+    }
     let has_command = !options.command.words.is_empty();
     // If the segment is there, the launcher or another agent tracks this node.
     let is_tracked = spec.segment.as_ref().is_some_and(|segment| is_own_file(segment));
@@ -63,7 +71,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
 }
 
 /// Whether this is a file of this user's. A file that another user puts there must not keep the node from being tracked.
-fn is_own_file(path: &Path) -> bool {
+pub(super) fn is_own_file(path: &Path) -> bool {
     let found = fs::symlink_metadata(path);
     found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
@@ -72,16 +80,16 @@ fn is_own_file(path: &Path) -> bool {
 /// directory on this node. The last value is true for the state directory: then the report is left on this node. `None`: neither is
 /// possible.
 fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, Option<AgentPlace>, bool)> {
-    let is_agent = true;
+    let (is_agent, host) = (true, spec.host.as_deref());
     if let Ok(directory) = NodeDirectory::open(&spec.directory, spec.id)
-        && let Ok(checked_in) = directory.check_in(is_agent)
+        && let Ok(checked_in) = directory.check_in(is_agent, host)
     {
         let place = directory.member().map(|lock| AgentPlace { directory, lock });
         return Some((checked_in, place, false));
     }
     let local = state_directory()?.join(spec.directory.file_name()?);
     check_links_to(&local).ok()?;
-    let checked_in = NodeDirectory::local(&local).and_then(|directory| directory.check_in(is_agent));
+    let checked_in = NodeDirectory::local(&local).and_then(|directory| directory.check_in(is_agent, host));
     Some((checked_in.ok()?, None, true))
 }
 

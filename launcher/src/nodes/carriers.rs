@@ -3,6 +3,7 @@
 //!
 //! - Open MPI 4 and 5 take the whole command of a daemon from a variable, and run it by a shell on the node.
 //! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: this program is [a stand-in](super::remote_shell).
+//! - With `--nodes=all`, the first ssh along PATH is that stand-in.
 //!
 //! The command tests on its node whether the agent can run there, and otherwise runs the daemon itself.
 
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 use gpu_track_abi::mpi::{AGENT, OtherWay, is_wanted, other_way};
 use gpu_track_collector::model::mpi_daemons::DAEMONS;
 
-use super::agent_options;
-use super::directory::note_absence_script;
+use super::directory::{THIS_NODE, note_absence_script};
+use super::{agent_options, remote_shell};
 use crate::cli::{AgentSpec, Options, is_plain};
 use crate::process::spawn::Environment;
 
@@ -35,6 +36,8 @@ pub(super) struct Carriers {
     directory: PathBuf,
     /// The launcher's environment.
     environment: Environment,
+    /// The PATH of the command with the stand-in for ssh. `None`: what ssh starts is not tracked.
+    path_with_ssh: Option<OsString>,
     /// The command, in which options of MPI launchers can be.
     command: Vec<OsString>,
 }
@@ -65,6 +68,7 @@ impl Carriers {
             id,
             directory: directory.to_owned(),
             environment: env::vars_os().collect(),
+            path_with_ssh: None,
             command: options.command.words.clone(),
         })
     }
@@ -98,6 +102,25 @@ impl Carriers {
     /// The words of the command.
     fn arguments(&self) -> impl Iterator<Item = &[u8]> {
         self.command.iter().map(|word| word.as_bytes())
+    }
+
+    /// What the command itself gets where what ssh starts is tracked. `segment`: that of this node.
+    pub(super) fn for_ssh(&self, segment: &Path) -> Environment {
+        let path = self.path_with_ssh.as_ref().filter(|_| is_plain(&segment.to_string_lossy()));
+        let agent = || (AGENT.into(), self.agent(Some(segment)).into());
+        path.map_or_else(Vec::new, |path| vec![("PATH".into(), path.clone()), agent()])
+    }
+
+    /// Prepares to track what ssh starts on other nodes.
+    ///
+    /// # Errors
+    /// If that is not possible. The error is a line for the user.
+    pub(super) fn add_ssh(&mut self) -> Result<(), String> {
+        if self.value(AGENT.as_bytes()).is_some() {
+            return Err(format!("{AGENT} is set, by a run around this one"));
+        }
+        self.path_with_ssh = Some(remote_shell::path_with_stand_in(&self.program)?);
+        Ok(())
     }
 
     /// Says for each daemon of an MPI launcher why no agent is started with it, as far as that is known.
@@ -139,6 +162,7 @@ impl Carriers {
             id: self.id,
             segment: segment.map(Path::to_owned),
             directory: self.directory.clone(),
+            host: None,
             left: None,
         };
         format!("{} --agent {spec} {}", self.program.display(), self.options)
@@ -149,8 +173,40 @@ impl Carriers {
 /// version, the shell notes that in the directory of the run, if the node sees it, and becomes the daemon. `agent` and `daemon` are
 /// command lines. `agent` has no characters that are special to a shell.
 pub(super) fn or_itself(agent: &str, directory: &Path, daemon: &str) -> String {
-    let note = note_absence_script(&directory.to_string_lossy(), program_of(agent));
+    let note = note_absence_script(&directory.to_string_lossy(), THIS_NODE, program_of(agent));
     or_else(agent, &format!("{agent} -- {daemon}"), &format!("{note};exec {daemon}"))
+}
+
+/// Makes the words of ssh that become this agent on `host`, whose command is the user's shell with this command line. If there can be
+/// no agent, they become that shell. Each login shell reads them alike (sh, bash, zsh, csh and fish were tried): they have single quotes
+/// alone, and in these no character that one of the shells treats in its own way.
+///
+/// The first word does nothing. A record of ssh's arguments, which is short, shows by it that an agent tracks the call.
+pub(super) fn behind_agent(agent: &str, directory: &Path, host: &str, command: &[u8]) -> [String; 2] {
+    let note = note_absence_script(&directory.to_string_lossy(), host, program_of(agent));
+    let script =
+        or_else(agent, &format!(r#"{agent} -- "$s" -c "$c""#), &format!(r#"{note};exec "$s" -c "$c""#));
+    // The login shell is that of the user database, as for sshd: startup files can set SHELL to another one.
+    let login_shell = r#"s=$(getent passwd "$LOGNAME" 2>/dev/null);s=${s##*:};s=${s:-${SHELL:-/bin/sh}}"#;
+    // A command substitution drops newlines at the end, so an x comes after them.
+    let decoded = r#"c=$(printf %bx "$1");c=${c%x}"#;
+    [
+        ": gpu-track-run --agent;".to_owned(),
+        format!("exec sh -c '{login_shell};{decoded};{script}' sh '{}'", in_octal(command)),
+    ]
+}
+
+/// Writes this text for `printf %b`, without characters that a shell treats in its own way within single quotes: csh a newline and `!`,
+/// fish a backslash before another one.
+fn in_octal(text: &[u8]) -> String {
+    let mut written = String::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b' '..=b'~' if !b"'\\!".contains(byte) => written.push(char::from(*byte)),
+            _ => written.push_str(&format!("\\0{byte:03o}")),
+        }
+    }
+    written
 }
 
 /// The program of an agent's command line.

@@ -56,15 +56,19 @@ impl Absence {
     }
 }
 
+/// Stands in scripts for the name of the node on which they run.
+pub(super) const THIS_NODE: &str = "$(uname -n)";
+
 /// A command of sh that writes the name of its node, and why `program` could not be an agent there.
-pub(super) fn absence_script(program: &str) -> String {
-    format!("$(uname -n)$(test -x {program}&&echo .version||echo .missing)")
+pub(super) fn absence_script(node: &str, program: &str) -> String {
+    format!("{node}$(test -x {program}&&echo .version||echo .missing)")
 }
 
 /// A command of sh that notes in this directory of a run why `program` could not be an agent on its node. It makes a directory,
 /// since that neither follows a link nor replaces anything, whatever is at this path on that node. It prints nothing.
-pub(super) fn note_absence_script(directory: &str, program: &str) -> String {
-    format!("{{ test -O {directory}/{MARK}&&mkdir {directory}/{};}} 2>/dev/null", absence_script(program))
+pub(super) fn note_absence_script(directory: &str, node: &str, program: &str) -> String {
+    let absence = absence_script(node, program);
+    format!("{{ test -O {directory}/{MARK}&&mkdir {directory}/{absence};}} 2>/dev/null")
 }
 
 /// The place of a node's report.
@@ -225,13 +229,14 @@ impl NodeDirectory {
         &self.path
     }
 
-    /// Makes the empty file of this node's report. Finds out how far this node's clock is ahead of the file server's, by which the
+    /// Makes the empty file of this node's report. `host`: the name by which ssh was called to reach the node. Finds out how far this node's clock is ahead of the file server's, by which the
     /// clocks of nodes can be compared.
     ///
     /// # Errors
     /// If the file can't be made.
-    pub(super) fn check_in(&self, is_agent: bool) -> io::Result<CheckedIn> {
-        let file = self.path.join(report_name());
+    pub(super) fn check_in(&self, is_agent: bool, host: Option<&str>) -> io::Result<CheckedIn> {
+        let prefix = host.map(prefix_of_host).unwrap_or_default();
+        let file = self.path.join(prefix + &report_name());
         let before = SystemTime::now();
         let mut made = File::create_new(&file)?;
         // A write gives the file the time of the server's clock. The time of its creation can be the client's.
@@ -323,6 +328,11 @@ impl NodeDirectory {
     }
 }
 
+/// What the names of reports begin with whose agents ssh has started on the host of this name.
+pub(super) fn prefix_of_host(host: &str) -> String {
+    format!("{host}@")
+}
+
 /// The name of this node's report.
 pub(super) fn report_name() -> String {
     format!("{}.{}.{}", host(), std::process::id(), format::JSON_NAME)
@@ -395,7 +405,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a.json.d");
         let (made, place) = NodeDirectory::make(&path, 7).unwrap();
-        let own = made.check_in(false).unwrap();
+        let own = made.check_in(false, None).unwrap();
         let agent = NodeDirectory::open(&path, 7).unwrap();
         assert!(NodeDirectory::open(&path, 8).is_err(), "that of another run");
         assert_eq!(agent.reports().unwrap(), [own.file.as_path()]);
@@ -440,7 +450,7 @@ mod tests {
         let path = parent.path().join("a.json.d");
         let (directory, _place) = NodeDirectory::make(&path, 7).unwrap();
         let run = |directory: &Path, program: &str| {
-            let script = note_absence_script(directory.to_str().unwrap(), program);
+            let script = note_absence_script(directory.to_str().unwrap(), THIS_NODE, program);
             let output = Command::new("sh").args(["-c", &script]).output().unwrap();
             assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
         };

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::model::config::Config;
 use gpu_track_collector::model::host_name::short;
-use gpu_track_collector::model::report::{self, ElsewhereKind, LeftReport, Report};
+use gpu_track_collector::model::report::{self, ElsewhereKind, Hints, LeftReport, Report, StartedElsewhere};
 use gpu_track_collector::report::merge::{MergedReport, note_left_reports, note_untracked_nodes, ranks_csv};
 use gpu_track_collector::tracking::{TrackingFile, of_nodes};
 use gpu_track_collector::{ProcRoot, write_everywhere};
 use serde::Deserialize;
 
 use super::carriers::Carriers;
-use super::directory::{Absence, NodeDirectory};
+use super::directory::{Absence, NodeDirectory, prefix_of_host};
 use super::slurm_step::{SlurmStep, Told};
 use super::{Joined, NodeRun, Stage};
 use crate::cli::{HeldTrackingFile, Options};
@@ -167,10 +167,35 @@ impl Joined {
                 untracked.push((node, format!("The MPI launcher started no agent there: {why}")));
             }
         }
+        let lost = self.hosts_without_report(&report.coverage.elsewhere);
+        if let Some(first) = lost.first()
+            && !report.hints.is_of_limit()
+        {
+            report.hints = Hints::unknown(format!("what ssh started on {first} is not in this report"));
+        }
+        for node in lost.into_iter().filter(|node| untracked.iter().all(|(known, _)| known != node)) {
+            left.push(LeftReport { path: format!("{HOME_STATE}/{name}"), node, is_certain: false });
+        }
         if !left.is_empty() {
             note_left_reports(report, left, &self.directory.path().display().to_string(), &program);
         }
         note_untracked_nodes(report, &untracked);
+    }
+
+    /// The hosts that ssh was to reach with an agent, and of which there are fewer reports than calls.
+    fn hosts_without_report(&self, elsewhere: &[StartedElsewhere]) -> Vec<String> {
+        let reports = self.directory.reports().unwrap_or_default();
+        let is_of = |path: &&PathBuf, host: &str| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&prefix_of_host(host))
+        };
+        let by_agents =
+            elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Host && entry.in_tree > 0);
+        let of_hosts = by_agents.filter_map(|entry| Some((entry.target.clone()?, entry.count)));
+        of_hosts
+            .filter(|(host, calls)| (reports.iter().filter(|path| is_of(path, host)).count() as u64) < *calls)
+            .map(|(host, _)| host)
+            .collect()
     }
 
     /// Ends the agents that Slurm has started; others end with their daemon. Then waits until each report in the directory is

@@ -42,7 +42,7 @@ use gpu_track_collector::safe_path::User;
 pub(crate) use agent::{Prepared, prepare as prepare_agent, watch_input};
 pub(crate) use joint_report::{RankLock, make as make_joint_report};
 pub(crate) use merger::{MERGER, serve_merger};
-pub(crate) use remote_shell::serve_if_started_as_remote_shell;
+pub(crate) use remote_shell::{serve_if_started_as_remote_shell, serve_if_started_as_ssh};
 pub(crate) use report_note::AgentPlace;
 pub(crate) use slurm_step::{STARTER, serve_starter};
 
@@ -131,11 +131,21 @@ impl NodeRun {
     /// they are not.
     pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
         let job = SlurmJob::here(&keep::own_variable);
-        let made = match batch::system(&keep::own_variable) {
+        let tracks_ssh = options.preparations.tracks_ssh();
+        let mut made = match batch::system(&keep::own_variable) {
             // See [`gpu_track_abi::mpi`].
             Some(system) if job.is_none() => Err(format!("in a job of {system} no agents can be started")),
             _ => Self::make(options, job),
         };
+        if let Ok(run) = &mut made
+            && tracks_ssh
+        {
+            let is_job = run.job.is_some();
+            let added = if is_job { Err("this is a batch job".to_owned()) } else { run.carriers.add_ssh() };
+            let _ = added.inspect_err(|why| {
+                console::message(format_args!("--nodes=all: what ssh starts is not tracked: {why}"));
+            });
+        }
         made.map_err(|problem| {
             if options.preparations.asks_for_nodes() {
                 console::message(format_args!("--nodes: only this node is tracked: {problem}"));
@@ -159,7 +169,8 @@ impl NodeRun {
         // Copied before the places of this node's report alone are noted.
         let report = options.report.clone();
         options.report.place_of_part = Some(json_in(&path.join(directory::report_name())));
-        options.report.other_nodes = OtherNodes::ByAgents { hindrances: carriers.hindrances() };
+        let offers_ssh = job.is_none() && !options.preparations.tracks_ssh();
+        options.report.other_nodes = OtherNodes::ByAgents { hindrances: carriers.hindrances(), offers_ssh };
         Ok(Self {
             id,
             path,
@@ -208,14 +219,14 @@ impl NodeRun {
         let entry =
             |(name, value): &(&str, OsString)| [name.as_bytes(), b"=", value.as_encoded_bytes()].concat();
         segment.set_nodes_environment(&variables.iter().map(entry).collect::<Vec<_>>());
-        if !command.first().is_some_and(|program| is_mpi_launcher(program.as_encoded_bytes())) {
-            return Vec::new();
+        let mut own = self.carriers.for_ssh(session.segment_path());
+        if command.first().is_some_and(|program| is_mpi_launcher(program.as_encoded_bytes())) {
+            own.extend(self.carriers.wanted(&variables));
         }
-        let wanted = self.carriers.wanted(&variables);
-        if !wanted.is_empty() {
+        if !own.is_empty() {
             segment.tell_of_nodes(NODES_BY_SSH);
         }
-        wanted
+        own
     }
 
     /// Tracks other nodes from now on if a program waits for that, and lets it go on as soon as agents are ready. Returns what the
@@ -356,7 +367,7 @@ impl Place {
         }
         let (directory, membership) = NodeDirectory::make(path, id)?;
         let is_agent = false;
-        let checked_in = directory.check_in(is_agent)?;
+        let checked_in = directory.check_in(is_agent, None)?;
         if report.files().next().is_some() {
             report_note::write(&directory, report)?;
         }

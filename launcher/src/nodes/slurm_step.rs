@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 
 use super::carriers::{or_else, program_of};
-use super::directory::{Absence, absence_script, host};
+use super::directory::{Absence, THIS_NODE, absence_script, host};
 use crate::process::signals;
 use crate::process::spawn::InheritedState;
 use crate::{console, trusted};
@@ -186,7 +186,7 @@ fn spawn(
     let (output, from_srun) = io::pipe()?;
     let nodes = job.nodes.to_string();
     let user = User::this();
-    let absence = absence_script(program_of(agent));
+    let absence = absence_script(THIS_NODE, program_of(agent));
     let mut starter = own_program::command(STARTER);
     starter.arg(segment).arg(trusted::program("srun", user)?);
     // The user's settings of steps are not for the step of the agents.

@@ -92,7 +92,8 @@ impl ExecArgs {
         let Program { words, behind } = program;
         let c_string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
         let named = words.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let program = c_string(behind.unwrap_or(named))?;
+        let in_path = in_own_path(named, &env);
+        let program = c_string(behind.or(in_path.as_deref()).unwrap_or(named))?;
         let args = words.iter().map(|arg| c_string(arg)).collect::<io::Result<Vec<_>>>()?;
         let env = env
             .into_iter()
@@ -119,6 +120,23 @@ impl ExecArgs {
         unsafe { libc::execvpe(self.program.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
         io::Error::last_os_error()
     }
+}
+
+/// The file of this program in the directory that the PATH of `env` has before the directories of this process's own PATH, along which
+/// exec looks. `None`: there is no such directory, or it has no such program.
+fn in_own_path(program: &OsStr, env: &Environment) -> Option<OsString> {
+    let (_, path) = env.iter().find(|(name, _)| name == "PATH")?;
+    let first = std::env::split_paths(path).next()?;
+    let is_own = std::env::var_os("PATH").is_none_or(|own| own != *path);
+    let file = first.join(program);
+    (is_own && !program.as_bytes().contains(&b'/') && file.is_file()).then(|| file.into_os_string())
+}
+
+/// Sets a variable.
+pub(crate) fn set(env: &mut Environment, name: impl Into<OsString>, value: OsString) {
+    let name = name.into();
+    env.retain(|(known, _)| *known != name);
+    env.push((name, value));
 }
 
 /// Starts the command as a child, and waits for its exec. `cgroup_procs`: the cgroup.procs of the cgroup that the child moves into. If
@@ -186,7 +204,16 @@ fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
 
 /// Replaces this process by the command, untracked. Returns only if that fails.
 pub(crate) fn become_command(program: Program, inherited: &InheritedState) -> io::Error {
-    match ExecArgs::new(program, std::env::vars_os().collect()) {
+    become_command_with(program, std::env::vars_os().collect(), inherited)
+}
+
+/// As [`become_command`], with this environment.
+pub(crate) fn become_command_with(
+    program: Program,
+    env: Environment,
+    inherited: &InheritedState,
+) -> io::Error {
+    match ExecArgs::new(program, env) {
         Ok(exec_args) => {
             inherited.restore();
             exec_args.exec()

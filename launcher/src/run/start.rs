@@ -145,7 +145,9 @@ fn start(
 ) -> Result<(Tracked, Started), StartError> {
     let mut env = session.environment(&options.command.words);
     if let Some(nodes) = nodes {
-        env.extend(nodes.begin(&session, &options.command.words, state.inherited));
+        for (name, value) in nodes.begin(&session, &options.command.words, state.inherited) {
+            spawn::set(&mut env, name, value);
+        }
     }
     let containers = Containers::prepare(&mut session, &mut env);
     session.subscribe(options);

@@ -16,6 +16,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -162,15 +163,50 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, user: User) -> Vec<Pa
     .collect()
 }
 
-/// Puts the library into the first of these directories that can hold it. A directory whose file system does not answer is skipped.
+/// Puts the library into the first of these directories that can hold it.
 ///
 /// # Errors
 /// If none can hold it. The error has the reason for each.
 fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFileError> {
+    let installed = in_first(directories, user, move |directory| install_or_leave_nothing(directory, user));
+    installed.map_err(|reasons| ShimFileError::new(&reasons, user))
+}
+
+/// Makes a link of this name to `program`, in a directory of its own beside the library. It stays there: processes that outlive a run
+/// have the directory in their PATH, and no other user may make it again. Returns that directory.
+///
+/// # Errors
+/// If no directory can hold it. The error has the reason for each.
+pub(crate) fn link_to(program: &Path, name: &str) -> Result<PathBuf, String> {
+    let user = User::this();
+    let mut hasher = DefaultHasher::new();
+    program.hash(&mut hasher);
+    let (own, target, name) =
+        (format!("{name}-{:016x}", hasher.finish()), program.to_owned(), name.to_owned());
+    let made = in_first(&candidates(|name| std::env::var_os(name), user), user, move |directory| {
+        let directory = make_private_directory(&make_private_directory(directory, user)?.join(&own), user)?;
+        if !is_taken_literally(&directory) {
+            return Err(Unfit::Path);
+        }
+        make_link(&target, &directory.join(&name))?;
+        Ok(directory)
+    });
+    made.map_err(|reasons| reasons.join("; "))
+}
+
+/// Does this work in the first of these directories that can have it. A directory whose file system does not answer is skipped.
+///
+/// # Errors
+/// If none can have it. The error has the reason for each.
+fn in_first<T: Send + 'static>(
+    directories: &[PathBuf],
+    user: User,
+    work: impl Fn(&Path) -> Result<T, Unfit> + Clone + Send + 'static,
+) -> Result<T, Vec<String>> {
     let mut reasons = Vec::new();
     for directory in directories {
-        let tried = directory.clone();
-        let work = move || install_or_leave_nothing(&tried, user);
+        let (tried, work) = (directory.clone(), work.clone());
+        let work = move || work(&tried);
         // A directory that a variable of the environment names may be on a file system that does not answer. Root's directories
         // are all fixed.
         let result = if user.is_root() || time_limit::is_on_disk(directory) {
@@ -179,11 +215,11 @@ fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFile
             time_limit::within(PATIENCE, work).unwrap_or(Err(Unfit::NoAnswer))
         };
         match result {
-            Ok(installed) => return Ok(installed),
+            Ok(made) => return Ok(made),
             Err(unfit) => reasons.push(format!("{}: {unfit}", directory.display())),
         }
     }
-    Err(ShimFileError::new(&reasons, user))
+    Err(reasons)
 }
 
 /// Puts the library into a directory. If that fails, and the directory was made for it, the directory is removed again.
@@ -211,7 +247,7 @@ fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let _lock = (is_first_today && shim.exists()).then(|| Lock::take(directory));
     write(&shim, user)?;
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
-    make_link(&name, &link)?;
+    make_link(Path::new(&name), &link)?;
     if is_first_today {
         old_shims::touch(&shim);
     }
@@ -253,8 +289,8 @@ fn write(path: &Path, user: User) -> Result<(), Unfit> {
 }
 
 /// Makes a symbolic link, unless it is there already.
-fn make_link(target: &str, link: &Path) -> Result<(), Unfit> {
-    if fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
+fn make_link(target: &Path, link: &Path) -> Result<(), Unfit> {
+    if fs::read_link(link).is_ok_and(|found| found == target) {
         return Ok(());
     }
     replace(link, |new| Ok(symlink(target, new)?))

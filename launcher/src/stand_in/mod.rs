@@ -59,9 +59,7 @@ struct Call {
 /// shell if the program can't be executed.
 pub(crate) fn serve_if_started_as_one() -> Option<ExitCode> {
     let line: Vec<OsString> = env::args_os().collect();
-    let executed = Path::new(OsStr::from_bytes(linux_execfn().to_bytes()));
-    // Where a script names this program in its first line, the script was executed. The kernel gives the name there as argv[0].
-    let (name, link) = stand_in(executed).or_else(|| stand_in(Path::new(line.first()?)))?;
+    let (name, link) = executed(&NAMES, &line)?;
     let Some(call) = Call::of(name, link.parent()?, line) else {
         console::error(format_args!("{name} runs a compiler: give its command line"));
         return Some(ExitCode::from(2));
@@ -83,17 +81,25 @@ pub(crate) fn serve_if_started_as_one() -> Option<ExitCode> {
     Some(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
+/// The stand-in with one of these names by which this process was started: its name, and its path from the root. `line`: the arguments
+/// of this process. `None`: it was started in another way.
+pub(crate) fn executed(names: &[&'static str], line: &[OsString]) -> Option<(&'static str, PathBuf)> {
+    let executed = Path::new(OsStr::from_bytes(linux_execfn().to_bytes()));
+    // Where a script names this program in its first line, the script was executed. The kernel gives the name there as argv[0].
+    stand_in(executed, names).or_else(|| stand_in(Path::new(line.first()?), names))
+}
+
 /// The stand-in at this path: its name, and its path from the root. `None`: there is none.
-fn stand_in(path: &Path) -> Option<(&'static str, PathBuf)> {
+fn stand_in(path: &Path, names: &[&'static str]) -> Option<(&'static str, PathBuf)> {
     let file = path.file_name()?;
-    let name = NAMES.into_iter().find(|name| file == *name)?;
+    let name = names.iter().copied().find(|name| file == *name)?;
     // A script can have such a name. Without /proc, the name has to do: the shell must run there, too.
     let own = Path::new("/proc/self/exe");
     (!own.exists() || are_same_file(own, path)).then_some((name, absolute(path).ok()?))
 }
 
 /// Whether both paths lead to one file.
-fn are_same_file(one: &Path, other: &Path) -> bool {
+pub(crate) fn are_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
     identity(one).is_some_and(|found| Some(found) == identity(other))
 }

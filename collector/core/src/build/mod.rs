@@ -252,6 +252,7 @@ fn coverage(inputs: &Inputs, containers: &containers::Found) -> Coverage {
         hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
         job: &Slurm(&inputs.host_info.allowed.slurm),
         joined: seen.joined,
+        has_agents: inputs.config.report.node_part.as_ref().is_some_and(|part| !part.is_agent),
     };
     let other_user = |(uid, processes): (&u32, &u64)| OtherUser { uid: *uid, processes: *processes };
     let unseen_ranks = inputs.run.ranks.unseen(&inputs.host_info.own_ranks);

@@ -196,6 +196,8 @@ pub enum OtherNodes {
     ByAgents {
         /// For daemons of MPI launchers: why no agent is started with them, as far as it is known.
         hindrances: Vec<(String, String)>,
+        /// With `--nodes=all`, agents would track what ssh starts on other nodes, too.
+        offers_ssh: bool,
     },
 }
 

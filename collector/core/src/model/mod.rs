@@ -40,6 +40,7 @@ pub mod run_end;
 pub mod run_limit;
 pub mod signal;
 pub mod sorting;
+pub mod ssh;
 pub mod stalls;
 pub mod style;
 pub mod thread_state;

@@ -52,7 +52,7 @@ fn how_to_track(config: &ReportConfig, programs: &[&str]) -> (String, &'static s
     match (&config.other_nodes, daemon) {
         _ if config.node_part.is_some() => (String::new(), ""),
         (OtherNodes::Impossible(problem), _) => (format!("; they could not be tracked: {problem}"), ""),
-        (OtherNodes::ByAgents { hindrances }, Some(_)) => {
+        (OtherNodes::ByAgents { hindrances, .. }, Some(_)) => {
             (hindrance(hindrances).unwrap_or_else(|| by_rank("mpirun")), "")
         }
         (OtherNodes::ByAgents { .. }, None) if is_by_srun => {
@@ -121,8 +121,11 @@ fn in_words(why: NotTracked) -> &'static str {
 }
 
 /// Warns of commands on other hosts. Programs such as pdsh run them on several, so the advice has a file (%h) for each host.
-pub(super) fn hosts(_: &Inputs, report: &Report) -> Option<String> {
+pub(super) fn hosts(inputs: &Inputs, report: &Report) -> Option<String> {
+    let offers_agents =
+        matches!(inputs.config.report.other_nodes, OtherNodes::ByAgents { offers_ssh: true, .. });
     started(report, ElsewhereKind::Host, "commands on other hosts by", |programs| match programs {
+        _ if offers_agents => "gpu-track-run --nodes=all tracks them there".to_owned(),
         [only] if *only != "ssh" => {
             "put gpu-track-run -o usage.%h.json before the command, so that it runs there".to_owned()
         }

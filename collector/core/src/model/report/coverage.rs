@@ -72,10 +72,10 @@ pub struct StartedElsewhere {
     pub target: Option<String>,
     /// How often, or how many unnamed nodes.
     pub count: u64,
-    /// Calls whose containers are in `containers`.
+    /// Calls whose containers are in `containers`, or that an agent of the run tracks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub followed: u64,
-    /// Those of `followed` whose processes are in the tree.
+    /// Those of `followed` whose processes are in the tree, or in the report of all nodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub in_tree: u64,
     /// Why others are not there.

@@ -3,9 +3,8 @@
 
 use super::arguments::{Options, Value, no_value_if_among, value_if_among};
 use super::containers;
-use crate::model::command::base_name;
-use crate::model::mpi_daemons::takes_value as ssh_takes_value;
 use crate::model::report::ElsewhereKind::{self, Container, Host, Job, Pod, Unit};
+use crate::model::ssh;
 
 /// What a call starts elsewhere.
 pub(super) struct Started<'a> {
@@ -62,7 +61,7 @@ fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
 
 /// Whether an option of ssh takes a value.
 fn ssh_option(name: &str) -> Value {
-    if ssh_takes_value(name) { Value::Next } else { Value::None }
+    if ssh::takes_value(name) { Value::Next } else { Value::None }
 }
 
 /// The host on which a call of ssh starts a command or a shell. `None`: the call only forwards ports, queries the client itself
@@ -72,25 +71,10 @@ fn host(args: &[String]) -> Option<Started<'_>> {
     let (host, rest) = before.operands.split_first()?;
     // Options can follow the host, too.
     let after = Options::parse(rest, ssh_option);
-    let starts_nothing = ["N", "W", "O", "Q", "G", "V", "s"];
-    if before.has_any(&starts_nothing) || after.has_any(&starts_nothing) || is_file_server(after.operands) {
-        return None;
-    }
-    let host = host.strip_prefix("ssh://").unwrap_or(host);
-    Some(Started { kind: Host, target: host.rsplit('@').next() })
-}
-
-/// Whether a remote command is the server side of a program that copies files.
-fn is_file_server(command: &[String]) -> bool {
-    let words = || command.iter().flat_map(|word| word.split_whitespace());
-    let has = |wanted: &[&str]| words().any(|word| wanted.contains(&base_name(word)));
-    // `docker system dial-stdio` connects a local docker with the daemon of the other host.
-    has(&["git-upload-pack", "git-receive-pack", "git-upload-archive"])
-        || has(&["git-lfs-authenticate", "git-lfs-transfer", "sftp-server", "svnserve", "dial-stdio"])
-        || (has(&["rsync"]) && has(&["--server"]))
-        || (has(&["scp"]) && has(&["-t", "-f"]))
-        || (has(&["hg", "borg", "unison", "rdiff-backup"])
-            && has(&["serve", "-server", "server", "--server"]))
+    let starts_nothing = &ssh::STARTING_NOTHING;
+    let is_other = before.has_any(starts_nothing) || after.has_any(starts_nothing);
+    (!is_other && !ssh::is_file_server(after.operands))
+        .then_some(Started { kind: Host, target: Some(ssh::host_name(host)) })
 }
 
 /// The hosts on which a call of pdsh, clush, pssh or a program like them starts a command. `None`: it starts none, as when it copies
@@ -212,6 +196,7 @@ mod tests {
             ("ssh n2", "Host n2"),
             ("ssh -p 22 -o BatchMode=yes me@n2 make -j4", "Host n2"),
             ("ssh n2 -t rsync -a a b", "Host n2"),
+            ("ssh ssh://me@n2:2222 make", "Host n2"),
             ("rsh n2 hostname", "Host n2"),
             ("pdsh -R ssh -w n[1-3] uptime", "Host n[1-3]"),
             ("clush -w n1,n2 uptime", "Host n1,n2"),

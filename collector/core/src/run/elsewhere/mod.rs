@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::command::{base_name, found};
 use crate::model::report::{ElsewhereKind, StartedElsewhere};
 use arguments::is_one_of;
+use clients::Started;
 use containers::ContainerCall;
 pub(crate) use nodes::Here;
 use nodes::RemoteStarts;
@@ -27,6 +28,8 @@ const MOST_ENTRIES: usize = 1000;
 const MOST_TARGET: usize = 100;
 /// The program that tracks what it starts elsewhere, so that the work is in a report of its own.
 const TRACKER: &str = "gpu-track-run";
+/// Its option where it is an agent of this run, whose report becomes a part of this one.
+const AGENT: &str = "--agent";
 
 /// The call of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +46,8 @@ pub(crate) struct Elsewhere {
     pub(crate) nodes: RemoteStarts,
     /// How many calls each entry stands for.
     clients: BTreeMap<ClientEntry, u64>,
+    /// Entries for which those of ssh stand: pdsh starts an ssh for each host, with an agent behind it.
+    by_ssh: Vec<ClientEntry>,
     /// The calls that have a daemon run containers, the first [`MOST_ENTRIES`] of them.
     containers: Vec<(ClientEntry, ContainerCall)>,
 }
@@ -54,6 +59,29 @@ struct ClientEntry {
     program: String,
     target: Option<String>,
     is_tracked: bool,
+    /// It is tracked by an agent of this run.
+    has_agent: bool,
+}
+
+impl ClientEntry {
+    fn new(program: &str, args: &[String], started: &Started) -> Self {
+        let target = started.target.filter(|target| *target != CUT);
+        let is_tracked = is_tracked(args);
+        Self {
+            kind: started.kind,
+            program: program.to_owned(),
+            target: target.map(|target| target.chars().take(MOST_TARGET).collect()),
+            is_tracked,
+            has_agent: is_tracked && words(args).any(|word| word == AGENT),
+        }
+    }
+
+    /// Whether both can be of one call. pdsh cuts the list of hosts in its own arguments at the commas, so /proc shows the first alone.
+    fn is_of_same_call(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|entry| entry.target.as_deref().unwrap_or_default());
+        let is_same = (self.kind, &self.program) == (other.kind, &other.program);
+        is_same && (own.starts_with(others) || others.starts_with(own))
+    }
 }
 
 /// Where the figures of a call's containers are.
@@ -79,14 +107,14 @@ impl Elsewhere {
         // Some arguments had no room in the record. If the others tell nothing, the program tells what is likely.
         let is_cut = args.last().is_some_and(|last| last == CUT);
         let started = clients::started(program, args).or_else(|| clients::likely(program).filter(|_| is_cut));
-        let Some(started) = started.filter(|_| !is_part_of_other(call)) else { return };
-        let target = started.target.filter(|target| *target != CUT);
-        let entry = ClientEntry {
-            kind: started.kind,
-            program: program.to_owned(),
-            target: target.map(|target| target.chars().take(MOST_TARGET).collect()),
-            is_tracked: is_tracked(args),
-        };
+        let Some(started) = started else { return };
+        let entry = ClientEntry::new(program, args, &started);
+        if entry.has_agent {
+            let other = entry_of_other(call).filter(|other| !self.by_ssh.contains(other));
+            self.by_ssh.extend(other.filter(|_| self.by_ssh.len() < MOST_ENTRIES));
+        } else if is_part_of_other(call) {
+            return;
+        }
         let has_room = self.clients.len() < MOST_ENTRIES || self.clients.contains_key(&entry);
         let entry = if has_room { entry } else { ClientEntry { target: None, ..entry } };
         *self.clients.entry(entry.clone()).or_default() += 1;
@@ -112,13 +140,21 @@ impl Elsewhere {
             ContainerPlace::Unseen(reason) => Some(reason.clone()),
             ContainerPlace::Listed | ContainerPlace::InTree => None,
         };
-        let of_clients = self.clients.iter().map(|(entry, count)| StartedElsewhere {
+        let has_agent = |entry: &ClientEntry| entry.has_agent && here.has_agents;
+        let of_agents = |entry, count: u64| if has_agent(entry) { count } else { 0 };
+        let own = self
+            .clients
+            .iter()
+            .filter(|(entry, _)| !self.by_ssh.iter().any(|other| other.is_of_same_call(entry)));
+        let of_clients = own.map(|(entry, count)| StartedElsewhere {
             kind: entry.kind,
             program: entry.program.clone(),
             target: entry.target.clone(),
             count: *count,
-            followed: calls_of(entry).filter(|place| reason_of(place).is_none()).count() as u64,
-            in_tree: calls_of(entry).filter(|place| **place == ContainerPlace::InTree).count() as u64,
+            followed: calls_of(entry).filter(|place| reason_of(place).is_none()).count() as u64
+                + of_agents(entry, *count),
+            in_tree: calls_of(entry).filter(|place| **place == ContainerPlace::InTree).count() as u64
+                + of_agents(entry, *count),
             reason: calls_of(entry).find_map(reason_of),
             is_tracked: entry.is_tracked,
         });
@@ -164,9 +200,14 @@ pub(crate) fn recorded_arguments(arguments: &[u8; ARGUMENT_BYTES]) -> Vec<String
 /// Whether the program that started a client stands for the client's call: it copies files, or is a client itself, such as pdsh or
 /// docker, which can use ssh.
 fn is_part_of_other(call: &ClientCall) -> bool {
-    program(&call.started_by).is_some_and(|(program, args)| {
-        is_one_of(program, clients::COPIES) || clients::started(program, args).is_some()
-    })
+    let copies = program(&call.started_by).is_some_and(|(program, _)| is_one_of(program, clients::COPIES));
+    copies || entry_of_other(call).is_some()
+}
+
+/// The entry of the client that started this one. `None`: it was started by another program.
+fn entry_of_other(call: &ClientCall) -> Option<ClientEntry> {
+    let (program, args) = program(&call.started_by)?;
+    Some(ClientEntry::new(program, args, &clients::started(program, args)?))
 }
 
 /// Whether these arguments start gpu-track-run elsewhere, whose report has what runs there.
@@ -197,11 +238,12 @@ mod tests {
         for (args, started_by) in calls {
             elsewhere.add(&ClientCall { args: words_of(args), started_by: words_of(started_by) }, (0, None));
         }
-        let here = Here { hostname: "n1", job: &Slurm(&BTreeMap::new()), joined: 0 };
+        let here = Here { hostname: "n1", job: &Slurm(&BTreeMap::new()), joined: 0, has_agents: true };
         let shown = |row: &StartedElsewhere| {
             let target = row.target.as_deref().unwrap_or("-");
             let tracked = if row.is_tracked { " tracked" } else { "" };
-            format!("{} {target} {}{tracked}", row.program, row.count)
+            let in_tree = if row.in_tree == row.count { " by an agent" } else { "" };
+            format!("{} {target} {}{tracked}{in_tree}", row.program, row.count)
         };
         elsewhere.list(&here, &[]).iter().map(shown).collect()
     }
@@ -233,6 +275,23 @@ mod tests {
         for parent in ["", "bash", "make git", "perl /usr/bin/parallel ssh", "perl parallel", "docker ps"] {
             assert_eq!(listed(&[("ssh n2 x", parent)]), ["ssh n2 1"], "{parent}");
         }
+    }
+
+    // Requirement: NODE-43
+    #[test]
+    fn call_with_an_agent_stands_for_the_client_that_started_it() {
+        let with_agent = |host: &str| format!("ssh -x {host} : gpu-track-run --agent; exec sh");
+        let (first, second) = (with_agent("me@n2"), with_agent("n3"));
+        let pdsh = "pdsh -w n2,n3 ./app";
+        let calls =
+            [(pdsh, "bash"), (first.as_str(), pdsh), (second.as_str(), pdsh), (second.as_str(), "sh")];
+        assert_eq!(listed(&calls), ["ssh n2 1 tracked by an agent", "ssh n3 2 tracked by an agent"]);
+        // pdsh has changed its arguments when the second one is read.
+        let calls = [("pdsh -w n2 n3 ./app", "bash"), (first.as_str(), pdsh)];
+        assert_eq!(listed(&calls), ["ssh n2 1 tracked by an agent"]);
+        // A pdsh whose ssh has no agent, and a gpu-track-run of the user's.
+        let calls = [(pdsh, "bash"), ("ssh n2 ./app", pdsh), ("ssh n4 gpu-track-run -- ./app", "")];
+        assert_eq!(listed(&calls), ["pdsh n2,n3 1", "ssh n4 1 tracked"]);
     }
 
     // Requirement: SEE-35

@@ -10,8 +10,9 @@ use super::{is_tracked, words};
 use crate::model::batch::{Job, node_list};
 use crate::model::command::base_name;
 use crate::model::host_name::short;
-use crate::model::mpi_daemons::{host_at, is_daemon};
+use crate::model::mpi_daemons::is_daemon;
 use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
+use crate::model::ssh::host_at;
 
 /// Maximum number of hosts of daemons, listed nodes and sruns that are kept.
 const MOST_NAMES: usize = 1000;
@@ -69,6 +70,8 @@ pub(crate) struct Here<'a> {
     pub(crate) job: &'a dyn Job,
     /// Processes that joined the run without being descendants, as tasks of srun on this machine do.
     pub(crate) joined: u64,
+    /// Other nodes are tracked, too, and this is the launcher's.
+    pub(crate) has_agents: bool,
 }
 
 impl Here<'_> {
@@ -203,7 +206,7 @@ mod tests {
             starts.add(base_name(program), args, "");
         }
         let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        starts.unseen(&Here { hostname: "n1.example.org", job: &Slurm(&slurm), joined })
+        starts.unseen(&Here { hostname: "n1.example.org", job: &Slurm(&slurm), joined, has_agents: false })
     }
 
     fn named(names: &[&str]) -> Option<Nodes> {
