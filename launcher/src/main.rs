@@ -43,8 +43,8 @@ fn main() -> ExitCode {
     own_stack::with_enough(serve_by_name)
 }
 
-/// Does what the name of this process says. That is the work of the companion command, a stand-in for a shell or for ssh, a helper of a run, or a
-/// launcher.
+/// Does what the name of this process says. That is the work of the companion command, a stand-in for a shell or for ssh, a helper of
+/// a run, or a launcher.
 fn serve_by_name() -> ExitCode {
     // First: any argument may be the shell's, also one that would name a helper.
     if let Some(status) = stand_in::serve_if_started_as_one() {

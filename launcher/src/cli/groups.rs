@@ -83,8 +83,9 @@ pub(super) struct TrackingArgs {
           allow_hyphen_values = true, value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
     trace_gpu: Option<AskedTrace>,
 
-    /// If something ends COMMAND (out of memory, a limit, a fatal signal), make a bundle of evidence in DIR: the report, the last minute
-    /// (TIME) sample by sample, what the kernel says of memory. "gpu-track report" shows it. There are 5 bundles (N) of 256M together (BYTES) at most
+    /// If something ends COMMAND (out of memory, a limit, a fatal signal), make a bundle of evidence in DIR: the report, the last
+    /// minute (TIME) sample by sample, what the kernel says of memory. "gpu-track report" shows it. There are 5 bundles (N) of 256M
+    /// together (BYTES) at most
     #[arg(long, value_name = "DIR[,keep=N][,max=BYTES][,tail=TIME]", value_hint = ValueHint::DirPath,
           value_parser = OsStringValueParser::new().try_map(|given| bundles(&given)))]
     record: Option<Bundles>,
@@ -103,9 +104,10 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something there;
-    /// with "all", also where ssh itself does, as for pdsh and GNU parallel. Behind srun or Open MPI's mpirun, make one report of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d,
-    /// which the nodes have to share [default: GPU_TRACK_NODES, or auto]
+    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something
+    /// there; with "all", also where ssh itself does, as for pdsh and GNU parallel. Behind srun or Open MPI's mpirun, make one report
+    /// of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes have to share [default:
+    /// GPU_TRACK_NODES, or auto]
     #[arg(long, value_name = "WHEN",
           value_parser = one_of(&NodesWhen::ALL, NodesWhen::name))]
     nodes: Option<NodesWhen>,

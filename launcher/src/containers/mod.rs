@@ -1,7 +1,8 @@
 //! `--containers`: programs in containers carry the shim, so that they count as those of the tree.
 //!
-//! Each client is told in its own way, by variables of the command: docker by DOCKER_HOST, which names the socket of a [`proxy`], [`podman`] by
-//! a configuration with a hook, and [`apptainer`] by what it is to bind. The files for that are in the [run's directory](RunDirectory).
+//! Each client is told in its own way, by variables of the command: docker by DOCKER_HOST, which names the socket of a [`proxy`],
+//! [`podman`] by a configuration with a hook, and [`apptainer`] by what it is to bind. The files for that are in the [run's
+//! directory](RunDirectory).
 
 mod apptainer;
 mod docker;

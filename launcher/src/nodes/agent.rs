@@ -1,5 +1,5 @@
-//! The agent: a launcher on another node. Its command is the daemon of an MPI launcher, or what ssh starts. In a step of Slurm it has no command, and
-//! lasts as long as the step has input.
+//! The agent: a launcher on another node. Its command is the daemon of an MPI launcher, or what ssh starts. In a step of Slurm it has
+//! no command, and lasts as long as the step has input.
 //!
 //! The agent writes nothing to stderr. If it can't do its work, it becomes the daemon.
 

@@ -229,8 +229,8 @@ impl NodeDirectory {
         &self.path
     }
 
-    /// Makes the empty file of this node's report. `host`: the name by which ssh was called to reach the node. Finds out how far this node's clock is ahead of the file server's, by which the
-    /// clocks of nodes can be compared.
+    /// Makes the empty file of this node's report. `host`: the name by which ssh was called to reach the node. Finds out how far this
+    /// node's clock is ahead of the file server's, by which the clocks of nodes can be compared.
     ///
     /// # Errors
     /// If the file can't be made.

@@ -185,9 +185,9 @@ impl NodeRun {
         })
     }
 
-    /// Prepares for the command, which is about to start. Has the shim tell the launcher before a program reaches another node. If the
-    /// command itself is srun, agents are started now, and waited for. Returns the variables that the command gets if it is an MPI launcher.
-    /// `inherited`: the signal state that srun gets back.
+    /// Prepares for the command, which is about to start. Has the shim tell the launcher before a program reaches another node. If
+    /// the command itself is srun, agents are started now, and waited for. Returns the variables that the command gets if it is an
+    /// MPI launcher. `inherited`: the signal state that srun gets back.
     pub(crate) fn begin(
         &mut self,
         session: &Session,

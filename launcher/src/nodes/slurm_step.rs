@@ -95,8 +95,8 @@ impl Drop for SlurmStep {
 }
 
 impl SlurmStep {
-    /// Starts an agent on each node of the job. Also returns the pid of the process that has started srun. `segment`: that of this node. `agent`: the command line of an agent. `inherited`: the
-    /// signal state that srun gets back.
+    /// Starts an agent on each node of the job. Also returns the pid of the process that has started srun. `segment`: that of this
+    /// node. `agent`: the command line of an agent. `inherited`: the signal state that srun gets back.
     ///
     /// # Errors
     /// If srun can't be started.

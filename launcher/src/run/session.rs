@@ -302,8 +302,8 @@ impl Session {
     }
 }
 
-/// Creates a directory for the session of this segment. Returns it and the path of the segment in it. If that fails, a warning in the report
-/// says that containers are not tracked.
+/// Creates a directory for the session of this segment. Returns it and the path of the segment in it. If that fails, a warning in the
+/// report says that containers are not tracked.
 fn with_directory(path: PathBuf, config: &mut Config) -> (Option<RunDirectory>, PathBuf) {
     match RunDirectory::create(&path) {
         Ok((directory, path)) => (Some(directory), path),

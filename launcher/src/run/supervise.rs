@@ -41,7 +41,8 @@ pub(crate) trait Account {
     fn messages(&self) -> &[Message];
     /// Tells the account what happens to the command.
     fn tell(&mut self, message: Message);
-    /// Whether this child of the launcher is not the run's: a collector, a proxy of docker, what starts agents, or a child from before this program's exec.
+    /// Whether this child of the launcher is not the run's: a collector, a proxy of docker, what starts agents, or a child from
+    /// before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
     /// A child for which [`Self::is_foreign`] holds has ended, with this pid and wait status.
     fn foreign_ended(&mut self, pid: u32, status: i32);

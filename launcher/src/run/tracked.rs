@@ -49,7 +49,8 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// Makes the account of a run. `nodes`: its part that is on other nodes. `main`: the command, which has just been started, if there is one.
+    /// Makes the account of a run. `nodes`: its part that is on other nodes. `main`: the command, which has just been started, if
+    /// there is one.
     pub(crate) fn new(
         session: Session,
         collector: Collector,
@@ -252,8 +253,8 @@ impl Account for Tracked {
         self.fallback.child_ended(ended, is_main);
     }
 
-    /// Tracks other nodes if a program is about to reach one. Sends the messages that found the collector's pipe full. Has the orders that have come carried out, and answers them. Does
-    /// the upkeep of the shim's file, and returns the time until it is due again.
+    /// Tracks other nodes if a program is about to reach one. Sends the messages that found the collector's pipe full. Has the orders
+    /// that have come carried out, and answers them. Does the upkeep of the shim's file, and returns the time until it is due again.
     fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration> {
         self.attend_nodes();
         if let Some(collector) = &mut self.collector {

@@ -1,5 +1,5 @@
-//! The posix_spawn family: repairs the environment, waits before a program that reaches other nodes, and writes SPAWN_FAILED for a child that could not exec. libc
-//! reaps that child without calling a wait function.
+//! The posix_spawn family: repairs the environment, waits before a program that reaches other nodes, and writes SPAWN_FAILED for a
+//! child that could not exec. libc reaps that child without calling a wait function.
 
 use core::ffi::{c_char, c_int};
 

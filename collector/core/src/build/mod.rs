@@ -42,7 +42,8 @@ use crate::run::elsewhere::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
-/// Builds the report of a run that is over, or of its time so far. If tracking could not begin, the report keeps only what the command's parent knows.
+/// Builds the report of a run that is over, or of its time so far. If tracking could not begin, the report keeps only what the
+/// command's parent knows.
 pub fn report(inputs: &Inputs) -> Report {
     // 1. Figures that several others are made of.
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;

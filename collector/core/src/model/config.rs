@@ -281,9 +281,9 @@ impl ReportConfig {
         self.targets.iter().filter_map(|target| target.output.file())
     }
 
-    /// Makes this the report of one of several nodes. The report of all nodes replaces it in its files, and is the only one for terminals
-    /// and pipes, where nothing can be replaced. It is also the only one that is kept. `clock_ahead_s`, `joined_s`: as in [`NodePart`]. Does
-    /// nothing if this was done before.
+    /// Makes this the report of one of several nodes. The report of all nodes replaces it in its files, and is the only one for
+    /// terminals and pipes, where nothing can be replaced. It is also the only one that is kept. `clock_ahead_s`, `joined_s`: as in
+    /// [`NodePart`]. Does nothing if this was done before.
     pub fn become_part(&mut self, clock_ahead_s: Option<f64>, joined_s: Option<f64>) {
         let Some(place) = self.place_of_part.take() else { return };
         let directory = place.output.file().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();

@@ -9,8 +9,8 @@ const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 /// A shell whose command was ended by a signal exits with the signal's number and this.
 const SHELL_SIGNALS: i32 = 128;
-/// A failure up to so long after an end by SIGTERM or SIGINT was its reason, microseconds. srun and mpirun end all ranks when one has failed. With
-/// MPI_Abort they do so before the rank that calls it is gone, and clocks of nodes differ.
+/// A failure up to so long after an end by SIGTERM or SIGINT was its reason, microseconds. srun and mpirun end all ranks when one has
+/// failed. With MPI_Abort they do so before the rank that calls it is gone, and clocks of nodes differ.
 const SIGTERM_LEAD_US: i64 = 1_000_000;
 /// The same for an end by SIGKILL. It is short: where the kernel killed a rank and this is not known, the others can fail soon after it,
 /// because their connection to it is lost.

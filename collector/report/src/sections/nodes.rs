@@ -184,8 +184,8 @@ fn ranks_here(report: &Report) -> Option<String> {
     Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), imbalance_of_ranks(report)?))
 }
 
-/// Makes the text `rank 3 on n2 failed first, with exit 3 at 1.10 s`. An exit that is the run's is left out. `None`: no rank and no node is known to have failed by itself, or
-/// the run succeeded.
+/// Makes the text `rank 3 on n2 failed first, with exit 3 at 1.10 s`. An exit that is the run's is left out. `None`: no rank and no
+/// node is known to have failed by itself, or the run succeeded.
 pub(super) fn first_failed(report: &Report, units: Units) -> Option<String> {
     let Failed { place, exit, at_s } = earliest_failed(report).filter(|failed| !is_sent(failed.exit))?;
     let how = match exit {

@@ -226,8 +226,8 @@ impl Page {
         lines
     }
 
-    /// Adds `! text`, or the text without the mark if its tone is plain, in at most `most_lines` lines. If the text is too long, adds its first sentence alone, cut if that is too
-    /// long.
+    /// Adds `! text`, or the text without the mark if its tone is plain, in at most `most_lines` lines. If the text is too long, adds
+    /// its first sentence alone, cut if that is too long.
     fn remark(&mut self, indent: usize, tone: Tone, text: &str, most_lines: usize) {
         let width = self.page_width() - indent - "! ".len();
         // About six columns of each line stay empty, because lines are broken between words.

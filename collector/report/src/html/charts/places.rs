@@ -145,7 +145,8 @@ impl PlaceQuantity<'_> {
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of [`MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing is known are left out. `nodes`: the largest first. `None`: all values are zero.
+    /// Draws a line for each of [`MAX_LINES`] nodes, and one for the mean of the others. Nodes of which nothing is known are left
+    /// out. `nodes`: the largest first. `None`: all values are zero.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, figure, .. } = self;
         let title = format!("{name} by node");
