@@ -59,9 +59,7 @@ struct gpu_track_header {
     uint64_t filtered, pad_filtered[7];
     char task_names[256];
     uint32_t task_baseline[7];
-    uint32_t nodes;
-    char nodes_environment[3072];
-    uint32_t pad_end[8];
+    uint32_t nodes, pad_end[8];
 };
 
 /* The live file: what a run does now. Map it read-only. Refuse it unless magic, version and the file's length are as above; then

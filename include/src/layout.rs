@@ -73,12 +73,6 @@ pub const NODES_ASKED: u32 = 3;
 /// [`Header::nodes`]: a process has told the launcher, and no process waits any more.
 pub const NODES_GIVEN_UP: u32 = 4;
 
-/// [`Header::nodes`]: an MPI launcher that gets [`Header::nodes_environment`] makes it [`NODES_BY_SSH`].
-pub const NODES_BY_MPI: u32 = 5;
-
-/// Bytes of [`Header::nodes_environment`].
-pub const NODES_ENVIRONMENT_BYTES: usize = 3072;
-
 /// A counter on a cache line of its own, so that writers and reader do not slow each other down.
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);
@@ -129,8 +123,6 @@ pub struct Header {
     /// Which programs reach other nodes, so that the launcher has to prepare for them, and whether one is about to start: `NODES_*`. A
     /// futex.
     pub nodes: AtomicU32,
-    /// Environment variables by which MPI launchers start agents, NAME=VALUE, each with a NUL after it; zeros after the last one.
-    pub nodes_environment: [AtomicU8; NODES_ENVIRONMENT_BYTES],
 }
 
 const _: () = {

@@ -127,7 +127,7 @@ mod tests {
         let header = offsets!(Header:
             magic abi_version record_words ring_capacity flags session_id launcher_pid launcher_pid_ns
             created_monotonic_ns created_realtime_ns state doorbell head tail dropped unreachable filtered task_names task_baseline
-            nodes nodes_environment
+            nodes
         );
         assert_eq!(c_struct("gpu_track_header"), header);
         let section = offsets!(live::Section: offset size entry_size capacity);

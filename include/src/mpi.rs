@@ -1,16 +1,13 @@
-//! Which environment variables MPI launchers get, so that they start agents on other nodes: see [`is_wanted`].
+//! Which environment variables MPI launchers get, so that they start agents on other nodes: see [`is_wanted`]. They never stand in the
+//! segment: any process of the tree can write it, also one that has dropped its privileges.
 
 use crate::path::file_name;
 
 /// The variable that tells the stand-in for ssh the command line of an agent.
 pub const AGENT: &str = "GPU_TRACK_AGENT";
 
-/// The most variables that a launcher gets.
-pub const MOST: usize = 5;
-
 /// Variables that batch systems set in each of their jobs, with commas between. Launchers of MPI can use any batch system to start
-/// daemons, and not all of these run a command line. This is no table, because pointers in a table would have to be relocated in every
-/// process that loads the shim.
+/// daemons, and not all of these run a command line.
 const OF_BATCH_JOBS: &str = "SLURM_JOB_ID,PBS_JOBID,LSB_JOBID,SGE_TASK_ID,_CONDOR_SLOT,FLUX_JOB_ID,FLUX_ENCLOSING_ID,\
                              OAR_JOB_ID,COBALT_JOBID,PJM_JOBID,LOADL_STEP_ID";
 /// Where one of these variables has another value than ssh, Hydra (MPICH) and Intel MPI reach nodes by another program.
@@ -18,8 +15,9 @@ const OTHER_LAUNCHERS: &str = "HYDRA_LAUNCHER,HYDRA_BOOTSTRAP,I_MPI_HYDRA_BOOTST
 
 /// Whether a program of this name or path is an MPI launcher, which starts ranks also on other nodes.
 pub fn is_mpi_launcher(program: &[u8]) -> bool {
-    let name = file_name(program);
-    name.starts_with(b"mpirun") || name.starts_with(b"mpiexec") || matches!(name, b"orterun" | b"prterun")
+    // Debian's names have the library after a dot.
+    let name = file_name(program).split(|byte| *byte == b'.').next();
+    matches!(name, Some(b"mpirun" | b"mpiexec" | b"orterun" | b"prterun"))
 }
 
 /// Whether an MPI launcher is to get the variable `name`. `arguments` gives the launcher's, and `value` the value of a variable of its
@@ -93,7 +91,7 @@ mod tests {
         for name in ["mpirun", "/opt/bin/mpiexec.hydra", "mpirun.openmpi", "orterun", "./prterun"] {
             assert!(is_mpi_launcher(name.as_bytes()), "{name}");
         }
-        for name in ["", "/opt/mpirun/app", "app", "srun", "mpicc"] {
+        for name in ["", "/opt/mpirun/app", "app", "srun", "mpicc", "mpirun_rsh", "mpirun-submit.sh"] {
             assert!(!is_mpi_launcher(name.as_bytes()), "{name}");
         }
     }

@@ -8,8 +8,6 @@
 //! Where the dynamic linker only lists the libraries of a program (ldd), the shim is left out, too: packagers take that list. So it is
 //! for QEMU, which hands LD_PRELOAD to a dynamic linker of another machine.
 //!
-//! An MPI launcher also gets the [variables](crate::mpi_environment) by which it starts agents on other nodes.
-//!
 //! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and used again. A new
 //! mapping each time would leak: a vfork child can't unmap it after a successful exec, so it would stay in the parent.
 
@@ -23,7 +21,6 @@ use gpu_track_abi::preload::{ENV_LIST, around_shim, shim_in, shows_preloaded};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 
 use crate::environment::{PRELOAD, SESSION, Text, environ};
-use crate::mpi_environment::Added;
 use crate::readable::strings;
 use crate::visibility::Visible;
 use crate::{state, sys};
@@ -51,8 +48,6 @@ struct Repair {
     adds_session: bool,
     /// `None`: LD_PRELOAD stays as it is.
     preload: Option<NewPreload>,
-    /// Variables that are added.
-    added: Added,
 }
 
 /// A new LD_PRELOAD entry.
@@ -112,12 +107,8 @@ impl Repair {
     /// the last one is in effect. `None`: a pointer in it leads nowhere, so it is left to the kernel, which fails with EFAULT.
     ///
     /// # Safety
-    /// As [`strings`], for `argv` and `environment`. The strings are read until the repaired environment has been used.
-    unsafe fn new(
-        argv: *const *const c_char,
-        environment: *const *const c_char,
-        mut wanted: Wanted,
-    ) -> Option<Self> {
+    /// As [`strings`]. The strings are read until the repaired environment has been used.
+    unsafe fn new(environment: *const *const c_char, mut wanted: Wanted) -> Option<Self> {
         let (mut entries, mut has_session, mut preload) = (0, false, None);
         // SAFETY: promised by the caller.
         for entry in unsafe { strings(environment) } {
@@ -136,27 +127,13 @@ impl Repair {
             Wanted::ShimAndSession => NewPreload::instead_of(preload),
             Wanted::SessionOnly | Wanted::NoShim => NewPreload::without_shim(preload),
         };
-        let added = match wanted {
-            // SAFETY: promised by the caller.
-            Wanted::ShimAndSession => unsafe { Added::new(argv, environment) },
-            Wanted::SessionOnly | Wanted::NoShim => Added::NONE,
-        };
-        Some(Self { entries, adds_session, preload, added })
+        Some(Self { entries, adds_session, preload })
     }
 
-    /// Whether the environment is as it should be.
-    fn is_needless(&self) -> bool {
-        !self.adds_session && self.preload.is_none() && self.added.is_empty()
-    }
-
-    /// The number of pointers in the new array: the old entries, two new ones, those of [`Added`], and the null.
-    fn pointers(&self) -> usize {
-        self.entries + 3 + self.added.entries().len()
-    }
-
-    /// The size of the new array and of the new LD_PRELOAD's text after it, bytes.
+    /// The size of the new array and of the new LD_PRELOAD's text after it, bytes. The array has room for the old entries, two
+    /// new ones, and the null.
     fn size(&self) -> usize {
-        let array = self.pointers() * size_of::<usize>();
+        let array = (self.entries + 3) * size_of::<usize>();
         array + self.preload.as_ref().map_or(0, NewPreload::size)
     }
 
@@ -175,12 +152,8 @@ impl Repair {
                 end.write(SESSION.as_ptr());
                 end = end.add(1);
             }
-            for entry in self.added.entries() {
-                end.write(*entry);
-                end = end.add(1);
-            }
             if let Some(preload) = &self.preload {
-                let text = array.add(self.pointers()).cast::<u8>();
+                let text = array.add(self.entries + 3).cast::<u8>();
                 preload.write(text);
                 match preload.replaces {
                     Some(index) => array.add(index).write(text.cast()),
@@ -228,12 +201,12 @@ pub(crate) unsafe fn with_repaired(
         (wanted, if is_reachable { None } else { Some(|header| &header.unreachable) })
     };
     // SAFETY: promised by the caller.
-    let Some(repair) = (unsafe { Repair::new(argv, environment, wanted) }) else { return call(environment) };
+    let Some(repair) = (unsafe { Repair::new(environment, wanted) }) else { return call(environment) };
     // Counted before the call, since a successful exec does not return. Taken back below if it fails.
     add(counter, 1);
     // SAFETY: the repair is for this environment.
     let result = unsafe {
-        if repair.is_needless() {
+        if !repair.adds_session && repair.preload.is_none() {
             call(environment)
         } else if repair.size() <= MAX_STACK_BYTES {
             on_stack(&repair, environment, call)
@@ -260,7 +233,7 @@ fn add(counter: Option<Counter>, number: u64) {
 /// makes the kept mapping large enough for it.
 pub(crate) fn prepare_for_filter() {
     // SAFETY: libc's environment.
-    let repair = unsafe { Repair::new(ptr::null(), environ, Wanted::NoShim) };
+    let repair = unsafe { Repair::new(environ, Wanted::NoShim) };
     if let Some(bytes) = repair.map(|repair| repair.size())
         && bytes > MAX_STACK_BYTES
         && let Some(mapping) = Mapping::take(bytes)

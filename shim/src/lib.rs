@@ -28,7 +28,6 @@ mod environment;
 mod gpu_library;
 mod hooks;
 mod identity;
-mod mpi_environment;
 mod next;
 mod overflow;
 mod proc_status;

@@ -33,8 +33,9 @@ fn daemon(script: &str) -> tempfile::TempDir {
 /// A run over several nodes, with such a daemon in PATH.
 fn over_nodes(script: &str, daemon: &Path) -> Tracked {
     let path = format!("{}:{}", daemon.display(), std::env::var("PATH").unwrap());
-    tracked(["sh", "-c", script])
-        .with(move |command| command.env("PATH", path).env_remove("OMPI_MCA_orte_launch_agent"))
+    tracked(["sh", "-c", script]).with(move |command| {
+        command.env("PATH", path).env("GPU_TRACK_NODES", "auto").env_remove("OMPI_MCA_orte_launch_agent")
+    })
 }
 
 fn files(report: &Value) -> (u64, u64) {
@@ -276,12 +277,12 @@ fn run_that_is_refused_leaves_the_directory_of_the_one_that_goes_on() {
 /// Other programs could hand the variables on to a job that they submit.
 // Requirement: NODE-66
 #[test]
-fn only_mpi_launchers_get_what_starts_agents_and_not_in_a_job() {
+fn only_an_mpi_launcher_gets_what_starts_agents_unless_it_is_asked_for() {
     let directory = daemon("exit 0");
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
-    let has_variables = |command: &str, variables: &'static [(&str, &str)]| {
+    let has_variables = |command: &[&str], variables: &'static [(&str, &str)]| {
         let path = path.clone();
-        let run = tracked(command.split(' ')).with(move |command| {
+        let run = tracked(command.iter().copied()).with(move |command| {
             command.env_remove("OMPI_MCA_orte_launch_agent").env("PATH", path).envs(variables.iter().copied())
         });
         let run = run.run();
@@ -289,21 +290,20 @@ fn only_mpi_launchers_get_what_starts_agents_and_not_in_a_job() {
         let names = ["OMPI_MCA_orte_launch_agent=", "HYDRA_LAUNCHER_EXEC=", "GPU_TRACK_AGENT="];
         names.map(|name| run.stdout.contains(&format!("\n{name}")))
     };
-    for name in ["mpirun", "mpiexec.hydra", "prterun", "app"] {
+    for name in ["mpirun", "mpiexec.hydra", "prterun", "app", "mpirun_rsh"] {
         let program = directory.path().join(name);
         fs::write(&program, "#!/bin/sh\nenv\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let is_launcher = name != "app";
-        // The command itself, and a program that it starts.
-        for command in [name.to_owned(), format!("timeout 60 {name}"), format!("env -u NOTHING {name}")] {
-            assert_eq!(has_variables(&command, &[]), [is_launcher; 3], "{command}");
-            assert_eq!(has_variables(&command, &[("GPU_TRACK_NODES", "off")]), [false; 3], "{command}");
-            assert_eq!(has_variables(&command, &[("SGE_TASK_ID", "1")]), [false; 3], "{command}");
+        let is_launcher = !["app", "mpirun_rsh"].contains(&name);
+        for command in [&[name][..], &["timeout", "60", name]] {
+            assert_eq!(has_variables(command, &[]), [is_launcher; 3], "{command:?}");
+            assert_eq!(has_variables(command, &[("GPU_TRACK_NODES", "auto")]), [true; 3], "{command:?}");
+            assert_eq!(has_variables(command, &[("GPU_TRACK_NODES", "off")]), [false; 3], "{command:?}");
+            assert_eq!(has_variables(command, &[("OAR_JOB_ID", "1")]), [false; 3], "{command:?}");
             let by_rsh = &[("HYDRA_LAUNCHER", "rsh")];
-            assert_eq!(has_variables(&command, by_rsh), [is_launcher, false, false], "{command}");
+            assert_eq!(has_variables(command, by_rsh), [is_launcher, false, false], "{command:?}");
         }
-        // A job that the run has submitted.
-        assert_eq!(has_variables(&format!("env PBS_JOBID=7 {name}"), &[]), [false; 3], "{name}");
+        assert_eq!(has_variables(&["sh", "-c", &format!("{name}; :")], &[]), [false; 3], "{name}");
     }
 }
 

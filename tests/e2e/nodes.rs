@@ -53,7 +53,7 @@ fn ssh_for_other_purposes_is_no_node() {
 fn summary_says_what_tracks_other_nodes_and_asks_for_no_memory() {
     let run = tracked(["bash", "-c", &fake("ssh", "n2 'orted -mca x'")]).only_options(&["--hints"]).run();
     let shown = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    let advice = "Not in this report: 1 other node (n2); mpirun gpu-track-run -o usage.%r.json -- ./app makes a report of each rank.";
+    let advice = "Not in this report: 1 other node (n2); gpu-track-run --nodes=auto -- CMD tracks all nodes.";
     assert!(shown.contains(advice), "{}", run.stderr);
     assert!(
         shown.contains("not known: what orted started elsewhere") && !shown.contains("--mem"),

@@ -105,7 +105,7 @@ pub(super) struct TrackingArgs {
     disable_logs: bool,
 
     /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something
-    /// there; with "all", also where ssh itself does, as for pdsh and GNU parallel. Behind srun or Open MPI's mpirun, make one report
+    /// there (over ssh, without this option, only if COMMAND is mpirun or mpiexec); with "all", also where ssh itself does, as for pdsh and GNU parallel. Behind srun or Open MPI's mpirun, make one report
     /// of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes have to share [default:
     /// GPU_TRACK_NODES, or auto]
     #[arg(long, value_name = "WHEN",

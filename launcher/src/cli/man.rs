@@ -70,7 +70,7 @@ GPU_TRACK_NODES
 
 HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, HYDRA_LAUNCHER, \
 HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP
-Set for MPI launchers that run (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes: see --nodes. \
+Set for COMMAND if it is an MPI launcher, or by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes: see --nodes. \
 Where one of the seven is set already, it stays.
 
 GPU_TRACK_AGENT
@@ -78,7 +78,7 @@ Set with these four: what starts an agent on another node. With --nodes=all, set
 that reads it; it is not set for what ssh starts.
 
 OAR_JOB_ID, COBALT_JOBID, PJM_JOBID, LOADL_STEP_ID
-Where one of these or another batch job's id is set, MPI launchers get none of these five.
+Where one of these or another batch job's id is set, none of these five is set.
 
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
 Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.

@@ -1,5 +1,4 @@
-//! The environment variables that make MPI launchers start agents on other nodes. The shim adds them to the environment of each MPI
-//! launcher, and this program to that of a command that is one: [`is_wanted`] says when.
+//! The environment variables that make MPI launchers start agents on other nodes: [`is_wanted`] says when.
 //!
 //! - Open MPI 4 and 5 take the whole command of a daemon from a variable, and run it by a shell on the node.
 //! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: this program is [a stand-in](super::remote_shell).
@@ -73,24 +72,20 @@ impl Carriers {
         })
     }
 
-    /// The variables for an MPI launcher. `segment`: that of this node. Ranks that Hydra starts on another node have the environment of
-    /// this one, so the agent there makes its segment under the same name.
-    pub(super) fn variables(&self, segment: &Path) -> Vec<(&'static str, OsString)> {
+    /// The variables for the command by which MPI launchers start agents, as far as [they are wanted](is_wanted). `segment`: that of this
+    /// node. Ranks that Hydra starts on another node have the environment of this one, so the agent there makes its segment under the same
+    /// name.
+    pub(super) fn wanted(&self, segment: &Path) -> Environment {
         let agent = self.agent(None);
         let daemon = |(name, daemon)| (name, daemon_command(&agent, &self.directory, daemon).into());
-        let mut variables: Vec<_> = DAEMON_COMMANDS.into_iter().map(daemon).collect();
+        let mut variables: Vec<(&str, OsString)> = DAEMON_COMMANDS.into_iter().map(daemon).collect();
         if is_plain(&segment.to_string_lossy()) {
             variables.extend(REMOTE_SHELLS.into_iter().map(|name| (name, self.program.clone().into())));
             variables.push((AGENT, self.agent(Some(segment)).into()));
         }
-        variables
-    }
-
-    /// Those of the [variables](Self::variables) that the command gets itself, which is an MPI launcher.
-    pub(super) fn wanted(&self, variables: &[(&'static str, OsString)]) -> Environment {
         let is_wanted = |name: &str| is_wanted(name.as_bytes(), || self.arguments(), |name| self.value(name));
-        let wanted = variables.iter().filter(|(name, _)| is_wanted(name));
-        wanted.map(|(name, value)| ((*name).into(), value.clone())).collect()
+        let wanted = variables.into_iter().filter(|(name, _)| is_wanted(name));
+        wanted.map(|(name, value)| (name.into(), value)).collect()
     }
 
     /// The value of a variable in the launcher's environment.

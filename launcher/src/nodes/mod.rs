@@ -129,12 +129,20 @@ struct Joined {
 impl NodeRun {
     /// Prepares to track other nodes. Notes in `options` where this node's report goes in that case, or why they can't be tracked. `None`:
     /// they are not.
+    ///
+    /// Where the user has not asked for it, only an MPI launcher that is the command itself gets the variables that start agents: other
+    /// programs could hand them on to jobs that they submit, where Open MPI would start no daemon.
     pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
         let job = SlurmJob::here(&keep::own_variable);
         let tracks_ssh = options.preparations.tracks_ssh();
+        let is_asked = options.preparations.asks_for_nodes();
         let mut made = match batch::system(&keep::own_variable) {
             // See [`gpu_track_abi::mpi`].
             Some(system) if job.is_none() => Err(format!("in a job of {system} no agents can be started")),
+            None if !is_asked && !starts_by_mpi(&options.command.words) => {
+                options.report.other_nodes = OtherNodes::OnRequest;
+                return None;
+            }
             _ => Self::make(options, job),
         };
         if let Ok(run) = &mut made
@@ -147,7 +155,7 @@ impl NodeRun {
             });
         }
         made.map_err(|problem| {
-            if options.preparations.asks_for_nodes() {
+            if is_asked {
                 console::message(format_args!("--nodes: only this node is tracked: {problem}"));
             }
             options.report.other_nodes = OtherNodes::Impossible(problem);
@@ -196,7 +204,7 @@ impl NodeRun {
     ) -> Environment {
         self.inherited = Some(inherited);
         if self.job.is_none() {
-            return self.begin_with_ssh(session, command);
+            return self.begin_with_ssh(session);
         }
         if program_name(command) != Some(OsStr::new("srun")) {
             session.segment().tell_of_nodes(NODES_BY_SRUN);
@@ -213,20 +221,15 @@ impl NodeRun {
     }
 
     /// As [`Self::begin`], where MPI launchers start daemons by ssh.
-    fn begin_with_ssh(&self, session: &Session, command: &[OsString]) -> Environment {
-        let segment = session.segment();
-        let variables = self.carriers.variables(session.segment_path());
-        let entry =
-            |(name, value): &(&str, OsString)| [name.as_bytes(), b"=", value.as_encoded_bytes()].concat();
-        segment.set_nodes_environment(&variables.iter().map(entry).collect::<Vec<_>>());
-        let mut own = self.carriers.for_ssh(session.segment_path());
-        if command.first().is_some_and(|program| is_mpi_launcher(program.as_encoded_bytes())) {
-            own.extend(self.carriers.wanted(&variables));
+    fn begin_with_ssh(&self, session: &Session) -> Environment {
+        let mut variables = self.carriers.wanted(session.segment_path());
+        // Both have the variable of the agent, with the same value.
+        variables.extend(self.carriers.for_ssh(session.segment_path()));
+        // There are none if a run around this one starts agents.
+        if !variables.is_empty() {
+            session.segment().tell_of_nodes(NODES_BY_SSH);
         }
-        if !own.is_empty() {
-            segment.tell_of_nodes(NODES_BY_SSH);
-        }
-        own
+        variables
     }
 
     /// Tracks other nodes from now on if a program waits for that, and lets it go on as soon as agents are ready. Returns what the
@@ -378,6 +381,16 @@ impl Place {
 /// The base name of a command's program.
 fn program_name(words: &[OsString]) -> Option<&OsStr> {
     Path::new(words.first()?).file_name()
+}
+
+/// Whether a command is an MPI launcher, also behind a program that only starts it in a certain way.
+fn starts_by_mpi(words: &[OsString]) -> bool {
+    /// Such programs.
+    const WRAPPERS: [&str; 9] =
+        ["env", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "numactl", "taskset"];
+    let is_wrapped = program_name(words).is_some_and(|name| WRAPPERS.iter().any(|known| name == *known));
+    let is_launcher = |word: &OsString| is_mpi_launcher(word.as_encoded_bytes());
+    words.first().is_some_and(is_launcher) || (is_wrapped && words.iter().any(is_launcher))
 }
 
 /// The target of a node's report: this file, in JSON.

@@ -5,9 +5,7 @@ use core::ffi::c_char;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use gpu_track_abi::client::reaches_nodes;
-use gpu_track_abi::layout::{
-    Header, NODES_ASKED, NODES_BY_MPI, NODES_BY_SRUN, NODES_BY_SSH, NODES_GIVEN_UP, NODES_NONE,
-};
+use gpu_track_abi::layout::{Header, NODES_ASKED, NODES_BY_SRUN, NODES_BY_SSH, NODES_GIVEN_UP, NODES_NONE};
 
 use crate::environment::Text;
 use crate::readable::strings;
@@ -18,7 +16,7 @@ const PATIENCE_NS: u64 = 500_000_000;
 
 /// Whether the launcher of a session is to be told of programs that reach other nodes, or was just told.
 pub(super) fn is_told() -> bool {
-    state::sessions().any(|header| !matches!(header.nodes.load(Acquire), NODES_NONE | NODES_BY_MPI))
+    state::sessions().any(|header| header.nodes.load(Acquire) != NODES_NONE)
 }
 
 /// Tells the launcher that a program is about to start with these arguments, if that reaches other nodes, and waits until it is

@@ -192,6 +192,8 @@ pub enum OtherNodes {
     Off,
     /// That is not possible: a line for the user says why.
     Impossible(String),
+    /// The user has not asked for them, and the command is no MPI launcher, and in no job of Slurm.
+    OnRequest,
     /// By agents.
     ByAgents {
         /// For daemons of MPI launchers: why no agent is started with them, as far as it is known.

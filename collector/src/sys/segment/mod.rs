@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gpu_track_abi::layout::{
-    FILE_SIZE, HEADER_SIZE, Header, MAGIC, NODES_ASKED, NODES_BY_MPI, NODES_GIVEN_UP, NODES_NONE,
-    RING_CAPACITY, RING_SIZE, SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
+    FILE_SIZE, HEADER_SIZE, Header, MAGIC, NODES_ASKED, NODES_GIVEN_UP, NODES_NONE, RING_CAPACITY, RING_SIZE,
+    SLOT_SIZE, STATE_CLOSED, STATE_OPEN,
 };
 use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
@@ -299,22 +299,8 @@ impl Segment {
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
-    /// Has MPI launchers of the tree get these variables, NAME=VALUE, by which they start agents, and has the first of them set
-    /// `NODES_BY_SSH`. Returns whether there is room for the variables. To be called before the command starts.
-    pub fn set_nodes_environment(&self, variables: &[Vec<u8>]) -> bool {
-        let to = &self.header().nodes_environment;
-        let bytes = variables.iter().flat_map(|variable| variable.iter().chain(&[0]));
-        // One NUL more ends the list.
-        if bytes.clone().count() >= to.len() {
-            return false;
-        }
-        to.iter().zip(bytes).for_each(|(to, byte)| to.store(*byte, Ordering::Relaxed));
-        self.tell_of_nodes(NODES_BY_MPI);
-        true
-    }
-
-    /// Has processes tell the launcher before the first program that reaches other nodes `by` a certain way: `NODES_BY_SRUN`,
-    /// `NODES_BY_SSH`, or `NODES_BY_MPI`.
+    /// Has processes tell the launcher before the first program that reaches other nodes `by` a certain way: `NODES_BY_SRUN` or
+    /// `NODES_BY_SSH`.
     pub fn tell_of_nodes(&self, by: u32) {
         self.header().nodes.store(by, Ordering::Release);
     }

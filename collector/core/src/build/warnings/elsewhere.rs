@@ -55,7 +55,10 @@ fn how_to_track(config: &ReportConfig, programs: &[&str]) -> (String, &'static s
         (OtherNodes::ByAgents { hindrances, .. }, Some(_)) => {
             (hindrance(hindrances).unwrap_or_else(|| by_rank("mpirun")), "")
         }
-        (OtherNodes::ByAgents { .. }, None) if is_by_srun => {
+        (OtherNodes::OnRequest, Some(_)) => {
+            ("; gpu-track-run --nodes=auto -- CMD tracks all nodes".to_owned(), "")
+        }
+        (OtherNodes::OnRequest | OtherNodes::ByAgents { .. }, None) if is_by_srun => {
             (by_rank("srun"), " In a job (salloc, sbatch), gpu-track-run tracks all nodes.")
         }
         _ => (by_rank(if is_by_srun { "srun" } else { "mpirun" }), ""),
@@ -122,8 +125,10 @@ fn in_words(why: NotTracked) -> &'static str {
 
 /// Warns of commands on other hosts. Programs such as pdsh run them on several, so the advice has a file (%h) for each host.
 pub(super) fn hosts(inputs: &Inputs, report: &Report) -> Option<String> {
-    let offers_agents =
-        matches!(inputs.config.report.other_nodes, OtherNodes::ByAgents { offers_ssh: true, .. });
+    let offers_agents = matches!(
+        inputs.config.report.other_nodes,
+        OtherNodes::OnRequest | OtherNodes::ByAgents { offers_ssh: true, .. }
+    );
     started(report, ElsewhereKind::Host, "commands on other hosts by", |programs| match programs {
         _ if offers_agents => "gpu-track-run --nodes=all tracks them there".to_owned(),
         [only] if *only != "ssh" => {
