@@ -23,7 +23,6 @@ pub mod client;
 pub mod fixed_text;
 pub mod layout;
 pub mod live;
-pub mod mpi;
 pub mod overflow;
 pub mod path;
 pub mod preload;

@@ -3,8 +3,9 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf, absolute};
 
 use gpu_track_collector::safe_path::{Unsafe, User};
@@ -53,6 +54,12 @@ pub(crate) fn program_in(
         let that = if user.is_root() { " that root alone can replace" } else { "" };
         io::Error::new(ErrorKind::NotFound, format!("PATH has no {name}{that}"))
     })
+}
+
+/// Whether this is a file of this user's. One that another user puts there counts as none.
+pub(crate) fn is_own_file(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// A program's path without links, if it can be executed, and no other user than `user` and root can replace it.

@@ -17,8 +17,8 @@ use crate::support::{installed, or_skip, wait_until};
 /// Starts a daemon as Open MPI does on another node, and ends with its status.
 const START_DAEMON: &str = "mpirun";
 
-/// A directory with a daemon of Open MPI's name, which does this, an mpirun that starts it on another node, and an ssh that stays on this
-/// node.
+/// A directory with a daemon of Open MPI's name, which does this. Its mpirun starts the daemon on another node, and its ssh stays on this
+/// one.
 fn daemon(script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mpirun = "exec ssh $(uname -n) \"$(echo \"$OMPI_MCA_orte_launch_agent\" | sed \"$CHANGE\") a 'b c'\"";
@@ -307,6 +307,25 @@ fn only_an_mpi_launcher_gets_what_starts_agents_unless_it_is_asked_for() {
     }
 }
 
+/// Terminals are for the report of all nodes, which the launcher makes.
+// Requirement: NODE-67
+#[test]
+fn summary_of_this_node_comes_where_the_launcher_is_killed_and_no_file_is_named() {
+    let daemon = daemon("/bin/true");
+    let state = tempfile::tempdir().unwrap();
+    let home = state.path().to_owned();
+    let running = over_nodes("mpirun; kill -9 $PPID", daemon.path())
+        .only_options(&[])
+        .with(move |command| command.env("XDG_STATE_HOME", home).env("GPU_TRACK_KEEP", "1"))
+        .leaves_processes()
+        .start();
+    let kept =
+        || fs::read_dir(state.path().join("gpu-track")).ok()?.flatten().find(|entry| entry.path().is_file());
+    wait_until("the kept report", || kept().is_some());
+    let run = running.wait();
+    assert_eq!(run.stderr.matches("ENDED, exit status unknown").count(), 1, "{}", run.stderr);
+}
+
 // Requirement: NODE-66
 #[test]
 fn run_on_one_node_has_no_directory_and_the_first_agent_makes_one() {
@@ -336,7 +355,7 @@ fn run_goes_on_where_other_nodes_cannot_be_tracked() {
     assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(3), 1), "{}", run.stderr);
     assert!(run.stderr.contains("only this node is tracked"), "{}", run.stderr);
     assert!(report.exists());
-    // A path that a shell would split. Only who has asked for other nodes is told at once.
+    // A path that a shell would split. A user who has asked for other nodes is told at once.
     let blank = directory.path().join("a b.json");
     let launcher = daemon.path().join("mpirun");
     fs::write(&launcher, "#!/bin/bash\n(exec -a ssh sh -c 'sleep 1' n7 'orted x'); exit 3\n").unwrap();

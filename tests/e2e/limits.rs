@@ -30,7 +30,7 @@ fn ulimits_and_slurm_variables_are_reported() {
 }
 
 /// Variables that batch systems set in their jobs.
-const JOB_VARIABLES: [(&str, &str); 7] = [
+const JOB_VARIABLES: [(&str, &str); 11] = [
     ("SLURM_JOB_ID", "slurm"),
     ("PBS_JOBID", "pbs"),
     ("LSB_JOBID", "lsf"),
@@ -38,6 +38,10 @@ const JOB_VARIABLES: [(&str, &str); 7] = [
     ("_CONDOR_SLOT", "htcondor"),
     ("FLUX_JOB_ID", "flux"),
     ("FLUX_ENCLOSING_ID", "flux"),
+    ("OAR_JOB_ID", "oar"),
+    ("COBALT_JOBID", "cobalt"),
+    ("PJM_JOBID", "pjm"),
+    ("LOADL_STEP_ID", "loadleveler"),
 ];
 
 /// Removes what says that this is a batch job.

@@ -264,6 +264,12 @@ fn command_runs_as_without_us_where_slurm_starts_no_agents() {
     let run = in_job("echo out; exit 3", refuses.path(), &report).run();
     let line = "gpu-track-run: --nodes: Slurm starts no agents: error: Invalid job id specified\n";
     assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "out\n", line));
+    // What has started srun is no process of the run.
+    let commands = of_node(&report, false).unwrap()["processes"]["by_command"].clone();
+    assert!(
+        !commands.to_string().contains("gpu-track") && !commands.to_string().contains("unseen"),
+        "{commands}"
+    );
     // A step that Slurm never starts delays the command by 2 s.
     let waits = with_srun("cat");
     let run = in_job("echo out; exit 3", waits.path(), &report).run();

@@ -240,7 +240,7 @@ fn root_takes_no_agent_from_an_environment_that_its_run_has_not_made() {
     running.wait_for_output("end\n: gpu-track-run --agent;\n");
     let output = fs::read_to_string(running.path("stdout")).unwrap();
     let [path, agent] = output.lines().take(2).collect::<Vec<_>>()[..] else { panic!("{output}") };
-    // As root's `su -m` has it from another user, who knows of root's run.
+    // Another user who knows of root's run can set the variable for a shell of root's (`su -m`).
     let mut other = Command::new("sh");
     other.args(["-c", "exec ssh n2 ls"]).env("PATH", path).env("GPU_TRACK_AGENT", agent);
     assert_eq!(String::from_utf8(other.output().unwrap().stdout).unwrap(), "ls\n");

@@ -161,22 +161,25 @@ impl Session {
 
     /// Obeys a message about other nodes: the report can become that of one of several nodes.
     fn note_nodes(&mut self, message: Message) {
-        if !matches!(message, Message::NodesJoin { .. } | Message::NodesStayAway) {
+        let is_about_nodes = matches!(
+            message,
+            Message::NodesJoin { .. } | Message::NodesReady { .. } | Message::NodesStayAway
+        );
+        if !is_about_nodes {
             return;
         }
-        let alone = self.config.report.clone();
+        let before = self.config.report.clone();
         self.config.note_nodes(message);
-        // A message that was obeyed before changes nothing.
-        if self.config.report.place_of_part.is_some() || alone.place_of_part.is_none() {
-            return;
+        // Told again, the message changes nothing.
+        if before.place_of_part.is_some() && self.config.report.place_of_part.is_none() {
+            self.sinks.set_report_config(&self.config.report);
+            self.alone = Some(before);
+            // The launcher's node gets a report among those of the others.
+            if !self.run.tree.alive().is_empty() {
+                self.next_interim_ns = 0;
+            }
         }
-        self.alone = Some(alone);
-        self.sinks.set_report_config(&self.config.report);
         recover::note(&self.checkpoint.state(), &self.config, &self.host);
-        // The launcher's node gets a report among those of the others.
-        if !self.run.tree.alive().is_empty() {
-            self.next_interim_ns = 0;
-        }
     }
 
     /// If the launcher is gone, takes back what only the report of all nodes was to have: terminals and pipes, and the place where

@@ -50,7 +50,7 @@ impl Told {
                 run.apply_now(Observation::AlertCommandFailed { alert, epoch, at_ns, failure });
             }
             // The session itself obeys it.
-            Message::NodesJoin { .. } | Message::NodesStayAway => {}
+            Message::NodesJoin { .. } | Message::NodesReady { .. } | Message::NodesStayAway => {}
             Message::Cancelled => self.is_cancelled = true,
             Message::Ended {
                 status,

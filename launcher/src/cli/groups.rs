@@ -104,10 +104,10 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track other nodes, too, where srun in a Slurm job, or Open MPI, MPICH or Intel MPI over ssh starts something
-    /// there (over ssh, without this option, only if COMMAND is mpirun or mpiexec); with "all", also where ssh itself does, as for pdsh and GNU parallel. Behind srun or Open MPI's mpirun, make one report
-    /// of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes have to share [default:
-    /// GPU_TRACK_NODES, or auto]
+    /// With "auto", track other nodes, too: where srun starts something in a Slurm job, and where Open MPI, MPICH or Intel MPI do over
+    /// ssh. Over ssh, without this option, COMMAND has to be mpirun or mpiexec. "all" adds what ssh itself starts, as for pdsh and GNU
+    /// parallel. Behind srun or Open MPI's mpirun, one report of all ranks is made. With -o FILE, the reports of the nodes or ranks are
+    /// in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES, or auto]
     #[arg(long, value_name = "WHEN",
           value_parser = one_of(&NodesWhen::ALL, NodesWhen::name))]
     nodes: Option<NodesWhen>,

@@ -62,7 +62,7 @@ What is not known is not set.
 GPU_TRACK_KEEP
 How many reports are kept for --last, wherever the run is; 0: none.
 
-CI, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT
+CI, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT, OAR_JOB_ID, COBALT_JOBID, PJM_JOBID, LOADL_STEP_ID
 Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.
 
 GPU_TRACK_NODES
@@ -76,9 +76,6 @@ Where one of the seven is set already, it stays.
 GPU_TRACK_AGENT
 Set with these four: what starts an agent on another node. With --nodes=all, set for COMMAND, whose PATH has a directory first with the ssh \
 that reads it; it is not set for what ssh starts.
-
-OAR_JOB_ID, COBALT_JOBID, PJM_JOBID, LOADL_STEP_ID
-Where one of these or another batch job's id is set, none of these five is set.
 
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
 Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.
@@ -228,12 +225,11 @@ mod tests {
     use super::*;
 
     /// Directories of the source code that reads variables in a user's run, and the Python module.
-    const SOURCES: [&str; 7] = [
+    const SOURCES: [&str; 6] = [
         "launcher/src",
         "collector/src",
         "collector/core/src",
         "shim/src",
-        "include/src/mpi.rs",
         "include/src/rank.rs",
         "include/src/task.rs",
     ];
@@ -241,7 +237,7 @@ mod tests {
     /// Names in capitals that are no variables of a user's run: of PCI devices, of the build, and of tests.
     const NO_VARIABLES: [&str; 5] = ["PCI_", "CARGO_", "GPU_TRACK_SHIM_", "GPU_TRACK_TEST_", "PROPTEST_"];
     /// What the names of several variables begin with.
-    const PREFIXES: [&str; 3] = ["SLURM_", "OMPI_", "PRTE_"];
+    const PREFIX: &str = "SLURM_";
     /// Variables without an underscore, by which the others are found.
     const SHORT: [&str; 8] = ["CI", "HOME", "PATH", "RANK", "TMPDIR", "LANG", "TERM", "COLUMNS"];
     /// Those of the Python module. A column of `gpu-track watch` has the name of one.
@@ -264,7 +260,7 @@ mod tests {
         (is_source && !is_other).then(|| fs::read_to_string(path).unwrap()).into_iter().collect()
     }
 
-    /// The variables that a source file names in a string of their own, or in one with commas between.
+    /// The variables that a source file names in a string of their own.
     fn variables<'a>(source: &'a str, short: &[&str]) -> impl Iterator<Item = &'a str> {
         let is_name = |text: &&str| {
             let is_upper =
@@ -273,14 +269,9 @@ mod tests {
                 && text.bytes().any(|byte| byte.is_ascii_uppercase());
             (is_upper && is_long) || text.contains("_MCA_") || short.contains(text)
         };
-        let is_no_variable = |name: &&str| {
-            PREFIXES.contains(name) || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix))
-        };
-        let listed = move |text: &'a str| {
-            let names: Vec<&str> = text.split(',').map(|name| name.trim_matches(['\\', '\n', ' '])).collect();
-            if names.iter().all(is_name) { names } else { Vec::new() }
-        };
-        source.split('"').flat_map(listed).filter(move |name| !is_no_variable(name))
+        let is_no_variable =
+            |name: &&str| *name == PREFIX || NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+        source.split('"').filter(is_name).filter(move |name| !is_no_variable(name))
     }
 
     /// The root of the repository.

@@ -4,9 +4,7 @@
 //! The agent writes nothing to stderr. If it can't do its work, it becomes the daemon.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +19,7 @@ use crate::cli::{AgentSpec, Options};
 use crate::companion::gpu_list;
 use crate::process::spawn::{self, InheritedState};
 use crate::process::{end_watch, signals};
+use crate::trusted;
 
 /// What becomes of this process.
 pub(crate) enum Prepared {
@@ -50,7 +49,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
     }
     let has_command = !options.command.words.is_empty();
     // If the segment is there, the launcher or another agent tracks this node.
-    let is_tracked = spec.segment.as_ref().is_some_and(|segment| is_own_file(segment));
+    let is_tracked = spec.segment.as_ref().is_some_and(|segment| trusted::is_own_file(segment));
     let is_late = !has_command && is_input_over();
     let checked_in = if is_tracked || is_late { None } else { check_in(&spec) };
     let Some((CheckedIn { file, part }, place, is_left)) = checked_in else {
@@ -68,12 +67,6 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
     options.diagnosis.agent = Some(AgentSpec { left: is_left.then_some(file), ..spec });
     options.report.node_part = Some(part);
     Ok(Prepared::Goes(place))
-}
-
-/// Whether this is a file of this user's. A file that another user puts there must not keep the node from being tracked.
-pub(super) fn is_own_file(path: &Path) -> bool {
-    let found = fs::symlink_metadata(path);
-    found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Makes the file of this node's report: in the directory that the nodes share, where the agent gets a place, or else in this user's state

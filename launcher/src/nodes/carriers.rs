@@ -1,4 +1,8 @@
-//! The environment variables that make MPI launchers start agents on other nodes: [`is_wanted`] says when.
+//! The environment variables that make MPI launchers start agents on other nodes. A variable that the user has set stays, and with it the
+//! user's own way of starting daemons.
+//!
+//! They are in the environment of the command, and not in the segment for the shim to add. Any process of the tree can write the segment,
+//! also one that has dropped its privileges.
 //!
 //! - Open MPI 4 and 5 take the whole command of a daemon from a variable, and run it by a shell on the node.
 //! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: this program is [a stand-in](super::remote_shell).
@@ -8,14 +12,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gpu_track_abi::mpi::{AGENT, OtherWay, is_wanted, other_way};
 use gpu_track_collector::model::mpi_daemons::DAEMONS;
 
+use super::agent_options;
 use super::directory::{THIS_NODE, note_absence_script};
-use super::{agent_options, remote_shell};
 use crate::cli::{AgentSpec, Options, is_plain};
 use crate::process::spawn::Environment;
 
@@ -24,8 +26,18 @@ const DAEMON_COMMANDS: [(&str, &str); 2] =
     [("OMPI_MCA_orte_launch_agent", "orted"), ("PRTE_MCA_prte_launch_agent", "prted")];
 /// Variables of Hydra and Intel MPI with the program that reaches a node.
 const REMOTE_SHELLS: [&str; 2] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"];
+/// Where one of these variables is set, or one of the options is given, with another value than ssh, Hydra reaches nodes by another
+/// program.
+const OTHER_LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP"];
+const OTHER_LAUNCHER_OPTIONS: [&str; 4] = ["-launcher", "--launcher", "-bootstrap", "--bootstrap"];
+/// Options that have the program that reaches a node in place of [`REMOTE_SHELLS`].
+const REMOTE_SHELL_OPTIONS: [&str; 4] =
+    ["-launcher-exec", "--launcher-exec", "-bootstrap-exec", "--bootstrap-exec"];
 /// The program by which Hydra reaches nodes where nothing else is said.
 pub(super) const SSH: &str = "ssh";
+/// The variable that tells the stand-in for ssh the command line of an agent.
+pub(super) const ENV_AGENT: &str = "GPU_TRACK_AGENT";
+
 /// What makes MPI launchers start agents.
 pub(super) struct Carriers {
     program: PathBuf,
@@ -33,8 +45,8 @@ pub(super) struct Carriers {
     options: String,
     id: u64,
     directory: PathBuf,
-    /// The launcher's environment.
-    environment: Environment,
+    /// Why Hydra does not start daemons by the stand-in for ssh. `None`: it does, as far as is known.
+    no_stand_in: Option<String>,
     /// The PATH of the command with the stand-in for ssh. `None`: what ssh starts is not tracked.
     path_with_ssh: Option<OsString>,
     /// The command, in which options of MPI launchers can be.
@@ -66,56 +78,37 @@ impl Carriers {
             options: words.join(" "),
             id,
             directory: directory.to_owned(),
-            environment: env::vars_os().collect(),
+            no_stand_in: other_launcher(&options.command.words),
             path_with_ssh: None,
             command: options.command.words.clone(),
         })
     }
 
-    /// The variables for the command by which MPI launchers start agents, as far as [they are wanted](is_wanted). `segment`: that of this
-    /// node. Ranks that Hydra starts on another node have the environment of this one, so the agent there makes its segment under the same
-    /// name.
-    pub(super) fn wanted(&self, segment: &Path) -> Environment {
+    /// The variables for the command. `segment`: that of this node. Ranks that Hydra starts on another node have the environment of this
+    /// one, so the agent there makes its segment under the same name.
+    pub(super) fn environment(&self, segment: &Path) -> Environment {
         let agent = self.agent(None);
-        let daemon = |(name, daemon)| (name, daemon_command(&agent, &self.directory, daemon).into());
-        let mut variables: Vec<(&str, OsString)> = DAEMON_COMMANDS.into_iter().map(daemon).collect();
-        if is_plain(&segment.to_string_lossy()) {
-            variables.extend(REMOTE_SHELLS.into_iter().map(|name| (name, self.program.clone().into())));
-            variables.push((AGENT, self.agent(Some(segment)).into()));
+        let daemons = DAEMON_COMMANDS.into_iter().filter(|(name, _)| is_free(name));
+        let command = |daemon| daemon_command(&agent, &self.directory, daemon).into();
+        let mut variables: Environment =
+            daemons.map(|(name, daemon)| (name.into(), command(daemon))).collect();
+        // If a run around this one has set GPU_TRACK_AGENT, the others stay, too: they belong together.
+        if !is_free(ENV_AGENT) || !is_plain(&segment.to_string_lossy()) {
+            return variables;
         }
-        let is_wanted = |name: &str| is_wanted(name.as_bytes(), || self.arguments(), |name| self.value(name));
-        let wanted = variables.into_iter().filter(|(name, _)| is_wanted(name));
-        wanted.map(|(name, value)| (name.into(), value)).collect()
-    }
-
-    /// The value of a variable in the launcher's environment.
-    fn value(&self, name: &[u8]) -> Option<&[u8]> {
-        let found = self.environment.iter().find(|(known, _)| known.as_bytes() == name);
-        found.map(|(_, value)| value.as_bytes())
-    }
-
-    /// The words of the command.
-    fn arguments(&self) -> impl Iterator<Item = &[u8]> {
-        self.command.iter().map(|word| word.as_bytes())
-    }
-
-    /// What the command itself gets where what ssh starts is tracked. `segment`: that of this node.
-    pub(super) fn for_ssh(&self, segment: &Path) -> Environment {
-        let path = self.path_with_ssh.as_ref().filter(|_| is_plain(&segment.to_string_lossy()));
-        let agent = || (AGENT.into(), self.agent(Some(segment)).into());
-        path.map_or_else(Vec::new, |path| vec![("PATH".into(), path.clone()), agent()])
-    }
-
-    /// Prepares to track what ssh starts on other nodes.
-    ///
-    /// # Errors
-    /// If that is not possible. The error is a line for the user.
-    pub(super) fn add_ssh(&mut self) -> Result<(), String> {
-        if self.value(AGENT.as_bytes()).is_some() {
-            return Err(format!("{AGENT} is set, by a run around this one"));
+        let before = variables.len();
+        let shells = REMOTE_SHELLS.into_iter().filter(|name| self.no_stand_in.is_none() && is_free(name));
+        variables.extend(shells.map(|name| (name.into(), self.program.clone().into())));
+        variables.extend(self.path_with_ssh.clone().map(|path| ("PATH".into(), path)));
+        if variables.len() > before {
+            variables.push((ENV_AGENT.into(), self.agent(Some(segment)).into()));
         }
-        self.path_with_ssh = Some(remote_shell::path_with_stand_in(&self.program)?);
-        Ok(())
+        variables
+    }
+
+    /// Has the command's programs start agents by ssh, too. `path`: the command's PATH, with the stand-in for ssh.
+    pub(super) fn add_ssh(&mut self, path: OsString) {
+        self.path_with_ssh = Some(path);
     }
 
     /// Says for each daemon of an MPI launcher why no agent is started with it, as far as that is known.
@@ -126,24 +119,17 @@ impl Carriers {
 
     /// Says why the MPI launcher that starts this daemon on another node starts no agent there. `None`: that is not known.
     pub(super) fn hindrance(&self, daemon: &str) -> Option<String> {
-        let value = |name: &[u8]| self.value(name);
-        let is_set = |name: &str| value(name.as_bytes()).is_some();
         let is_given = |word: &OsString| {
             word == "orte_launch_agent" || word == "prte_launch_agent" || word == "--launch-agent"
         };
         if let Some((name, _)) = DAEMON_COMMANDS.iter().find(|(_, of)| *of == daemon) {
             let option = self.command.iter().find(|word| is_given(word)).map(|word| word.to_string_lossy());
             let option = option.map(|option| format!("{option} is given"));
-            return if is_set(name) { Some(format!("{name} is set")) } else { option };
+            return if is_free(name) { option } else { Some(format!("{name} is set")) };
         }
         let shell = if daemon == "hydra_bstrap_proxy" { REMOTE_SHELLS[1] } else { REMOTE_SHELLS[0] };
-        match other_way(self.arguments(), value) {
-            Some(OtherWay::Variable(name)) => Some(format!("{name} is set")),
-            Some(OtherWay::Option(option)) => Some(format!("{} is given", String::from_utf8_lossy(option))),
-            None if is_set(shell) => Some(format!("{shell} is set")),
-            None if is_set(AGENT) => Some(format!("{AGENT} is set, by a run around this one")),
-            None => None,
-        }
+        let is_set = || !is_free(shell);
+        self.no_stand_in.clone().or_else(|| is_set().then(|| format!("{shell} is set"))).or_else(agent_is_set)
     }
 
     /// The path of the program that runs as an agent.
@@ -162,6 +148,32 @@ impl Carriers {
         };
         format!("{} --agent {spec} {}", self.program.display(), self.options)
     }
+}
+
+/// Whether this variable is not set.
+fn is_free(name: &str) -> bool {
+    env::var_os(name).is_none()
+}
+
+/// Says that a run around this one starts agents. `None`: there is none.
+pub(super) fn agent_is_set() -> Option<String> {
+    (!is_free(ENV_AGENT)).then(|| format!("{ENV_AGENT} is set, by a run around this one"))
+}
+
+/// Says why Hydra may reach nodes by another program than ssh, or by an ssh of the user's. `None`: nothing shows that.
+fn other_launcher(command: &[OsString]) -> Option<String> {
+    let is_other = |value: &OsString| value != SSH;
+    let variable = OTHER_LAUNCHERS.iter().find(|name| env::var_os(name).as_ref().is_some_and(is_other));
+    if let Some(name) = variable {
+        return Some(format!("{name} is set"));
+    }
+    let mut words_with_next = command.iter().zip(command.iter().skip(1).map(Some).chain([None]));
+    let is_one_of = |word: &OsString, options: &[&str]| options.iter().any(|option| word == option);
+    let by_option = words_with_next.find(|(word, value)| {
+        is_one_of(word, &REMOTE_SHELL_OPTIONS)
+            || (is_one_of(word, &OTHER_LAUNCHER_OPTIONS) && value.is_none_or(is_other))
+    });
+    by_option.map(|(word, _)| format!("{} is given", word.to_string_lossy()))
 }
 
 /// Makes a line of shell that becomes this agent with this daemon as its command. If the agent's program is missing or of another
@@ -289,6 +301,22 @@ mod tests {
             assert!(output.stderr.is_empty(), "{output:?}");
             let note = run.path().join(format!("{}.{kind}", super::super::directory::host()));
             assert!(note.is_dir(), "{kind}");
+        }
+    }
+
+    // Requirement: NODE-38
+    #[test]
+    fn another_way_to_nodes_than_ssh_is_known_by_its_option() {
+        let said = |line: &str| other_launcher(&parsed(&format!("gpu-track-run -- {line}")).command.words);
+        for line in ["mpirun -launcher ssh ./app", "mpirun -n 2 ./app", "mpirun"] {
+            assert_eq!(said(line), None, "{line}");
+        }
+        for (line, option) in [
+            ("mpirun -launcher rsh ./app", "-launcher"),
+            ("mpirun --bootstrap", "--bootstrap"),
+            ("mpirun -launcher ssh -launcher-exec /opt/ssh ./app", "-launcher-exec"),
+        ] {
+            assert_eq!(said(line), Some(format!("{option} is given")), "{line}");
         }
     }
 }

@@ -18,14 +18,14 @@ use gpu_track_collector::safe_path::User;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::report_note::NOTE;
-
 /// The file with the run's id, in hexadecimal.
 const MARK: &str = "run";
 /// Bytes of a mark: 16 digits and a newline.
 const MARK_BYTES: u64 = 17;
 /// A new mark is written under this name, and then renamed to [`MARK`]. So a mark is whole at any moment.
 const NEW_MARK: &str = ".run";
+/// The note of [how the report of all nodes is made](super::report_note).
+pub(super) const NOTE: &str = ".report";
 /// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
 /// What follows the name of a node on which no agent could run, as [`absence_script`] writes it.
@@ -251,7 +251,7 @@ impl NodeDirectory {
             _ => None,
         };
         let directory = Some(self.path.to_string_lossy().into_owned());
-        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s, joined_s: None, directory } })
+        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s, ready_s: None, directory } })
     }
 
     /// Makes the empty file of a rank's report. Returns the file, and the prefix that the names of all reports of its run have: the run's
@@ -428,6 +428,13 @@ mod tests {
         set_mode(parent.path(), 0o700);
         again.remove();
         assert!(!path.exists());
+        // A pipe with the lock's name keeps nobody waiting.
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(MARK), "0000000000000009\n").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path.join(LOCK), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        assert!(NodeDirectory::make(&path, 1).is_err());
+        assert!(NodeDirectory::open(&path, 9).unwrap().member().is_none());
         let users = parent.path().join("users.d");
         fs::create_dir(&users).unwrap();
         fs::write(users.join("thesis.json"), "").unwrap();

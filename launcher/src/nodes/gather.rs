@@ -108,7 +108,18 @@ impl NodeRun {
     /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     /// Does nothing if no other node was tracked.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
-        let Stage::Joined(mut joined) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+        let mut joined = match std::mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Joined(joined) => joined,
+            Stage::Joining(made) if made.is_finished() => {
+                // The run was over before a program reached another node.
+                if let Ok(Ok(place)) = made.join() {
+                    place.directory.remove();
+                }
+                return;
+            }
+            // A file system that does not answer may still make the directory.
+            Stage::Alone | Stage::Joining(_) | Stage::Failed => return,
+        };
         // What the agents of Slurm have told is taken before the wait, which ends their step.
         let told = joined.step.as_ref().map(SlurmStep::told);
         let reports = joined.wait_for_others(signals);

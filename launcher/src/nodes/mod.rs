@@ -31,13 +31,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gpu_track_abi::layout::{NODES_BY_SRUN, NODES_BY_SSH};
-use gpu_track_abi::mpi::is_mpi_launcher;
-use gpu_track_collector::clock;
 use gpu_track_collector::model::batch;
 use gpu_track_collector::model::config::{Message, OtherNodes, ReportConfig, ReportTarget};
 use gpu_track_collector::model::style::Output;
 use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
+use gpu_track_collector::{Segment, clock};
 
 pub(crate) use agent::{Prepared, prepare as prepare_agent, watch_input};
 pub(crate) use joint_report::{RankLock, make as make_joint_report};
@@ -48,7 +47,6 @@ pub(crate) use slurm_step::{STARTER, serve_starter};
 
 use crate::cli::Options;
 use crate::process::spawn::{Environment, InheritedState};
-use crate::run::session::Session;
 use crate::{console, keep};
 use carriers::Carriers;
 use directory::{CheckedIn, Membership, NodeDirectory};
@@ -88,16 +86,15 @@ pub(crate) struct NodeRun {
     /// The process that has started Slurm's agents, until it has been reaped.
     starter: Option<u32>,
     /// What the account of the run is still to be told.
-    message: Option<Message>,
+    messages: Vec<Message>,
 }
 
 /// How far a run is that may track other nodes.
 enum Stage {
     /// No program has reached another node.
     Alone,
-    /// One is about to, and a thread makes the directory: its file system may be slow. The time is that of the program's word,
-    /// CLOCK_MONOTONIC nanoseconds; `None`: the command itself is that program.
-    Joining(JoinHandle<io::Result<Place>>, Option<u64>),
+    /// One is about to, and a thread makes the directory: its file system may be slow.
+    Joining(JoinHandle<io::Result<Place>>),
     /// Other nodes are tracked.
     Joined(Joined),
     /// They can't be tracked.
@@ -137,7 +134,7 @@ impl NodeRun {
         let tracks_ssh = options.preparations.tracks_ssh();
         let is_asked = options.preparations.asks_for_nodes();
         let mut made = match batch::system(&keep::own_variable) {
-            // See [`gpu_track_abi::mpi`].
+            // Launchers of MPI can use any batch system to start daemons, and not all of these run a command line.
             Some(system) if job.is_none() => Err(format!("in a job of {system} no agents can be started")),
             None if !is_asked && !starts_by_mpi(&options.command.words) => {
                 options.report.other_nodes = OtherNodes::OnRequest;
@@ -148,9 +145,7 @@ impl NodeRun {
         if let Ok(run) = &mut made
             && tracks_ssh
         {
-            let is_job = run.job.is_some();
-            let added = if is_job { Err("this is a batch job".to_owned()) } else { run.carriers.add_ssh() };
-            let _ = added.inspect_err(|why| {
+            let _ = run.add_ssh().inspect_err(|why| {
                 console::message(format_args!("--nodes=all: what ssh starts is not tracked: {why}"));
             });
         }
@@ -189,29 +184,49 @@ impl NodeRun {
             report,
             stage: Stage::Alone,
             starter: None,
-            message: None,
+            messages: Vec::new(),
         })
     }
 
+    /// Has the command's programs start agents by ssh, too.
+    ///
+    /// # Errors
+    /// If that is not possible. The error is a line for the user.
+    fn add_ssh(&mut self) -> Result<(), String> {
+        if self.job.is_some() {
+            return Err("this is a batch job".to_owned());
+        }
+        if let Some(why) = carriers::agent_is_set() {
+            return Err(why);
+        }
+        self.carriers.add_ssh(remote_shell::path_with_stand_in(self.carriers.program())?);
+        Ok(())
+    }
+
     /// Prepares for the command, which is about to start. Has the shim tell the launcher before a program reaches another node. If
-    /// the command itself is srun, agents are started now, and waited for. Returns the variables that the command gets if it is an
-    /// MPI launcher. `inherited`: the signal state that srun gets back.
+    /// the command itself is srun, agents are started now, and waited for. Returns the variables for the command by which its programs
+    /// start agents. `inherited`: the signal state that srun gets back.
     pub(crate) fn begin(
         &mut self,
-        session: &Session,
+        segment: &Segment,
         command: &[OsString],
         inherited: InheritedState,
     ) -> Environment {
         self.inherited = Some(inherited);
         if self.job.is_none() {
-            return self.begin_with_ssh(session);
+            let variables = self.carriers.environment(segment.named().path());
+            // There are none if a run around this one starts agents.
+            if !variables.is_empty() {
+                segment.tell_of_nodes(NODES_BY_SSH);
+            }
+            return variables;
         }
         if program_name(command) != Some(OsStr::new("srun")) {
-            session.segment().tell_of_nodes(NODES_BY_SRUN);
+            segment.tell_of_nodes(NODES_BY_SRUN);
             return Vec::new();
         }
-        self.join(None);
-        self.end_joining(session);
+        self.join();
+        self.end_joining(segment);
         if let Some(step) = self.step_mut()
             && let Err(problem) = step.await_ready()
         {
@@ -220,42 +235,31 @@ impl NodeRun {
         Vec::new()
     }
 
-    /// As [`Self::begin`], where MPI launchers start daemons by ssh.
-    fn begin_with_ssh(&self, session: &Session) -> Environment {
-        let mut variables = self.carriers.wanted(session.segment_path());
-        // Both have the variable of the agent, with the same value.
-        variables.extend(self.carriers.for_ssh(session.segment_path()));
-        // There are none if a run around this one starts agents.
-        if !variables.is_empty() {
-            session.segment().tell_of_nodes(NODES_BY_SSH);
-        }
-        variables
-    }
-
     /// Tracks other nodes from now on if a program waits for that, and lets it go on as soon as agents are ready. Returns what the
     /// account of the run is to be told.
-    pub(crate) fn attend(&mut self, session: &Session) -> Option<Message> {
+    pub(crate) fn attend(&mut self, segment: &Segment) -> Vec<Message> {
         match &mut self.stage {
-            Stage::Alone if session.segment().is_told_of_nodes() => self.join(Some(clock::monotonic_ns())),
-            Stage::Joining(made, _) if made.is_finished() => {
-                self.end_joining(session);
-                self.end_wait(session);
+            Stage::Alone if segment.is_told_of_nodes() => self.join(),
+            Stage::Joining(made) if made.is_finished() => {
+                self.end_joining(segment);
+                self.end_wait(segment);
             }
             Stage::Joined(Joined { step: Some(step), .. }) if step.is_awaited() => {
                 if let Err(problem) = step.look() {
                     self.has_no_step(problem);
                 }
-                self.end_wait(session);
+                self.end_wait(segment);
             }
             _ => {}
         }
-        self.message.take()
+        std::mem::take(&mut self.messages)
     }
 
     /// Lets the program go on that waits, unless agents are still awaited.
-    fn end_wait(&mut self, session: &Session) {
-        if !self.step_mut().is_some_and(|step| step.is_awaited()) {
-            session.segment().end_wait_for_nodes();
+    fn end_wait(&mut self, segment: &Segment) {
+        let is_awaited = self.step_mut().map(|step| step.is_awaited());
+        if is_awaited != Some(true) && segment.end_wait_for_nodes() && is_awaited.is_some() {
+            self.messages.push(Message::NodesReady { at_ns: clock::monotonic_ns() });
         }
     }
 
@@ -276,12 +280,10 @@ impl NodeRun {
 
     /// Has the report of all nodes so far made if that is due. Returns the time until this or [`Self::attend`] is due again; `None`: it has
     /// no time.
-    pub(crate) fn merge_if_due(&mut self, session: &Session) -> Option<Duration> {
+    pub(crate) fn merge_if_due(&mut self, segment: &Path) -> Option<Duration> {
         match &mut self.stage {
             Stage::Joining(..) => Some(LOOK_INTERVAL),
-            Stage::Joined(joined) => {
-                joined.merger.as_mut()?.attend(session.segment_path(), joined.directory.path())
-            }
+            Stage::Joined(joined) => joined.merger.as_mut()?.attend(segment, joined.directory.path()),
             Stage::Alone | Stage::Failed => None,
         }
     }
@@ -303,13 +305,13 @@ impl NodeRun {
         joined.step.as_mut()
     }
 
-    /// Begins to make the directory of the nodes' reports. `at_ns`: see [`Stage::Joining`].
-    fn join(&mut self, at_ns: Option<u64>) {
+    /// Begins to make the directory of the nodes' reports.
+    fn join(&mut self) {
         let (path, id, is_temporary) = (self.path.clone(), self.id, self.is_temporary);
         let report = self.report.clone();
         let make = move || Place::make(&path, id, is_temporary, &report);
         match thread::Builder::new().spawn(make) {
-            Ok(made) => self.stage = Stage::Joining(made, at_ns),
+            Ok(made) => self.stage = Stage::Joining(made),
             Err(error) => self.can_not_join(&error),
         }
     }
@@ -320,27 +322,27 @@ impl NodeRun {
             "--nodes: only this node is tracked: {}: {error}",
             self.path.display()
         ));
-        self.message = Some(Message::NodesStayAway);
+        self.messages.push(Message::NodesStayAway);
         self.stage = Stage::Failed;
     }
 
     /// Waits for the thread that makes this node's place in the directory. Then has Slurm start agents. A line on stderr says what is not
     /// possible.
-    fn end_joining(&mut self, session: &Session) {
-        let Stage::Joining(made, at_ns) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+    fn end_joining(&mut self, segment: &Segment) {
+        let Stage::Joining(made) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
         let made = made.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         let Place { directory, checked_in, membership } = match made {
             Ok(place) => place,
             Err(error) => return self.can_not_join(&error),
         };
         let CheckedIn { file, part } = checked_in;
-        self.message = Some(Message::NodesJoin { clock_ahead_s: part.clock_ahead_s, at_ns });
+        self.messages.push(Message::NodesJoin { clock_ahead_s: part.clock_ahead_s });
         let merger = self.report.files().next().is_some().then(Merger::new);
         let no_step = String::new();
         let joined = Joined { directory, own: file, step: None, no_step, merger, _membership: membership };
         self.stage = Stage::Joined(joined);
         let Some((job, inherited)) = self.job.as_ref().zip(self.inherited) else { return };
-        let segment = session.segment_path();
+        let segment = segment.named().path();
         match SlurmStep::start(job, segment, &self.carriers.agent(Some(segment)), inherited) {
             Ok((step, starter)) => {
                 self.starter = Some(starter);
@@ -385,11 +387,15 @@ fn program_name(words: &[OsString]) -> Option<&OsStr> {
 
 /// Whether a command is an MPI launcher, also behind a program that only starts it in a certain way.
 fn starts_by_mpi(words: &[OsString]) -> bool {
-    /// Such programs.
+    const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
     const WRAPPERS: [&str; 9] =
         ["env", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "numactl", "taskset"];
     let is_wrapped = program_name(words).is_some_and(|name| WRAPPERS.iter().any(|known| name == *known));
-    let is_launcher = |word: &OsString| is_mpi_launcher(word.as_encoded_bytes());
+    let is_launcher = |word: &OsString| {
+        // Debian's names have the library after a dot.
+        let name = Path::new(word).file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+        LAUNCHERS.contains(&name.split('.').next().unwrap_or_default())
+    };
     words.first().is_some_and(is_launcher) || (is_wrapped && words.iter().any(is_launcher))
 }
 

@@ -15,15 +15,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gpu_track_abi::mpi::AGENT;
 use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
 use gpu_track_collector::model::{mpi_daemons, ssh};
 use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{ProcRoot, was_killed};
 
-use super::agent::is_own_file;
-use super::carriers::{SSH, behind_agent, or_itself};
+use super::carriers::{ENV_AGENT, SSH, behind_agent, or_itself};
 use crate::cli::{AgentSpec, is_host};
 use crate::process::signals;
 use crate::process::spawn::{self, Environment, InheritedState, Program};
@@ -43,7 +41,7 @@ const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\
 /// only if that fails: the one that a shell would have.
 pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = args.split_first()?;
-    let agent = env::var(AGENT).ok().filter(|_| !name::is_companion(Some(name)))?;
+    let agent = env::var(ENV_AGENT).ok().filter(|_| !name::is_companion(Some(name)))?;
     let launcher = launcher_of(rest)?;
     let is_shell = ["ssh", "rsh"].contains(&launcher);
     let words = with_agent(rest, &agent).filter(|_| is_shell).unwrap_or_else(|| rest.to_vec());
@@ -63,10 +61,10 @@ pub(crate) fn serve_if_started_as_ssh() -> Option<ExitCode> {
     let (_, link) = executed(&[NAME], &line)?;
     let args = line.get(1..).unwrap_or_default();
     let mut env: Environment = env::vars_os().collect();
-    let agent = env::var(AGENT).ok().and_then(|agent| Some((spec_of(&agent)?, agent)));
+    let agent = env::var(ENV_AGENT).ok().and_then(|agent| Some((spec_of(&agent)?, agent)));
     let agent = agent.filter(|(spec, _)| spec.segment.as_ref().is_some_and(|path| goes_on(path)));
     let tracked = agent.and_then(|(spec, agent)| tracked(args, &agent, spec));
-    env.retain(|(name, _)| name != AGENT);
+    env.retain(|(name, _)| name != ENV_AGENT);
     let directories = path_without(&link);
     // The parts of a PATH can be joined again.
     if let Ok(path) = env::join_paths(&directories) {
@@ -102,12 +100,12 @@ fn path_without(link: &Path) -> Vec<PathBuf> {
     env::split_paths(&path).filter(|directory| !is_own(&directory.join(NAME))).collect()
 }
 
-/// Whether the run with this segment goes on, is this user's, and learns from the shim in this process that an agent is about to start.
+/// Whether the run with this segment goes on and is this user's. Its launcher must also learn of an agent, from the shim in this process.
 fn goes_on(segment: &Path) -> bool {
     let [sessions, preload] = [ENV_SESSION, ENV_PRELOAD].map(|name| env::var_os(name).unwrap_or_default());
     env::split_paths(&sessions).any(|session| session == segment)
         && shim_in(preload.as_bytes()).is_some()
-        && is_own_file(segment)
+        && trusted::is_own_file(segment)
         && !was_killed(segment)
         && (!User::this().is_root() || has_set_agent(segment))
 }

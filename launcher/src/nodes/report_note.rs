@@ -9,14 +9,11 @@ use std::path::Path;
 use gpu_track_collector::ProcRoot;
 use gpu_track_collector::model::config::{Config, JointReport, ReportConfig};
 
-use super::directory::NodeDirectory;
+use super::directory::{NOTE, NodeDirectory};
 use super::joint_report;
 use crate::cli::Options;
 use crate::companion::report_files;
 use crate::run::config;
-
-/// The name of the file.
-pub(super) const NOTE: &str = ".report";
 
 /// Writes the note into the directory. `report`: the report of all nodes, as the user asked for it. Only its files are noted: terminals
 /// and pipes are the launcher's.

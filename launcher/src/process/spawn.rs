@@ -122,8 +122,8 @@ impl ExecArgs {
     }
 }
 
-/// The file of this program in the directory that the PATH of `env` has before the directories of this process's own PATH, along which
-/// exec looks. `None`: there is no such directory, or it has no such program.
+/// The file of this program in the first directory of the PATH in `env`. exec looks along this process's own PATH, which lacks that
+/// directory. `None`: both are the same, or the directory has no such program.
 fn in_own_path(program: &OsStr, env: &Environment) -> Option<OsString> {
     let (_, path) = env.iter().find(|(name, _)| name == "PATH")?;
     let first = std::env::split_paths(path).next()?;

@@ -145,7 +145,7 @@ fn start(
 ) -> Result<(Tracked, Started), StartError> {
     let mut env = session.environment(&options.command.words);
     if let Some(nodes) = nodes {
-        for (name, value) in nodes.begin(&session, &options.command.words, state.inherited) {
+        for (name, value) in nodes.begin(session.segment(), &options.command.words, state.inherited) {
             spawn::set(&mut env, name, value);
         }
     }

@@ -79,9 +79,9 @@ impl Tracked {
 
     /// Tracks other nodes from now on if a program is about to reach one, or if the command does.
     fn attend_nodes(&mut self) {
-        if let Some(message) = self.nodes.as_mut().and_then(|nodes| nodes.attend(&self.session)) {
-            self.tell(message);
-        }
+        let segment = self.session.segment();
+        let messages = self.nodes.as_mut().map(|nodes| nodes.attend(segment));
+        messages.into_iter().flatten().for_each(|message| self.tell(message));
     }
 
     /// Notes that the collector ended, with this wait status, and replaces it if a signal ended it. After [`MAX_SHORT_LIVES`] short
@@ -271,7 +271,7 @@ impl Account for Tracked {
                 self.tell(Message::OrderAnswered { id: order.id, result, excess });
             }
         }
-        let merge = self.nodes.as_mut().and_then(|nodes| nodes.merge_if_due(&self.session));
+        let merge = self.nodes.as_mut().and_then(|nodes| nodes.merge_if_due(self.session.segment_path()));
         self.shim_upkeep.as_mut().map(Upkeep::attend).into_iter().chain(merge).min()
     }
 

@@ -564,7 +564,7 @@ mod tests {
         assert_eq!(judged(&report), (false, Some("2 of 4 ranks are not in this report".to_owned())));
         // The part of a run over several nodes.
         report.node_part =
-            Some(NodePart { is_agent: false, clock_ahead_s: None, joined_s: None, directory: None });
+            Some(NodePart { is_agent: false, clock_ahead_s: None, ready_s: None, directory: None });
         assert_eq!(judged(&report), (true, None));
         report.coverage.elsewhere.push(entry(ElsewhereKind::Container, "docker"));
         let reason = "what docker started elsewhere is not in this report";

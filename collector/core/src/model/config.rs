@@ -203,8 +203,8 @@ pub enum OtherNodes {
     },
 }
 
-/// The one report of several ranks (processes of an MPI job or Slurm step), of which each has a launcher and a report of its own; or of
-/// several nodes.
+/// The one report of several ranks or nodes. Ranks are processes of an MPI job or Slurm step. Each has a launcher and a report of its
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JointReport {
     /// The directory of the ranks' or nodes' reports.
@@ -284,13 +284,13 @@ impl ReportConfig {
     }
 
     /// Makes this the report of one of several nodes. The report of all nodes replaces it in its files, and is the only one for
-    /// terminals and pipes, where nothing can be replaced. It is also the only one that is kept. `clock_ahead_s`, `joined_s`: as in
-    /// [`NodePart`]. Does nothing if this was done before.
-    pub fn become_part(&mut self, clock_ahead_s: Option<f64>, joined_s: Option<f64>) {
+    /// terminals and pipes, where nothing can be replaced. It is also the only one that is kept. `clock_ahead_s`: as in [`NodePart`].
+    /// Does nothing if this was done before.
+    pub fn become_part(&mut self, clock_ahead_s: Option<f64>) {
         let Some(place) = self.place_of_part.take() else { return };
         let directory = place.output.file().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
         let path = Some(directory.to_string_lossy().into_owned());
-        self.node_part = Some(NodePart { is_agent: false, clock_ahead_s, joined_s, directory: path });
+        self.node_part = Some(NodePart { is_agent: false, clock_ahead_s, ready_s: None, directory: path });
         self.targets.retain(|target| target.output.file().is_some());
         let targets = self.targets.clone();
         let is_temporary = false;
@@ -306,9 +306,12 @@ impl Config {
     /// Obeys a message, if it is about other nodes.
     pub fn note_nodes(&mut self, message: Message) {
         match message {
-            Message::NodesJoin { clock_ahead_s, at_ns } => {
-                let since_ns = at_ns.map(|at_ns| at_ns.saturating_sub(self.start.monotonic_ns));
-                self.report.become_part(clock_ahead_s, since_ns.map(|ns| ns as f64 / 1e9));
+            Message::NodesJoin { clock_ahead_s } => self.report.become_part(clock_ahead_s),
+            Message::NodesReady { at_ns } => {
+                let since_ns = at_ns.saturating_sub(self.start.monotonic_ns);
+                if let Some(part) = &mut self.report.node_part {
+                    part.ready_s = Some(since_ns as f64 / 1e9);
+                }
             }
             Message::NodesStayAway => {
                 let why = "the directory of their reports could not be made, as a line on stderr says";
@@ -361,8 +364,11 @@ pub enum Message {
     NodesJoin {
         /// See [`NodePart::clock_ahead_s`].
         clock_ahead_s: Option<f64>,
-        /// CLOCK_MONOTONIC when a program was about to reach them, nanoseconds. `None`: the command itself reaches them.
-        at_ns: Option<u64>,
+    },
+    /// Agents track them, and the first program that reaches them has waited for that.
+    NodesReady {
+        /// CLOCK_MONOTONIC when that program went on, nanoseconds.
+        at_ns: u64,
     },
     /// A program reached other nodes, and they can't be tracked.
     NodesStayAway,

@@ -11,8 +11,8 @@ const IDLE_CORES: f64 = 0.5;
 const LEAST_WALL_S: f64 = 10.0;
 
 /// Names the nodes that were idle while others were not, in the order of the nodes. A node without a report, without a final one, or
-/// whose processes are not all known is not among them: it may have worked. Nor is one without processes if ranks have no figures:
-/// they may have run there.
+/// whose processes are not all known is not among them: it may have worked. A node without processes is not named either, if ranks
+/// have no figures. They may have run there.
 pub(super) fn idle_nodes(merger: &Merger, wall_s: f64) -> Vec<String> {
     let are_ranks_missing = merger.ranks.unseen().is_some();
     if wall_s < LEAST_WALL_S {

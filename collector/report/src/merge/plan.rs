@@ -67,9 +67,6 @@ pub(super) struct NodePlan {
     pub clock_offset_s: Option<f64>,
 }
 
-/// How long the first program that reaches other nodes waits for agents, seconds.
-const LONGEST_WAIT_S: f64 = 0.5;
-
 impl Plan {
     /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason. Copies and
     /// merged reports are added to these.
@@ -159,15 +156,14 @@ impl Plan {
     }
 
     /// How long the run went on without the agent of this report, at its start and at its end, microseconds. The agent has no
-    /// command, and should run until the launcher's command ends. It should begin before that, or when a program first reaches other
-    /// nodes: that program waits for it a little, and the start is 0 then. `None`: the report is not of such an agent, or the launcher
-    /// is not known.
+    /// command, and should run until the launcher's command ends. Its start counts as 0 if the first program that reached
+    /// other nodes has waited for it. `None`: the report is not of such an agent, or the launcher is not known.
     pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
         let (head, launcher) = (&self.sources[number].head, self.sources.get(self.launcher?)?);
         let (agent, run) = (head.span, launcher.head.span);
         let late_us = agent.start_us.saturating_sub(run.start_us);
-        let joined_s = launcher.head.node_part.as_ref().and_then(|part| part.joined_s);
-        let is_awaited = joined_s.is_some_and(|joined_s| late_us as f64 / 1e6 <= joined_s + LONGEST_WAIT_S);
+        let ready_s = launcher.head.node_part.as_ref().and_then(|part| part.ready_s);
+        let is_awaited = ready_s.is_some_and(|ready_s| late_us as f64 / 1e6 <= ready_s);
         let late_us = if is_awaited { 0 } else { late_us };
         head.is_watch().then(|| (late_us, run.end_us.saturating_sub(agent.end_us)))
     }

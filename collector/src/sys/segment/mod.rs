@@ -310,12 +310,13 @@ impl Segment {
         matches!(self.header().nodes.load(Ordering::Acquire), NODES_ASKED | NODES_GIVEN_UP)
     }
 
-    /// Lets that program go on, and has no other one wait.
-    pub fn end_wait_for_nodes(&self) {
+    /// Lets that program go on, and has no other one wait. Returns whether it has waited until now.
+    pub fn end_wait_for_nodes(&self) -> bool {
         let nodes = &self.header().nodes;
-        nodes.store(NODES_NONE, Ordering::Release);
+        let has_waited = nodes.swap(NODES_NONE, Ordering::AcqRel) == NODES_ASKED;
         // If the wake fails, the program waits for its whole patience.
         let _ = futex::wake(nodes, futex::Flags::empty(), u32::MAX >> 1);
+        has_waited
     }
 
     /// How often the doorbell was rung.

@@ -105,7 +105,7 @@ pub struct Allowed {
     pub cpus: Option<Vec<u32>>,
     /// By name (getrlimit): `cpu_s`, numbers of `open_files` and `processes`, else bytes.
     pub ulimits: BTreeMap<String, SoftHard>,
-    /// `slurm`, `pbs`, `lsf`, `sge`, `htcondor` or `flux`.
+    /// `slurm`, `pbs`, `lsf`, `sge`, `htcondor`, `flux`, `oar`, `cobalt`, `pjm` or `loadleveler`.
     #[serde(default)]
     pub batch_system: Option<String>,
     /// Slurm's variables.

@@ -258,10 +258,10 @@ pub struct NodePart {
     pub is_agent: bool,
     /// Its clock less the shared file system's, seconds.
     pub clock_ahead_s: Option<f64>,
-    /// Of the launcher's node: when programs first reached other nodes, seconds after the start. The first one waited for agents a
-    /// little. `None`: agents were started before the command.
+    /// Of the launcher's node: when a program first reached other nodes, and had waited until agents tracked them, seconds after the start.
+    /// `None`: no program waited for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub joined_s: Option<f64>,
+    pub ready_s: Option<f64>,
     /// Where the nodes' reports are; `None`: they are merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,

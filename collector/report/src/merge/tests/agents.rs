@@ -11,7 +11,7 @@ use crate::model::report::{
 fn part(node: &str, is_agent: bool, clock_ahead_s: f64) -> Report {
     let mut report = of_node(node);
     report.node_part =
-        Some(NodePart { is_agent, clock_ahead_s: Some(clock_ahead_s), joined_s: None, directory: None });
+        Some(NodePart { is_agent, clock_ahead_s: Some(clock_ahead_s), ready_s: None, directory: None });
     report.started_at += Duration::from_secs_f64(clock_ahead_s);
     report.warnings = vec![Warning::new(Topic::OtherNodes, format!("{node} can't see others."))];
     report
@@ -110,7 +110,7 @@ fn ram_of_an_agent_at_times_outside_of_the_run_is_no_sum_of_its_moments() {
         let mut agent = part("n2", true, ahead_s);
         agent.command.clear();
         agent.node_part =
-            Some(NodePart { is_agent: true, clock_ahead_s: None, joined_s: None, directory: None });
+            Some(NodePart { is_agent: true, clock_ahead_s: None, ready_s: None, directory: None });
         let all = merged(&[launcher.clone(), agent.clone()]);
         assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "the run is the launcher's: {}", all.wall_s);
         let sum = largest(&launcher) + largest(&agent);
@@ -141,6 +141,24 @@ fn time_without_an_agent_is_said() {
     // Processes may have been there that no agent saw.
     assert_eq!((all.cpu_time.user_s, all.io.read_bytes), (None, launcher_io));
     assert_eq!(all.nodes[1].state, NodeState::LastHeard);
+}
+
+/// The first srun of a script waits for agents. An agent that came after it went on may have missed processes.
+// Requirement: NODE-66
+#[test]
+fn agent_that_a_program_waited_for_is_not_late() {
+    let mut launcher = part("n1", false, 0.0);
+    let mut agent = idle_agent("n2");
+    agent.started_at += Duration::from_secs(3);
+    agent.wall_s = launcher.wall_s - 3.0;
+    for (ready_s, is_late) in [(Some(3.2), false), (Some(2.9), true), (None, true)] {
+        launcher.node_part.as_mut().unwrap().ready_s = ready_s;
+        let all = merged(&[agent.clone(), launcher.clone()]);
+        let is_said = all.warnings.iter().any(|warning| warning.text.contains("Tracked only from 3.0 s"));
+        assert_eq!(is_said, is_late, "{ready_s:?}: {:?}", all.warnings);
+        let expected = if is_late { None } else { launcher.cpu_time.user_s };
+        assert_eq!(all.cpu_time.user_s, expected, "{ready_s:?}");
+    }
 }
 
 // Requirement: NODE-15

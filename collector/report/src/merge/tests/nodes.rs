@@ -180,7 +180,7 @@ fn node_whose_gpu_worked_is_not_idle_nor_is_a_login_node() {
     assert!(gpu(Some(true), Some(1.5)).is_empty());
     assert!(gpu(None, None).is_empty(), "unknown");
     let part =
-        |is_agent: bool| Some(NodePart { is_agent, clock_ahead_s: None, joined_s: None, directory: None });
+        |is_agent: bool| Some(NodePart { is_agent, clock_ahead_s: None, ready_s: None, directory: None });
     let launcher = |job: Option<&str>| {
         let mut report = Report { node_part: part(false), ..busy("n1", 0.01) };
         report.allowed.slurm.clear();

@@ -264,7 +264,7 @@ fn node_that_failed_first_is_named_where_no_ranks_are_known() {
     assert!(text.contains("FAILED, exit 3 after 44.0 s: n2 failed first, at 43.2 s"), "{text}");
     assert!(text.contains("Failed         n2 exit 3, n1 SIGTERM"), "{text}");
     // The launcher's report has the only command; a daemon that failed on another node does not stand for it.
-    let part = |is_agent: bool| NodePart { is_agent, clock_ahead_s: None, joined_s: None, directory: None };
+    let part = |is_agent: bool| NodePart { is_agent, clock_ahead_s: None, ready_s: None, directory: None };
     let launcher = Report { node_part: Some(part(false)), ..node("n1", 43.0, by(0, 1)) };
     let agent = Report { node_part: Some(part(true)), ..node("n2", 42.0, by(0, 1)) };
     assert_eq!(merged(&[launcher, agent]).merged.unwrap().failed_node, None);
