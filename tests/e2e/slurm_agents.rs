@@ -115,6 +115,13 @@ fn agents_start_when_the_tree_starts_srun_and_not_before() {
         // The process that starts the agents is none of the run.
         let own = of_node(&report, false).unwrap();
         assert!(!own["processes"]["by_command"].to_string().contains("gpu-track"), "{}", own["processes"]);
+        // A program that did not wait may have started something there before.
+        assert_eq!(
+            own["node_part"]["ready_s"].is_number(),
+            start != stopped,
+            "{start}: {}",
+            own["node_part"]
+        );
     }
 }
 
