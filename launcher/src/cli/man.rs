@@ -70,12 +70,13 @@ GPU_TRACK_NODES
 
 HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, OMPI_MCA_orte_launch_agent, PRTE_MCA_prte_launch_agent, HYDRA_LAUNCHER, \
 HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP
-Set for COMMAND if it is an MPI launcher, or by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start agents on other nodes: see --nodes. \
+Set for COMMAND if it is an MPI launcher, or by --nodes=auto (the first four), so that MPICH, Intel MPI and Open MPI start \
+agents on other nodes: see --nodes. \
 Where one of the seven is set already, it stays.
 
 GPU_TRACK_AGENT
-Set with these four: what starts an agent on another node. With --nodes=all, set for COMMAND, whose PATH has a directory first with the ssh \
-that reads it; it is not set for what ssh starts.
+Set with these four: what starts an agent on another node. With --nodes=all, set for COMMAND, whose PATH has a directory \
+first with the ssh that reads it; it is not set for what ssh starts.
 
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
 Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.

@@ -192,7 +192,7 @@ pub struct Report {
     /// Ranks that the command started here, without MPI's daemons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ranks: Vec<JobRank>,
-    /// The report's part in a run with `--nodes=auto`.
+    /// The report's part in a run over several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_part: Option<NodePart>,
     /// How several reports became this one.
