@@ -1,7 +1,4 @@
-"""Brings what the workloads need: upstream sources, and Debian packages.
-
-`python3 -m sources PACKAGE` prints where the source of one of them is; scripts/test asks so.
-"""
+"""Brings what the workloads need: upstream sources, and Debian packages."""
 
 from __future__ import annotations
 
@@ -90,18 +87,3 @@ def fetch_missing(packages: Sequence[str]) -> None:
                 shutil.copy(work / name, cache() / name)
             else:
                 print(f"apt has another version of {package} than {name}", file=sys.stderr)
-
-
-def main(package: str) -> int:
-    """Prints the path of a source's archive, which is fetched if it isn't there."""
-    try:
-        fetch_missing([package])
-        print(archive(package))
-    except (Unavailable, OSError, subprocess.CalledProcessError) as reason:
-        print(reason, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
