@@ -17,7 +17,7 @@ from gpu_track_scripts.bench.gpu import gpus8
 from gpu_track_scripts.bench.jobs import peers
 from gpu_track_scripts.bench.processes import fork, spawn
 from gpu_track_scripts.bench.row import HEADER, Row, skipped_line
-from gpu_track_scripts.bench.runs import compute, hello, loop, many, ring, stalls, true
+from gpu_track_scripts.bench.runs import compute, hello, loop, many, ring, shell, stalls, true
 from gpu_track_scripts.bench.sampling import busy200, dirty, khz, memory, once, sample200, sample500, sample5000
 from gpu_track_scripts.bench.workbench import Workbench, prepare
 from gpu_track_scripts.commands import first_line
@@ -48,6 +48,7 @@ ALL: list[Benchmark] = [
     sample5000,
     khz,
     true,
+    shell,
     memory,
     dirty,
     many,

@@ -1,4 +1,4 @@
-"""What whole runs cost: `hello`, `loop`, `compute`, `stalls`, `true`, `many` and `ring`."""
+"""What whole runs cost: `hello`, `loop`, `compute`, `stalls`, `true`, `shell`, `many` and `ring`."""
 
 from __future__ import annotations
 
@@ -174,17 +174,16 @@ def true(bench: Workbench) -> Iterator[Row]:
         "version": [str(bench.tracker), "--version"],
         "ours": [*map(str, bench.track()), program],
     }
-    # What the version's line goes to.
+    yield true_row(interleave(tuple(commands), bench.pick(200, 40), lambda side: time_ms(commands[side])))
+
+
+def time_ms(command: Sequence[str]) -> float:
+    """The time of a command without its output, milliseconds."""
     quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-
-    def measure(side: str) -> float:
-        command = commands[side]
-        start = time.monotonic_ns()
-        pid = os.posix_spawn(command[0], command, os.environ, file_actions=quiet)
-        os.waitpid(pid, 0)
-        return (time.monotonic_ns() - start) / 1e6
-
-    yield true_row(interleave(tuple(commands), bench.pick(200, 40), measure))
+    start = time.monotonic_ns()
+    pid = os.posix_spawn(command[0], command, os.environ, file_actions=quiet)
+    os.waitpid(pid, 0)
+    return (time.monotonic_ns() - start) / 1e6
 
 
 def true_row(wall_ms: BySide) -> Row:
@@ -198,6 +197,37 @@ def true_row(wall_ms: BySide) -> Row:
         "+1.8 x --version",
         f"+{with_quartiles(above, 2, ' ms')}: {with_quartiles(units, 2, ' x')}",
         statistics.median(units) <= 1.8,
+    )
+
+
+def shell(bench: Workbench) -> Iterator[Row]:
+    """A task of a workflow that gets a report of its own: a stand-in for its shell runs it."""
+    companion = bench.temporary / "gpu-track"
+    companion.symlink_to(bench.tracker)
+    stand_ins, reports = bench.temporary / "stand-ins", bench.temporary / "reports"
+    output([companion, "shell", "--install", stand_ins, "--reports", reports])
+    task = ["-c", "/bin/true; exit 0"]
+    commands = {
+        "bare": ["/bin/bash", *task],
+        "run": [*map(str, bench.track("-f", "json")), "/bin/bash", *task],
+        "ours": [str(stand_ins / "bash"), *task],
+    }
+    rounds = bench.pick(200, 40)
+    times = interleave(tuple(commands), rounds, lambda side: time_ms(commands[side]))
+    if len(list(reports.glob("*.json"))) < rounds:
+        raise Unavailable("not each task has left a report")
+    yield shell_row(times)
+
+
+def shell_row(wall_ms: BySide) -> Row:
+    """What a task takes beside its shell, and beside a run of it."""
+    added = {side: with_quartiles(differences(wall_ms, side, "bare"), 2, " ms") for side in ("run", "ours")}
+    return Row(
+        "a task (bash -c) by gpu-track shell, with its report",
+        f"bash: {with_quartiles(wall_ms['bare'], 2, ' ms')}; gpu-track-run -- bash: +{added['run']}",
+        "",
+        f"+{added['ours']}",
+        None,
     )
 
 
